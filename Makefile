@@ -1,0 +1,43 @@
+# Every target makes the environment first, which takes a blink when it stands already.
+# ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test conformance docker-check check format lock clean
+
+BIN := .venv/bin
+MAKEFLAGS += --no-print-directory
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target what; do printf '%-20s %s\n' "$$target" "$$what"; done
+
+setup: ## make the environment in .venv, unless it stands
+	@scripts/setup.sh
+
+run: setup ## start everything: Postgres, a node, Airflow, a small live fleet (Ctrl-C stops it)
+	@exec $(BIN)/muster up $(ARGS)
+
+test: setup ## run all tests
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+conformance: setup ## run the Kafka scenarios only
+	@exec $(BIN)/python -m pytest tests/conformance $(ARGS)
+
+docker-check: setup ## check what can be checked of docker/ without an engine
+	@exec $(BIN)/python -m pytest tests/docker $(ARGS)
+
+check: setup ## lint, format, types and import directions
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
+
+format: setup ## put the code into the one format, and fix what can be fixed safely
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+lock: setup ## resolve pyproject.toml and requirements.in into requirements.lock (LOCK_ARGS=--upgrade: take the newest)
+	@scripts/lock.sh $(LOCK_ARGS)
+
+clean: ## remove the environment and all caches, but not the data in .muster
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,82 @@
+"""OffsetCommit: positions of members, and of consumers that are in no group.
+
+Source: protocol.md section 10.1; Kafka's ``GroupCoordinator.doCommitOffsets``.
+"""
+
+from coordinator_core.protocol.checks import check_generation, check_member
+from coordinator_core.protocol.decision import Draft
+from coordinator_core.protocol.errors import (
+    CoordinatorError,
+    CoordinatorNotAvailable,
+    GroupIdNotFound,
+    OffsetMetadataTooLarge,
+    RebalanceInProgress,
+    UnknownMemberId,
+    UnknownTopicOrPartition,
+)
+from coordinator_core.protocol.rebalance import restart_session
+from coordinator_core.protocol.records import GroupCreated, OffsetCommitted
+from coordinator_core.protocol.replies import Committed, PartitionResult
+from coordinator_core.protocol.requests import NO_MEMBER_ID, CommitOffsets, OffsetToCommit
+from coordinator_core.protocol.settings import Context
+from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY
+
+
+def decide_commit(draft: Draft, request: CommitOffsets) -> None:
+    """Store what may be stored, each partition with a result of its own."""
+    _check_committer(draft, request)
+    results = []
+    for offset in request.offsets:
+        error = _refusal(offset, draft.context)
+        if error is None:
+            draft.emit_offset(_committed(draft, request, offset))
+        results.append(PartitionResult(offset.topic, offset.partition, error))
+    draft.reply(request.token, Committed(tuple(results)))
+
+
+def _check_committer(draft: Draft, request: CommitOffsets) -> None:
+    """Let members of this generation commit, and anybody without ids while nobody is a member."""
+    group = draft.group
+    is_simple = request.generation < 0
+    if not group.exists:
+        if not is_simple:
+            raise GroupIdNotFound("there is no such group")
+        draft.emit(GroupCreated(draft.now.wall_ms))
+        return
+    if group.state is DEAD:
+        raise CoordinatorNotAvailable("the group has just been removed")
+    if is_simple and group.state is EMPTY:
+        return
+    if is_simple and request.member_id == NO_MEMBER_ID and request.group_instance_id is None:
+        raise UnknownMemberId("the group has members; only they may commit")
+    member = check_member(group, request.member_id, request.group_instance_id)
+    check_generation(group, request.generation)
+    if group.state is COMPLETING:
+        raise RebalanceInProgress("the group waits for its new assignment")
+    restart_session(draft, member.member_id)
+
+
+def _refusal(offset: OffsetToCommit, context: Context) -> CoordinatorError | None:
+    """Return why this one partition is not stored. The metadata limit counts characters, as Kafka's does."""
+    limit = context.settings.offset_metadata_max_bytes
+    if len(offset.metadata) > limit:
+        return OffsetMetadataTooLarge(f"metadata has {len(offset.metadata)} characters, and may have {limit}")
+    if not context.has_partition(offset.topic, offset.partition):
+        return UnknownTopicOrPartition(f"{offset.topic} has no partition {offset.partition}")
+    return None
+
+
+def _committed(draft: Draft, request: CommitOffsets, offset: OffsetToCommit) -> OffsetCommitted:
+    at_ms = draft.now.wall_ms
+    lives_ms = request.retention_time_ms
+    return OffsetCommitted(
+        at_ms=at_ms,
+        topic=offset.topic,
+        partition=offset.partition,
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        log_end_offset=offset.log_end_offset,
+        expires_at_ms=None if lives_ms < 0 else at_ms + lives_ms,
+        member_id=request.member_id,
+    )

@@ -1,0 +1,205 @@
+"""The bytes that members of type "consumer" offer and receive, read and written as Kafka's clients do.
+
+The group itself looks into them for one thing only, which topics a member reads; the edge uses the rest to
+translate between these bytes and JSON. What cannot be read raises `Unreadable`, and then counts as unknown.
+
+Source: Kafka's ``ConsumerProtocolSubscription.json`` (versions 0-3) and ``ConsumerProtocolAssignment.json``
+(versions 0-3): big-endian, strings with an int16 length, arrays and bytes with an int32 length (-1: null).
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+CONSUMER = "consumer"
+SUBSCRIPTION_VERSION = 1
+ASSIGNMENT_VERSION = 0
+_OWNED_SINCE = 1
+_GENERATION_SINCE = 2
+_RACK_SINCE = 3
+
+
+class Unreadable(ValueError):
+    """The bytes are no subscription or assignment."""
+
+
+class TopicPartitions(NamedTuple):
+    """Some partitions of one topic, in the order given."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member wants to read, and what it holds."""
+
+    topics: tuple[str, ...]
+    owned_partitions: tuple[TopicPartitions, ...] = ()
+    user_data: bytes | None = None
+    generation: int = -1
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a member is to read."""
+
+    partitions: tuple[TopicPartitions, ...]
+    user_data: bytes | None = None
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """Read a subscription of any version; fields newer than we know are left alone.
+
+    Raises:
+        Unreadable: the bytes are no subscription.
+    """
+    reader = _Reader(data)
+    version = reader.int16()
+    if version < 0:
+        raise Unreadable(f"version {version}")
+    topics = tuple(reader.string() for _ in range(reader.count()))
+    user_data = reader.nullable_bytes()
+    owned = _read_partitions(reader) if version >= _OWNED_SINCE else ()
+    generation = reader.int32() if version >= _GENERATION_SINCE else -1
+    rack = reader.nullable_string() if version >= _RACK_SINCE else None
+    return Subscription(topics, owned, user_data, generation, rack)
+
+
+def write_subscription(subscription: Subscription) -> bytes:
+    """Write a subscription: version 1, or 2 where it names a generation, or 3 where it names a rack."""
+    version = SUBSCRIPTION_VERSION
+    if subscription.rack is not None:
+        version = _RACK_SINCE
+    elif subscription.generation >= 0:
+        version = _GENERATION_SINCE
+    parts = [_int16(version), _int32(len(subscription.topics)), *map(_string, subscription.topics)]
+    parts += [_nullable_bytes(subscription.user_data), _write_partitions(subscription.owned_partitions)]
+    if version >= _GENERATION_SINCE:
+        parts.append(_int32(subscription.generation))
+    if version >= _RACK_SINCE:
+        parts.append(_nullable_string(subscription.rack))
+    return b"".join(parts)
+
+
+def read_assignment(data: bytes) -> Assignment:
+    """Read an assignment; no bytes at all are an empty one, as for a member that the leader left out.
+
+    Raises:
+        Unreadable: the bytes are no assignment.
+    """
+    if not data:
+        return Assignment(())
+    reader = _Reader(data)
+    if reader.int16() < 0:
+        raise Unreadable("a negative version")
+    return Assignment(_read_partitions(reader), reader.nullable_bytes())
+
+
+def write_assignment(assignment: Assignment) -> bytes:
+    """Write an assignment, version 0."""
+    parts = [_int16(ASSIGNMENT_VERSION), _write_partitions(assignment.partitions)]
+    return b"".join([*parts, _nullable_bytes(assignment.user_data)])
+
+
+def topics_of(metadata: bytes) -> frozenset[str] | None:
+    """Return the topics of a subscription, or None where it cannot be read."""
+    try:
+        return frozenset(read_subscription(metadata).topics)
+    except Unreadable:
+        return None
+
+
+def partitions_of(assignment: bytes) -> tuple[TopicPartitions, ...] | None:
+    """Return the partitions of an assignment, or None where it cannot be read."""
+    try:
+        return read_assignment(assignment).partitions
+    except Unreadable:
+        return None
+
+
+# -- bytes ----------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads from the front of some bytes; past their end it raises `Unreadable`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def _take(self, length: int) -> bytes:
+        end = self._at + length
+        if length < 0 or end > len(self._data):
+            raise Unreadable(f"{length} bytes wanted at {self._at} of {len(self._data)}")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def int16(self) -> int:
+        return int(struct.unpack(">h", self._take(2))[0])
+
+    def int32(self) -> int:
+        return int(struct.unpack(">i", self._take(4))[0])
+
+    def count(self) -> int:
+        """Read an array's length; null counts as empty, and no array has more items than bytes follow."""
+        length = max(self.int32(), 0)
+        if length > len(self._data) - self._at:
+            raise Unreadable(f"an array of {length} in {len(self._data)} bytes")
+        return length
+
+    def nullable_string(self) -> str | None:
+        length = self.int16()
+        if length < 0:
+            return None
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise Unreadable("a string that is not UTF-8") from error
+
+    def string(self) -> str:
+        value = self.nullable_string()
+        if value is None:
+            raise Unreadable("a string that is null")
+        return value
+
+    def nullable_bytes(self) -> bytes | None:
+        length = self.int32()
+        return None if length < 0 else self._take(length)
+
+
+def _read_partitions(reader: _Reader) -> tuple[TopicPartitions, ...]:
+    return tuple(
+        TopicPartitions(reader.string(), tuple(reader.int32() for _ in range(reader.count())))
+        for _ in range(reader.count())
+    )
+
+
+def _write_partitions(partitions: tuple[TopicPartitions, ...]) -> bytes:
+    parts = [_int32(len(partitions))]
+    for topic, numbers in partitions:
+        parts += [_string(topic), _int32(len(numbers)), struct.pack(f">{len(numbers)}i", *numbers)]
+    return b"".join(parts)
+
+
+def _int16(value: int) -> bytes:
+    return struct.pack(">h", value)
+
+
+def _int32(value: int) -> bytes:
+    return struct.pack(">i", value)
+
+
+def _string(value: str) -> bytes:
+    encoded = value.encode()
+    return _int16(len(encoded)) + encoded
+
+
+def _nullable_string(value: str | None) -> bytes:
+    return _int16(-1) if value is None else _string(value)
+
+
+def _nullable_bytes(value: bytes | None) -> bytes:
+    return _int32(-1) if value is None else _int32(len(value)) + value

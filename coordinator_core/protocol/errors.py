@@ -1,0 +1,139 @@
+"""Every refusal is one of Kafka's errors, and the tree above it tells the caller what to do.
+
+``fix``: the same request will never work. ``rejoin``: membership has moved on, join again. ``retry``: the same
+request may work in a moment. The group is unchanged by any of them (protocol.md section 5 step 4 is the one
+exception: a refused over-size rejoin removes the member, and the decision says so with a record).
+
+Source: Kafka's ``Errors`` for names and numbers; http-api.md "Errors" for the actions.
+"""
+
+from typing import ClassVar, Literal
+
+Action = Literal["fix", "rejoin", "retry"]
+
+
+class CoordinatorError(Exception):
+    """A refusal that a caller may see; raise a subclass, never this."""
+
+    code: ClassVar[str]
+    kafka_code: ClassVar[int]
+    action: ClassVar[Action]
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class RequestError(CoordinatorError):
+    """The same request will never work."""
+
+    action = "fix"
+
+
+class RejoinError(CoordinatorError):
+    """Membership has moved on; the member joins again."""
+
+    action = "rejoin"
+
+
+class RetryError(CoordinatorError):
+    """The same request may work in a moment, perhaps elsewhere."""
+
+    action = "retry"
+
+
+# -- fix ------------------------------------------------------------------------------------------
+
+
+class UnknownTopicOrPartition(RequestError):
+    code, kafka_code = "UNKNOWN_TOPIC_OR_PARTITION", 3
+
+
+class OffsetMetadataTooLarge(RequestError):
+    code, kafka_code = "OFFSET_METADATA_TOO_LARGE", 12
+
+
+class InconsistentGroupProtocol(RequestError):
+    code, kafka_code = "INCONSISTENT_GROUP_PROTOCOL", 23
+
+
+class InvalidGroupId(RequestError):
+    code, kafka_code = "INVALID_GROUP_ID", 24
+
+
+class InvalidSessionTimeout(RequestError):
+    code, kafka_code = "INVALID_SESSION_TIMEOUT", 26
+
+
+class InvalidRequest(RequestError):
+    code, kafka_code = "INVALID_REQUEST", 42
+
+
+class NonEmptyGroup(RequestError):
+    code, kafka_code = "NON_EMPTY_GROUP", 68
+
+
+class GroupIdNotFound(RequestError):
+    code, kafka_code = "GROUP_ID_NOT_FOUND", 69
+
+
+class GroupMaxSizeReached(RequestError):
+    code, kafka_code = "GROUP_MAX_SIZE_REACHED", 81
+
+
+class FencedInstanceId(RequestError):
+    code, kafka_code = "FENCED_INSTANCE_ID", 82
+
+
+class GroupSubscribedToTopic(RequestError):
+    code, kafka_code = "GROUP_SUBSCRIBED_TO_TOPIC", 86
+
+
+# -- rejoin ---------------------------------------------------------------------------------------
+
+
+class IllegalGeneration(RejoinError):
+    code, kafka_code = "ILLEGAL_GENERATION", 22
+
+
+class UnknownMemberId(RejoinError):
+    code, kafka_code = "UNKNOWN_MEMBER_ID", 25
+
+
+class RebalanceInProgress(RejoinError):
+    code, kafka_code = "REBALANCE_IN_PROGRESS", 27
+
+
+class MemberIdRequired(RejoinError):
+    """The handshake of a dynamic member: join again with `member_id`."""
+
+    code, kafka_code = "MEMBER_ID_REQUIRED", 79
+
+    def __init__(self, member_id: str) -> None:
+        super().__init__("join again with the member id given")
+        self.member_id = member_id
+
+
+# -- retry ----------------------------------------------------------------------------------------
+
+
+class CoordinatorLoadInProgress(RetryError):
+    code, kafka_code = "COORDINATOR_LOAD_IN_PROGRESS", 14
+
+
+class CoordinatorNotAvailable(RetryError):
+    code, kafka_code = "COORDINATOR_NOT_AVAILABLE", 15
+
+
+class NotCoordinator(RetryError):
+    """This node does not own the group's shard; `coordinator` is the owner's URL where it is known."""
+
+    code, kafka_code = "NOT_COORDINATOR", 16
+
+    def __init__(self, detail: str = "", coordinator: str | None = None) -> None:
+        super().__init__(detail)
+        self.coordinator = coordinator
+
+
+class ThrottlingQuotaExceeded(RetryError):
+    code, kafka_code = "THROTTLING_QUOTA_EXCEEDED", 89

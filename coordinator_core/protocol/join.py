@@ -1,0 +1,252 @@
+"""JoinGroup: ask for a place in the next generation.
+
+The checks come in Kafka's order (size before protocols). Then a request is one of four: a stranger's handshake,
+a newcomer with the id it was given, a static member that came back, or a member that joins again.
+
+Source: protocol.md section 5; Kafka's ``GroupCoordinator.handleJoinGroup`` and below.
+"""
+
+from dataclasses import replace
+
+from coordinator_core.protocol.checks import check_group_id, check_member
+from coordinator_core.protocol.decision import Draft
+from coordinator_core.protocol.errors import (
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    GroupMaxSizeReached,
+    InconsistentGroupProtocol,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    MemberIdRequired,
+    UnknownMemberId,
+)
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.member import Member
+from coordinator_core.protocol.rebalance import (
+    choose_protocol,
+    end_join_phase_if_complete,
+    joined,
+    member_list,
+    park_join,
+    remove_member,
+    restart_session,
+    settle_after_removal,
+    start_rebalance,
+)
+from coordinator_core.protocol.records import (
+    GroupCreated,
+    MemberIdDropped,
+    MemberIdIssued,
+    MemberJoined,
+    MemberReplaced,
+    MemberUpdated,
+    Removal,
+    Trigger,
+)
+from coordinator_core.protocol.replies import Joined
+from coordinator_core.protocol.requests import NO_MEMBER_ID, DeadlineKind, JoinGroup
+from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+
+
+def decide_join(draft: Draft, request: JoinGroup) -> None:
+    """Decide a join: park it, answer it, or refuse it."""
+    check_group_id(draft.group)
+    _check_session_timeout(request.session_timeout_ms, draft.context.settings)
+    _find_or_create(draft, request)
+    if not _has_room(draft.group, request.member_id, draft.context.settings.group_max_size):
+        _refuse_for_size(draft, request)
+        return
+    if draft.group.state is DEAD:
+        raise CoordinatorNotAvailable("the group has just been removed")
+    _check_protocols(draft.group, request)
+    if request.member_id != NO_MEMBER_ID:
+        _join_with_id(draft, request)
+    elif request.group_instance_id is not None:
+        _join_static(draft, request)
+    else:
+        _join_stranger(draft, request)
+
+
+# -- checks -----------------------------------------------------------------------------------------
+
+
+def _check_session_timeout(asked_ms: int, settings: GroupSettings) -> None:
+    low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    if not low <= asked_ms <= high:
+        raise InvalidSessionTimeout(f"session_timeout_ms is {asked_ms}, and must be from {low} to {high}")
+
+
+def _find_or_create(draft: Draft, request: JoinGroup) -> None:
+    if draft.group.exists:
+        return
+    if request.member_id != NO_MEMBER_ID:
+        raise UnknownMemberId("there is no such group")
+    # Protocols are checked before the group is made: an error leaves nothing behind.
+    _check_offers_something(request)
+    draft.emit(GroupCreated(draft.now.wall_ms))
+
+
+def _has_room(group: Group, member_id: str, max_size: int) -> bool:
+    """Tell whether the group accepts this joiner; handshake ids take no room."""
+    if group.state in {EMPTY, DEAD}:
+        return True
+    if group.state is PREPARING:
+        return member_id in group.parked_joins or len(group.parked_joins) < max_size
+    return member_id in group.members or len(group.members) < max_size
+
+
+def _refuse_for_size(draft: Draft, request: JoinGroup) -> None:
+    """Refuse, and forget the id: after the limit was cut, the last to rejoin are out."""
+    limit = draft.context.settings.group_max_size
+    draft.reply(request.token, GroupMaxSizeReached(f"the group is full at {limit} members"))
+    member_id = request.member_id
+    if member_id in draft.group.pending_member_ids:
+        _drop_handshake(draft, member_id)
+        end_join_phase_if_complete(draft)
+    elif member_id in draft.group.members:
+        remove_member(draft, member_id, Removal.OVER_CAPACITY, request.reason)
+        settle_after_removal(draft, Trigger.OVER_CAPACITY, member_id, request.reason)
+
+
+def _check_offers_something(request: JoinGroup) -> None:
+    if not request.protocol_type or not request.protocols:
+        raise InconsistentGroupProtocol("a protocol type and at least one protocol are needed")
+
+
+def _check_protocols(group: Group, request: JoinGroup) -> None:
+    if group.state is EMPTY:
+        _check_offers_something(request)
+        return
+    if request.protocol_type != group.protocol_type:
+        raise InconsistentGroupProtocol(f"the group's protocol type is {group.protocol_type!r}")
+    everyone = len(group.members)
+    if not any(group.offered.get(name, 0) == everyone for name, _ in request.protocols):
+        raise InconsistentGroupProtocol("none of the protocols offered is supported by every member")
+
+
+# -- newcomers --------------------------------------------------------------------------------------
+
+
+def _join_stranger(draft: Draft, request: JoinGroup) -> None:
+    """Hand out a member id, or (old clients) add the member at once."""
+    member_id = request.fresh_member_id
+    if not request.require_known_member_id:
+        _add_member(draft, request, member_id)
+        return
+    draft.emit(MemberIdIssued(member_id))
+    draft.start(DeadlineKind.HANDSHAKE, request.session_timeout_ms, member_id)
+    draft.reply(request.token, MemberIdRequired(member_id), member_id)
+
+
+def _join_static(draft: Draft, request: JoinGroup) -> None:
+    known_id = draft.group.static_members.get(request.group_instance_id or "")
+    if known_id is None:
+        _add_member(draft, request, request.fresh_member_id)
+    else:
+        _replace_static(draft, request, known_id)
+
+
+def _add_member(draft: Draft, request: JoinGroup, member_id: str) -> None:
+    member = Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocols=request.protocols,
+        joined_at_ms=draft.now.wall_ms,
+    )
+    draft.emit(MemberJoined(member, request.protocol_type))
+    draft.start(DeadlineKind.MEMBER, draft.context.settings.group_new_member_join_timeout_ms, member_id)
+    park_join(draft, member_id, request.token)
+    _rebalance_for(draft, Trigger.MEMBER_JOINED, member_id, request.reason)
+
+
+def _rebalance_for(draft: Draft, trigger: Trigger, member_id: str, reason: str | None) -> None:
+    """Start a phase for a join that was parked, or end the one under way if it was the last one awaited."""
+    if draft.group.state is PREPARING:
+        end_join_phase_if_complete(draft)
+    else:
+        start_rebalance(draft, trigger, member_id, reason)
+
+
+# -- members that join again ------------------------------------------------------------------------------
+
+
+def _join_with_id(draft: Draft, request: JoinGroup) -> None:
+    if request.member_id in draft.group.pending_member_ids:
+        if request.group_instance_id is not None:
+            raise InvalidRequest("a member id from a handshake cannot take an instance id")
+        _drop_handshake(draft, request.member_id)
+        _add_member(draft, request, request.member_id)
+        return
+    member = check_member(draft.group, request.member_id, request.group_instance_id)
+    is_changed = member.protocols != request.protocols
+    is_leader = member.member_id == draft.group.leader_id
+    if draft.group.state is PREPARING or is_changed:
+        _update_and_rebalance(draft, request, Trigger.SUBSCRIPTION_CHANGED)
+    elif draft.group.state is STABLE and is_leader:
+        _update_and_rebalance(draft, request, Trigger.LEADER_REJOINED)
+    elif draft.group.state in {STABLE, COMPLETING}:
+        # Nothing is new: the answer was lost, so it is given again.
+        draft.reply(request.token, joined(draft.group, draft.context, member.member_id), member.member_id)
+    else:
+        raise UnknownMemberId("the group has no members")
+
+
+def _update_and_rebalance(draft: Draft, request: JoinGroup, trigger: Trigger) -> None:
+    draft.emit(
+        MemberUpdated(request.member_id, request.session_timeout_ms, request.rebalance_timeout_ms, request.protocols)
+    )
+    park_join(draft, request.member_id, request.token)
+    _rebalance_for(draft, trigger, request.member_id, request.reason)
+
+
+def _drop_handshake(draft: Draft, member_id: str) -> None:
+    draft.emit(MemberIdDropped(member_id))
+    draft.stop(DeadlineKind.HANDSHAKE, member_id)
+
+
+# -- a static member that came back without its id -------------------------------------------------------------
+
+
+def _replace_static(draft: Draft, request: JoinGroup, old_id: str) -> None:
+    """Give the instance a new member id in its old place. Source: protocol.md section 5.2."""
+    group = draft.group
+    old_leader_id = group.leader_id
+    _fence(draft, old_id)
+    member = replace(
+        group.members[old_id],
+        member_id=request.fresh_member_id,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocols=request.protocols,
+        is_new=False,
+    )
+    draft.emit(MemberReplaced(draft.now.wall_ms, old_id, member))
+    draft.stop(DeadlineKind.MEMBER, old_id)
+    restart_session(draft, member.member_id)
+    if draft.group.state is STABLE and choose_protocol(draft.group) == draft.group.protocol_name:
+        draft.reply(request.token, _welcome_back(draft, request, member, old_leader_id), member.member_id)
+    else:
+        park_join(draft, member.member_id, request.token)
+        _rebalance_for(draft, Trigger.STATIC_MEMBER_REPLACED, member.member_id, request.reason)
+
+
+def _fence(draft: Draft, old_id: str) -> None:
+    for parked in (draft.group.parked_joins, draft.group.parked_syncs):
+        token = parked.get(old_id)
+        if token is not None:
+            draft.reply(token, FencedInstanceId("another process has joined with this instance id"), old_id)
+
+
+def _welcome_back(draft: Draft, request: JoinGroup, member: Member, old_leader_id: str | None) -> Joined:
+    """Return the present generation; a returning leader watches metadata but must not assign again."""
+    answer = joined(draft.group, draft.context, member.member_id)
+    if not request.supports_skip_assignment:
+        return replace(answer, leader_id=old_leader_id or "", members=())
+    if member.member_id == draft.group.leader_id:
+        return replace(answer, members=member_list(draft.group), skip_assignment=True)
+    return answer

@@ -1,0 +1,142 @@
+"""Offsets are taken away by an operator's word, with their group, or by a maintenance run that is judged again.
+
+The group holds no offsets, so each request brings what stands in the store now; the driver reads it while it
+holds the group (architecture.md, "Group commit"). Whatever goes, goes to the archive under one change.
+
+Source: protocol.md sections 10.3, 10.4 and 11.
+"""
+
+from coordinator_core.protocol.checks import check_group_id
+from coordinator_core.protocol.consumer_protocol import CONSUMER
+from coordinator_core.protocol.decision import Draft
+from coordinator_core.protocol.errors import (
+    CoordinatorError,
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    NonEmptyGroup,
+)
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.records import GroupDied, OffsetRemoved
+from coordinator_core.protocol.replies import (
+    CandidateOutcome,
+    Done,
+    OffsetsDeleted,
+    OffsetsExpired,
+    PartitionResult,
+)
+from coordinator_core.protocol.requests import (
+    DeadlineKind,
+    DeleteGroup,
+    DeleteOffsets,
+    ExpireOffsets,
+    ExpiryCandidate,
+    RetireGroup,
+    StoredOffset,
+)
+from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, is_expired
+from coordinator_core.protocol.states import DEAD, EMPTY
+
+EXPIRED = "expired"
+KEPT_GONE = "already_gone"
+KEPT_COMMITTED_SINCE = "committed_since"
+KEPT_NOT_DUE = "not_due"
+RETIRED = "retired"
+KEPT_NOT_EMPTY = "not_empty"
+KEPT_HAS_OFFSETS = "has_offsets"
+
+
+def decide_delete_offsets(draft: Draft, request: DeleteOffsets) -> None:
+    """Take offsets away, but for topics that a live group reads."""
+    group = draft.group
+    check_group_id(group)
+    _check_known(group)
+    if group.state is not EMPTY and group.protocol_type != CONSUMER:
+        raise NonEmptyGroup("the group has members, and what they read is not known")
+    stored = {(offset.topic, offset.partition): offset for offset in request.stored}
+    results = []
+    for topic, partition in request.partitions:
+        error = _deletion_refusal(group, topic)
+        found = stored.get((topic, partition))
+        if error is None and found is not None:
+            _remove(draft, found, "deleted", request.change_id)
+        results.append(PartitionResult(topic, partition, error))
+    draft.reply(request.token, OffsetsDeleted(tuple(results)))
+
+
+def _deletion_refusal(group: Group, topic: str) -> CoordinatorError | None:
+    """Return why a topic's offsets stay; an unknown subscription counts as one to everything."""
+    if group.state is EMPTY:
+        return None
+    if group.subscribed_topics is None or topic in group.subscribed_topics:
+        return GroupSubscribedToTopic(f"a live group reads {topic}")
+    return None
+
+
+def decide_delete_group(draft: Draft, request: DeleteGroup) -> None:
+    """Take an empty group to Dead, its offsets to the archive."""
+    _check_known(draft.group)
+    if draft.group.state is not EMPTY:
+        raise NonEmptyGroup("the group has members")
+    for offset in request.stored:
+        _remove(draft, offset, "group_deleted", request.change_id)
+    _die(draft, "deleted")
+    draft.reply(request.token, Done())
+
+
+def decide_expire_offsets(draft: Draft, request: ExpireOffsets) -> None:
+    """Expire the candidates that are due by the whole rule as things stand now; say why the rest is kept."""
+    stored = {(offset.topic, offset.partition): offset for offset in request.stored}
+    outcomes = []
+    for candidate in request.candidates:
+        found = stored.get((candidate.topic, candidate.partition))
+        outcome = _judge(draft, candidate, found)
+        if found is not None and outcome == EXPIRED:
+            _remove(draft, found, "expired", request.change_id)
+        outcomes.append(CandidateOutcome(candidate.topic, candidate.partition, outcome))
+    draft.reply(request.token, OffsetsExpired(tuple(outcomes)))
+
+
+def _judge(draft: Draft, candidate: ExpiryCandidate, found: StoredOffset | None) -> str:
+    if found is None:
+        return KEPT_GONE
+    if found.commit_version != candidate.commit_version:
+        return KEPT_COMMITTED_SINCE
+    facts = OffsetFacts(found.topic, found.committed_at_ms, found.expires_at_ms)
+    reason = is_expired(facts_of(draft.group), facts, draft.context.settings.retention_ms, draft.now.wall_ms)
+    return KEPT_NOT_DUE if reason is None else EXPIRED
+
+
+def facts_of(group: Group) -> GroupFacts:
+    """Return what the retention rule asks about a group; offsets without a group are a simple group's."""
+    if not group.exists:
+        return GroupFacts(EMPTY, None, None, frozenset())
+    return GroupFacts(group.state, group.protocol_type, group.state_since_ms, group.subscribed_topics)
+
+
+def decide_retire(draft: Draft, request: RetireGroup) -> None:
+    """Take an Empty group to Dead if no offset of it is left; handshake ids do not hold it up."""
+    if not draft.group.exists or draft.group.state is DEAD:
+        outcome = KEPT_GONE
+    elif draft.group.state is not EMPTY:
+        outcome = KEPT_NOT_EMPTY
+    elif request.has_offsets:
+        outcome = KEPT_HAS_OFFSETS
+    else:
+        _die(draft, "retired: empty, and no offset left")
+        outcome = RETIRED
+    draft.reply(request.token, OffsetsExpired((CandidateOutcome("", -1, outcome),)))
+
+
+def _check_known(group: Group) -> None:
+    if not group.exists or group.state is DEAD:
+        raise GroupIdNotFound("there is no such group")
+
+
+def _remove(draft: Draft, offset: StoredOffset, cause: str, change_id: str) -> None:
+    draft.emit_offset(OffsetRemoved(draft.now.wall_ms, offset, cause, change_id))
+
+
+def _die(draft: Draft, cause: str) -> None:
+    for member_id in draft.group.pending_member_ids:
+        draft.stop(DeadlineKind.HANDSHAKE, member_id)
+    draft.emit(GroupDied(draft.now.wall_ms, cause))

@@ -1,0 +1,116 @@
+"""What a group answers; a reply goes out only when everything it rests on is stored."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.protocol.requests import Token
+
+
+class JoinedMember(NamedTuple):
+    """One member as its leader sees it: with its metadata for the chosen protocol."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A place in a generation. `members` is empty but for the leader; the three times are those in force."""
+
+    generation: int
+    protocol_type: str
+    protocol_name: str
+    leader_id: str
+    member_id: str
+    members: tuple[JoinedMember, ...]
+    skip_assignment: bool
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """A member's own assignment; nobody ever sees another's."""
+
+    protocol_type: str
+    protocol_name: str
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Beaten:
+    """The heartbeat counted; the two times are those in force."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+class LeaverResult(NamedTuple):
+    """What became of one entry of a leave; `error` None means that it is gone."""
+
+    member_id: str
+    group_instance_id: str | None
+    error: CoordinatorError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """One result an entry, in the order asked."""
+
+    members: tuple[LeaverResult, ...]
+
+
+class PartitionResult(NamedTuple):
+    """What became of one partition; `error` None means that it was done."""
+
+    topic: str
+    partition: int
+    error: CoordinatorError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One result a partition, in the order asked."""
+
+    offsets: tuple[PartitionResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsDeleted:
+    """One result a partition, in the order asked."""
+
+    offsets: tuple[PartitionResult, ...]
+
+
+class CandidateOutcome(NamedTuple):
+    """What became of one candidate: `expired`, or why it was kept."""
+
+    topic: str
+    partition: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsExpired:
+    """One outcome a candidate, in the order asked."""
+
+    outcomes: tuple[CandidateOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The operator's wish was carried out."""
+
+
+Answer = Joined | Synced | Beaten | Left | Committed | OffsetsDeleted | OffsetsExpired | Done
+
+
+class Reply(NamedTuple):
+    """What to tell whoever stands behind `token`; an error in a join also names a member id (or "")."""
+
+    token: Token
+    answer: Answer | CoordinatorError
+    member_id: str = ""

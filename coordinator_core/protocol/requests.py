@@ -1,0 +1,246 @@
+"""What can be asked of a group, by members, by operators, by time, and by the node that serves it.
+
+Names are imperative. Every request that somebody waits for carries a `token`, which its reply will name; the
+driver knows who stands behind a token, the protocol does not. Identity comes in from outside as well: a join
+brings the member id it would be given.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+NO_GENERATION = -1
+NO_MEMBER_ID = ""
+
+Token = int
+
+
+class Offer(NamedTuple):
+    """One protocol (assignor) that a member offers: a name, and metadata that the group does not look into."""
+
+    name: str
+    metadata: bytes
+
+
+# -- members ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """Ask to be a member of the next generation. Source: protocol.md section 5."""
+
+    token: Token
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Offer, ...]
+    fresh_member_id: str
+    """The id to hand out if this request needs one: ``<client or instance id>-<uuid4>``."""
+    require_known_member_id: bool = True
+    supports_skip_assignment: bool = True
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    """Ask for one's own assignment; the leader brings everybody's. Source: protocol.md section 6."""
+
+    token: Token
+    generation: int
+    member_id: str
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Say that one is alive, and learn whether to rejoin. Source: protocol.md section 7."""
+
+    token: Token
+    generation: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+class Leaver(NamedTuple):
+    """One entry of a leave: who goes, and why."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """Take members out; each entry has a result of its own. Source: protocol.md section 8."""
+
+    token: Token
+    members: tuple[Leaver, ...]
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition's position."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    log_end_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """Store positions, as a member or (generation -1, no ids) from outside. Source: protocol.md section 10.1."""
+
+    token: Token
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+    offsets: tuple[OffsetToCommit, ...]
+    retention_time_ms: int = -1
+    """The offsets' own time to live; -1: the group's retention counts."""
+
+
+# -- time and the node --------------------------------------------------------------------------------
+
+
+class DeadlineKind(StrEnum):
+    """What a group waits for. Source: protocol.md section 9.6."""
+
+    JOIN = "join"
+    """The join limit, or the end of an initial window."""
+    SYNC = "sync"
+    MEMBER = "member"
+    """A member's session; for a newcomer, its first answer."""
+    HANDSHAKE = "handshake"
+    """A member id that was handed out and not yet used."""
+
+
+class Deadline(NamedTuple):
+    """One timer of a group; `subject` is a member id, or "" for the group's own."""
+
+    kind: DeadlineKind
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """A deadline has passed in full. Source: protocol.md sections 9.2 to 9.6."""
+
+    deadline: Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The group was just loaded from the store: start its timers, and whatever was owed. Source: section 13."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconsider:
+    """Settings or the topic catalogue changed: re-time what is under way, rebalance if partitions changed."""
+
+    is_rebalance_timeout_changed: bool = False
+
+
+# -- operators and maintenance ---------------------------------------------------------------------------
+
+
+class StoredOffset(NamedTuple):
+    """An offset as it stands in the store, read for a decision."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    log_end_offset: int | None
+    committed_at_ms: int
+    expires_at_ms: int | None
+    commit_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForceRebalance:
+    """An operator wants a new generation."""
+
+    token: Token
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMember:
+    """An operator puts a member out, as if it had left."""
+
+    token: Token
+    member_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """Take committed offsets away. Source: protocol.md section 10.3. `stored` is what stands there now."""
+
+    token: Token
+    partitions: tuple[tuple[str, int], ...]
+    stored: tuple[StoredOffset, ...]
+    change_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Take an empty group away with its offsets. Source: protocol.md section 11."""
+
+    token: Token
+    stored: tuple[StoredOffset, ...]
+    change_id: str
+
+
+class ExpiryCandidate(NamedTuple):
+    """An offset that a maintenance run proposed to expire, as it was seen then."""
+
+    topic: str
+    partition: int
+    commit_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOffsets:
+    """Judge a run's candidates again, by the whole rule, on what stands there now. Source: section 10.4."""
+
+    token: Token
+    candidates: tuple[ExpiryCandidate, ...]
+    stored: tuple[StoredOffset, ...]
+    change_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetireGroup:
+    """Take an Empty group that has no offset left to Dead. Source: protocol.md section 10.4, last paragraph."""
+
+    token: Token
+    has_offsets: bool
+
+
+Request = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | Expire
+    | Resume
+    | Reconsider
+    | ForceRebalance
+    | RemoveMember
+    | DeleteOffsets
+    | DeleteGroup
+    | ExpireOffsets
+    | RetireGroup
+)

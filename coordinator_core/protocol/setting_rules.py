@@ -1,0 +1,110 @@
+"""Every setting that a group can override: what values it takes, and how its text is read.
+
+Source: http-api.md "Settings that a group can override".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.settings import GroupSettings
+
+INT32_MAX = 2_147_483_647
+
+SettingValue = int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerRule:
+    """A whole number within bounds, both inclusive."""
+
+    low: int
+    high: int = INT32_MAX
+
+    def check(self, value: SettingValue) -> str | None:
+        """Return what is wrong with the value, or None."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            return "must be a whole number"
+        return None if self.low <= value <= self.high else f"must be from {self.low} to {self.high}"
+
+    def read(self, text: str) -> int:
+        """Return the value of a stored text."""
+        return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRule:
+    """One of a few words."""
+
+    choices: tuple[str, ...]
+
+    def check(self, value: SettingValue) -> str | None:
+        """Return what is wrong with the value, or None."""
+        return None if value in self.choices else f"must be one of {', '.join(self.choices)}"
+
+    def read(self, text: str) -> str:
+        """Return the value of a stored text."""
+        return text
+
+
+RULES: Mapping[str, IntegerRule | ChoiceRule] = {
+    "session_timeout_ms": IntegerRule(1),
+    "heartbeat_interval_ms": IntegerRule(1),
+    "rebalance_timeout_ms": IntegerRule(0),
+    "group_min_session_timeout_ms": IntegerRule(1),
+    "group_max_session_timeout_ms": IntegerRule(1),
+    "group_initial_rebalance_delay_ms": IntegerRule(0),
+    "group_max_size": IntegerRule(1),
+    "group_new_member_join_timeout_ms": IntegerRule(1),
+    "group_sync_timeout_scope": ChoiceRule(("all", "dynamic")),
+    "offsets_retention_minutes": IntegerRule(-1),
+    "offset_metadata_max_bytes": IntegerRule(0),
+}
+"""Setting → its rule; the keys are the fields of `GroupSettings`, and a test holds the two equal."""
+
+SETTING_KEYS = tuple(field.name for field in fields(GroupSettings))
+
+
+def read_setting(key: str, text: str) -> SettingValue:
+    """Return the value of a setting as stored."""
+    return RULES[key].read(text)
+
+
+def check_settings(values: Mapping[str, SettingValue]) -> None:
+    """Check the values that somebody wants to set; None takes a setting back, and always may.
+
+    Raises:
+        InvalidRequest: names the first key that is unknown or whose value will not do, and why.
+    """
+    for key, value in values.items():
+        rule = RULES.get(key)
+        if rule is None:
+            raise InvalidRequest(f"{key} is no setting; there are {', '.join(RULES)}")
+        problem = None if value is None else rule.check(value)
+        if problem is not None:
+            raise InvalidRequest(f"{key} {problem}")
+
+
+def check_together(settings: GroupSettings) -> None:
+    """Check that settings make sense beside each other, as they would be in force.
+
+    Raises:
+        InvalidRequest: says which two do not.
+    """
+    low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    if low > high:
+        raise InvalidRequest(f"group_min_session_timeout_ms ({low}) is above group_max_session_timeout_ms ({high})")
+    session_ms, heartbeat_ms = settings.session_timeout_ms, settings.heartbeat_interval_ms
+    if session_ms is not None and not low <= session_ms <= high:
+        raise InvalidRequest(f"session_timeout_ms ({session_ms}) must be from {low} to {high}")
+    if heartbeat_ms is not None and heartbeat_ms >= (session_ms or high):
+        raise InvalidRequest(
+            f"heartbeat_interval_ms ({heartbeat_ms}) must be below the session timeout ({session_ms or high})"
+        )
+
+
+def narrowed(settings: GroupSettings, stored: Mapping[str, str]) -> GroupSettings:
+    """Return settings with some put in their place by a narrower level's texts; unknown keys are left alone."""
+    known: dict[str, Any] = {key: read_setting(key, text) for key, text in stored.items() if key in RULES}
+    return replace(settings, **known) if known else settings

@@ -1,0 +1,95 @@
+"""SyncGroup: the leader brings everybody's assignment, and each member takes its own.
+
+Source: protocol.md section 6; Kafka's ``GroupCoordinator.doSyncGroup``.
+"""
+
+from coordinator_core.protocol.checks import check_alive, check_generation, check_group_id, check_member
+from coordinator_core.protocol.decision import Draft
+from coordinator_core.protocol.errors import InconsistentGroupProtocol, RebalanceInProgress, UnknownMemberId
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.rebalance import restart_session
+from coordinator_core.protocol.reconsider import rebalance_if_topics_changed
+from coordinator_core.protocol.records import AssignmentAccepted, SyncParked, SyncReceived
+from coordinator_core.protocol.replies import Synced
+from coordinator_core.protocol.requests import DeadlineKind, SyncGroup
+from coordinator_core.protocol.states import GroupState
+
+
+def decide_sync(draft: Draft, request: SyncGroup) -> None:
+    """Decide a sync: park a follower's, let the leader's release them all, answer later ones at once."""
+    group = draft.group
+    check_group_id(group)
+    check_alive(group)
+    check_member(group, request.member_id, request.group_instance_id)
+    check_generation(group, request.generation)
+    _check_protocol(group, request)
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            raise RebalanceInProgress("the group is rebalancing; an assignment sent now is void")
+        case GroupState.COMPLETING_REBALANCE:
+            _sync_completing(draft, request)
+        case GroupState.STABLE:
+            _answer(draft, request.member_id, request.token)
+            _note_synced(draft, request.member_id)
+        case _:
+            raise UnknownMemberId("the group has no members")
+
+
+def _check_protocol(group: Group, request: SyncGroup) -> None:
+    """Compare what is named with what the group has; while it has none yet, the state check speaks."""
+    if request.protocol_type is not None and group.protocol_type not in {None, request.protocol_type}:
+        raise InconsistentGroupProtocol(f"the group's protocol type is {group.protocol_type!r}")
+    if request.protocol_name is not None and group.protocol_name not in {None, request.protocol_name}:
+        raise InconsistentGroupProtocol(f"the group's protocol is {group.protocol_name!r}")
+
+
+def _sync_completing(draft: Draft, request: SyncGroup) -> None:
+    if request.member_id == draft.group.leader_id:
+        _accept_assignment(draft, request)
+    else:
+        _park(draft, request)
+
+
+def _park(draft: Draft, request: SyncGroup) -> None:
+    overtaken = draft.group.parked_syncs.get(request.member_id)
+    if overtaken is not None:
+        draft.reply(overtaken, RebalanceInProgress("a newer sync of this member took its place"))
+    draft.emit(SyncParked(draft.now.wall_ms, request.member_id, request.token))
+    _stop_limit_if_all_synced(draft)
+
+
+def _accept_assignment(draft: Draft, request: SyncGroup) -> None:
+    """Take the leader's assignment: who is left out holds nothing, who is no member is left out."""
+    given = dict(request.assignments)
+    waiting = {**draft.group.parked_syncs, request.member_id: request.token}
+    overtaken = draft.group.parked_syncs.get(request.member_id)
+    if overtaken is not None:
+        draft.reply(overtaken, RebalanceInProgress("a newer sync of this member took its place"))
+    draft.emit(
+        AssignmentAccepted(
+            draft.now.wall_ms,
+            tuple((member_id, given.get(member_id, b"")) for member_id in draft.group.members),
+        )
+    )
+    _note_synced(draft, request.member_id)
+    for member_id, token in waiting.items():
+        _answer(draft, member_id, token)
+    rebalance_if_topics_changed(draft)
+
+
+def _answer(draft: Draft, member_id: str, token: int) -> None:
+    group = draft.group
+    assignment = group.members[member_id].assignment
+    draft.reply(token, Synced(group.protocol_type or "", group.protocol_name or "", assignment))
+    restart_session(draft, member_id)
+
+
+def _note_synced(draft: Draft, member_id: str) -> None:
+    if member_id in draft.group.pending_syncs:
+        draft.emit(SyncReceived(draft.now.wall_ms, member_id))
+        _stop_limit_if_all_synced(draft)
+
+
+def _stop_limit_if_all_synced(draft: Draft) -> None:
+    if not draft.group.pending_syncs:
+        draft.stop(DeadlineKind.SYNC)

@@ -1,0 +1,29 @@
+"""What a node is told when it starts; plain values, read from the environment far above."""
+
+from dataclasses import dataclass, field
+
+from coordinator_core.protocol.settings import GroupSettings
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """One node's identity and limits."""
+
+    node_id: str
+    """Its advertised address: a node that starts again at the same address takes its own leases back at once."""
+    url: str
+    version: str = "0"
+    lease_ttl_ms: int = 5_000
+    defaults: GroupSettings = field(default_factory=GroupSettings)
+    """Settings before the cluster's and the group's: defaults, with the environment's in their place."""
+    environment_keys: frozenset[str] = frozenset()
+    """Which of `defaults` came from the environment."""
+    max_queued_rows: int = 50_000
+    """Rows that may wait for the writer; past it, requests that write are refused with a retriable error."""
+    max_batch_rows: int = 5_000
+    """Rows that one transaction takes; a larger decision goes alone."""
+    pause_ms: int = 500
+    """A gap in the loop's own time beyond this counts as nobody's silence."""
+    history_days_ahead: int = 7
+    maintenance_chunk: int = 500
+    """Candidates judged in one step when a maintenance run is applied."""

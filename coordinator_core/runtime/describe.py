@@ -1,0 +1,71 @@
+"""A group as its coordinator sees it now, put together from the group and its timers.
+
+Source: protocol.md section 11, with D-5: what members hold is shown while the group is Stable.
+"""
+
+from typing import Literal
+
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.member import Member
+from coordinator_core.protocol.requests import Deadline, DeadlineKind
+from coordinator_core.protocol.settings import Context, Now
+from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE
+from coordinator_core.runtime.shard import Shard
+from coordinator_core.runtime.timers import Armed
+from coordinator_core.runtime.views import GroupView, MemberView
+
+
+def describe_group(shard: Shard, group_id: str, context: Context, now: Now) -> GroupView | None:
+    """Return a group of this shard, or None if there is no such group."""
+    hosted = shard.groups.get(group_id)
+    if hosted is None or not hosted.group.exists:
+        return None
+    group = hosted.group
+    return GroupView(
+        group_id=group_id,
+        state=group.state,
+        state_since_ms=group.state_since_ms,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name if group.state is STABLE else None,
+        leader_id=group.leader_id,
+        members=tuple(_member(shard, group, member, context, now) for member in group.members.values()),
+        pending_member_count=len(group.pending_member_ids),
+        waiting_for=tuple(group.waiting_for()),
+        waiting_until_ms=_waiting_until_ms(shard, group, now),
+        settings=context.settings,
+    )
+
+
+def _member(shard: Shard, group: Group, member: Member, context: Context, now: Now) -> MemberView:
+    return MemberView(
+        member=member,
+        subscription=member.metadata_for(group.protocol_name) if group.state is STABLE else b"",
+        last_heartbeat_at_ms=_last_sign_of_life_ms(shard, group, member, context, now),
+        awaiting=_awaiting(group, member.member_id),
+    )
+
+
+def _awaiting(group: Group, member_id: str) -> Literal["join", "sync"] | None:
+    if member_id in group.parked_joins:
+        return "join"
+    return "sync" if member_id in group.parked_syncs else None
+
+
+def _last_sign_of_life_ms(shard: Shard, group: Group, member: Member, context: Context, now: Now) -> int | None:
+    """Return when the member's session last began anew: its deadline, less its session timeout."""
+    armed = Armed(group.group_id, Deadline(DeadlineKind.MEMBER, member.member_id))
+    due_ms = shard.timers.due_at_ms(armed)
+    if due_ms is None or member.is_new:
+        return None
+    session_ms = context.settings.session_in_force_ms(member.session_timeout_ms)
+    return min(now.wall_ms, now.wall_ms - now.node_ms + due_ms - session_ms)
+
+
+def _waiting_until_ms(shard: Shard, group: Group, now: Now) -> int | None:
+    kinds = {PREPARING: DeadlineKind.JOIN, COMPLETING: DeadlineKind.SYNC}
+    kind = kinds.get(group.state)
+    if kind is None:
+        return None
+    due_ms = shard.timers.due_at_ms(Armed(group.group_id, Deadline(kind)))
+    return None if due_ms is None else now.wall_ms - now.node_ms + due_ms

@@ -1,0 +1,87 @@
+"""Maintenance proposes; this disposes: candidates of applying runs are judged again and worked off.
+
+Each candidate is judged by the whole rule on what stands now, and its outcome is written in the transaction of
+the change itself. So a kill in the middle is resumed by whoever owns the shard next, and repeating has no effect.
+
+Source: architecture.md "Maintenance proposes; the coordinator disposes".
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import groupby
+
+import structlog
+
+from coordinator_core.protocol.decision import Decision
+from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.protocol.replies import OffsetsExpired
+from coordinator_core.protocol.requests import ExpireOffsets, ExpiryCandidate, Token
+from coordinator_core.runtime.clock import Threads
+from coordinator_core.runtime.shard import Shard
+from coordinator_core.store.interface import Store, StoreError
+from coordinator_core.store.rows import CandidateRow, OutcomeRow
+
+log = structlog.get_logger("muster.runtime")
+
+
+class Maintenance:
+    """Works off the candidates of this node's shards."""
+
+    def __init__(
+        self,
+        store: Store,
+        threads: Threads,
+        shards: Callable[[], dict[int, Shard]],
+        new_token: Callable[[], Token],
+        chunk: int,
+    ) -> None:
+        self._store = store
+        self._threads = threads
+        self._shards = shards
+        self._new_token = new_token
+        self._chunk = chunk
+
+    async def work_off(self) -> None:
+        """Judge every undecided candidate of our shards, and finish runs that have none left."""
+        try:
+            while await self._judge_chunk():
+                pass
+            for run_id in await self._threads.read(self._store.finish_runs):
+                log.info("maintenance_run_applied", run=run_id)
+        except (CoordinatorError, StoreError) as error:
+            log.warning("maintenance_paused", why=str(error))
+
+    async def _judge_chunk(self) -> bool:
+        shards = self._shards()
+        if not shards:
+            return False
+        find = partial(self._store.next_candidates, list(shards), self._chunk)
+        candidates = await self._threads.read(find)
+        for _, rows in groupby(candidates, key=lambda row: (row.run_id, row.group_id)):
+            of_group = list(rows)
+            shard = self._shards().get(of_group[0].shard_id)
+            if shard is not None and not shard.is_loading:
+                await self._judge_group(shard, of_group)
+        return bool(candidates)
+
+    async def _judge_group(self, shard: Shard, rows: list[CandidateRow]) -> None:
+        """Judge one group's candidates in one decision, while its requests wait."""
+        first = rows[0]
+        partitions = [(row.topic, row.partition) for row in rows]
+        async with shard.holding(first.group_id) as ask:
+            stored = await self._threads.read(partial(self._store.stored_offsets, first.group_id, partitions))
+            token = self._new_token()
+            candidates = tuple(ExpiryCandidate(row.topic, row.partition, row.commit_version) for row in rows)
+            request = ExpireOffsets(token, candidates, tuple(stored), first.change_id)
+            await ask(token, request, partial(_outcomes, first.run_id, first.group_id))
+
+
+def _outcomes(run_id: str, group_id: str, decision: Decision) -> tuple[OutcomeRow, ...]:
+    return tuple(_each_outcome(run_id, group_id, decision))
+
+
+def _each_outcome(run_id: str, group_id: str, decision: Decision) -> Iterable[OutcomeRow]:
+    for _, answer, _ in decision.replies:
+        if isinstance(answer, OffsetsExpired):
+            for topic, partition, outcome in answer.outcomes:
+                yield OutcomeRow(run_id, group_id, topic, partition, outcome)

@@ -1,0 +1,171 @@
+"""Which shards this node owns: it renews its leases, takes free ones up to its share, and gives some up.
+
+* A lease counts from *before* its renewal was sent, by the node's own monotonic clock, so a node stops answering
+  before anybody else may begin. Until it hears from the database again it answers for nothing.
+* A shard that is lost, or was dropped, comes back under a new epoch, loaded from what was stored.
+* The loop decides when to renew; the calls run on a thread and a connection of their own.
+
+Source: architecture.md "Ownership".
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from math import ceil
+
+import structlog
+
+from coordinator_core.protocol.errors import NotCoordinator
+from coordinator_core.runtime.clock import Clock, Threads
+from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.shard import Shard
+from coordinator_core.store.interface import Store, StoreError
+from coordinator_core.store.rows import LeaseRow, Renewal, StoredGroup
+
+log = structlog.get_logger("muster.runtime")
+
+RENEWALS_PER_TTL = 3
+RETRY_AFTER_FAILURE_MS = 250
+
+MakeShard = Callable[[int, int], Shard]
+
+
+class Ownership:
+    """The shards of one node, and what it knows of everybody else's."""
+
+    def __init__(self, store: Store, config: NodeConfig, clock: Clock, threads: Threads, make_shard: MakeShard) -> None:
+        self.owned: dict[int, Shard] = {}
+        self.leases: dict[int, LeaseRow] = {}
+        self.last_renewal: Renewal | None = None
+        self.failure: str | None = "the node has not reached the database yet"
+        """Why the last renewal failed; None when it did not."""
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._threads = threads
+        self._make_shard = make_shard
+        self._hurry = asyncio.Event()
+
+    def hurry(self) -> None:
+        """Renew now: something changed."""
+        self._hurry.set()
+
+    async def wait_for_turn(self) -> None:
+        """Wait until it is time to renew again, or somebody is in a hurry."""
+        interval_ms = RETRY_AFTER_FAILURE_MS if self.failure else self._config.lease_ttl_ms / RENEWALS_PER_TTL
+        try:
+            async with asyncio.timeout(interval_ms / 1000):
+                await self._hurry.wait()
+        except TimeoutError:
+            pass
+        self._hurry.clear()
+
+    async def renew(self) -> Renewal | None:
+        """Renew every lease, drop what is lost, and move towards this node's share.
+
+        Returns:
+            What was found, or None if the database could not be reached.
+        """
+        sent_ms = self._clock.now().node_ms
+        epochs = {shard_id: shard.epoch for shard_id, shard in self.owned.items()}
+        config = self._config
+        try:
+            renewal = await self._threads.lease(
+                lambda: self._store.renew(config.node_id, config.url, config.version, epochs, config.lease_ttl_ms)
+            )
+        except StoreError as error:
+            self._note_failure(str(error))
+            return None
+        self.failure = None
+        self.last_renewal = renewal
+        self.leases = {lease.shard_id: lease for lease in renewal.leases}
+        self._extend(renewal, epochs, sent_ms)
+        return renewal
+
+    def _note_failure(self, why: str) -> None:
+        if self.failure is None:
+            log.warning("renewal_failed", why=why)
+        self.failure = why
+
+    def _extend(self, renewal: Renewal, epochs: dict[int, int], sent_ms: int) -> None:
+        for shard_id, epoch in epochs.items():
+            shard = self.owned.get(shard_id)
+            if shard is None or shard.epoch != epoch:
+                continue
+            if shard_id in renewal.held:
+                shard.valid_until_ms = sent_ms + self._config.lease_ttl_ms
+            else:
+                shard.drop(NotCoordinator("another node owns the shard now"))
+
+    # -- towards an even share ------------------------------------------------------------------------------
+
+    async def rebalance_shards(self, renewal: Renewal) -> None:
+        """Take free shards up to this node's share; give up what is beyond it."""
+        share = ceil(len(renewal.leases) / max(1, len(renewal.live_nodes)))
+        missing = share - len(self.owned)
+        if missing > 0:
+            free = [lease.shard_id for lease in renewal.leases if self._is_free(lease)]
+            await self._take(free[:missing])
+        elif missing < 0:
+            await self.give_up(list(self.owned)[missing:])
+
+    def _is_free(self, lease: LeaseRow) -> bool:
+        is_mine = lease.node_id == self._config.node_id and lease.shard_id not in self.owned
+        return is_mine or lease.node_id is None or lease.is_expired
+
+    async def _take(self, shard_ids: list[int]) -> None:
+        if not shard_ids:
+            return
+        sent_ms = self._clock.now().node_ms
+        config = self._config
+        try:
+            epochs = await self._threads.lease(
+                lambda: self._store.take_over(config.node_id, shard_ids, config.lease_ttl_ms)
+            )
+            taken = [self._open(shard_id, epoch, sent_ms) for shard_id, epoch in epochs.items()]
+            await self._load(taken)
+        except StoreError as error:
+            self._note_failure(str(error))
+
+    def _open(self, shard_id: int, epoch: int, sent_ms: int) -> Shard:
+        shard = self._make_shard(shard_id, epoch)
+        shard.valid_until_ms = sent_ms + self._config.lease_ttl_ms
+        self.owned[shard_id] = shard
+        self.leases[shard_id] = LeaseRow(shard_id, self._config.node_id, epoch, is_expired=False, url=self._config.url)
+        return shard
+
+    async def _load(self, shards: list[Shard]) -> None:
+        ids = [shard.shard_id for shard in shards]
+        try:
+            stored = await self._threads.read(partial(self._store.load_shards, ids))
+        except StoreError:
+            for shard in shards:
+                shard.drop(NotCoordinator("the shard could not be loaded"))
+            raise
+        of_shard: dict[int, list[StoredGroup]] = {shard_id: [] for shard_id in ids}
+        for one in stored:
+            of_shard[one.group.shard_id].append(one)
+        for shard in shards:
+            shard.load(of_shard[shard.shard_id])
+        log.info("shards_taken", shards=len(shards), groups=len(stored))
+
+    async def give_up(self, shard_ids: Iterable[int]) -> None:
+        """Release shards, so that another node can take them at once; whoever waits there asks again."""
+        epochs: dict[int, int] = {}
+        for shard_id in list(shard_ids):
+            shard = self.owned.get(shard_id)
+            if shard is not None:
+                epochs[shard_id] = shard.epoch
+                shard.drop(NotCoordinator("the shard moves to another node"))
+        if not epochs:
+            return
+        try:
+            await self._threads.lease(partial(self._store.release, self._config.node_id, epochs))
+        except StoreError as error:
+            self._note_failure(str(error))
+
+    def forget(self, shard: Shard) -> None:
+        """Take note that a shard was dropped; it may be taken again, under a new epoch."""
+        if self.owned.get(shard.shard_id) is shard:
+            del self.owned[shard.shard_id]
+        self.hurry()

@@ -1,0 +1,260 @@
+"""A shard carries decisions out: decided, stored, said.
+
+1. `decide` makes a decision, and the shard takes its group at once: the next request sees it.
+2. Timers that the decision touches stop at once; what it stores is queued for the writer.
+3. When that is in the database, the timers start (so a slow store is nobody's silence) and the replies go out. A
+   decision that stores nothing waits for the newest one it may have seen, and goes at once if there is none.
+
+A shard whose write fails, whose lease is gone, or that finds itself broken is *dropped*: whoever waits gets a
+retriable error, and the shard is loaded again from what was stored, under a new epoch.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import structlog
+
+from coordinator_core.protocol.decide import decide
+from coordinator_core.protocol.decision import Decision
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.replies import Answer
+from coordinator_core.protocol.requests import Deadline, Expire, Reconsider, Request, Resume, Token
+from coordinator_core.runtime.clock import Clock
+from coordinator_core.runtime.hosting import Hosted, Pending
+from coordinator_core.runtime.surroundings import Surroundings
+from coordinator_core.runtime.timers import Armed, Timers
+from coordinator_core.runtime.writer import Entry, Writer
+from coordinator_core.store.ledger import Ledger
+from coordinator_core.store.projection import project, restore
+from coordinator_core.store.rows import GroupWrite, OutcomeRow, StoredGroup
+
+log = structlog.get_logger("muster.runtime")
+
+OutcomesOf = Callable[[Decision], tuple[OutcomeRow, ...]]
+HeldAsk = Callable[[Token, Request, OutcomesOf], Awaitable[Answer]]
+
+
+def no_outcomes(_: Decision) -> tuple[OutcomeRow, ...]:
+    """Return what every decision but maintenance's has to tell a run: nothing."""
+    return ()
+
+
+class Shard:
+    """The groups of one shard, under one epoch of its lease."""
+
+    def __init__(
+        self,
+        shard_id: int,
+        epoch: int,
+        *,
+        clock: Clock,
+        writer: Writer,
+        surroundings: Surroundings,
+        on_timer: Callable[[], None],
+        on_drop: Callable[["Shard"], None],
+    ) -> None:
+        self.shard_id = shard_id
+        self.epoch = epoch
+        self.valid_until_ms = 0
+        """Node time until which the lease certainly holds."""
+        self.is_dropped = False
+        self.is_loading = True
+        self.groups: dict[str, Hosted] = {}
+        self.timers = Timers()
+        self._clock = clock
+        self._writer = writer
+        self._surroundings = surroundings
+        self._on_timer = on_timer
+        self._on_drop = on_drop
+        self._waiting: dict[Token, asyncio.Future[Answer]] = {}
+
+    # -- loading and dropping ------------------------------------------------------------------------
+
+    def load(self, stored: list[StoredGroup]) -> None:
+        """Take up every group as it was stored, and go on: sessions afresh, owed rebalances started."""
+        at_ms = self._clock.now().wall_ms
+        for one in stored:
+            group, ledger, forgotten = restore(one, at_ms)
+            hosted = Hosted(group, ledger)
+            self.groups[group.group_id] = hosted
+            if forgotten is not None:
+                self._enqueue(hosted, forgotten, Pending((), ()))
+        self.is_loading = False
+        for group_id in list(self.groups):
+            self.perform(group_id, Resume())
+
+    def drop(self, error: CoordinatorError) -> None:
+        """Give the shard up: whoever waits is told to ask again, and nothing more is decided here."""
+        if self.is_dropped:
+            return
+        self.is_dropped = True
+        log.warning("shard_dropped", shard=self.shard_id, epoch=self.epoch, why=error.detail)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+        self._waiting.clear()
+        self._on_drop(self)
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    async def ask(self, group_id: str, token: Token, request: Request) -> Answer:
+        """Decide a request, and return its answer when everything it rests on is stored.
+
+        Raises:
+            CoordinatorError: the request was refused, or the shard was lost meanwhile.
+        """
+        hosted = self.groups.get(group_id)
+        while hosted is not None and hosted.hold is not None:
+            async with hosted.hold:
+                pass
+            hosted = self.groups.get(group_id)
+        return await self._ask_now(group_id, token, request, no_outcomes)
+
+    async def _ask_now(self, group_id: str, token: Token, request: Request, outcomes_of: OutcomesOf) -> Answer:
+        if self.is_dropped:
+            raise NotCoordinator("the shard has moved on")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        try:
+            self.perform(group_id, request, outcomes_of)
+            return await future
+        finally:
+            self._waiting.pop(token, None)
+
+    @asynccontextmanager
+    async def holding(self, group_id: str) -> AsyncIterator[HeldAsk]:
+        """Hold a group while its offsets are read: its requests wait, and what was queued for it is stored.
+
+        Yields a function that asks the held group, to be called with a request made from what was read.
+        """
+        hosted = self._host(group_id)
+        while hosted.hold is not None:
+            async with hosted.hold:
+                pass
+            hosted = self._host(group_id)
+        hosted.hold = lock = asyncio.Lock()
+        try:
+            async with lock:
+                await hosted.wait_until_quiet()
+                yield partial(self._ask_now, group_id)
+        finally:
+            hosted.hold = None
+            self._forget_if_absent(hosted)
+
+    def expire(self, armed: Armed) -> None:
+        """Do what a deadline was for."""
+        self.perform(armed.group_id, Expire(armed.deadline))
+
+    def reconsider_all(self, *, is_rebalance_timeout_changed: bool) -> None:
+        """Let every group look at settings and catalogue again."""
+        for group_id in list(self.groups):
+            self.perform(group_id, Reconsider(is_rebalance_timeout_changed))
+
+    # -- decided, stored, said -----------------------------------------------------------------------------
+
+    def perform(self, group_id: str, request: Request, outcomes_of: OutcomesOf = no_outcomes) -> None:
+        """Decide a request and carry the decision out. A broken invariant drops the shard."""
+        hosted = self.groups.get(group_id) or self._absent(group_id)
+        context = self._surroundings.context(group_id)
+        try:
+            decision = decide(hosted.group, request, self._clock.now(), context)
+            self._carry_out(hosted, decision, outcomes_of(decision))
+        except Exception:  # whatever it is, memory is no longer to be trusted: the database is
+            log.exception("invariant_broken", group=group_id, request=type(request).__name__)
+            self.drop(CoordinatorNotAvailable("the group's shard is being loaded again"))
+
+    def _carry_out(self, hosted: Hosted, decision: Decision, outcomes: tuple[OutcomeRow, ...]) -> None:
+        before = hosted.group
+        hosted.group = decision.group
+        pending = Pending(decision.deadlines, decision.replies)
+        write = project(decision.group, decision.records, hosted.ledger, outcomes)
+        if write is not None:
+            self._stop_timers(hosted, decision.deadlines)
+            if write.is_group_gone:
+                hosted.group = Group(before.group_id)
+                hosted.ledger = Ledger(before.group_id, self.shard_id)
+            self.groups.setdefault(before.group_id, hosted)
+            self._enqueue(hosted, write, pending)
+        elif hosted.newest is not None:
+            self._stop_timers(hosted, decision.deadlines)
+            hosted.newest.followers.append(pending)
+        else:
+            self._settle(hosted, pending)
+        if before.state is not decision.group.state:
+            _log_transition(before, decision)
+
+    def _enqueue(self, hosted: Hosted, write: GroupWrite, pending: Pending) -> None:
+        hosted.unsettled += 1
+        if write.group is not None or write.is_group_gone:
+            hosted.newest = pending
+        stored = partial(self._stored, hosted, pending)
+        self._writer.enqueue(Entry(self, write, stored, self.drop))
+
+    def _stored(self, hosted: Hosted, pending: Pending) -> None:
+        hosted.settle_one(pending)
+        if not self.is_dropped:
+            for settled in (pending, *pending.followers):
+                self._settle(hosted, settled)
+        self._forget_if_absent(hosted)
+
+    def _settle(self, hosted: Hosted, pending: Pending) -> None:
+        group_id = hosted.group.group_id
+        now_ms = self._clock.now().node_ms
+        is_sooner = False
+        for deadline, delay_ms in pending.deadlines:
+            if delay_ms is None:
+                self.timers.stop(Armed(group_id, deadline))
+            else:
+                is_sooner |= self.timers.start(Armed(group_id, deadline), now_ms + delay_ms)
+        if is_sooner:
+            self._on_timer()
+        for token, answer, _ in pending.replies:
+            self._say(token, answer)
+
+    def _say(self, token: Token, answer: Answer | CoordinatorError) -> None:
+        """Tell whoever waits; one that went away asks again by the protocol's own rule for a lost answer."""
+        future = self._waiting.get(token)
+        if future is None or future.done():
+            return
+        if isinstance(answer, CoordinatorError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    def _stop_timers(self, hosted: Hosted, deadlines: tuple[tuple[Deadline, int | None], ...]) -> None:
+        for deadline, _ in deadlines:
+            self.timers.stop(Armed(hosted.group.group_id, deadline))
+
+    # -- which groups there are --------------------------------------------------------------------------
+
+    def live_groups(self) -> Iterator[Group]:
+        """Return the groups that exist."""
+        return (hosted.group for hosted in self.groups.values() if hosted.group.exists)
+
+    def _absent(self, group_id: str) -> Hosted:
+        return Hosted(Group(group_id), Ledger(group_id, self.shard_id))
+
+    def _host(self, group_id: str) -> Hosted:
+        return self.groups.setdefault(group_id, self._absent(group_id))
+
+    def _forget_if_absent(self, hosted: Hosted) -> None:
+        if hosted.is_forgettable:
+            self.groups.pop(hosted.group.group_id, None)
+
+
+def _log_transition(before: Group, decision: Decision) -> None:
+    group = decision.group
+    log.info(
+        "request_decided",
+        group=group.group_id,
+        from_state=str(before.state),
+        to_state=str(group.state),
+        generation_before=before.generation,
+        generation=group.generation,
+        members=len(group.members),
+        trigger=None if group.trigger is None else str(group.trigger),
+        records=[type(record).__name__ for record in decision.records],
+    )

@@ -1,0 +1,71 @@
+"""What stands around groups: the settings in force at each level, and the topic catalogue, as of some version.
+
+A node keeps all of it in memory and reads it again when a renewal shows that it is behind.
+
+Source: http-api.md "Settings that a group can override": narrower wins: default, environment, cluster, group.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from coordinator_core.protocol.setting_rules import SETTING_KEYS, narrowed
+from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
+from coordinator_core.runtime.views import SettingInForce, SettingSource
+from coordinator_core.store.rows import StoredSettings, TopicRow, Versions
+
+NOTHING_READ = Versions(-1, -1, -1)
+
+
+class Surroundings:
+    """Settings and catalogue; `context` hands a group what holds for it."""
+
+    def __init__(self, defaults: GroupSettings, environment_keys: frozenset[str]) -> None:
+        self.versions = NOTHING_READ
+        self._defaults = defaults
+        self._environment_keys = environment_keys
+        self._cluster: Mapping[str, str] = {}
+        self._groups: Mapping[str, Mapping[str, str]] = {}
+        self._common = Context(defaults)
+        self._own: dict[str, Context] = {}
+
+    def context(self, group_id: str) -> Context:
+        """Return what a decision about this group may look at; shared by all groups without settings of their own."""
+        return self._own.get(group_id, self._common)
+
+    def update(self, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]) -> None:
+        """Take up what the store has now."""
+        self.versions = versions
+        self._cluster = settings.cluster
+        self._groups = settings.groups
+        catalogue = {row.topic: CataloguedTopic(row.partitions, row.version) for row in topics}
+        common = narrowed(self._defaults, settings.cluster)
+        self._common = Context(common, catalogue, versions.topics)
+        self._own = {
+            group_id: replace(self._common, settings=narrowed(common, stored))
+            for group_id, stored in settings.groups.items()
+        }
+
+    def in_force(self, group_id: str | None) -> dict[str, SettingInForce]:
+        """Return every setting with where it comes from, for a group or (None) for the cluster."""
+        own = {} if group_id is None else self._groups.get(group_id, {})
+        settings = self._common.settings if group_id is None else self.context(group_id).settings
+        return {key: SettingInForce(getattr(settings, key), self._source(key, own)) for key in SETTING_KEYS}
+
+    def _source(self, key: str, own: Mapping[str, str]) -> SettingSource:
+        if key in own:
+            return "group"
+        if key in self._cluster:
+            return "cluster"
+        return "environment" if key in self._environment_keys else "default"
+
+    def would_be(self, group_id: str | None, values: Mapping[str, str | None]) -> GroupSettings:
+        """Return the settings that would be in force after a change of some."""
+        cluster = dict(self._cluster)
+        own = {} if group_id is None else dict(self._groups.get(group_id, {}))
+        level = cluster if group_id is None else own
+        for key, text in values.items():
+            if text is None:
+                level.pop(key, None)
+            else:
+                level[key] = text
+        return narrowed(narrowed(self._defaults, cluster), own)

@@ -1,0 +1,114 @@
+"""Group commit: while a transaction is under way, decisions queue; the next transaction takes all of them.
+
+Entries are stored in the order they came in. Each has somebody waiting for it: `on_stored` is called once, on the
+loop, when the entry is in the database, or `on_failed` when it is not (or nobody can tell).
+
+Source: architecture.md "Group commit".
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
+from coordinator_core.runtime.clock import Threads
+from coordinator_core.store.interface import Store, StoreError
+from coordinator_core.store.rows import Batch, GroupWrite, Written
+
+
+class Lease(Protocol):
+    """The right to write to a shard, as of some epoch; lost for good once it is dropped."""
+
+    shard_id: int
+    epoch: int
+
+    @property
+    def is_dropped(self) -> bool:
+        """Tell whether the shard was given up since."""
+        ...
+
+
+class Entry(NamedTuple):
+    """One decision's rows, and who waits for them."""
+
+    lease: Lease
+    write: GroupWrite
+    on_stored: Callable[[], None]
+    on_failed: Callable[[CoordinatorError], None]
+
+
+class Writer:
+    """The queue in front of the database, and the loop that empties it."""
+
+    def __init__(self, store: Store, node_id: str, threads: Threads, max_batch_rows: int) -> None:
+        self._store = store
+        self._node_id = node_id
+        self._threads = threads
+        self._max_batch_rows = max_batch_rows
+        self._queue: deque[Entry] = deque()
+        self._wake = asyncio.Event()
+        self.queued_rows = 0
+        self.batches_written = 0
+        self.rows_written = 0
+
+    def enqueue(self, entry: Entry) -> None:
+        """Queue an entry behind all others."""
+        self._queue.append(entry)
+        self.queued_rows += entry.write.row_count
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write batches for ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                await self._write_batch(self._take_batch())
+
+    def _take_batch(self) -> list[Entry]:
+        """Take entries up to the row limit, at least one; those whose shard was dropped since are let go."""
+        taken: list[Entry] = []
+        rows = 0
+        while self._queue and (not taken or rows + self._queue[0].write.row_count <= self._max_batch_rows):
+            entry = self._queue.popleft()
+            self.queued_rows -= entry.write.row_count
+            if entry.lease.is_dropped:
+                entry.on_failed(NotCoordinator("the shard has moved on"))
+                continue
+            taken.append(entry)
+            rows += entry.write.row_count
+        return taken
+
+    async def _write_batch(self, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        epochs = {entry.lease.shard_id: entry.lease.epoch for entry in entries}
+        batch = Batch(self._node_id, epochs, tuple(entry.write for entry in entries))
+        try:
+            written = await self._threads.write(lambda: self._store.write(batch))
+        except StoreError as error:
+            _fail_all(entries, f"the database did not take it: {error}")
+            return
+        self.batches_written += 1
+        self.rows_written += sum(entry.write.row_count for entry in entries)
+        for entry in entries:
+            failure = _failure(entry, written.lost_shards, written)
+            if failure is None:
+                entry.on_stored()
+            else:
+                entry.on_failed(failure)
+
+
+def _fail_all(entries: list[Entry], why: str) -> None:
+    for entry in entries:
+        entry.on_failed(CoordinatorNotAvailable(why))
+
+
+def _failure(entry: Entry, lost: frozenset[int], written: Written) -> CoordinatorError | None:
+    if entry.lease.shard_id in lost:
+        return NotCoordinator("another node owns the shard now")
+    refused: Mapping[str, str] = written.refused_groups
+    if entry.write.group_id in refused:
+        return CoordinatorNotAvailable(f"the database refused it: {refused[entry.write.group_id]}")
+    return None

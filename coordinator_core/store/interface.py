@@ -1,0 +1,196 @@
+"""A store is where decisions become durable; whoever implements this passes `tests/contract`.
+
+Rules that every store keeps:
+
+* A write proves the lease first: shards whose (node, epoch) do not match leave the batch, the others go on.
+* A `GroupWrite` is stored whole or not at all, and in the order decided.
+* The store is synchronous. The runtime calls it on its writer, lease and reader threads, never on the loop; every
+  method may be called from any thread.
+* Its clock is the database's; callers never compare it with their own.
+
+Errors: `StoreUnavailable` when nothing was stored and the same call may work later; `OutcomeUnknown` when the
+connection was lost while committing, and nobody can tell.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.store.rows import (
+    Batch,
+    CandidateRow,
+    ChangeRow,
+    FetchedOffset,
+    GroupFilter,
+    LeaseRow,
+    ListedGroup,
+    Renewal,
+    RunRow,
+    StoredGroup,
+    StoredSettings,
+    TopicRow,
+    Versions,
+    Written,
+)
+
+
+class StoreError(Exception):
+    """The store could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """Nothing was stored; the same call may work later."""
+
+
+class OutcomeUnknown(StoreError):
+    """The connection was lost while committing. Never repeat the write: load the shard again under a new epoch."""
+
+
+class RunNotFound(StoreError):
+    """There is no maintenance run with this id."""
+
+
+class Store(Protocol):
+    """Everything the runtime needs of a database."""
+
+    # -- writes ---------------------------------------------------------------------------------------
+
+    def write(self, batch: Batch) -> Written:
+        """Store a batch in one transaction, or say which shards and groups of it are not stored.
+
+        A deadlock or serialization failure is repeated inside; a data error makes the batch be repeated group by
+        group, so that only the failing group is refused.
+        """
+        ...
+
+    # -- ownership ------------------------------------------------------------------------------------
+
+    def renew(self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+        """Renew the node's row and all its leases at once, by the database's clock, matching the epochs."""
+        ...
+
+    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+        """Take every one of these shards that is free, expired or already ours; wait for writes under way.
+
+        Returns:
+            Shard → its new epoch, for those that were taken.
+        """
+        ...
+
+    def release(self, node_id: str, epochs: Mapping[int, int]) -> None:
+        """Give these shards up, where they are still ours, so that anybody can take them at once."""
+        ...
+
+    def retire_node(self, node_id: str) -> None:
+        """Take the node's own row away: it stops."""
+        ...
+
+    def leases(self) -> tuple[LeaseRow, ...]:
+        """Return every lease, by shard."""
+        ...
+
+    def shard_count(self) -> int:
+        """Return how many shards the database was made for."""
+        ...
+
+    # -- reads ----------------------------------------------------------------------------------------
+
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup]:
+        """Return every group of these shards with its members. Offsets stay where they are."""
+        ...
+
+    def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition; of all topics where none is named."""
+        ...
+
+    def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
+        """Return offsets as a decision needs them; all of the group's where no partition is named."""
+        ...
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Tell whether the group has any offset left."""
+        ...
+
+    def list_groups(self, which: GroupFilter) -> list[ListedGroup]:
+        """Return at most `limit` groups by id, after `after`. Dead ones, from history, only if asked for."""
+        ...
+
+    def was_seen(self, group_id: str) -> bool:
+        """Tell whether history knows the group."""
+        ...
+
+    def lacks_history_partitions(self) -> bool:
+        """Tell whether a day ahead has no partition of its own, or rows have fallen into a default partition."""
+        ...
+
+    def create_history_partitions(self, days_ahead: int) -> None:
+        """Create the partitions of today and the days ahead, where they are missing."""
+        ...
+
+    # -- settings and catalogue ---------------------------------------------------------------------------
+
+    def versions(self) -> Versions:
+        """Return how often each small table was changed."""
+        ...
+
+    def topics(self) -> list[TopicRow]:
+        """Return the catalogue, by topic."""
+        ...
+
+    def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow) -> TopicRow:
+        """Put a topic into the catalogue, or raise its count. `log_start_offset` None leaves it (0 when new).
+
+        The change's `before` and `after` are filled in by the store. A version is drawn only if the count changed.
+
+        Raises:
+            ValueError: the count would fall; nothing is stored.
+        """
+        ...
+
+    def settings(self) -> StoredSettings:
+        """Return every stored setting."""
+        ...
+
+    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
+        """Set or (None) unset settings of a group, or of the cluster; the store fills in before and after."""
+        ...
+
+    # -- maintenance --------------------------------------------------------------------------------------
+
+    def runs(self, limit: int = 100) -> list[RunRow]:
+        """Return the newest runs first."""
+        ...
+
+    def run(self, run_id: str) -> RunRow:
+        """Return one run, its counts by outcome included.
+
+        Raises:
+            RunNotFound: there is none.
+        """
+        ...
+
+    def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
+        """Mark a proposed run as applying, and note the change; a run that is further already stays as it is.
+
+        The change's id becomes the run's: whatever the run takes is archived under it.
+
+        Raises:
+            RunNotFound: there is none.
+        """
+        ...
+
+    def reject(self, run_id: str, change: ChangeRow) -> RunRow:
+        """Mark a proposed run as rejected; one that is further stays as it is."""
+        ...
+
+    def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
+        """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
+        ...
+
+    def finish_runs(self) -> list[str]:
+        """Mark every applying run that has no undecided candidate as applied, and return their ids."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection."""
+        ...

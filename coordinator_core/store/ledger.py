@@ -1,0 +1,295 @@
+"""The ledger is what history keeps of a group: a fold over its records, beside the group's own.
+
+It knows the rebalance under way and who has held which partitions since when. A row comes out when what it tells
+of is over, and is stored in the transaction of the record that ended it (tables.md).
+
+* A *rebalance* lasts from its first join phase until Stable, Empty, or abandoned at a take-over. A phase that
+  falls back before it is Stable is the same rebalance, counted in `restarts`.
+* A *span* of ownership ends when a partition changes hands or its holder goes; what stays with its member goes on.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import NamedTuple
+
+from coordinator_core.protocol.consumer_protocol import TopicPartitions, partitions_of
+from coordinator_core.protocol.records import (
+    AssignmentAccepted,
+    GenerationStarted,
+    GroupCreated,
+    GroupDied,
+    GroupEmptied,
+    MemberRemoved,
+    MemberReplaced,
+    RebalanceStarted,
+    Record,
+)
+from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
+from coordinator_core.store.rows import Json, OwnershipRow, RebalanceRow, TransitionRow
+
+
+class Span(NamedTuple):
+    """Partitions of one topic that a member holds, and since when; still open."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    since_ms: int
+    generation: int
+    rebalance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceUnderWay:
+    """What is known of a rebalance that is not over."""
+
+    rebalance_id: str
+    trigger: str
+    trigger_member_id: str | None
+    client_reason: str | None
+    started_at_ms: int
+    member_count_before: int
+    joined_at_ms: int | None = None
+    restarts: int = 0
+
+
+@dataclass(slots=True)
+class HistoryRows:
+    """Rows that have come out of the ledger and are to be stored."""
+
+    transitions: list[TransitionRow] = field(default_factory=list)
+    rebalances: list[RebalanceRow] = field(default_factory=list)
+    ownerships: list[OwnershipRow] = field(default_factory=list)
+
+
+class Ledger:
+    """What history knows of one group, and is still to write down."""
+
+    def __init__(self, group_id: str, shard_id: int) -> None:
+        self.group_id = group_id
+        self.shard_id = shard_id
+        self.created_at_ms = 0
+        self.state: GroupState | None = None
+        self.generation = 0
+        self.member_count = 0
+        """Members of the last generation that was assigned."""
+        self.under_way: RebalanceUnderWay | None = None
+        self.held: dict[str, tuple[Span, ...]] = {}
+        self.orphans: dict[tuple[str, int], str] = {}
+        """(topic, partition) → the member that held it last, where that member has gone and none has followed."""
+        self._rows = HistoryRows()
+
+    def observe(self, record: Record) -> None:
+        """Take note of a record; volatile ones, and offsets, leave no trace here."""
+        match record:
+            case GroupCreated():
+                self.created_at_ms = record.at_ms
+                self._enter(EMPTY, record.at_ms, "created", None)
+            case RebalanceStarted():
+                self._rebalance_started(record)
+            case GenerationStarted():
+                self.generation = record.generation
+                if self.under_way is not None:
+                    self.under_way = replace(self.under_way, joined_at_ms=record.at_ms)
+                self._enter(COMPLETING, record.at_ms, "all have joined, or time was up", record.leader_id)
+            case AssignmentAccepted():
+                self._assignment_accepted(record)
+            case GroupEmptied():
+                self.generation = record.generation
+                self.member_count = 0
+                self.orphans.clear()
+                self._enter(EMPTY, record.at_ms, "no member is left", None)
+                self._close_rebalance(record.at_ms, "emptied", 0)
+            case MemberRemoved():
+                self._member_removed(record)
+            case MemberReplaced():
+                self._member_replaced(record)
+            case GroupDied():
+                self._enter(DEAD, record.at_ms, record.cause, None)
+            case _:
+                pass
+
+    def take_rows(self) -> HistoryRows:
+        """Return the rows that have come out since the last call."""
+        rows, self._rows = self._rows, HistoryRows()
+        return rows
+
+    def resume(self, state: GroupState, at_ms: int) -> None:
+        """Go on after a take-over: a join phase under way was forgotten, so its rebalance was abandoned."""
+        if self.state is PREPARING:
+            self._enter(state, at_ms, "the node was lost; the join phase under way is forgotten", None)
+        if self.under_way is not None and state is not COMPLETING:
+            self._close_rebalance(at_ms, "abandoned", len(self.held))
+
+    # -- states and rebalances -----------------------------------------------------------------------
+
+    def _enter(self, state: GroupState, at_ms: int, reason: str, member_id: str | None) -> None:
+        self._rows.transitions.append(
+            TransitionRow(
+                self.group_id,
+                self.shard_id,
+                self.created_at_ms,
+                at_ms,
+                self.generation,
+                self.state,
+                state,
+                reason,
+                member_id,
+            )
+        )
+        self.state = state
+
+    def _rebalance_started(self, record: RebalanceStarted) -> None:
+        reason = record.trigger if record.client_reason is None else f"{record.trigger}: {record.client_reason}"
+        self._enter(PREPARING, record.at_ms, reason, record.member_id)
+        if self.under_way is not None:
+            self.under_way = replace(self.under_way, restarts=self.under_way.restarts + 1, joined_at_ms=None)
+            return
+        self.under_way = RebalanceUnderWay(
+            rebalance_id=self._rebalance_id(record.at_ms),
+            trigger=record.trigger,
+            trigger_member_id=record.member_id,
+            client_reason=record.client_reason,
+            started_at_ms=record.at_ms,
+            member_count_before=self.member_count,
+        )
+
+    def _rebalance_id(self, started_at_ms: int) -> str:
+        """Return a name that no other rebalance has: a group's life, the generation before, and the moment."""
+        name = f"{self.group_id}\0{self.created_at_ms}\0{self.generation}\0{started_at_ms}"
+        return str(uuid.UUID(bytes=hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()))
+
+    def _close_rebalance(self, at_ms: int, outcome: str, member_count_after: int, moved: int = 0) -> None:
+        under_way, self.under_way = self.under_way, None
+        if under_way is None:
+            return
+        self._rows.rebalances.append(
+            RebalanceRow(
+                rebalance_id=under_way.rebalance_id,
+                group_id=self.group_id,
+                shard_id=self.shard_id,
+                group_created_at_ms=self.created_at_ms,
+                generation=self.generation,
+                trigger=under_way.trigger,
+                trigger_member_id=under_way.trigger_member_id,
+                client_reason=under_way.client_reason,
+                started_at_ms=under_way.started_at_ms,
+                joined_at_ms=under_way.joined_at_ms,
+                completed_at_ms=at_ms,
+                outcome=outcome,
+                restarts=under_way.restarts,
+                member_count_before=under_way.member_count_before,
+                member_count_after=member_count_after,
+                partitions_moved=moved,
+            )
+        )
+
+    # -- who holds what -----------------------------------------------------------------------------------
+
+    def assigned_since_ms(self, member_id: str) -> int | None:
+        """Return when the member's assignment last changed; None while it holds nothing."""
+        return max((span.since_ms for span in self.held.get(member_id, ())), default=None)
+
+    def _assignment_accepted(self, record: AssignmentAccepted) -> None:
+        given = {member_id: partitions_of(assignment) or () for member_id, assignment in record.assignments}
+        moved = self._count_moved(given)
+        for member_id, partitions in given.items():
+            self._hand_over(member_id, partitions, record.at_ms)
+        self.orphans.clear()
+        self.member_count = len(given)
+        self._enter(STABLE, record.at_ms, "the leader's assignment was accepted", None)
+        self._close_rebalance(record.at_ms, "completed", len(given), moved)
+
+    def _count_moved(self, given: dict[str, tuple[TopicPartitions, ...]]) -> int:
+        """Count partitions that had a holder and now have another."""
+        before = dict(self.orphans)
+        for member_id, spans in self.held.items():
+            before |= dict.fromkeys(_each_of(spans), member_id)
+        return sum(
+            before.get(partition, member_id) != member_id
+            for member_id, partitions in given.items()
+            for partition in _each(partitions)
+        )
+
+    def _hand_over(self, member_id: str, partitions: tuple[TopicPartitions, ...], at_ms: int) -> None:
+        """Close what the member no longer holds, go on with what it keeps, open what is new to it."""
+        new = set(_each(partitions))
+        kept: list[Span] = []
+        for span in self.held.get(member_id, ()):
+            stays = tuple(p for p in span.partitions if (span.topic, p) in new)
+            goes = tuple(p for p in span.partitions if (span.topic, p) not in new)
+            self._close(member_id, (span._replace(partitions=goes),), at_ms)
+            kept += [span._replace(partitions=stays)] if stays else []
+        old = set(_each_of(kept))
+        rebalance_id = self.under_way.rebalance_id if self.under_way else self._rebalance_id(at_ms)
+        for topic, numbers in partitions:
+            opened = tuple(sorted(p for p in set(numbers) if (topic, p) not in old))
+            kept += [Span(topic, opened, at_ms, self.generation, rebalance_id)] if opened else []
+        self.held[member_id] = tuple(kept)
+
+    def _member_removed(self, record: MemberRemoved) -> None:
+        spans = self.held.pop(record.member_id, ())
+        self._close(record.member_id, spans, record.at_ms)
+        self.orphans |= dict.fromkeys(_each_of(spans), record.member_id)
+
+    def _member_replaced(self, record: MemberReplaced) -> None:
+        """Close the old id's spans and open the same ones for the new id: the place stays, the process does not."""
+        spans = self.held.pop(record.old_member_id, ())
+        self._close(record.old_member_id, spans, record.at_ms)
+        self.held[record.member.member_id] = tuple(span._replace(since_ms=record.at_ms) for span in spans)
+
+    def _close(self, member_id: str, spans: Iterable[Span], at_ms: int) -> None:
+        self._rows.ownerships += [
+            OwnershipRow(
+                group_id=self.group_id,
+                shard_id=self.shard_id,
+                group_created_at_ms=self.created_at_ms,
+                rebalance_id=span.rebalance_id,
+                generation=span.generation,
+                member_id=member_id,
+                topic=span.topic,
+                partitions=span.partitions,
+                valid_from_ms=span.since_ms,
+                valid_to_ms=at_ms,
+            )
+            for span in spans
+            if span.partitions
+        ]
+
+    # -- kept between nodes ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> Json:
+        """Return what `restore_rebalance` needs, as JSON; None when nothing is under way."""
+        if self.under_way is None and not self.orphans:
+            return None
+        return {
+            "under_way": None if self.under_way is None else asdict(self.under_way),
+            "orphans": [[topic, partition, member_id] for (topic, partition), member_id in self.orphans.items()],
+        }
+
+    def restore_rebalance(self, snapshot: Json) -> None:
+        """Take up what another node knew of the rebalance under way."""
+        if snapshot is None:
+            return
+        known = snapshot["under_way"]
+        self.under_way = None if known is None else RebalanceUnderWay(**known)
+        self.orphans = {(topic, partition): member_id for topic, partition, member_id in snapshot["orphans"]}
+
+
+def spans_to_json(spans: Iterable[Span]) -> Json:
+    """Return spans as the column `members.held` has them."""
+    return [span._asdict() | {"partitions": list(span.partitions)} for span in spans]
+
+
+def spans_from_json(held: Json) -> tuple[Span, ...]:
+    """Return the spans of a column `members.held`."""
+    return tuple(Span(**(span | {"partitions": tuple(span["partitions"])})) for span in held)
+
+
+def _each(partitions: Iterable[TopicPartitions]) -> Iterable[tuple[str, int]]:
+    return ((topic, number) for topic, numbers in partitions for number in numbers)
+
+
+def _each_of(spans: Iterable[Span]) -> Iterable[tuple[str, int]]:
+    return ((span.topic, number) for span in spans for number in span.partitions)

@@ -1,0 +1,225 @@
+"""What a decision stores, as rows; and a group again from its rows.
+
+`project` and `restore` are each other's inverse, but for what a node forgets on purpose (protocol.md section 13):
+handshake ids, parked requests, timers, and a join phase under way.
+"""
+
+from collections.abc import Iterable
+
+from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of, topics_of
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.member import Member
+from coordinator_core.protocol.records import (
+    AssignmentAccepted,
+    GenerationStarted,
+    GroupDied,
+    MemberRemoved,
+    MemberReplaced,
+    OffsetCommitted,
+    OffsetRemoved,
+    Record,
+    Trigger,
+)
+from coordinator_core.protocol.states import PREPARING, GroupState
+from coordinator_core.store.ledger import Ledger, spans_from_json, spans_to_json
+from coordinator_core.store.rows import GroupRow, GroupWrite, Json, MemberRow, OutcomeRow, StoredGroup
+
+# -- a decision becomes rows ---------------------------------------------------------------------------
+
+
+def project(
+    group: Group, records: Iterable[Record], ledger: Ledger, outcomes: tuple[OutcomeRow, ...] = ()
+) -> GroupWrite | None:
+    """Return what a decision stores, and let the ledger take note of it.
+
+    Args:
+        group: the group after the decision.
+        records: the decision's records.
+        ledger: the group's; it moves on.
+        outcomes: of maintenance candidates, to be stored in the same transaction.
+
+    Returns:
+        The write, or None if the decision stores nothing.
+    """
+    stored = [record for record in records if record.is_stored]
+    if not stored and not outcomes:
+        return None
+    committed = tuple(record for record in stored if isinstance(record, OffsetCommitted))
+    removed = tuple(record for record in stored if isinstance(record, OffsetRemoved))
+    if len(committed) + len(removed) == len(stored):
+        return GroupWrite(group.group_id, ledger.shard_id, committed=committed, removed=removed, outcomes=outcomes)
+    for record in stored:
+        ledger.observe(record)
+    history = ledger.take_rows()
+    is_gone = isinstance(stored[-1], GroupDied)
+    return GroupWrite(
+        group_id=group.group_id,
+        shard_id=ledger.shard_id,
+        group=None if is_gone else group_row(group, ledger),
+        is_group_gone=is_gone,
+        members={} if is_gone else _member_rows(group, stored, ledger),
+        committed=committed,
+        removed=removed,
+        transitions=tuple(history.transitions),
+        rebalances=tuple(history.rebalances),
+        ownerships=tuple(history.ownerships),
+        outcomes=outcomes,
+    )
+
+
+def group_row(group: Group, ledger: Ledger) -> GroupRow:
+    """Return the row of `groups` that says how the group stands."""
+    under_way = ledger.under_way
+    topics = group.subscribed_topics
+    return GroupRow(
+        group_id=group.group_id,
+        shard_id=ledger.shard_id,
+        state=group.state,
+        state_since_ms=group.state_since_ms,
+        settled_state=group.settled_state,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader_id=group.leader_id,
+        member_count=len(group.members),
+        subscribed_topics=None if topics is None else tuple(sorted(topics)),
+        topics_version=group.topics_version,
+        must_rebalance=group.must_rebalance,
+        rebalance_started_at_ms=None if under_way is None else under_way.started_at_ms,
+        rebalance_trigger=None if under_way is None else under_way.trigger,
+        rebalance=ledger.snapshot(),
+        created_at_ms=ledger.created_at_ms,
+    )
+
+
+def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dict[str, MemberRow | None]:
+    """Return the rows of members that these records changed; only members of a stored generation have one."""
+    touched: set[str] = set()
+    for record in records:
+        match record:
+            case GenerationStarted() | AssignmentAccepted():
+                touched |= group.members.keys()
+            case MemberRemoved():
+                touched.add(record.member_id)
+            case MemberReplaced():
+                touched |= {record.old_member_id, record.member.member_id}
+            case _:
+                pass
+    rows: dict[str, MemberRow | None] = dict.fromkeys(touched)
+    for position, member in enumerate(group.members.values()):
+        if member.member_id in touched and member.in_generation:
+            rows[member.member_id] = _member_row(group, member, position, ledger)
+    return rows
+
+
+def _member_row(group: Group, member: Member, position: int, ledger: Ledger) -> MemberRow:
+    is_consumer = group.protocol_type == CONSUMER
+    return MemberRow(
+        group_id=group.group_id,
+        shard_id=ledger.shard_id,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=member.protocols,
+        assignment=member.assignment,
+        subscription_json=_subscription_json(member.metadata_for(group.protocol_name)) if is_consumer else None,
+        assignment_json=_assignment_json(member.assignment) if is_consumer else None,
+        assigned_since_ms=ledger.assigned_since_ms(member.member_id),
+        held=spans_to_json(ledger.held.get(member.member_id, ())),
+        joined_at_ms=member.joined_at_ms,
+        position=position,
+    )
+
+
+def _subscription_json(metadata: bytes) -> Json:
+    topics = topics_of(metadata)
+    return None if topics is None else {"topics": sorted(topics)}
+
+
+def _assignment_json(assignment: bytes) -> Json:
+    partitions = partitions_of(assignment)
+    if partitions is None:
+        return None
+    return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in partitions]
+
+
+# -- rows become a group again ---------------------------------------------------------------------------
+
+
+def restore(stored: StoredGroup, at_ms: int) -> tuple[Group, Ledger, GroupWrite | None]:
+    """Return a stored group and its ledger, as a node that takes it over finds them.
+
+    Args:
+        stored: its rows.
+        at_ms: wall time; when a rebalance that is abandoned here counts as over.
+
+    Returns:
+        The group in a settled state, its ledger, and what is to be stored of a phase that was forgotten.
+    """
+    group = _restore_group(stored)
+    ledger = _restore_ledger(stored)
+    ledger.resume(group.state, at_ms)
+    history = ledger.take_rows()
+    if not history.transitions and not history.rebalances:
+        return group, ledger, None
+    write = GroupWrite(
+        group.group_id,
+        ledger.shard_id,
+        group=group_row(group, ledger),
+        transitions=tuple(history.transitions),
+        rebalances=tuple(history.rebalances),
+    )
+    return group, ledger, write
+
+
+def _restore_group(stored: StoredGroup) -> Group:
+    row = stored.group
+    state = GroupState(row.state)
+    if state is PREPARING:
+        state = GroupState(row.settled_state)
+    return Group.restored(
+        row.group_id,
+        created_at_ms=row.created_at_ms,
+        state=state,
+        state_since_ms=row.state_since_ms,
+        generation=row.generation,
+        protocol_type=row.protocol_type,
+        protocol_name=row.protocol_name,
+        leader_id=row.leader_id,
+        subscribed_topics=None if row.subscribed_topics is None else frozenset(row.subscribed_topics),
+        topics_version=row.topics_version,
+        must_rebalance=row.must_rebalance,
+        trigger=None if row.rebalance_trigger is None else Trigger(row.rebalance_trigger),
+        members=[_restore_member(member) for member in stored.members],
+    )
+
+
+def _restore_member(row: MemberRow) -> Member:
+    return Member(
+        member_id=row.member_id,
+        group_instance_id=row.group_instance_id,
+        client_id=row.client_id,
+        client_host=row.client_host,
+        session_timeout_ms=row.session_timeout_ms,
+        rebalance_timeout_ms=row.rebalance_timeout_ms,
+        protocols=row.protocols,
+        joined_at_ms=row.joined_at_ms,
+        assignment=row.assignment,
+        is_new=False,
+        in_generation=True,
+    )
+
+
+def _restore_ledger(stored: StoredGroup) -> Ledger:
+    row = stored.group
+    ledger = Ledger(row.group_id, row.shard_id)
+    ledger.created_at_ms = row.created_at_ms
+    ledger.state = GroupState(row.state)
+    ledger.generation = row.generation
+    ledger.member_count = len(stored.members)
+    ledger.held = {member.member_id: spans_from_json(member.held) for member in stored.members}
+    ledger.restore_rebalance(row.rebalance)
+    return ledger

@@ -1,0 +1,335 @@
+"""What goes between the runtime and a store: rows as values, with times in milliseconds since the epoch.
+
+A `GroupWrite` is everything that one decision stores, and it is stored whole or not at all. Rows of the present
+(`GroupRow`, `MemberRow`, offsets) say how things stand after the decision, so of several writes to one key the
+last one counts; rows of history are all kept.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
+from coordinator_core.protocol.requests import Offer
+
+Json = Any
+"""What `json.loads` may return."""
+
+# -- the present ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A row of `groups`."""
+
+    group_id: str
+    shard_id: int
+    state: str
+    state_since_ms: int
+    settled_state: str
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str | None
+    member_count: int
+    subscribed_topics: tuple[str, ...] | None
+    topics_version: int
+    must_rebalance: bool
+    rebalance_started_at_ms: int | None
+    rebalance_trigger: str | None
+    rebalance: Json
+    """What the ledger knows of the rebalance under way; None outside of one."""
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """A row of `members`."""
+
+    group_id: str
+    shard_id: int
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[Offer, ...]
+    assignment: bytes
+    subscription_json: Json
+    """``{"topics": [...]}`` as read from the chosen protocol's metadata; None where it cannot be read."""
+    assignment_json: Json
+    """``[{"topic": ..., "partitions": [...]}]``; None where it cannot be read."""
+    assigned_since_ms: int | None
+    held: Json
+    """Open ownership spans: ``[{"topic", "partitions", "since_ms", "generation", "rebalance_id"}]``."""
+    joined_at_ms: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group as a take-over finds it; its members in order of `position`."""
+
+    group: GroupRow
+    members: tuple[MemberRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedOffset:
+    """A committed offset as callers see it."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_at_ms: int
+    log_end_offset: int | None
+
+
+# -- history ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionRow:
+    """A row of `group_transitions`."""
+
+    group_id: str
+    shard_id: int
+    group_created_at_ms: int
+    at_ms: int
+    generation: int
+    from_state: str | None
+    to_state: str
+    reason: str
+    member_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRow:
+    """A row of `rebalances`; all times are wall time."""
+
+    rebalance_id: str
+    group_id: str
+    shard_id: int
+    group_created_at_ms: int
+    generation: int
+    trigger: str
+    trigger_member_id: str | None
+    client_reason: str | None
+    started_at_ms: int
+    joined_at_ms: int | None
+    completed_at_ms: int
+    outcome: str
+    restarts: int
+    member_count_before: int
+    member_count_after: int
+    partitions_moved: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipRow:
+    """A row of `assignments`: a span of ownership that is over."""
+
+    group_id: str
+    shard_id: int
+    group_created_at_ms: int
+    rebalance_id: str
+    generation: int
+    member_id: str
+    topic: str
+    partitions: tuple[int, ...]
+    valid_from_ms: int
+    valid_to_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """A row of `changes`: one act of an operator or a DAG."""
+
+    change_id: str
+    at_ms: int
+    actor: str
+    action: str
+    group_id: str | None
+    before: Json
+    after: Json
+    reason: str | None
+
+
+# -- maintenance ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A row of `maintenance_runs`."""
+
+    run_id: str
+    kind: str
+    as_of_ms: int
+    interval_start_ms: int | None
+    interval_end_ms: int | None
+    status: str
+    dry_run: bool
+    counts: dict[str, int]
+    """Candidates by outcome (`undecided` while they have none), beside what the job itself counted."""
+
+
+class CandidateRow(NamedTuple):
+    """A row of `expiry_candidates` that has no outcome yet, in a run that is applying."""
+
+    run_id: str
+    change_id: str
+    """The change under which the run takes what it takes."""
+    shard_id: int
+    group_id: str
+    topic: str
+    partition: int
+    commit_version: int
+
+
+class OutcomeRow(NamedTuple):
+    """What became of a candidate; written in the transaction of the change itself."""
+
+    run_id: str
+    group_id: str
+    topic: str
+    partition: int
+    outcome: str
+
+
+# -- writes -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWrite:
+    """Everything that one decision stores about one group. Whole or not at all."""
+
+    group_id: str
+    shard_id: int
+    group: GroupRow | None = None
+    """How the group stands now; None where that did not change."""
+    is_group_gone: bool = False
+    """The group's life is over: its row and its members' go (before anything else in this write)."""
+    members: Mapping[str, MemberRow | None] = field(default_factory=dict)
+    """Members that changed; None where one is gone (or never had a row)."""
+    committed: tuple[OffsetCommitted, ...] = ()
+    removed: tuple[OffsetRemoved, ...] = ()
+    """Offsets that go to `archived_offsets`."""
+    transitions: tuple[TransitionRow, ...] = ()
+    rebalances: tuple[RebalanceRow, ...] = ()
+    ownerships: tuple[OwnershipRow, ...] = ()
+    outcomes: tuple[OutcomeRow, ...] = ()
+    changes: tuple[ChangeRow, ...] = ()
+
+    @property
+    def row_count(self) -> int:
+        """Return how many rows this writes, near enough to bound a batch by."""
+        history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
+        return 1 + len(self.members) + len(self.committed) + 2 * len(self.removed) + len(self.outcomes) + history
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one transaction takes: the writes in the order decided, and the leases that allow them."""
+
+    node_id: str
+    epochs: Mapping[int, int]
+    """Shard → the epoch under which this node owns it; an entry for every shard written to."""
+    writes: tuple[GroupWrite, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a batch. Whatever is not named here is stored."""
+
+    lost_shards: frozenset[int] = frozenset()
+    """Shards whose lease has moved on; none of their writes are stored."""
+    refused_groups: Mapping[str, str] = field(default_factory=dict)
+    """Group → why the database refused its data; none of this group's writes of the batch are stored."""
+
+
+# -- ownership ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """A row of `shard_leases`, with what is known of its owner, as of the database's clock."""
+
+    shard_id: int
+    node_id: str | None
+    epoch: int
+    is_expired: bool
+    url: str | None
+
+
+class Versions(NamedTuple):
+    """How often each small table was changed."""
+
+    cluster_config: int
+    group_configs: int
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What a renewal found."""
+
+    held: frozenset[int]
+    """Shards whose lease is still ours, and now runs on for the whole time."""
+    leases: tuple[LeaseRow, ...]
+    """Every lease, by shard."""
+    live_nodes: tuple[str, ...]
+    """Nodes that are unexpired, this one included, sorted."""
+    versions: Versions
+
+
+# -- settings and catalogue -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A row of `topics`; `version` is the catalogue's version when its count last changed."""
+
+    topic: str
+    partitions: int
+    log_start_offset: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSettings:
+    """Settings as stored, as texts; narrower wins."""
+
+    cluster: Mapping[str, str]
+    groups: Mapping[str, Mapping[str, str]]
+    """Group → key → value."""
+
+
+# -- lists ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFilter:
+    """Which groups a list shows; every part narrows it."""
+
+    states: frozenset[str] = frozenset()
+    """Empty: every state but Dead."""
+    prefix: str = ""
+    protocol_type: str | None = None
+    after: str | None = None
+    """The last group id of the page before."""
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A line of a list of groups."""
+
+    group_id: str
+    state: str
+    protocol_type: str | None
+    generation: int
+    member_count: int
+    node_id: str | None

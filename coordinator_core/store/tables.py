@@ -1,0 +1,358 @@
+"""The tables of Muster as SQLAlchemy sees them; `migrations/` makes them and a test holds the two equal.
+
+Rules that every table keeps:
+
+* Text keys are ``COLLATE "C"``: they compare by bytes, as Kafka's names do.
+* Times are ``timestamptz``; ``shard_id`` stands on every row of a group, and it is how Spark reads in parallel.
+* Hot rows (``offsets``, ``members``) have no index on a column that every write changes, so updates stay HOT.
+* History rows are inserted once, when what they tell of is over, into tables partitioned by that time.
+* No key is (group_id, generation): a group deleted and made again starts at 0; ``group_created_at`` tells lives apart.
+
+Source: docs/tables.md, the contract with people who write SQL.
+"""
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, UUID
+
+metadata = MetaData()
+
+Name = Text(collation="C")
+At = DateTime(timezone=True)
+
+
+def _group_key() -> tuple[Column[str], Column[int]]:
+    return Column("group_id", Name, nullable=False), Column("shard_id", SmallInteger, nullable=False)
+
+
+# -- who serves what ------------------------------------------------------------------------------
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("node_id", Name, primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("started_at", At, nullable=False),
+    Column("expires_at", At, nullable=False),
+    postgresql_with={"fillfactor": 50},
+)
+
+shard_leases = Table(
+    "shard_leases",
+    metadata,
+    Column("shard_id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("node_id", Name, nullable=True),
+    Column("epoch", BigInteger, nullable=False, server_default=text("0")),
+    Column("expires_at", At, nullable=True),
+    postgresql_with={"fillfactor": 50},
+)
+
+# -- the present ----------------------------------------------------------------------------------
+
+groups = Table(
+    "groups",
+    metadata,
+    *_group_key(),
+    Column("state", Text, nullable=False),
+    Column("state_since", At, nullable=False),
+    # The state to come back to when a join phase under way is forgotten at a take-over.
+    Column("settled_state", Text, nullable=False, server_default=text("'Empty'")),
+    Column("generation", Integer, nullable=False, server_default=text("0")),
+    Column("protocol_type", Text, nullable=True),
+    Column("protocol_name", Text, nullable=True),
+    Column("leader_id", Text, nullable=True),
+    Column("member_count", Integer, nullable=False, server_default=text("0")),
+    # NULL: unknown (not a "consumer" group, or a subscription that cannot be read).
+    Column("subscribed_topics", ARRAY(Text), nullable=True),
+    Column("topics_version", BigInteger, nullable=False, server_default=text("0")),
+    Column("must_rebalance", Boolean, nullable=False, server_default=text("false")),
+    Column("rebalance_started_at", At, nullable=True),
+    Column("rebalance_trigger", Text, nullable=True),
+    # What the ledger knows of the rebalance under way, until it becomes a row of `rebalances`.
+    Column("rebalance", JSONB, nullable=True),
+    Column("created_at", At, nullable=False, server_default=text("now()")),
+    PrimaryKeyConstraint("group_id"),
+    Index("groups_shard_id", "shard_id"),
+    postgresql_with={"fillfactor": 80},
+)
+
+members = Table(
+    "members",
+    metadata,
+    *_group_key(),
+    Column("member_id", Name, nullable=False),
+    Column("group_instance_id", Text, nullable=True),
+    Column("client_id", Text, nullable=False),
+    Column("client_host", Text, nullable=False),
+    Column("session_timeout_ms", Integer, nullable=False),
+    Column("rebalance_timeout_ms", Integer, nullable=False),
+    # What the core read in the chosen protocol's metadata and in the assignment; NULL when it could not.
+    Column("subscription", JSONB, nullable=True),
+    Column("assignment", JSONB, nullable=True),
+    Column("assigned_since", At, nullable=True),
+    # Ownership spans still open: [{"topic", "partitions", "since_ms", "generation", "rebalance_id"}].
+    Column("held", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    Column("joined_at", At, nullable=False, server_default=text("now()")),
+    # The opaque bytes, as they came.
+    Column("protocol_names", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
+    Column("protocol_metadata", ARRAY(LargeBinary), nullable=False, server_default=text("'{}'::bytea[]")),
+    Column("assignment_bytes", LargeBinary, nullable=False, server_default=text("''::bytea")),
+    # Order in which members were added: the longest-standing comes first at load.
+    Column("position", Integer, nullable=False, server_default=text("0")),
+    PrimaryKeyConstraint("group_id", "member_id"),
+    Index("members_shard_id", "shard_id"),
+    postgresql_with={"fillfactor": 80},
+)
+
+offsets = Table(
+    "offsets",
+    metadata,
+    *_group_key(),
+    Column("topic", Name, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("committed_offset", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False, server_default=text("-1")),
+    Column("metadata", Text, nullable=False, server_default=text("''")),
+    Column("log_end_offset", BigInteger, nullable=True),
+    Column("committed_at", At, nullable=False),
+    Column("expires_at", At, nullable=True),
+    Column("member_id", Text, nullable=False, server_default=text("''")),
+    # Drawn from a sequence at every write and never repeated, so a row seen is a row named.
+    Column("commit_version", BigInteger, nullable=False, server_default=text("nextval('commit_version')")),
+    PrimaryKeyConstraint("group_id", "topic", "partition"),
+    Index("offsets_shard_id", "shard_id"),
+    postgresql_with={"fillfactor": 70},
+)
+
+topics = Table(
+    "topics",
+    metadata,
+    Column("topic", Name, primary_key=True),
+    Column("partitions", Integer, nullable=False),
+    Column("log_start_offset", BigInteger, nullable=False, server_default=text("0")),
+    Column("version", BigInteger, nullable=False, server_default=text("0")),
+)
+
+group_configs = Table(
+    "group_configs",
+    metadata,
+    Column("group_id", Name, nullable=False),
+    Column("key", Name, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("set_by", Text, nullable=False),
+    Column("set_at", At, nullable=False),
+    PrimaryKeyConstraint("group_id", "key"),
+)
+
+cluster_config = Table(
+    "cluster_config",
+    metadata,
+    Column("key", Name, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("set_by", Text, nullable=False),
+    Column("set_at", At, nullable=False),
+)
+
+# One row: how often each of the three small tables above was changed; a node that is behind reads what changed.
+versions = Table(
+    "versions",
+    metadata,
+    Column("only_row", Boolean, primary_key=True, server_default=text("true")),
+    Column("cluster_config", BigInteger, nullable=False, server_default=text("0")),
+    Column("group_configs", BigInteger, nullable=False, server_default=text("0")),
+    Column("topics", BigInteger, nullable=False, server_default=text("0")),
+    Column("shard_count", SmallInteger, nullable=False),
+    CheckConstraint("only_row", name="versions_only_row"),
+)
+
+# -- history: inserted once, partitioned by day ---------------------------------------------------------
+
+group_transitions = Table(
+    "group_transitions",
+    metadata,
+    *_group_key(),
+    Column("group_created_at", At, nullable=False),
+    Column("at", At, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("from_state", Text, nullable=True),
+    Column("to_state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("member_id", Text, nullable=True),
+    Index("group_transitions_group_id_at", "group_id", "at"),
+    postgresql_partition_by="RANGE (at)",
+)
+
+rebalances = Table(
+    "rebalances",
+    metadata,
+    Column("rebalance_id", UUID(as_uuid=False), nullable=False),
+    *_group_key(),
+    Column("group_created_at", At, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("trigger", Text, nullable=False),
+    Column("trigger_member_id", Text, nullable=True),
+    Column("client_reason", Text, nullable=True),
+    Column("started_at", At, nullable=False),
+    Column("joined_at", At, nullable=True),
+    Column("completed_at", At, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("restarts", Integer, nullable=False),
+    Column("member_count_before", Integer, nullable=False),
+    Column("member_count_after", Integer, nullable=False),
+    Column("partitions_moved", Integer, nullable=False),
+    PrimaryKeyConstraint("rebalance_id", "completed_at"),
+    Index("rebalances_group_id_completed_at", "group_id", "completed_at"),
+    postgresql_partition_by="RANGE (completed_at)",
+)
+
+assignments = Table(
+    "assignments",
+    metadata,
+    *_group_key(),
+    Column("group_created_at", At, nullable=False),
+    Column("rebalance_id", UUID(as_uuid=False), nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("member_id", Text, nullable=False),
+    Column("topic", Text, nullable=False),
+    Column("partitions", ARRAY(Integer), nullable=False),
+    Column("valid_from", At, nullable=False),
+    Column("valid_to", At, nullable=False),
+    Index("assignments_group_id_valid_to", "group_id", "valid_to"),
+    postgresql_partition_by="RANGE (valid_to)",
+)
+
+offset_history = Table(
+    "offset_history",
+    metadata,
+    *_group_key(),
+    Column("topic", Name, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("at", At, nullable=False),
+    Column("committed_offset", BigInteger, nullable=False),
+    Column("log_end_offset", BigInteger, nullable=True),
+    Column("member_id", Text, nullable=False),
+    Index("offset_history_group_topic_partition_at", "group_id", "topic", "partition", "at"),
+    postgresql_partition_by="RANGE (at)",
+)
+
+HISTORY_TABLES = {
+    "group_transitions": "at",
+    "rebalances": "completed_at",
+    "assignments": "valid_to",
+    "offset_history": "at",
+}
+"""Every partitioned table and the column it is partitioned by (one partition a day, and a default one)."""
+
+# -- maintenance: proposals, what came of them, and what can be undone -------------------------------------
+
+maintenance_runs = Table(
+    "maintenance_runs",
+    metadata,
+    Column("run_id", UUID(as_uuid=False), primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("as_of", At, nullable=False),
+    Column("interval_start", At, nullable=True),
+    Column("interval_end", At, nullable=True),
+    # proposed, applying, applied, rejected, failed
+    Column("status", Text, nullable=False),
+    Column("dry_run", Boolean, nullable=False, server_default=text("false")),
+    Column("counts", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("created_at", At, nullable=False, server_default=text("now()")),
+    Column("applied_by", Text, nullable=True),
+    Column("change_id", UUID(as_uuid=False), nullable=True),
+    Column("finished_at", At, nullable=True),
+)
+
+
+expiry_candidates = Table(
+    "expiry_candidates",
+    metadata,
+    Column("run_id", UUID(as_uuid=False), nullable=False),
+    *_group_key(),
+    Column("generation", Integer, nullable=True),
+    Column("state_since", At, nullable=True),
+    Column("topic", Name, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("commit_version", BigInteger, nullable=False),
+    Column("committed_at", At, nullable=False),
+    Column("reason", Text, nullable=False),
+    # NULL while undecided; then `expired` or why the row was kept.
+    Column("outcome", Text, nullable=True),
+    PrimaryKeyConstraint("run_id", "group_id", "topic", "partition"),
+    # In the order in which they are worked off: shard by shard, group by group.
+    Index(
+        "expiry_candidates_undecided",
+        "run_id",
+        "shard_id",
+        "group_id",
+        "topic",
+        "partition",
+        postgresql_where=text("outcome IS NULL"),
+    ),
+)
+
+# Spark writes here first (JDBC writes are not atomic across partitions), then one INSERT … SELECT publishes.
+expiry_candidates_staging = Table(
+    "expiry_candidates_staging",
+    metadata,
+    Column("attempt_id", UUID(as_uuid=False), nullable=False),
+    *_group_key(),
+    Column("generation", Integer, nullable=True),
+    Column("state_since", At, nullable=True),
+    Column("topic", Name, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("commit_version", BigInteger, nullable=False),
+    Column("committed_at", At, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("expiry_candidates_staging_attempt_id", "attempt_id"),
+    prefixes=["UNLOGGED"],
+)
+
+archived_offsets = Table(
+    "archived_offsets",
+    metadata,
+    Column("change_id", UUID(as_uuid=False), nullable=False),
+    *_group_key(),
+    Column("topic", Name, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("committed_offset", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("metadata", Text, nullable=False),
+    Column("log_end_offset", BigInteger, nullable=True),
+    Column("committed_at", At, nullable=False),
+    Column("archived_at", At, nullable=False),
+    Column("cause", Text, nullable=False),
+    PrimaryKeyConstraint("change_id", "group_id", "topic", "partition"),
+    Index("archived_offsets_group_id", "group_id", "archived_at"),
+)
+
+changes = Table(
+    "changes",
+    metadata,
+    Column("change_id", UUID(as_uuid=False), primary_key=True),
+    Column("at", At, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("group_id", Name, nullable=True),
+    Column("before", JSONB, nullable=True),
+    Column("after", JSONB, nullable=True),
+    Column("reason", Text, nullable=True),
+    Column("undone_at", At, nullable=True),
+    Index("changes_group_id_at", "group_id", "at"),
+)

@@ -1,0 +1,1 @@
+"""Each folder here proves one kind of thing; CONTRIBUTING.md says which."""

@@ -1,0 +1,1 @@
+"""Scenarios that were checked against Kafka's own coordinator, and what runs them."""
