@@ -1,0 +1,31 @@
+"""All time that an agent lets pass, it lets pass here, so that a test can hold the clock still."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A clock that never steps back, and the only place to wait."""
+
+    def now_ms(self) -> int:
+        """Return the milliseconds since some fixed moment."""
+        ...
+
+    def wait(self, condition: threading.Condition, timeout_ms: int) -> None:
+        """Wait until the held condition is notified or the time has passed; may return early."""
+        ...
+
+
+class SystemClock:
+    """The machine's own monotonic clock."""
+
+    def now_ms(self) -> int:
+        """Return the machine's monotonic time in milliseconds."""
+        return time.monotonic_ns() // 1_000_000
+
+    def wait(self, condition: threading.Condition, timeout_ms: int) -> None:
+        """Wait on the condition for at most timeout_ms."""
+        condition.wait(timeout_ms / 1000)

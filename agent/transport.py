@@ -1,0 +1,203 @@
+"""One request, one answer or one typed error; a lane is one thread's kept-open connection.
+
+Nothing is retried here. Each lane can be cut from another thread, which ends a long poll at once.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from agent.coordinators import Coordinators
+from agent.errors import AgentError, NotCoordinator, Problem, Unreachable, from_problem
+from agent.partitions import JsonObject
+
+OWNER_HEADER = "X-Muster-Coordinator"
+Opened = Callable[[socket.socket], None]
+
+
+class Lane:
+    """A connection of its own to whichever node is to be asked; for one thread at a time."""
+
+    def __init__(self, coordinators: Coordinators, token: str | None, connect_timeout_ms: int) -> None:
+        self._coordinators = coordinators
+        self._connect_timeout_ms = connect_timeout_ms
+        self._headers = {"Accept": "application/json", "User-Agent": "muster-agent"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._pools: dict[str, HTTPConnectionPool] = {}
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_cut = False
+
+    def call(self, method: str, path: str, body: JsonObject | None = None, *, timeout_ms: int) -> JsonObject:
+        """Send one request and return the answer's JSON object ({} when it has no body).
+
+        Args:
+            method: GET, POST, ...
+            path: path and query, percent-encoded.
+            body: the JSON to send, or None for no body.
+            timeout_ms: how long the answer may take.
+
+        Raises:
+            Unreachable: no answer came, or none that can be read; whether it was done is not known.
+            AgentError: the typed refusal.
+        """
+        url = self._coordinators.target()
+        response = self._send(url, method, path, body, timeout_ms)
+        self._coordinators.answered(url)
+        if 200 <= response.status < 300:
+            self._coordinators.hear(response.headers.get(OWNER_HEADER))
+            return _object(response, url)
+        raise self._refusal(response, url)
+
+    def cut(self) -> None:
+        """End the request under way, from any thread; the lane cannot be used again."""
+        with self._lock:
+            self._is_cut = True
+            if self._socket is not None:
+                with suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the connections back; for the lane's own thread, when it is done."""
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+    def _send(
+        self, url: str, method: str, path: str, body: JsonObject | None, timeout_ms: int
+    ) -> urllib3.BaseHTTPResponse:
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = self._headers if content is None else {**self._headers, "Content-Type": "application/json"}
+        connect_timeout_ms = min(timeout_ms, self._connect_timeout_ms)
+        try:
+            return self._pool(url).urlopen(
+                method,
+                urlsplit(url).path + path,
+                body=content,
+                headers=headers,
+                retries=False,
+                timeout=urllib3.Timeout(connect=connect_timeout_ms / 1000, read=timeout_ms / 1000),
+            )
+        except urllib3.exceptions.HTTPError as problem:
+            was_connected = not isinstance(problem, urllib3.exceptions.ConnectTimeoutError)
+            was_connected = was_connected and not isinstance(problem, urllib3.exceptions.NewConnectionError)
+            self._coordinators.failed(url, was_connected=was_connected)
+            raise Unreachable(f"no answer from {url}: {_reason(problem)}", was_connected=was_connected) from problem
+
+    def _pool(self, url: str) -> HTTPConnectionPool:
+        if url not in self._pools:
+            self._pools[url] = _new_pool(url, self._opened)
+        return self._pools[url]
+
+    def _opened(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._socket = connection
+            if self._is_cut:
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _refusal(self, response: urllib3.BaseHTTPResponse, url: str) -> AgentError:
+        problem = _problem(response)
+        error = from_problem(problem)
+        if isinstance(error, NotCoordinator):
+            self._coordinators.moved(problem.coordinator or response.headers.get(OWNER_HEADER))
+        elif response.status >= 500 and problem.code != "COORDINATOR_LOAD_IN_PROGRESS":
+            self._coordinators.failed(url, was_connected=True)
+        else:
+            self._coordinators.hear(response.headers.get(OWNER_HEADER))
+        return error
+
+
+class _Connection(HTTPConnection):
+    """A connection that shows its socket when it is open."""
+
+    def __init__(self, *args: Any, opened: Opened, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
+        super().__init__(*args, **options)
+        self._on_open = opened
+
+    def connect(self) -> None:
+        super().connect()
+        self._on_open(self.sock)
+
+
+class _SecureConnection(HTTPSConnection):
+    """The same over TLS."""
+
+    def __init__(self, *args: Any, opened: Opened, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
+        super().__init__(*args, **options)
+        self._on_open = opened
+
+    def connect(self) -> None:
+        super().connect()
+        self._on_open(self.sock)
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+def _new_pool(url: str, opened: Opened) -> HTTPConnectionPool:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    if parts.scheme == "https":
+        return _SecurePool(parts.hostname, parts.port, maxsize=1, opened=opened)
+    return _Pool(parts.hostname, parts.port, maxsize=1, opened=opened)
+
+
+def _object(response: urllib3.BaseHTTPResponse, url: str) -> JsonObject:
+    content = _json(response) if response.data else {}
+    if not isinstance(content, dict):
+        raise Unreachable(f"the answer from {url} is not a JSON object: is it a Muster node?", was_connected=True)
+    return content
+
+
+def _reason(problem: BaseException) -> str:
+    """Return what the operating system said, without the wrappings that it came in."""
+    while problem.__cause__ is not None:
+        problem = problem.__cause__
+    return str(problem)
+
+
+def _problem(response: urllib3.BaseHTTPResponse) -> Problem:
+    content = _json(response)
+    said: Mapping[str, Any] = content if isinstance(content, dict) else {}
+    return Problem(
+        code=str(said.get("code") or ""),
+        kafka_code=said["kafka_code"] if isinstance(said.get("kafka_code"), int) else -1,
+        status=response.status,
+        action=str(said.get("action") or ""),
+        detail=str(said.get("detail") or said.get("title") or response.reason or ""),
+        retry_after_s=_seconds(response.headers.get("Retry-After")),
+        member_id=str(said.get("member_id") or ""),
+        coordinator=str(said.get("coordinator") or ""),
+        request_id=response.headers.get("X-Request-Id", ""),
+    )
+
+
+def _json(response: urllib3.BaseHTTPResponse) -> object:
+    try:
+        content: object = json.loads(response.data)
+    except ValueError:
+        return None
+    return content
+
+
+def _seconds(retry_after: str | None) -> float:
+    try:
+        return max(0.0, float(retry_after or 0))
+    except ValueError:
+        return 0.0

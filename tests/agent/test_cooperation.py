@@ -1,0 +1,145 @@
+"""With cooperative assignors a member keeps its partitions while it rejoins, and gives up only what is taken."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from agent import Assignor, CommitFailed, ConsumerAgent, Member, TopicPartition
+from agent.assignors.claims import Claim, owned_claim, remembered_claim, remembered_data
+from tests.agent.conftest import AgentMaker, Diary
+from tests.agent.fake_coordinator import FakeCoordinator, Problem, numbers
+
+REBALANCE = Problem("REBALANCE_IN_PROGRESS", 409, "rejoin")
+
+
+def nothing_to_decide(_: Mapping[str, int], members: Sequence[Member]) -> dict[str, list[TopicPartition]]:
+    return {member.member_id: [] for member in members}
+
+
+PATIENT = Assignor("patient", nothing_to_decide, is_cooperative=True)
+
+
+def orders(*partitions: int) -> list[dict[str, Any]]:
+    return [{"topic": "orders", "partitions": list(partitions)}]
+
+
+def rebalance(coordinator: FakeCoordinator, agent: ConsumerAgent, diary: Diary, *partitions: int) -> None:
+    """Have the leader, somebody else, assign these next, and go through with it."""
+    coordinator.assigned = orders(*partitions)
+    coordinator.next("heartbeat", REBALANCE)
+    diary.until_assigned(agent, diary.count("assigned") + 1)
+
+
+def member_of_two(coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary) -> ConsumerAgent:
+    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.heartbeat_interval_ms = 5
+    return joined(assignors=[PATIENT], **diary.callbacks())
+
+
+def test_what_is_kept_is_neither_revoked_nor_read_from_anew(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    agent = member_of_two(coordinator, joined, diary)
+    agent.seek(TopicPartition("orders", 0), 77)
+    rebalance(coordinator, agent, diary, 0, 1, 2)
+
+    assert diary.lines == [("assigned", [0, 1]), ("assigned", [2])]
+    assert agent.position(TopicPartition("orders", 0)) == 77
+    assert coordinator.bodies("join")[-1]["protocols"][0]["metadata"]["owned_partitions"] == orders(0, 1)
+    assert [body["partitions"] for body in coordinator.bodies("query")] == [orders(0, 1), orders(2)]
+
+
+def test_what_is_taken_is_revoked_after_the_sync_and_a_second_join_follows(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    agent = member_of_two(coordinator, joined, diary)
+    rebalance(coordinator, agent, diary, 0)
+    diary.until_assigned(agent, 3)
+
+    assert diary.lines == [("assigned", [0, 1]), ("revoked", [1]), ("assigned", []), ("assigned", [])]
+    assert coordinator.bodies("join")[-1]["protocols"][0]["metadata"]["owned_partitions"] == orders(0)
+    assert numbers(agent.poll()) == [0]
+
+
+def test_a_topic_that_is_no_longer_wanted_is_revoked_before_the_join(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    agent = member_of_two(coordinator, joined, diary)
+    coordinator.assigned = []
+    agent.subscribe(["refunds"])
+    diary.until_assigned(agent, 2)
+
+    assert diary.lines == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [])]
+    assert coordinator.bodies("join")[-1]["protocols"][0]["metadata"]["owned_partitions"] == []
+
+
+def test_a_member_put_out_while_it_rejoins_loses_what_it_had_kept(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    agent = member_of_two(coordinator, joined, diary)
+    coordinator.next("join", Problem("UNKNOWN_MEMBER_ID", 404, "rejoin"))
+    rebalance(coordinator, agent, diary, 0, 1)
+
+    assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1]), ("assigned", [0, 1])]
+
+
+def test_a_member_that_learns_while_giving_back_that_it_was_put_out_loses_the_rest(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
+) -> None:
+    coordinator.leader = "somebody-else"
+    coordinator.assigned = [*orders(0), {"topic": "refunds", "partitions": [7]}]
+    agents: list[ConsumerAgent] = []
+
+    def commit_in_vain(partitions: tuple[TopicPartition, ...]) -> None:
+        diary.callbacks()["on_revoked"](partitions)
+        with suppress(CommitFailed):
+            agents[0].commit()
+
+    callbacks = diary.callbacks() | {"on_revoked": commit_in_vain}
+    agents.append(make_agent(topics=["orders", "refunds"], assignors=[PATIENT], **callbacks))
+    diary.until_assigned(agents[0], 1)
+    coordinator.next("commit", Problem("UNKNOWN_MEMBER_ID", 404, "rejoin"))
+    coordinator.assigned = orders(0)
+    agents[0].subscribe(["orders"])
+    diary.until_assigned(agents[0], 2)
+
+    assert diary.lines == [("assigned", [0, 7]), ("revoked", [7]), ("lost", [0]), ("assigned", [0])]
+
+
+def test_a_member_tells_the_sticky_assignors_what_it_had_last(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(assignors=["sticky", "cooperative-sticky"], **diary.callbacks())
+    rebalance(coordinator, agent, diary, 0)
+
+    had = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+    sticky, cooperative = [
+        b64decode(protocol["metadata"]["user_data"]) for protocol in coordinator.bodies("join")[-1]["protocols"]
+    ]
+    assert remembered_claim(Member("m", (), user_data=sticky)) == Claim(had, generation=1)
+    assert owned_claim(Member("m", (), user_data=cooperative)) == Claim((), generation=1)
+
+
+def test_the_leader_of_a_sticky_group_is_told_what_others_had(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    remembered = remembered_data([TopicPartition("orders", 0), TopicPartition("orders", 2)], 1)
+    metadata = {"topics": ["orders"], "owned_partitions": [], "user_data": b64encode(remembered).decode()}
+    coordinator.others = [{"member_id": "other", "group_instance_id": None, "metadata": metadata}]
+    agent = joined(assignors=["sticky"])
+
+    assert numbers(agent.poll()) == [1]
+
+
+def test_one_eager_assignor_among_those_offered_makes_the_member_eager(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(assignors=[PATIENT, "range"], **diary.callbacks())
+    rebalance(coordinator, agent, diary, 0, 1)
+
+    assert diary.lines == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0, 1])]

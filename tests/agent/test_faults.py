@@ -1,0 +1,186 @@
+"""Whatever is lost, refused for a while or answered by the wrong node, at any point of the cycle, is made good."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from agent import CommitFailed, RetryError, TopicPartition
+from agent.errors import Unreachable
+from tests.agent.conftest import AgentMaker, Diary
+from tests.agent.fake_coordinator import Drop, FakeCoordinator, Fault, Hold, Problem, Raw, numbers
+from tests.agent.manual_clock import ManualClock
+
+LOST_ON_THE_WAY = Drop(is_handled=False)
+LOST_ON_THE_WAY_BACK = Drop(is_handled=True)
+NOBODY = Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")
+LOADING = Problem("COORDINATOR_LOAD_IN_PROGRESS", 503, "retry")
+BUSY = Problem("THROTTLING_QUOTA_EXCEEDED", 429, "retry", headers={"Retry-After": "0"})
+MOVED = Problem("NOT_COORDINATOR", 421, "retry")
+NOT_OURS = Raw(502, b"<html>Bad Gateway</html>")
+NONSENSE = Raw(200, b'{"hello": "world"}')
+NOT_JSON = Raw(200, b"<html>Welcome</html>")
+
+FAULTS: dict[str, Fault] = {
+    "the request is lost": LOST_ON_THE_WAY,
+    "the answer is lost": LOST_ON_THE_WAY_BACK,
+    "nobody coordinates": NOBODY,
+    "the group is loading": LOADING,
+    "the node is busy": BUSY,
+    "the group has moved, nobody knows where to": MOVED,
+    "a proxy answers": NOT_OURS,
+    "an answer holds something else": NONSENSE,
+    "an answer is no JSON": NOT_JSON,
+}
+
+
+@pytest.mark.parametrize("call", ["join", "sync", "query", "topics"])
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_joining_gets_through(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary, fault: Fault, call: str, times: int
+) -> None:
+    coordinator.next(call, *[fault] * times)
+    agent = make_agent(**diary.callbacks())
+
+    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_the_second_join_request_gets_through_too(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, fault: Fault
+) -> None:
+    given = Problem("MEMBER_ID_REQUIRED", 409, "rejoin", {"member_id": "me-0"})
+    coordinator._pending.add("me-0")
+    coordinator.next("join", given, fault)
+    agent = make_agent(client_id="me")
+
+    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert {body["member_id"] for body in coordinator.bodies("join")} == {"", "me-0"}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_heartbeats_go_on(coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, fault: Fault) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(**diary.callbacks())
+    coordinator.next("heartbeat", fault, fault)
+    coordinator.wait_for_calls("heartbeat", 5)
+
+    assert numbers(agent.poll()) == [0, 1, 2]
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_a_commit_gets_through(coordinator: FakeCoordinator, joined: AgentMaker, fault: Fault) -> None:
+    agent = joined()
+    coordinator.next("commit", fault, fault)
+    agent.commit({TopicPartition("orders", 1): 12})
+
+    assert coordinator.offsets["orders", 1]["offset"] == 12
+    assert coordinator.count("commit") == 3
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_a_leave_gets_through(coordinator: FakeCoordinator, joined: AgentMaker, fault: Fault) -> None:
+    agent = joined()
+    coordinator.next("leave", fault)
+    agent.close(timeout_s=20)
+
+    assert coordinator.member_id == ""
+
+
+def test_a_commit_that_is_not_answered_in_time_says_so(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    agent = joined(api_timeout_ms=50)
+    coordinator.next("commit", *[NOBODY] * 1_000)
+
+    with pytest.raises(RetryError, match="COORDINATOR_NOT_AVAILABLE"):
+        agent.commit({TopicPartition("orders", 1): 12})
+
+
+def test_an_agent_waits_as_long_as_the_coordinator_asks_it_to(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock
+) -> None:
+    coordinator.next("join", Problem("COORDINATOR_LOAD_IN_PROGRESS", 503, "retry", headers={"Retry-After": "7"}))
+    agent = make_agent(clock=clock)
+    agent.poll()
+
+    clock.advance(clock.wait_for_sleeper("-round", (7_000, 8_400)))
+    coordinator.wait_for_calls("join", 2)
+
+
+def test_an_agent_that_was_sent_away_goes_to_the_owner(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, joined: AgentMaker
+) -> None:
+    coordinator.next("join", Problem("NOT_COORDINATOR", 421, "retry", {"coordinator": other_node.url}))
+    agent = joined()
+    agent.commit()
+
+    assert [seen.call for seen in coordinator.seen] == ["join"]
+    assert other_node.offsets["orders", 2]["offset"] == 0
+
+
+def test_an_agent_goes_directly_to_the_owner_that_an_answer_names(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, joined: AgentMaker
+) -> None:
+    other_node.member_id, other_node.generation = "consumer-billing-x-1", 1
+    agent = joined(client_id="consumer-billing-x", group_instance_id=None)
+    coordinator.headers = {"X-Muster-Coordinator": other_node.url}
+    agent.commit()
+    agent.commit({TopicPartition("orders", 0): 5})
+
+    assert coordinator.count("commit") == 1
+    assert other_node.offsets["orders", 0]["offset"] == 5
+
+
+def test_an_owner_that_cannot_be_reached_is_left_alone_for_the_base_url(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    coordinator.headers = {"X-Muster-Coordinator": f"http://127.0.0.1:{free_port()}"}
+    agent = make_agent()
+
+    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    agent.commit({TopicPartition("orders", 0): 5})
+    assert coordinator.offsets["orders", 0]["offset"] == 5
+
+
+def test_any_of_several_base_urls_will_do(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+    agent = make_agent(base_url=[f"http://127.0.0.1:{free_port()}", coordinator.url])
+
+    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+
+
+def test_an_agent_that_finds_nobody_keeps_on_trying_and_can_be_closed(make_agent: AgentMaker) -> None:
+    agent = make_agent(base_url=f"http://127.0.0.1:{free_port()}")
+
+    assert dict(agent.poll(timeout_s=0.1)) == {}
+    with pytest.raises(CommitFailed):
+        agent.commit({TopicPartition("orders", 0): 5})
+    with pytest.raises(Unreachable, match=r"no answer from http://127.0.0.1:\d+: \[Errno 111\] Connection refused$"):
+        make_agent(base_url=f"http://127.0.0.1:{free_port()}", api_timeout_ms=20).committed(
+            [TopicPartition("orders", 0)]
+        )
+    agent.close()
+
+
+def test_closing_ends_a_join_that_waits_at_the_coordinator(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    never = threading.Event()
+    coordinator.next("join", Hold(never))
+    agent = make_agent(client_id="consumer-billing-waiting")
+    agent.poll()
+    coordinator.wait_for_calls("join", 1)
+    agent.close()
+
+    assert "consumer-billing-waiting-round" not in {thread.name for thread in threading.enumerate()}
+    never.set()
+
+
+def free_port() -> int:
+    """Return a port at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
