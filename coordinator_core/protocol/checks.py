@@ -6,6 +6,7 @@ Source: protocol.md section 3.
 from coordinator_core.protocol.errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
+    GroupIdNotFound,
     IllegalGeneration,
     InvalidGroupId,
     UnknownMemberId,
@@ -27,6 +28,12 @@ def check_alive(group: Group) -> None:
         raise UnknownMemberId("there is no such group")
     if group.state is DEAD:
         raise CoordinatorNotAvailable("the group has just been removed")
+
+
+def check_known(group: Group) -> None:
+    """Raise `GroupIdNotFound` where there is no such group any more, or never was; what operators are told."""
+    if not group.exists or group.state is DEAD:
+        raise GroupIdNotFound("there is no such group")
 
 
 def check_member(group: Group, member_id: str, group_instance_id: str | None) -> Member:

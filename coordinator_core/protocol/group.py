@@ -32,7 +32,6 @@ from coordinator_core.protocol.records import (
     SyncParked,
     SyncReceived,
     Trigger,
-    Unparked,
     WindowExtended,
 )
 from coordinator_core.protocol.requests import Token
@@ -58,8 +57,8 @@ class Group:
         "parked_syncs",
         "pending_member_ids",
         "pending_syncs",
-        "phase_limit_ms",
         "phase_started_node_ms",
+        "phase_timeout_ms",
         "protocol_name",
         "protocol_type",
         "remaining_ms",
@@ -93,12 +92,13 @@ class Group:
         self.pending_syncs: set[str] = set()
         self.offered: dict[str, int] = {}
         """Protocol name → how many members offer it."""
-        self.subscribed_topics: frozenset[str] | None = frozenset()
+        self.subscribed_topics: frozenset[str] | None = None
         self.topics_version = 0
         self.must_rebalance = False
         self.trigger: Trigger | None = None
         self.phase_started_node_ms = 0
-        self.phase_limit_ms = 0
+        self.phase_timeout_ms: int | None = None
+        """The rebalance timeout that settings had put in force when the phase began; None: members' own."""
         self.window_ms: int | None = None
         """The present initial window's length; None outside of one."""
         self.remaining_ms = 0
@@ -205,9 +205,6 @@ class Group:
                 self.pending_syncs.discard(record.member_id)
             case SyncReceived():
                 self.pending_syncs.discard(record.member_id)
-            case Unparked():
-                self.parked_joins.pop(record.member_id, None)
-                self.parked_syncs.pop(record.member_id, None)
             case MemberIdIssued():
                 self.pending_member_ids.add(record.member_id)
             case MemberIdDropped():
@@ -227,7 +224,7 @@ class Group:
                 self.remaining_ms = record.remaining_ms
                 self.has_newcomers = False
             case PhaseRetimed():
-                self.phase_limit_ms = record.limit_ms
+                self._time_phase(record.node_ms, record.timeout_ms)
             case GenerationStarted():
                 self._generation_started(record)
             case AssignmentAccepted():
@@ -290,6 +287,10 @@ class Group:
             (member.member_id if member_id == old_id else member_id): known for member_id, known in self.members.items()
         }
         self._put(member)
+        if member.in_generation:
+            # A leader that has yet to assign knows the old id only, and the generation's protocol must be offered.
+            is_unfit = self.settled_state is COMPLETING or not member.offers(self.protocol_name)
+            self.must_rebalance |= is_unfit
         self.parked_joins.pop(old_id, None)
         self.parked_syncs.pop(old_id, None)
         if old_id in self.pending_syncs:
@@ -304,8 +305,7 @@ class Group:
         self.pending_syncs.clear()
         self.trigger = record.trigger
         self.must_rebalance |= record.trigger in ASSIGNMENT_UNFIT
-        self.phase_started_node_ms = record.node_ms
-        self.phase_limit_ms = record.limit_ms
+        self._time_phase(record.node_ms, record.timeout_ms)
         self.window_ms = record.window_ms
         self.remaining_ms = record.remaining_ms
         self.has_newcomers = False
@@ -318,7 +318,7 @@ class Group:
         self.subscribed_topics = record.subscribed_topics
         self.topics_version = record.topics_version
         self.must_rebalance = False
-        self.phase_started_node_ms = record.node_ms
+        self._time_phase(record.node_ms, record.timeout_ms)
         self.parked_joins.clear()
         self.pending_syncs = set(self.members)
         for member in list(self.members.values()):
@@ -337,6 +337,10 @@ class Group:
         self.leader_id = None
         self.subscribed_topics = frozenset()
         self.must_rebalance = False
+
+    def _time_phase(self, started_node_ms: int, timeout_ms: int | None) -> None:
+        self.phase_started_node_ms = started_node_ms
+        self.phase_timeout_ms = timeout_ms
 
     def _put(self, member: Member) -> None:
         self.members[member.member_id] = member

@@ -30,6 +30,10 @@ class Member:
         """Tell whether the member keeps its place by an instance id."""
         return self.group_instance_id is not None
 
+    def offers(self, protocol_name: str | None) -> bool:
+        """Tell whether the member offers this protocol."""
+        return any(name == protocol_name for name, _ in self.protocols)
+
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """Return what the member said under this protocol, or nothing."""
         for name, metadata in self.protocols:

@@ -6,12 +6,11 @@ holds the group (architecture.md, "Group commit"). Whatever goes, goes to the ar
 Source: protocol.md sections 10.3, 10.4 and 11.
 """
 
-from coordinator_core.protocol.checks import check_group_id
+from coordinator_core.protocol.checks import check_group_id, check_known
 from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.errors import (
     CoordinatorError,
-    GroupIdNotFound,
     GroupSubscribedToTopic,
     NonEmptyGroup,
 )
@@ -49,15 +48,15 @@ def decide_delete_offsets(draft: Draft, request: DeleteOffsets) -> None:
     """Take offsets away, but for topics that a live group reads."""
     group = draft.group
     check_group_id(group)
-    _check_known(group)
+    check_known(group)
     if group.state is not EMPTY and group.protocol_type != CONSUMER:
         raise NonEmptyGroup("the group has members, and what they read is not known")
     stored = {(offset.topic, offset.partition): offset for offset in request.stored}
     results = []
     for topic, partition in request.partitions:
         error = _deletion_refusal(group, topic)
-        found = stored.get((topic, partition))
-        if error is None and found is not None:
+        found = stored.pop((topic, partition), None) if error is None else None
+        if found is not None:
             _remove(draft, found, "deleted", request.change_id)
         results.append(PartitionResult(topic, partition, error))
     draft.reply(request.token, OffsetsDeleted(tuple(results)))
@@ -74,7 +73,7 @@ def _deletion_refusal(group: Group, topic: str) -> CoordinatorError | None:
 
 def decide_delete_group(draft: Draft, request: DeleteGroup) -> None:
     """Take an empty group to Dead, its offsets to the archive."""
-    _check_known(draft.group)
+    check_known(draft.group)
     if draft.group.state is not EMPTY:
         raise NonEmptyGroup("the group has members")
     for offset in request.stored:
@@ -125,11 +124,6 @@ def decide_retire(draft: Draft, request: RetireGroup) -> None:
         _die(draft, "retired: empty, and no offset left")
         outcome = RETIRED
     draft.reply(request.token, OffsetsExpired((CandidateOutcome("", -1, outcome),)))
-
-
-def _check_known(group: Group) -> None:
-    if not group.exists or group.state is DEAD:
-        raise GroupIdNotFound("there is no such group")
 
 
 def _remove(draft: Draft, offset: StoredOffset, cause: str, change_id: str) -> None:

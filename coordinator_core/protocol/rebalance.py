@@ -8,6 +8,7 @@ Source: protocol.md section 9; Kafka's ``GroupCoordinator.prepareRebalance``, ``
 """
 
 from collections import Counter
+from dataclasses import replace
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER, topics_of
 from coordinator_core.protocol.decision import Draft
@@ -30,6 +31,9 @@ from coordinator_core.protocol.requests import DeadlineKind, Token
 from coordinator_core.protocol.settings import Context
 from coordinator_core.protocol.states import COMPLETING, EMPTY, MAY_REBALANCE, PREPARING, STABLE
 
+SILENT_WAIT_MIN_MS = 1_000
+"""The least that is waited for silent static members, so that a phase whose limit is nothing does not spin."""
+
 # -- a join phase starts -------------------------------------------------------------------------------
 
 
@@ -41,12 +45,14 @@ def start_rebalance(draft: Draft, trigger: Trigger, member_id: str | None = None
         _send_syncs_back(draft)
     draft.stop(DeadlineKind.SYNC)
     limit_ms = rebalance_limit_ms(draft.group, draft.context)
+    timeout_ms = draft.context.settings.rebalance_timeout_ms
+    started = RebalanceStarted(
+        draft.now.wall_ms, draft.now.node_ms, trigger, member_id, reason, timeout_ms, window_ms=None
+    )
     if draft.group.state is EMPTY:
-        _open_initial_window(draft, trigger, member_id, reason, limit_ms)
+        _open_initial_window(draft, started, limit_ms)
     else:
-        draft.emit(
-            RebalanceStarted(draft.now.wall_ms, draft.now.node_ms, trigger, member_id, reason, limit_ms, window_ms=None)
-        )
+        draft.emit(started)
         draft.start(DeadlineKind.JOIN, limit_ms)
         if limit_ms == 0:
             end_join_phase(draft)
@@ -60,16 +66,9 @@ def _send_syncs_back(draft: Draft) -> None:
         restart_session(draft, member_id)
 
 
-def _open_initial_window(
-    draft: Draft, trigger: Trigger, member_id: str | None, reason: str | None, limit_ms: int
-) -> None:
+def _open_initial_window(draft: Draft, started: RebalanceStarted, limit_ms: int) -> None:
     window_ms = draft.context.settings.group_initial_rebalance_delay_ms
-    remaining_ms = max(limit_ms - window_ms, 0)
-    draft.emit(
-        RebalanceStarted(
-            draft.now.wall_ms, draft.now.node_ms, trigger, member_id, reason, limit_ms, window_ms, remaining_ms
-        )
-    )
+    draft.emit(replace(started, window_ms=window_ms, remaining_ms=max(limit_ms - window_ms, 0)))
     draft.start(DeadlineKind.JOIN, window_ms)
     if window_ms == 0:
         end_join_phase(draft)
@@ -123,8 +122,8 @@ def end_join_phase(draft: Draft) -> None:
 
 def _wait_for_silent_static_members(draft: Draft) -> None:
     """Give the phase its whole limit again: nobody is there who could lead."""
-    limit_ms = rebalance_limit_ms(draft.group, draft.context)
-    draft.emit(PhaseRetimed(limit_ms))
+    limit_ms = max(rebalance_limit_ms(draft.group, draft.context), SILENT_WAIT_MIN_MS)
+    draft.emit(PhaseRetimed(draft.now.node_ms, draft.context.settings.rebalance_timeout_ms))
     draft.start(DeadlineKind.JOIN, limit_ms)
 
 
@@ -135,6 +134,7 @@ def _start_generation(draft: Draft) -> None:
         GenerationStarted(
             at_ms=draft.now.wall_ms,
             node_ms=draft.now.node_ms,
+            timeout_ms=draft.context.settings.rebalance_timeout_ms,
             generation=draft.group.generation + 1,
             protocol_name=protocol_name,
             leader_id=_elect_leader(draft.group),

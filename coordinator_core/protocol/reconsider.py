@@ -3,10 +3,10 @@
 Source: protocol.md section 18 (timeouts, partition counts, members put out); http-api.md "Operators".
 """
 
-from coordinator_core.protocol.checks import check_alive
+from coordinator_core.protocol.checks import check_known
 from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.decision import Draft
-from coordinator_core.protocol.errors import GroupIdNotFound, InvalidRequest
+from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.rebalance import (
     rebalance_limit_ms,
     remove_member,
@@ -30,15 +30,18 @@ def decide_reconsider(draft: Draft, request: Reconsider) -> None:
 def _retime_phase(draft: Draft) -> None:
     """Count the new limit from the phase's start; an initial window keeps its own time."""
     group = draft.group
+    timeout_ms = draft.context.settings.rebalance_timeout_ms
+    if timeout_ms == group.phase_timeout_ms:
+        return
     if group.state is PREPARING and group.window_ms is None:
         kind = DeadlineKind.JOIN
     elif group.state in {COMPLETING, STABLE} and group.pending_syncs:
         kind = DeadlineKind.SYNC
     else:
         return
-    limit_ms = rebalance_limit_ms(group, draft.context)
-    draft.emit(PhaseRetimed(limit_ms))
-    draft.start(kind, max(0, group.phase_started_node_ms + limit_ms - draft.now.node_ms))
+    draft.emit(PhaseRetimed(group.phase_started_node_ms, timeout_ms))
+    ends_node_ms = group.phase_started_node_ms + rebalance_limit_ms(group, draft.context)
+    draft.start(kind, max(0, ends_node_ms - draft.now.node_ms))
 
 
 def rebalance_if_topics_changed(draft: Draft) -> None:
@@ -61,6 +64,7 @@ def decide_resume(draft: Draft, _: Resume) -> None:
     for member_id in group.members:
         restart_session(draft, member_id)
     if group.state is COMPLETING:
+        draft.emit(PhaseRetimed(draft.now.node_ms, draft.context.settings.rebalance_timeout_ms))
         draft.start(DeadlineKind.SYNC, rebalance_limit_ms(group, draft.context))
     if len(group.members) > draft.context.settings.group_max_size:
         start_rebalance(draft, Trigger.OVER_CAPACITY)
@@ -72,8 +76,7 @@ def decide_resume(draft: Draft, _: Resume) -> None:
 
 def decide_force_rebalance(draft: Draft, request: ForceRebalance) -> None:
     """Start a rebalance because an operator wants one; while one is under way there is nothing to do."""
-    if not draft.group.exists:
-        raise GroupIdNotFound("there is no such group")
+    check_known(draft.group)
     if draft.group.state is EMPTY:
         raise InvalidRequest("the group has no members to rebalance")
     start_rebalance(draft, Trigger.ADMIN, reason=request.reason)
@@ -82,9 +85,7 @@ def decide_force_rebalance(draft: Draft, request: ForceRebalance) -> None:
 
 def decide_remove_member(draft: Draft, request: RemoveMember) -> None:
     """Put a member out as if it had left."""
-    if not draft.group.exists:
-        raise GroupIdNotFound("there is no such group")
-    check_alive(draft.group)
+    check_known(draft.group)
     if request.member_id not in draft.group.members:
         raise InvalidRequest("the group has no such member")
     remove_member(draft, request.member_id, Removal.ADMIN, request.reason)

@@ -68,8 +68,8 @@ class RebalanceStarted:
     trigger: Trigger
     member_id: str | None
     client_reason: str | None
-    limit_ms: int
-    """The longest the phase may last: of the present members' rebalance timeouts, the largest."""
+    timeout_ms: int | None
+    """The rebalance timeout that settings put in force; None: members' own."""
     window_ms: int | None
     """The first initial window where the group was Empty; None in an ordinary phase."""
     remaining_ms: int = 0
@@ -83,6 +83,8 @@ class GenerationStarted:
     is_stored: ClassVar[bool] = True
     at_ms: int
     node_ms: int
+    timeout_ms: int | None
+    """As in `RebalanceStarted`; here it limits the wait for syncs."""
     generation: int
     protocol_name: str
     leader_id: str
@@ -227,14 +229,6 @@ class SyncParked:
 
 
 @dataclass(frozen=True, slots=True)
-class Unparked:
-    """A waiting join or sync was answered before the phase ended."""
-
-    is_stored: ClassVar[bool] = False
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class SyncReceived:
     """A member has synced in this generation: the sync limit no longer counts it."""
 
@@ -254,10 +248,11 @@ class WindowExtended:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRetimed:
-    """The limit of the join or sync phase under way changed."""
+    """The wait for joins or syncs is counted anew: from another moment, or by another timeout."""
 
     is_stored: ClassVar[bool] = False
-    limit_ms: int
+    node_ms: int
+    timeout_ms: int | None
 
 
 StoredRecord = (
@@ -278,7 +273,6 @@ VolatileRecord = (
     | MemberUpdated
     | JoinParked
     | SyncParked
-    | Unparked
     | SyncReceived
     | WindowExtended
     | PhaseRetimed

@@ -147,6 +147,7 @@ class Reconsider:
     """Settings or the topic catalogue changed: re-time what is under way, rebalance if partitions changed."""
 
     is_rebalance_timeout_changed: bool = False
+    """Whether it may have; a phase is timed anew only if it runs by another one."""
 
 
 # -- operators and maintenance ---------------------------------------------------------------------------

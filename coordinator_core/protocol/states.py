@@ -40,7 +40,7 @@ TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
         DEAD: "unloaded",
     },
     STABLE: {
-        PREPARING: "member added, changed or gone; leader rejoined; partitions changed",
+        PREPARING: "member added, changed or gone, leader rejoined, partitions changed",
         DEAD: "unloaded",
     },
     DEAD: {},

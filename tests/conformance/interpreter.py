@@ -92,7 +92,8 @@ class Interpreter:
             case "metrics":
                 return driver.metrics()
             case _:
-                return self._interfere(step["op"], args)
+                self._interfere(step["op"], args)
+                return None
 
     def _interfere(self, op: str, args: dict[str, Any]) -> None:
         """Do what no client can do to a coordinator."""

@@ -1,0 +1,146 @@
+"""A call is one request on its way through the front door: who asks, about which group, and what came of it."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from itertools import count
+from typing import Final, TypeAlias, TypeVar
+from uuid import UUID, uuid4
+
+from litestar.di import NamedDependency
+from litestar.types import HTTPScope
+
+from api.http.limits import ACTOR_MAX_CHARS, REQUEST_ID_MAX_CHARS, HttpLimits
+from api.http.metrics import Metrics
+from api.http.problems import StillWaiting
+from api.http.translation import OpaqueReaders
+from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.replies import Answer
+from coordinator_core.runtime.act import Act
+from coordinator_core.runtime.coordinator import Coordinator, MemberRequest
+
+T = TypeVar("T")
+
+_request_numbers = count()
+
+ACTOR_HEADER: Final = b"x-muster-actor"
+IDEMPOTENCY_HEADER: Final = b"idempotency-key"
+REQUEST_ID_HEADER: Final = b"x-request-id"
+RUN_ID: Final = secrets.token_hex(10).encode()
+"""What the ids that this process gives out begin with."""
+PRINTABLE = re.compile(rb"[\x21-\x7e]{1,%d}" % REQUEST_ID_MAX_CHARS)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What all calls of a node share."""
+
+    coordinator: Coordinator
+    limits: HttpLimits
+    metrics: Metrics
+    opaque_readers: OpaqueReaders
+
+
+class Call:
+    """One request; the edge fills it in as it is read."""
+
+    __slots__ = ("actor", "body", "change_id", "door", "group_id", "request", "request_id", "scope")
+
+    def __init__(self, door: Door, scope: HTTPScope) -> None:
+        self.door = door
+        self.scope = scope
+        self.request_id = self._request_id()
+        self.request = "unknown"
+        """What is asked, by Kafka's name where it has one."""
+        self.group_id: str | None = None
+        self.body = b""
+        self.actor: str | None = None
+        self.change_id: str | None = None
+        """Set when the call changes something under a change of its own."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Return the node that is asked."""
+        return self.door.coordinator
+
+    @property
+    def client_host(self) -> str:
+        """Return the caller's address, as `192.0.2.7`; empty where the connection has none."""
+        client = self.scope["client"]
+        return client[0] if client else ""
+
+    def header(self, name: bytes) -> bytes | None:
+        """Return a header's first value, or None; the name in lower case."""
+        for key, value in self.scope["headers"]:
+            if key == name:
+                return value
+        return None
+
+    async def ask(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
+        """Ask the coordinator, and return its answer, which is of the kind that belongs to the request."""
+        answer: Answer = await self.coordinator.ask(group_id, request)
+        assert isinstance(answer, kind)
+        return answer
+
+    def act(self, reason: str | None, *, default_actor: str | None = None) -> Act:
+        """Return who changes something, and why; from now on the call has a change id.
+
+        Args:
+            reason: the caller's own words.
+            default_actor: who it is when no header says so; None: the header is needed.
+
+        Raises:
+            InvalidRequest: the caller does not say who it is, or the idempotency key is no UUID.
+        """
+        self.actor = self._actor() or default_actor
+        if self.actor is None:
+            raise InvalidRequest("the header X-Muster-Actor must say who changes this")
+        self.change_id = self._change_id()
+        return Act(self.actor, reason, self.change_id)
+
+    def _actor(self) -> str | None:
+        value = self.header(ACTOR_HEADER)
+        if not value:
+            return None
+        try:
+            actor = value.decode()
+        except UnicodeDecodeError:
+            raise InvalidRequest("the header X-Muster-Actor is not UTF-8") from None
+        if len(actor) > ACTOR_MAX_CHARS:
+            raise InvalidRequest(f"the header X-Muster-Actor is longer than {ACTOR_MAX_CHARS} characters")
+        return actor
+
+    def _change_id(self) -> str:
+        value = self.header(IDEMPOTENCY_HEADER)
+        if value is None:
+            return str(uuid4())
+        try:
+            return str(UUID(value.decode("ascii")))
+        except ValueError:
+            raise InvalidRequest("the header Idempotency-Key must be a UUID") from None
+
+    def _request_id(self) -> bytes:
+        """Return the caller's own id where it has one that can be sent back, else a new one."""
+        value = self.header(REQUEST_ID_HEADER)
+        if value is not None and PRINTABLE.fullmatch(value):
+            return value
+        return b"%s%012x" % (RUN_ID, next(_request_numbers))
+
+
+ThisCall: TypeAlias = NamedDependency[Call]
+"""How an endpoint names the call it answers."""
+
+
+async def within(answer: Awaitable[T], max_wait_ms: int | None, member_id: str) -> T:
+    """Wait for a parked answer, but not longer than the caller wants to; the group is not told of giving up.
+
+    Raises:
+        StillWaiting: the time is over; the caller asks again, as `member_id`.
+    """
+    try:
+        async with asyncio.timeout(None if max_wait_ms is None else max_wait_ms / 1000):
+            return await answer
+    except TimeoutError:
+        raise StillWaiting(member_id) from None

@@ -1,0 +1,88 @@
+"""The edge is what every request passes: it is read, answered by one of two lanes, counted, and noted if it matters.
+
+A refusal anywhere becomes a problem reply here, and so does an error that nobody foresaw, whose story goes into the
+log under the request's id and never to the caller.
+"""
+
+import time
+from collections.abc import Mapping
+
+import structlog
+from litestar import Litestar
+from litestar.types import HTTPScope, Receive, Send
+
+from api.http.call import Call, Door
+from api.http.deadline import in_time
+from api.http.events import note
+from api.http.express import Express
+from api.http.framework import answer_by_framework
+from api.http.paths import read_group_path
+from api.http.problems import UnknownServerError, refusal
+from api.http.reading import Disconnected, read_body
+from api.http.reply import NO_ERROR, Reply
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
+
+log = structlog.get_logger("muster.http")
+
+
+class Edge:
+    """The whole front door as an ASGI application."""
+
+    def __init__(self, door: Door, express: Mapping[bytes, Express], litestar: Litestar) -> None:
+        self._door = door
+        self._express = express
+        self._litestar = litestar
+        self._is_closing = False
+
+    def close(self) -> None:
+        """From now on, tell every caller to ask again elsewhere."""
+        self._is_closing = True
+
+    async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        """Answer one request. Source: the ASGI specification, version 3."""
+        began_at_s = time.perf_counter()
+        call = Call(self._door, scope)
+        try:
+            reply = await self._answer(call, receive)
+        except Disconnected:
+            return
+        except CoordinatorError as error:
+            reply = refusal(error)
+        except Exception:  # the caller cannot help it, and no other caller must suffer from it
+            log.exception("request_failed", request_id=call.request_id.decode(), request=call.request)
+            reply = refusal(UnknownServerError("the node's log tells more under this request's id"))
+        await _send(reply, self._own_headers(call, reply), send)
+        self._door.metrics.count(call.request, reply.code)
+        note(call, reply, took_ms=(time.perf_counter() - began_at_s) * 1000)
+
+    async def _answer(self, call: Call, receive: Receive) -> Reply:
+        if self._is_closing:
+            raise CoordinatorNotAvailable("this node is stopping")
+        limits = self._door.limits
+        path = read_group_path(call.scope["method"], call.scope["raw_path"])
+        call.body = await read_body(call.scope, receive, limits.max_body_bytes)
+        if path is not None:
+            call.group_id = path.group_id
+            express = self._express.get(path.action)
+            if express is not None and call.scope["method"] == "POST":
+                return await express.answer(call, path.group_id)
+        return await in_time(answer_by_framework(self._litestar, call), limits.request_timeout_ms)
+
+    def _own_headers(self, call: Call, reply: Reply) -> list[tuple[bytes, bytes]]:
+        headers = [(b"x-request-id", call.request_id)]
+        if call.change_id is not None and reply.code == NO_ERROR:
+            headers.append((b"x-muster-change-id", call.change_id.encode()))
+        if call.group_id is not None:
+            owner = self._door.coordinator.coordinator_of(call.group_id).url
+            if owner is not None:
+                headers.append((b"x-muster-coordinator", owner.encode()))
+        return headers
+
+
+async def _send(reply: Reply, headers: list[tuple[bytes, bytes]], send: Send) -> None:
+    headers.extend(reply.headers)
+    if reply.status != 204:
+        headers.append((b"content-type", reply.content_type))
+        headers.append((b"content-length", str(len(reply.body)).encode()))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body, "more_body": False})

@@ -1,0 +1,251 @@
+"""Groups as operators see them: list, describe, coordinator, delete, force a rebalance, put a member out.
+
+Source: http-api.md "Operators".
+"""
+
+from datetime import datetime
+from typing import Final, Literal
+
+from litestar import delete, get, post
+from litestar.params import FromPath, FromQuery, JSONBody
+from msgspec import Struct
+
+from api.http import base64url
+from api.http.call import Call, ThisCall
+from api.http.express import REQUEST
+from api.http.fields import GivenReason, GroupId, PageLimit, ReasonNeeded, StatesAsked
+from api.http.paths import read_text
+from api.http.times import instant_or_none
+from api.http.translation import AssignmentJson, assignment_shown
+from coordinator_core.protocol.consumer_protocol import CONSUMER
+from coordinator_core.protocol.errors import GroupIdNotFound, InvalidRequest
+from coordinator_core.protocol.replies import Done
+from coordinator_core.protocol.requests import ForceRebalance, RemoveMember
+from coordinator_core.protocol.states import DEAD, STABLE, GroupState
+from coordinator_core.runtime.views import GroupView, MemberView
+from coordinator_core.store.rows import GroupFilter, ListedGroup
+
+TAGS: Final = ["Operators: groups"]
+STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
+
+# -- list -------------------------------------------------------------------------------------------
+
+
+class NodeShown(Struct):
+    """Who serves a group; None while nobody does."""
+
+    node_id: str | None
+
+
+class GroupShown(Struct):
+    """A group in a list."""
+
+    group_id: str
+    state: str
+    protocol_type: str | None
+    generation: int
+    member_count: int
+    coordinator: NodeShown
+
+
+class GroupsAnswer(Struct):
+    """A page of groups by id; `next_cursor` asks for the next one, and is null on the last."""
+
+    groups: list[GroupShown]
+    next_cursor: str | None
+
+
+@get("/v1/groups", tags=TAGS, opt={REQUEST: "ListGroups"})
+async def list_groups(
+    call: ThisCall,
+    states: StatesAsked = None,
+    prefix: FromQuery[str] = "",
+    protocol_type: FromQuery[str] = "",
+    limit: PageLimit = 100,
+    cursor: FromQuery[str] = "",
+) -> GroupsAnswer:
+    """List groups by id; Dead ones, from history, only with state=Dead."""
+    which = GroupFilter(
+        states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
+        prefix=prefix,
+        protocol_type=protocol_type or None,
+        after=_after(cursor),
+        limit=limit + 1,
+    )
+    found = await call.coordinator.list_groups(which)
+    page = found[:limit]
+    next_cursor = _cursor(page[-1].group_id) if len(found) > limit else None
+    return GroupsAnswer([_listed(each) for each in page], next_cursor)
+
+
+def _listed(row: ListedGroup) -> GroupShown:
+    return GroupShown(
+        row.group_id, row.state, row.protocol_type, row.generation, row.member_count, NodeShown(row.node_id)
+    )
+
+
+def _cursor(group_id: str) -> str:
+    return base64url.encode(group_id) or "="
+
+
+def _after(cursor: str) -> str | None:
+    """Return the group after which the page begins."""
+    if not cursor:
+        return None
+    try:
+        return read_text(base64url.decode(cursor), "the cursor")
+    except ValueError:
+        raise InvalidRequest("the cursor is not one that a list of groups gave") from None
+
+
+# -- describe ---------------------------------------------------------------------------------------
+
+
+class CoordinatorShown(Struct):
+    """Who serves a group's shard; None while nobody does."""
+
+    node_id: str | None
+    url: str | None
+    epoch: int
+
+
+class MemberDescribed(Struct):
+    """A member as its coordinator sees it now."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    last_heartbeat_at: datetime | None
+    assignment: AssignmentJson | str | None
+    """Null while the group is not Stable; base64 where it cannot be read."""
+    awaiting: Literal["join", "sync"] | None
+
+
+class GroupDescribed(Struct, kw_only=True):
+    """A group as its coordinator sees it now; the defaults are those of a Dead one."""
+
+    group_id: str
+    state: str = DEAD
+    state_since: datetime | None = None
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str | None = None
+    shard_id: int
+    coordinator: CoordinatorShown
+    members: list[MemberDescribed] = []
+    pending_members: int = 0
+    waiting_for: list[str] = []
+    waiting_until: datetime | None = None
+    config: dict[str, int | str | None]
+
+
+@get("/v1/groups/{group_id:str}", tags=TAGS, opt={REQUEST: "DescribeGroups"})
+async def describe_group(call: ThisCall, group_id: GroupId) -> GroupDescribed:
+    """Describe a group: its members, who is waited for and until when, and the settings in force."""
+    view = call.coordinator.describe(group_id)
+    if view is not None:
+        return _described(call, view)
+    if not await call.coordinator.was_seen(group_id):
+        raise GroupIdNotFound("nobody has ever seen this group")
+    return _dead(call, group_id)
+
+
+def _described(call: Call, view: GroupView) -> GroupDescribed:
+    described = _dead(call, view.group_id)
+    described.state = view.state
+    described.state_since = instant_or_none(view.state_since_ms)
+    described.generation = view.generation
+    described.protocol_type = view.protocol_type
+    described.protocol_name = view.protocol_name
+    described.leader = view.leader_id
+    described.members = [_member(view, each) for each in view.members]
+    described.pending_members = view.pending_member_count
+    described.waiting_for = list(view.waiting_for)
+    described.waiting_until = instant_or_none(view.waiting_until_ms)
+    return described
+
+
+def _dead(call: Call, group_id: str) -> GroupDescribed:
+    """Return what can be said of a group that is gone; settings and a shard it has all the same."""
+    owner = call.coordinator.coordinator_of(group_id)
+    in_force = call.coordinator.settings_in_force(group_id)
+    return GroupDescribed(
+        group_id=group_id,
+        shard_id=owner.shard_id,
+        coordinator=CoordinatorShown(owner.node_id, owner.url, owner.epoch),
+        config={key: setting.value for key, setting in in_force.items()},
+    )
+
+
+def _member(view: GroupView, shown: MemberView) -> MemberDescribed:
+    member = shown.member
+    return MemberDescribed(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        last_heartbeat_at=instant_or_none(shown.last_heartbeat_at_ms),
+        assignment=_assignment(view, member.assignment),
+        awaiting=shown.awaiting,
+    )
+
+
+def _assignment(view: GroupView, assignment: bytes) -> AssignmentJson | str | None:
+    """Show what a member holds; between two generations nobody can say."""
+    if view.state is not STABLE or not assignment:
+        return None
+    return assignment_shown(assignment, as_json=view.protocol_type == CONSUMER)
+
+
+# -- coordinator ------------------------------------------------------------------------------------
+
+
+class ShardOwnerShown(Struct):
+    """Who serves a group's shard; None while nobody does."""
+
+    shard_id: int
+    node_id: str | None
+    url: str | None
+    epoch: int
+
+
+@get("/v1/groups/{group_id:str}/coordinator", tags=["Agents: membership"], opt={REQUEST: "FindCoordinator"})
+async def find_coordinator(call: ThisCall, group_id: GroupId) -> ShardOwnerShown:
+    """Say which node serves a group; it need not exist yet."""
+    owner = call.coordinator.coordinator_of(group_id)
+    return ShardOwnerShown(owner.shard_id, owner.node_id, owner.url, owner.epoch)
+
+
+# -- changes ----------------------------------------------------------------------------------------
+
+
+class ReasonBody(Struct, forbid_unknown_fields=True):
+    """Why somebody does this."""
+
+    reason: GivenReason
+
+
+@delete("/v1/groups/{group_id:str}", tags=TAGS, opt={REQUEST: "DeleteGroups"})
+async def delete_group(call: ThisCall, group_id: GroupId, reason: ReasonNeeded) -> None:
+    """Delete a group that has no members; its offsets go to the archive."""
+    await call.coordinator.delete_group(group_id, call.act(reason))
+
+
+@post("/v1/groups/{group_id:str}/rebalance", status_code=204, tags=TAGS, opt={REQUEST: "ForceRebalance"})
+async def force_rebalance(call: ThisCall, group_id: GroupId, data: JSONBody[ReasonBody]) -> None:
+    """Make the group rebalance, as if its membership had changed."""
+    call.act(data.reason)
+    await call.ask(group_id, ForceRebalance(call.coordinator.new_token(), data.reason), Done)
+
+
+@delete("/v1/groups/{group_id:str}/members/{member_id:str}", tags=TAGS, opt={REQUEST: "RemoveMember"})
+async def remove_member(call: ThisCall, group_id: GroupId, member_id: FromPath[str], reason: ReasonNeeded) -> None:
+    """Put a member out, as if it had left; it may join again."""
+    call.act(reason)
+    await call.ask(group_id, RemoveMember(call.coordinator.new_token(), member_id, reason), Done)

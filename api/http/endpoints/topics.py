@@ -1,0 +1,63 @@
+"""The topic catalogue over HTTP: how many partitions a topic has, and where its log begins.
+
+Source: http-api.md "Operators".
+"""
+
+from typing import Final
+
+from litestar import get, put
+from litestar.params import FromPath, JSONBody
+from msgspec import Struct
+
+from api.http.call import ThisCall
+from api.http.express import REQUEST
+from api.http.fields import Offset, PartitionCount, Reason
+from api.http.limits import TOPIC_MAX_CHARS
+from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.store.rows import TopicRow
+
+TAGS: Final = ["Operators: topics"]
+
+
+class TopicBody(Struct, forbid_unknown_fields=True):
+    """What is known of a topic; without `log_start_offset` that one stays (0 for a new topic)."""
+
+    partitions: PartitionCount
+    log_start_offset: Offset | None = None
+    reason: Reason | None = None
+
+
+class TopicShown(Struct):
+    """A topic of the catalogue."""
+
+    topic: str
+    partitions: int
+    log_start_offset: int
+
+
+class TopicsAnswer(Struct):
+    """The catalogue, by topic."""
+
+    topics: list[TopicShown]
+
+
+@get("/v1/topics", tags=TAGS, opt={REQUEST: "ListTopics"})
+async def list_topics(call: ThisCall) -> TopicsAnswer:
+    """List the catalogue. A topic that is absent is unknown, not missing: its commits pass."""
+    return TopicsAnswer([_shown(row) for row in await call.coordinator.topics()])
+
+
+@put("/v1/topics/{topic:str}", tags=TAGS, opt={REQUEST: "PutTopic"})
+async def put_topic(call: ThisCall, topic: FromPath[str], data: JSONBody[TopicBody]) -> TopicShown:
+    """Put a topic into the catalogue; a raised count rebalances the groups that read it, a lower one is refused."""
+    if not 0 < len(topic) <= TOPIC_MAX_CHARS:
+        raise InvalidRequest(f"the topic has {len(topic)} characters, and may have {TOPIC_MAX_CHARS}")
+    act = call.act(data.reason)
+    try:
+        return _shown(await call.coordinator.put_topic(topic, data.partitions, data.log_start_offset, act))
+    except ValueError as refusal:
+        raise InvalidRequest(f"partitions: {refusal}") from refusal
+
+
+def _shown(row: TopicRow) -> TopicShown:
+    return TopicShown(row.topic, row.partitions, row.log_start_offset)

@@ -1,0 +1,148 @@
+"""A body is read strictly: its size, its kind, its text and every field, and a refusal names what is wrong.
+
+A number in quotes is no number, an unknown field is a typing error, and a string that Postgres could not keep
+(NUL, half a surrogate pair) stops here.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+import msgspec
+from litestar.types import HTTPScope, Receive
+
+from api.http.problems import BodyTooLarge, UnsupportedMediaType
+from coordinator_core.protocol.errors import InvalidRequest
+
+T = TypeVar("T")
+
+MAY_HAVE_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+PLACE = re.compile(r" - at `(?:key in )?\$(?:\.)?(.*)`$", re.DOTALL)
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+class Disconnected(Exception):
+    """The caller went away before it had asked."""
+
+
+async def read_body(scope: HTTPScope, receive: Receive, limit_bytes: int) -> bytes:
+    """Return the whole body, or refuse it before it is all here.
+
+    Raises:
+        BodyTooLarge: it is over the limit.
+        UnsupportedMediaType: there is one, and it is not JSON.
+        InvalidRequest: it is not UTF-8, or holds a character that no field may have.
+        Disconnected: there is nobody to answer.
+    """
+    if scope["method"] not in MAY_HAVE_BODY:
+        return b""
+    content_type = b""
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            content_type = value
+        elif name == b"content-length" and int(value) > limit_bytes:
+            raise BodyTooLarge(limit_bytes)
+    body = await _receive_all(receive, limit_bytes)
+    if body:
+        _check_is_json(content_type)
+        _check_text(body)
+    return body
+
+
+async def _receive_all(receive: Receive, limit_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Disconnected
+        part = message["body"]
+        size += len(part)
+        if size > limit_bytes:
+            raise BodyTooLarge(limit_bytes)
+        parts.append(part)
+        if not message["more_body"]:
+            return b"".join(parts)
+
+
+def read_json(body: bytes, kind: type[T]) -> T:
+    """Read a body as a value of `kind`.
+
+    Raises:
+        InvalidRequest: it is not JSON, or not of that kind; the detail names the field.
+    """
+    try:
+        return _decoder(kind).decode(body)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(sentence_of(str(error))) from None
+    except msgspec.DecodeError as error:
+        _refuse_unkeepable_text(body)
+        raise InvalidRequest("the body is empty" if not body else f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+
+
+def sentence_of(complaint: str) -> str:
+    """Turn what msgspec says into `field: what is wrong with it`."""
+    match = PLACE.search(complaint)
+    what = (complaint[: match.start()] if match else complaint).replace("`", "")
+    what = what[:1].lower() + what[1:]
+    place = match.group(1) if match else ""
+    return f"{place}: {what}" if place else what
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Return the decoder of a kind; there are as many as there are kinds of bodies."""
+    if kind not in _decoders:
+        _decoders[kind] = msgspec.json.Decoder(kind)
+    return _decoders[kind]
+
+
+# -- kind and text ------------------------------------------------------------------------------------
+
+
+def _check_is_json(content_type: bytes) -> None:
+    """Accept JSON, and a body whose kind is not told."""
+    kind = content_type.partition(b";")[0].strip().lower()
+    if kind and kind != b"application/json" and not kind.endswith(b"+json"):
+        raise UnsupportedMediaType("the body must be application/json")
+
+
+def _check_text(body: bytes) -> None:
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"the body is not UTF-8 (byte {error.start})") from None
+    if b"\\u0000" in body:
+        _refuse_unkeepable_text(body)
+
+
+def _refuse_unkeepable_text(body: bytes) -> None:
+    """Name the first string with NUL or half a surrogate pair, where there is one in JSON that is whole."""
+    try:
+        for place, text in _strings(json.loads(body), ""):
+            if "\0" in text:
+                raise InvalidRequest(f"{place}: holds NUL")
+            if SURROGATE.search(text):
+                raise InvalidRequest(f"{place}: holds an unpaired surrogate")
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    except ValueError:
+        return
+
+
+def _strings(value: object, place: str) -> Iterator[tuple[str, str]]:
+    """Walk over every string of a JSON value, keys included, with the path to it."""
+    if isinstance(value, str):
+        yield place or "the body", value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield "a field's name", key
+            yield from _strings(item, f"{place}.{key}".removeprefix("."))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _strings(item, f"{place}[{index}]")

@@ -1,0 +1,96 @@
+"""The socket side: uvicorn with httptools on a socket that is bound already; it stops when it is told, not by signals.
+
+Stopping is in this order: new requests are told to ask elsewhere, whoever is parked gets a retriable error (the
+coordinator's part), answers under way go out, connections are closed.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from api.http.edge import Edge
+from api.http.problems import PROBLEM_JSON, refusal
+from coordinator_core.protocol.errors import InvalidRequest
+
+BACKLOG: Final = 2_048
+"""How many connections may wait to be accepted."""
+KEEP_ALIVE_S: Final = 75
+"""How long an idle connection is kept open: longer than agents pause between two heartbeats."""
+FAREWELL_S: Final = 2
+"""How long answers under way may take to go out at the end."""
+
+
+class HttpServer:
+    """Serves one application on one socket."""
+
+    def __init__(self, app: Edge, listener: socket.socket) -> None:
+        """Prepare; `listener` is bound, and closed at the end."""
+        config = uvicorn.Config(
+            app,
+            http=_ProblemProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=FAREWELL_S,
+        )
+        self._app = app
+        self._listener = listener
+        self._uvicorn = _Uvicorn(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to accept; when this returns, requests are answered."""
+        self._serving = asyncio.create_task(self._uvicorn.serve(sockets=[self._listener]), name="muster-http")
+        listening = asyncio.create_task(self._uvicorn.listening.wait())
+        await asyncio.wait({self._serving, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if self._serving.done():
+            listening.cancel()
+            await self._serving
+
+    def refuse_requests(self) -> None:
+        """Tell every new request to ask again elsewhere."""
+        self._app.close()
+
+    async def stop(self) -> None:
+        """Let answers under way go out, then close every connection."""
+        assert self._serving is not None
+        self._uvicorn.should_exit = True
+        await self._serving
+
+
+class _Uvicorn(uvicorn.Server):
+    """A server that says when it listens, and leaves signals to the node."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _ProblemProtocol(HttpToolsProtocol):
+    """HTTP as httptools reads it; what cannot be read at all is refused as everything else is."""
+
+    def send_400_response(self, msg: str) -> None:
+        body = refusal(InvalidRequest("this is not HTTP, or its path and query are over 65535 bytes")).body
+        head = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (
+            PROBLEM_JSON,
+            len(body),
+        )
+        self.transport.write(head + body)
+        self.transport.close()

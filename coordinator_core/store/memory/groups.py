@@ -1,0 +1,332 @@
+"""Groups, their offsets and their history, written one write after the other: slow, and obviously right.
+
+A group's writes of a batch go to a draft of the group. The draft takes the group's place when all of them have
+passed, so a refused group is left as it was.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
+from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.store.memory.refusals import refusal
+from coordinator_core.store.rows import (
+    ChangeRow,
+    FetchedOffset,
+    GroupFilter,
+    GroupRow,
+    GroupWrite,
+    Json,
+    ListedGroup,
+    MemberRow,
+    OutcomeRow,
+    OwnershipRow,
+    RebalanceRow,
+    StoredGroup,
+    TransitionRow,
+)
+
+MINUTE_MS = 60_000
+DEAD = "Dead"
+
+
+class Refused(Exception):
+    """The group's writes cannot be stored."""
+
+
+class PastOffset(NamedTuple):
+    """A row of `offset_history`."""
+
+    group_id: str
+    shard_id: int
+    topic: str
+    partition: int
+    at_ms: int
+    offset: int
+    log_end_offset: int | None
+    member_id: str
+
+
+class ArchivedOffset(NamedTuple):
+    """A row of `archived_offsets`."""
+
+    change_id: str
+    group_id: str
+    shard_id: int
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    log_end_offset: int | None
+    committed_at_ms: int
+    archived_at_ms: int
+    cause: str
+
+
+@dataclass(slots=True)
+class Position:
+    """A row of `offsets`."""
+
+    record: OffsetCommitted
+    shard_id: int
+    commit_version: int
+
+
+@dataclass(slots=True)
+class Group:
+    """What stands of one group."""
+
+    row: GroupRow | None = None
+    members: dict[str, MemberRow] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], Position] = field(default_factory=dict)
+
+    def draft(self) -> "Group":
+        """Return a copy to write to."""
+        return Group(self.row, dict(self.members), dict(self.offsets))
+
+
+@dataclass(slots=True)
+class History:
+    """Rows that are inserted once."""
+
+    transitions: list[TransitionRow] = field(default_factory=list)
+    rebalances: list[RebalanceRow] = field(default_factory=list)
+    ownerships: list[OwnershipRow] = field(default_factory=list)
+    offset_history: list[PastOffset] = field(default_factory=list)
+    archived: list[ArchivedOffset] = field(default_factory=list)
+    changes: list[ChangeRow] = field(default_factory=list)
+    outcomes: list[OutcomeRow] = field(default_factory=list)
+
+    def extend(self, other: "History") -> None:
+        """Add another's rows."""
+        self.transitions += other.transitions
+        self.rebalances += other.rebalances
+        self.ownerships += other.ownerships
+        self.offset_history += other.offset_history
+        self.archived += other.archived
+        self.changes += other.changes
+
+
+class Groups:
+    """All groups by id, and all history."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self._groups: dict[str, Group] = {}
+        self._commit_version = 0
+        self._last_death: dict[str, TransitionRow] = {}
+        self._seen: set[str] = set()
+        self._unique: set[tuple[object, ...]] = set()
+
+    # -- writing ------------------------------------------------------------------------------------------
+
+    def write(self, group_id: str, writes: Iterable[GroupWrite]) -> History:
+        """Store a group's writes, whole; return the history that they made.
+
+        Raises:
+            Refused: they cannot be stored; the group is as it was.
+        """
+        draft, news = self._groups.get(group_id, Group()).draft(), History()
+        for group_write in writes:
+            fault = refusal(group_write)
+            if fault is not None:
+                raise Refused(fault)
+            self._write_group(draft, group_write)
+            self._write_offsets(draft, news, group_write)
+            news.transitions += group_write.transitions
+            news.rebalances += group_write.rebalances
+            news.ownerships += group_write.ownerships
+            news.changes += group_write.changes
+            news.outcomes += group_write.outcomes
+        self._keep_unique(news)
+        self._groups[group_id] = draft
+        self._remember(news)
+        return news
+
+    def note(self, change: ChangeRow) -> None:
+        """Add a change that no group's write made."""
+        self._keep_unique(History(changes=[change]))
+        self.history.changes.append(change)
+
+    def was_made(self, change_id: str) -> bool:
+        """Tell whether a change is there already."""
+        return ("changes", change_id) in self._unique
+
+    def _write_group(self, draft: Group, group_write: GroupWrite) -> None:
+        if group_write.is_group_gone:
+            draft.row = None
+            draft.members.clear()
+        if group_write.group is not None:
+            draft.row = _copied_group(group_write.group)
+        for member_id, member in group_write.members.items():
+            if member is None:
+                draft.members.pop(member_id, None)
+            else:
+                draft.members[member_id] = _copied_member(member)
+
+    def _write_offsets(self, draft: Group, news: History, group_write: GroupWrite) -> None:
+        for removed in group_write.removed:
+            position = draft.offsets.get((removed.offset.topic, removed.offset.partition))
+            if position is not None and position.commit_version == removed.offset.commit_version:
+                del draft.offsets[removed.offset.topic, removed.offset.partition]
+                news.archived.append(_archived(group_write.group_id, position, removed))
+        for committed in group_write.committed:
+            key = (committed.topic, committed.partition)
+            before = draft.offsets.get(key)
+            if before is not None and before.record.at_ms // MINUTE_MS < committed.at_ms // MINUTE_MS:
+                news.offset_history.append(_past(group_write.group_id, before))
+            self._commit_version += 1
+            draft.offsets[key] = Position(committed, group_write.shard_id, self._commit_version)
+
+    def _keep_unique(self, news: History) -> None:
+        keys: list[tuple[object, ...]] = [("changes", change.change_id) for change in news.changes]
+        keys += [("rebalances", row.rebalance_id, row.completed_at_ms) for row in news.rebalances]
+        keys += [("archive", row.change_id, row.group_id, row.topic, row.partition) for row in news.archived]
+        if len(set(keys)) < len(keys) or not self._unique.isdisjoint(keys):
+            raise Refused("a key is there already")
+        self._unique.update(keys)
+
+    def _remember(self, news: History) -> None:
+        self.history.extend(news)
+        for transition in news.transitions:
+            self._seen.add(transition.group_id)
+            if transition.to_state == DEAD:
+                self._last_death[transition.group_id] = transition
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def load(self, shard_ids: frozenset[int]) -> list[StoredGroup]:
+        """Return the groups of the shards by id, their members by position."""
+        return [
+            StoredGroup(_copied_group(group.row), _in_order(group.members.values()))
+            for _, group in sorted(self._groups.items(), key=lambda entry: entry[0])
+            if group.row is not None and group.row.shard_id in shard_ids
+        ]
+
+    def fetch(self, group_id: str, topics: frozenset[str] | None) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition."""
+        return [
+            FetchedOffset(
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                leader_epoch=record.leader_epoch,
+                metadata=record.metadata,
+                committed_at_ms=record.at_ms,
+                log_end_offset=record.log_end_offset,
+            )
+            for (topic, _), record in self._positions(group_id)
+            if topics is None or topic in topics
+        ]
+
+    def stored(self, group_id: str, partitions: frozenset[tuple[str, int]] | None) -> list[StoredOffset]:
+        """Return offsets by topic and partition, each with its version."""
+        group = self._groups.get(group_id, Group())
+        return [
+            StoredOffset(
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                leader_epoch=record.leader_epoch,
+                metadata=record.metadata,
+                log_end_offset=record.log_end_offset,
+                committed_at_ms=record.at_ms,
+                expires_at_ms=record.expires_at_ms,
+                commit_version=group.offsets[key].commit_version,
+            )
+            for key, record in self._positions(group_id)
+            if partitions is None or key in partitions
+        ]
+
+    def _positions(self, group_id: str) -> list[tuple[tuple[str, int], OffsetCommitted]]:
+        group = self._groups.get(group_id, Group())
+        return [(key, position.record) for key, position in sorted(group.offsets.items(), key=lambda entry: entry[0])]
+
+    def page(self, which: GroupFilter) -> list[ListedGroup]:
+        """Return a page of groups by id; whose node serves them is for the caller to say."""
+        listed = [_listed(group.row) for group in self._groups.values() if group.row is not None]
+        wanted = [line for line in listed if not which.states or line.state in which.states]
+        if which.protocol_type is not None:
+            wanted = [line for line in wanted if line.protocol_type == which.protocol_type]
+        elif DEAD in which.states:
+            wanted += self._dead()
+        page = [line for line in wanted if line.group_id.startswith(which.prefix)]
+        page = [line for line in page if which.after is None or line.group_id > which.after]
+        return sorted(page, key=lambda line: line.group_id)[: which.limit]
+
+    def _dead(self) -> list[ListedGroup]:
+        return [
+            ListedGroup(group_id, DEAD, None, death.generation, 0, None)
+            for group_id, death in self._last_death.items()
+            if self._groups.get(group_id, Group()).row is None
+        ]
+
+    def shard_of(self, group_id: str) -> int:
+        """Return the shard of a listed group."""
+        row = self._groups.get(group_id, Group()).row
+        return self._last_death[group_id].shard_id if row is None else row.shard_id
+
+    def was_seen(self, group_id: str) -> bool:
+        """Tell whether history knows the group."""
+        return group_id in self._seen
+
+
+def _in_order(members: Iterable[MemberRow]) -> tuple[MemberRow, ...]:
+    return tuple(_copied_member(row) for row in sorted(members, key=lambda row: (row.position, row.member_id)))
+
+
+def _copied_group(row: GroupRow) -> GroupRow:
+    """Part the stored row's JSON from the caller's."""
+    return replace(row, rebalance=_copied(row.rebalance)) if row.rebalance is not None else row
+
+
+def _copied_member(row: MemberRow) -> MemberRow:
+    return replace(
+        row,
+        subscription_json=_copied(row.subscription_json),
+        assignment_json=_copied(row.assignment_json),
+        held=_copied(row.held),
+    )
+
+
+def _copied(value: Json) -> Json:
+    return json.loads(json.dumps(value)) if value else value
+
+
+def _listed(row: GroupRow) -> ListedGroup:
+    return ListedGroup(row.group_id, row.state, row.protocol_type, row.generation, row.member_count, None)
+
+
+def _past(group_id: str, position: Position) -> PastOffset:
+    record = position.record
+    return PastOffset(
+        group_id,
+        position.shard_id,
+        record.topic,
+        record.partition,
+        record.at_ms,
+        record.offset,
+        record.log_end_offset,
+        record.member_id,
+    )
+
+
+def _archived(group_id: str, position: Position, removed: OffsetRemoved) -> ArchivedOffset:
+    record = position.record
+    return ArchivedOffset(
+        change_id=removed.change_id,
+        group_id=group_id,
+        shard_id=position.shard_id,
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        leader_epoch=record.leader_epoch,
+        metadata=record.metadata,
+        log_end_offset=record.log_end_offset,
+        committed_at_ms=record.at_ms,
+        archived_at_ms=removed.at_ms,
+        cause=removed.cause,
+    )

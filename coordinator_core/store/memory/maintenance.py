@@ -1,0 +1,113 @@
+"""Runs and their candidates in memory; `propose` stands in for the job that writes them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from coordinator_core.store.interface import RunNotFound
+from coordinator_core.store.rows import CandidateRow, OutcomeRow, RunRow
+
+Key = tuple[str, str, int]
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A row of `expiry_candidates`."""
+
+    shard_id: int
+    commit_version: int
+    outcome: str | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """A row of `maintenance_runs`, with its candidates by group, topic and partition."""
+
+    row: RunRow
+    created_at_ms: int
+    candidates: dict[Key, Candidate]
+    change_id: str | None = None
+
+    def counts(self) -> dict[str, int]:
+        """Return the job's counts and the candidates by outcome."""
+        by_outcome = Counter(candidate.outcome or "undecided" for candidate in self.candidates.values())
+        return {**self.row.counts, **by_outcome}
+
+
+class Maintenance:
+    """Every run."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], created_at_ms: int) -> None:
+        """Write a proposal as a job does."""
+        by_key = {
+            (row.group_id, row.topic, row.partition): Candidate(row.shard_id, row.commit_version) for row in candidates
+        }
+        self._runs[run.run_id] = Run(run, created_at_ms, by_key)
+
+    def newest(self, limit: int) -> list[RunRow]:
+        """Return the newest runs first."""
+        newest = sorted(self._runs.values(), key=lambda run: (-run.created_at_ms, run.row.run_id))
+        return [_counted(run) for run in newest[:limit]]
+
+    def find(self, run_id: str) -> RunRow:
+        """Return a run."""
+        return _counted(self._run(run_id))
+
+    def is_proposed(self, run_id: str) -> bool:
+        """Tell whether nobody has decided about the run."""
+        return self._run(run_id).row.status == "proposed"
+
+    def set_status(self, run_id: str, status: str, change_id: str) -> None:
+        """Move a run on."""
+        run = self._run(run_id)
+        run.row = replace(run.row, status=status)
+        run.change_id = change_id
+
+    def decide(self, outcomes: Iterable[OutcomeRow]) -> None:
+        """Note what became of candidates that are undecided."""
+        for outcome in outcomes:
+            run = self._runs.get(outcome.run_id)
+            candidate = run and run.candidates.get((outcome.group_id, outcome.topic, outcome.partition))
+            if candidate and candidate.outcome is None:
+                candidate.outcome = outcome.outcome
+
+    def next_candidates(self, shard_ids: frozenset[int], limit: int) -> list[CandidateRow]:
+        """Return undecided candidates of applying runs."""
+        found: list[CandidateRow] = []
+        for run_id, run in sorted(self._runs.items()):
+            if run.row.status == "applying":
+                found += _undecided(run_id, run, shard_ids)
+        return sorted(found[:limit], key=lambda row: (row.run_id, row.group_id))
+
+    def finish(self) -> list[str]:
+        """Mark applying runs that have no undecided candidate as applied; return their ids."""
+        finished = []
+        for run_id, run in sorted(self._runs.items()):
+            is_decided = all(candidate.outcome is not None for candidate in run.candidates.values())
+            if run.row.status == "applying" and is_decided:
+                run.row = replace(run.row, status="applied", counts=run.counts())
+                finished.append(run_id)
+        return finished
+
+    def _run(self, run_id: str) -> Run:
+        if run_id not in self._runs:
+            raise RunNotFound(run_id)
+        return self._runs[run_id]
+
+
+def _counted(run: Run) -> RunRow:
+    return replace(run.row, counts=run.counts()) if run.row.status == "applying" else run.row
+
+
+def _undecided(run_id: str, run: Run, shard_ids: frozenset[int]) -> list[CandidateRow]:
+    """Return a run's undecided candidates, shard by shard and group by group."""
+    assert run.change_id is not None, "a run is applied under a change"
+    open_ones = [
+        CandidateRow(run_id, run.change_id, candidate.shard_id, *key, candidate.commit_version)
+        for key, candidate in run.candidates.items()
+        if candidate.outcome is None and candidate.shard_id in shard_ids
+    ]
+    return sorted(open_ones, key=lambda row: (row.shard_id, row.group_id, row.topic, row.partition))

@@ -1,0 +1,37 @@
+"""Which days of history have a partition of their own, and which days' rows have fallen into the default one."""
+
+from coordinator_core.store.memory.groups import History
+
+DAY_MS = 86_400_000
+TABLES = ("group_transitions", "rebalances", "assignments", "offset_history")
+
+
+class Partitions:
+    """Tables and days, counted from the epoch."""
+
+    def __init__(self) -> None:
+        self._present: set[tuple[str, int]] = set()
+        self._strays: set[tuple[str, int]] = set()
+
+    def create(self, now_ms: int, days_ahead: int) -> None:
+        """Create what is missing; a day of which the default partition holds rows is left to it."""
+        wanted = _days(now_ms, days_ahead)
+        self._present |= {(table, day) for table in TABLES for day in wanted} - self._strays
+
+    def lack(self, now_ms: int) -> bool:
+        """Tell whether today or tomorrow has no partition, or a default partition holds rows."""
+        wanted = {(table, day) for table in TABLES for day in _days(now_ms, days_ahead=1)}
+        return bool(self._strays) or not wanted <= self._present
+
+    def take(self, news: History) -> None:
+        """Note where rows fall."""
+        rows = {("group_transitions", row.at_ms // DAY_MS) for row in news.transitions}
+        rows |= {("rebalances", row.completed_at_ms // DAY_MS) for row in news.rebalances}
+        rows |= {("assignments", row.valid_to_ms // DAY_MS) for row in news.ownerships}
+        rows |= {("offset_history", row.at_ms // DAY_MS) for row in news.offset_history}
+        self._strays |= rows - self._present
+
+
+def _days(now_ms: int, days_ahead: int) -> range:
+    today = now_ms // DAY_MS
+    return range(today, today + days_ahead + 1)

@@ -1,0 +1,273 @@
+"""`MemoryStore` is the `Store` without a database: the same rules, one lock, and a clock that tests may hold.
+
+It is deterministic: what it answers depends on the calls it was given and on the clock alone.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from threading import RLock
+
+from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.store.memory.groups import Groups, History, Refused
+from coordinator_core.store.memory.leases import Leases
+from coordinator_core.store.memory.maintenance import Maintenance
+from coordinator_core.store.memory.partitions import Partitions
+from coordinator_core.store.rows import (
+    Batch,
+    CandidateRow,
+    ChangeRow,
+    FetchedOffset,
+    GroupFilter,
+    GroupWrite,
+    Json,
+    LeaseRow,
+    ListedGroup,
+    Renewal,
+    RunRow,
+    StoredGroup,
+    StoredSettings,
+    TopicRow,
+    Versions,
+    Written,
+)
+
+
+def wall_clock_ms() -> int:
+    """Return the machine's wall time."""
+    return time.time_ns() // 1_000_000
+
+
+class MemoryStore:
+    """Keep everything in this process."""
+
+    def __init__(self, clock_ms: Callable[[], int] = wall_clock_ms, shards: int = 50) -> None:
+        """Start empty.
+
+        Args:
+            clock_ms: what stands in for the database's clock.
+            shards: how many there are.
+        """
+        self._lock = RLock()
+        self._clock_ms = clock_ms
+        self._leases = Leases(shards, clock_ms)
+        self._groups = Groups()
+        self._partitions = Partitions()
+        self._maintenance = Maintenance()
+        self._topics: dict[str, TopicRow] = {}
+        self._cluster_settings: dict[str, str] = {}
+        self._group_settings: dict[str, dict[str, str]] = {}
+        self._versions = Versions(0, 0, 0)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    @property
+    def history(self) -> History:
+        """Everything that was inserted once."""
+        return self._groups.history
+
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None:
+        """Write a proposal, as a Spark job does; the candidates' change ids are not looked at."""
+        with self._lock:
+            self._maintenance.propose(run, candidates, self._clock_ms())
+
+    # -- writes -------------------------------------------------------------------------------------------
+
+    def write(self, batch: Batch) -> Written:
+        """Store a batch, or say which shards and groups of it are not stored."""
+        with self._lock:
+            shards = {group_write.shard_id for group_write in batch.writes}
+            held = self._leases.held(batch.node_id, {shard: batch.epochs[shard] for shard in shards})
+            by_group: dict[str, list[GroupWrite]] = {}
+            for group_write in batch.writes:
+                if group_write.shard_id in held:
+                    by_group.setdefault(group_write.group_id, []).append(group_write)
+            return Written(frozenset(shards - held), self._write_groups(by_group))
+
+    def _write_groups(self, by_group: Mapping[str, list[GroupWrite]]) -> dict[str, str]:
+        refused = {}
+        for group_id, writes in by_group.items():
+            try:
+                news = self._groups.write(group_id, writes)
+            except Refused as refusal:
+                refused[group_id] = str(refusal)
+            else:
+                self._partitions.take(news)
+                self._maintenance.decide(news.outcomes)
+        return refused
+
+    # -- ownership ----------------------------------------------------------------------------------------
+
+    def renew(self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+        """Renew the node and all its leases at once."""
+        with self._lock:
+            held = self._leases.renew(node_id, url, version, epochs, ttl_ms)
+            return Renewal(held, self._leases.rows(), self._leases.live_nodes(), self._versions)
+
+    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+        """Take every one of these shards that is free, expired or already ours; return shard → new epoch."""
+        with self._lock:
+            return self._leases.take_over(node_id, shard_ids, ttl_ms)
+
+    def release(self, node_id: str, epochs: Mapping[int, int]) -> None:
+        """Give these shards up, where they are still ours."""
+        with self._lock:
+            self._leases.release(node_id, epochs)
+
+    def retire_node(self, node_id: str) -> None:
+        """Take the node's own row away."""
+        with self._lock:
+            self._leases.retire_node(node_id)
+
+    def leases(self) -> tuple[LeaseRow, ...]:
+        """Return every lease, by shard."""
+        with self._lock:
+            return self._leases.rows()
+
+    def shard_count(self) -> int:
+        """Return how many shards there are."""
+        return len(self._leases.shards)
+
+    # -- reads --------------------------------------------------------------------------------------------
+
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup]:
+        """Return every group of these shards with its members."""
+        with self._lock:
+            return self._groups.load(frozenset(shard_ids))
+
+    def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition; of all topics where none is named."""
+        with self._lock:
+            return self._groups.fetch(group_id, None if topics is None else frozenset(topics))
+
+    def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
+        """Return offsets as a decision needs them; all of the group's where no partition is named."""
+        with self._lock:
+            return self._groups.stored(group_id, None if partitions is None else frozenset(partitions))
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Tell whether the group has any offset left."""
+        return bool(self.fetch_offsets(group_id))
+
+    def list_groups(self, which: GroupFilter) -> list[ListedGroup]:
+        """Return at most `limit` groups by id, after `after`."""
+        with self._lock:
+            return [
+                replace(line, node_id=self._leases.shards[self._groups.shard_of(line.group_id)].node_id)
+                for line in self._groups.page(which)
+            ]
+
+    def was_seen(self, group_id: str) -> bool:
+        """Tell whether history knows the group."""
+        with self._lock:
+            return self._groups.was_seen(group_id)
+
+    def lacks_history_partitions(self) -> bool:
+        """Tell whether a day ahead has no partition of its own, or rows have fallen into a default partition."""
+        with self._lock:
+            return self._partitions.lack(self._clock_ms())
+
+    def create_history_partitions(self, days_ahead: int) -> None:
+        """Create the partitions of today and the days ahead, where they are missing."""
+        with self._lock:
+            self._partitions.create(self._clock_ms(), days_ahead)
+
+    # -- settings and catalogue ---------------------------------------------------------------------------
+
+    def versions(self) -> Versions:
+        """Return how often each small table was changed."""
+        return self._versions
+
+    def topics(self) -> list[TopicRow]:
+        """Return the catalogue, by topic."""
+        with self._lock:
+            return [row for _, row in sorted(self._topics.items())]
+
+    def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow) -> TopicRow:
+        """Put a topic into the catalogue, or raise its count; ValueError if it would fall."""
+        with self._lock:
+            before = self._topics.get(topic)
+            if before is not None and self._groups.was_made(change.change_id):
+                return before
+            after = self._raised(before, topic, partitions, log_start_offset)
+            self._versions = self._versions._replace(topics=max(self._versions.topics, after.version))
+            self._topics[topic] = after
+            self._note(change, None if before is None else _topic_json(before), _topic_json(after))
+            return after
+
+    def _raised(self, before: TopicRow | None, topic: str, partitions: int, log_start_offset: int | None) -> TopicRow:
+        if before is None:
+            return TopicRow(topic, partitions, log_start_offset or 0, self._versions.topics + 1)
+        if partitions < before.partitions:
+            raise ValueError(f"topic {topic} has {before.partitions} partitions; their number can only grow")
+        version = before.version if partitions == before.partitions else self._versions.topics + 1
+        start = before.log_start_offset if log_start_offset is None else log_start_offset
+        return TopicRow(topic, partitions, start, version)
+
+    def settings(self) -> StoredSettings:
+        """Return every stored setting."""
+        with self._lock:
+            groups = {group_id: dict(values) for group_id, values in self._group_settings.items() if values}
+            return StoredSettings(dict(self._cluster_settings), groups)
+
+    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
+        """Set or (None) unset settings of a group, or of the cluster."""
+        with self._lock:
+            if self._groups.was_made(change.change_id):
+                return
+            stored = self._cluster_settings if group_id is None else self._group_settings.setdefault(group_id, {})
+            before = {key: stored.get(key) for key in values}
+            for key, value in values.items():
+                stored.pop(key, None)
+                if value is not None:
+                    stored[key] = value
+            cluster, groups, topics = self._versions
+            is_cluster = group_id is None
+            self._versions = Versions(cluster + is_cluster, groups + (not is_cluster), topics)
+            self._note(change, before, dict(values))
+
+    def _note(self, change: ChangeRow, before: Json, after: Json) -> None:
+        self._groups.note(replace(change, before=before, after=after))
+
+    # -- maintenance --------------------------------------------------------------------------------------
+
+    def runs(self, limit: int = 100) -> list[RunRow]:
+        """Return the newest runs first."""
+        with self._lock:
+            return self._maintenance.newest(limit)
+
+    def run(self, run_id: str) -> RunRow:
+        """Return one run, its counts by outcome included; RunNotFound if there is none."""
+        with self._lock:
+            return self._maintenance.find(run_id)
+
+    def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
+        """Mark a proposed run as applying, and note the change."""
+        return self._decide(run_id, change, "applying")
+
+    def reject(self, run_id: str, change: ChangeRow) -> RunRow:
+        """Mark a proposed run as rejected, and note the change."""
+        return self._decide(run_id, change, "rejected")
+
+    def _decide(self, run_id: str, change: ChangeRow, status: str) -> RunRow:
+        with self._lock:
+            if self._maintenance.is_proposed(run_id):
+                self._maintenance.set_status(run_id, status, change.change_id)
+                before, after = {"run_id": run_id, "status": "proposed"}, {"run_id": run_id, "status": status}
+                self._note(change, before, after)
+            return self._maintenance.find(run_id)
+
+    def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
+        """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
+        with self._lock:
+            return self._maintenance.next_candidates(frozenset(shard_ids), limit)
+
+    def finish_runs(self) -> list[str]:
+        """Mark every applying run that has no undecided candidate as applied, and return their ids."""
+        with self._lock:
+            return self._maintenance.finish()
+
+
+def _topic_json(row: TopicRow) -> Json:
+    return {"topic": row.topic, "partitions": row.partitions, "log_start_offset": row.log_start_offset}

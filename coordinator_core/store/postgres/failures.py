@@ -1,0 +1,77 @@
+"""What Postgres complains of says what to do: refuse the data, repeat the transaction, or try later.
+
+Driver exceptions are translated here and go no further. Until COMMIT is sent nothing is stored, whatever happens.
+Once it is sent, only a clear no from a server that is still there counts as one.
+"""
+
+from typing import Any
+
+from psycopg2 import Error
+from sqlalchemy.exc import DBAPIError
+
+from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
+
+DATA_CLASSES = ("22", "23", "54")
+"""SQLSTATE classes: data exception, integrity constraint violation, program limit exceeded."""
+
+ROLLBACK_CLASS = "40"
+"""SQLSTATE class of what the server rolled back and wants to see again: serialization failure, deadlock."""
+
+READ_ONLY = "25006"
+LOST_CLASSES = ("08", "57P")
+"""Connection exceptions, and operator interventions that end it (57014, a cancelled statement, does not)."""
+
+IDLE_IN_TRANSACTION = "25P03"
+
+
+class DataRefused(StoreError):
+    """The database does not take this data, now or later."""
+
+
+class Collided(StoreUnavailable):
+    """The transaction was rolled back for the sake of another one; the same one may go through at once."""
+
+
+class ConnectionLost(StoreUnavailable):
+    """The connection is gone, and whatever was not committed with it."""
+
+
+def translate(failure: DBAPIError) -> StoreError:
+    """Tell what a failed statement means; nothing of its transaction is stored."""
+    sentence, code = _sentence(failure), sqlstate(failure)
+    if is_lost(failure):
+        return ConnectionLost(sentence)
+    if code.startswith(DATA_CLASSES):
+        return DataRefused(sentence)
+    if code.startswith(ROLLBACK_CLASS):
+        return Collided(sentence)
+    return StoreUnavailable(sentence)
+
+
+def translate_commit(failure: DBAPIError) -> StoreError:
+    """Tell what a failed COMMIT means."""
+    if not is_lost(failure) and sqlstate(failure).startswith((*DATA_CLASSES, ROLLBACK_CLASS)):
+        return translate(failure)
+    return OutcomeUnknown(_sentence(failure))
+
+
+def is_lost(failure: DBAPIError) -> bool:
+    """Tell whether the connection is of no more use.
+
+    One that answers read-only is of none either: its server was the primary once, and the next may be another.
+    """
+    code = sqlstate(failure)
+    return (
+        failure.connection_invalidated or not code or code.startswith((*LOST_CLASSES, IDLE_IN_TRANSACTION, READ_ONLY))
+    )
+
+
+def sqlstate(failure: DBAPIError) -> str:
+    """Return Postgres' code, or an empty text when the server did not get to say one."""
+    cause: Any = failure.orig
+    return (cause.pgcode or "") if isinstance(cause, Error) else ""
+
+
+def _sentence(failure: DBAPIError) -> str:
+    lines = str(failure.orig).strip().splitlines()
+    return lines[0] if lines else type(failure.orig).__name__

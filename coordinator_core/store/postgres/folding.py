@@ -1,0 +1,139 @@
+"""A batch is folded by key before it is written: the last write or deletion of a row wins, history keeps all.
+
+Rules:
+
+* A group that is gone takes its row and all its members with it, whatever the batch said of them before; a new life
+  of it may follow in the same batch.
+* A removal counts against the row that is stored. One that follows a commit of the same batch therefore finds
+  nothing: the row it had seen is no more.
+* `offset_history` gets the last position of each minute, once that minute is over. So a commit that replaces one
+  of an earlier minute in the same batch sends that one to history.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
+from coordinator_core.store.rows import (
+    ChangeRow,
+    GroupRow,
+    GroupWrite,
+    MemberRow,
+    OutcomeRow,
+    OwnershipRow,
+    RebalanceRow,
+    TransitionRow,
+)
+
+MINUTE_MS = 60_000
+
+OffsetKey = tuple[str, str, int]
+"""Group, topic and partition."""
+
+
+class Commit(NamedTuple):
+    """The position that a batch leaves a partition at."""
+
+    group_id: str
+    shard_id: int
+    record: OffsetCommitted
+    first_minute_ms: int
+    """The minute of the batch's first commit of it: a stored position that is older belongs to history."""
+
+
+class Superseded(NamedTuple):
+    """A position that never reaches `offsets`, but was the last one of its minute."""
+
+    group_id: str
+    shard_id: int
+    record: OffsetCommitted
+
+
+class Removal(NamedTuple):
+    """A stored offset that goes to the archive."""
+
+    group_id: str
+    shard_id: int
+    record: OffsetRemoved
+
+
+@dataclass(slots=True)
+class FoldedGroup:
+    """What a batch leaves of one group: its row, and members that changed (None: gone)."""
+
+    is_wiped: bool = False
+    row: GroupRow | None = None
+    members: dict[str, MemberRow | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Folded:
+    """What there is to write, a statement a table."""
+
+    groups: dict[str, FoldedGroup] = field(default_factory=dict)
+    commits: dict[OffsetKey, Commit] = field(default_factory=dict)
+    superseded: list[Superseded] = field(default_factory=list)
+    removals: dict[tuple[OffsetKey, int], Removal] = field(default_factory=dict)
+    """By key and by the version that was seen; of two alike the first counts."""
+    outcomes: dict[tuple[str, OffsetKey], OutcomeRow] = field(default_factory=dict)
+    transitions: list[TransitionRow] = field(default_factory=list)
+    rebalances: list[RebalanceRow] = field(default_factory=list)
+    ownerships: list[OwnershipRow] = field(default_factory=list)
+    changes: list[ChangeRow] = field(default_factory=list)
+
+
+def fold(writes: Iterable[GroupWrite]) -> Folded:
+    """Fold writes in the order in which they were decided."""
+    folded = Folded()
+    for write in writes:
+        _fold_group(folded, write)
+        for removed in write.removed:
+            _fold_removal(folded, write, removed)
+        for committed in write.committed:
+            _fold_commit(folded, write, committed)
+        for outcome in write.outcomes:
+            key = (outcome.run_id, (outcome.group_id, outcome.topic, outcome.partition))
+            folded.outcomes.setdefault(key, outcome)
+        folded.transitions += write.transitions
+        folded.rebalances += write.rebalances
+        folded.ownerships += write.ownerships
+        folded.changes += write.changes
+    return folded
+
+
+def minute_ms(instant_ms: int) -> int:
+    """Return the beginning of an instant's minute."""
+    return instant_ms - instant_ms % MINUTE_MS
+
+
+def _fold_group(folded: Folded, write: GroupWrite) -> None:
+    if not (write.is_group_gone or write.group or write.members):
+        return
+    group = folded.groups.setdefault(write.group_id, FoldedGroup())
+    if write.is_group_gone:
+        group.is_wiped = True
+        group.row = None
+        group.members.clear()
+    if write.group is not None:
+        group.row = write.group
+    group.members.update(write.members)
+
+
+def _fold_removal(folded: Folded, write: GroupWrite, removed: OffsetRemoved) -> None:
+    key = (write.group_id, removed.offset.topic, removed.offset.partition)
+    if key not in folded.commits:
+        removal = Removal(write.group_id, write.shard_id, removed)
+        folded.removals.setdefault((key, removed.offset.commit_version), removal)
+
+
+def _fold_commit(folded: Folded, write: GroupWrite, committed: OffsetCommitted) -> None:
+    key = (write.group_id, committed.topic, committed.partition)
+    minute = minute_ms(committed.at_ms)
+    earlier = folded.commits.get(key)
+    if earlier is None:
+        folded.commits[key] = Commit(write.group_id, write.shard_id, committed, minute)
+        return
+    if minute_ms(earlier.record.at_ms) < minute:
+        folded.superseded.append(Superseded(write.group_id, write.shard_id, earlier.record))
+    folded.commits[key] = Commit(write.group_id, write.shard_id, committed, earlier.first_minute_ms)

@@ -1,0 +1,126 @@
+"""Who owns which shard is a row each, renewed and taken by the database's clock and told apart by its epoch.
+
+Rules:
+
+* A renewal touches `expires_at` only. It takes no lock that a write under way holds, so neither waits for the other.
+* Taking over locks the row FOR UPDATE before the epoch moves: it waits for a write under way, and a write that comes
+  later finds another epoch.
+* Rows are locked in order of shards, everywhere.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from coordinator_core.store.postgres.arrays import array_literal
+from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.rows import LeaseRow, Renewal, Versions
+
+_RENEW_NODE = """
+INSERT INTO nodes (node_id, url, version, started_at, expires_at)
+VALUES (%(node_id)s, %(url)s, %(version)s, clock_timestamp(), clock_timestamp() + %(ttl_ms)s * interval '1 ms')
+ON CONFLICT (node_id) DO UPDATE SET
+    url = excluded.url,
+    version = excluded.version,
+    started_at = CASE WHEN nodes.expires_at < clock_timestamp() THEN excluded.started_at ELSE nodes.started_at END,
+    expires_at = excluded.expires_at
+"""
+
+_RENEW_LEASES = """
+WITH ours AS (
+    SELECT shard_id
+    FROM shard_leases JOIN unnest(%(shards)s::smallint[], %(epochs)s::bigint[]) AS given (shard_id, epoch)
+        USING (shard_id, epoch)
+    WHERE node_id = %(node_id)s
+    ORDER BY shard_id
+    FOR NO KEY UPDATE OF shard_leases
+)
+UPDATE shard_leases SET expires_at = clock_timestamp() + %(ttl_ms)s * interval '1 ms'
+FROM ours WHERE shard_leases.shard_id = ours.shard_id
+RETURNING shard_leases.shard_id
+"""
+
+_LEASES = """
+SELECT shard_id, node_id, epoch,
+    shard_leases.expires_at IS NULL OR shard_leases.expires_at <= clock_timestamp() OR node_id IS NULL, url
+FROM shard_leases LEFT JOIN nodes USING (node_id)
+ORDER BY shard_id
+"""
+
+_LIVE_NODES = "SELECT node_id FROM nodes WHERE expires_at > clock_timestamp() ORDER BY node_id"
+
+_LOCK_FREE_LEASES = """
+SELECT shard_id FROM shard_leases
+WHERE shard_id = ANY(%(shards)s::smallint[])
+    AND (node_id IS NULL OR node_id = %(node_id)s OR expires_at IS NULL OR expires_at <= clock_timestamp())
+ORDER BY shard_id
+FOR UPDATE
+"""
+
+_TAKE_LEASES = """
+UPDATE shard_leases
+SET node_id = %(node_id)s, epoch = epoch + 1, expires_at = clock_timestamp() + %(ttl_ms)s * interval '1 ms'
+WHERE shard_id = ANY(%(shards)s::smallint[])
+RETURNING shard_id, epoch
+"""
+
+_RELEASE_LEASES = """
+WITH ours AS (
+    SELECT shard_id
+    FROM shard_leases JOIN unnest(%(shards)s::smallint[], %(epochs)s::bigint[]) AS given (shard_id, epoch)
+        USING (shard_id, epoch)
+    WHERE node_id = %(node_id)s
+    ORDER BY shard_id
+    FOR NO KEY UPDATE OF shard_leases
+)
+UPDATE shard_leases SET node_id = NULL, expires_at = NULL
+FROM ours WHERE shard_leases.shard_id = ours.shard_id
+"""
+
+
+def renew(transaction: Transaction, node: Mapping[str, str], epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+    """Renew a node (`node_id`, `url`, `version`) and its leases, and look around."""
+    transaction.execute(_RENEW_NODE, {**node, "ttl_ms": ttl_ms})
+    renewed = transaction.execute(_RENEW_LEASES, {**_ours(node["node_id"], epochs), "ttl_ms": ttl_ms})
+    return Renewal(
+        held=frozenset(shard for (shard,) in renewed),
+        leases=read_leases(transaction),
+        live_nodes=tuple(node_id for (node_id,) in transaction.execute(_LIVE_NODES)),
+        versions=read_versions(transaction),
+    )
+
+
+def take_over(transaction: Transaction, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+    """Take what is free, expired or already the node's, each under a new epoch."""
+    wanted = {"node_id": node_id, "shards": array_literal(shard_ids)}
+    free = [shard for (shard,) in transaction.execute(_LOCK_FREE_LEASES, wanted)]
+    taken = {"node_id": node_id, "shards": array_literal(free), "ttl_ms": ttl_ms}
+    return {row.shard_id: row.epoch for row in transaction.execute(_TAKE_LEASES, taken)}
+
+
+def release(transaction: Transaction, node_id: str, epochs: Mapping[int, int]) -> None:
+    """Give up what is still the node's."""
+    transaction.execute(_RELEASE_LEASES, _ours(node_id, epochs))
+
+
+def retire_node(transaction: Transaction, node_id: str) -> None:
+    """Take the node's row away."""
+    transaction.execute("DELETE FROM nodes WHERE node_id = %(node_id)s", {"node_id": node_id})
+
+
+def read_leases(transaction: Transaction) -> tuple[LeaseRow, ...]:
+    """Return every lease, by shard."""
+    return tuple(LeaseRow(*row) for row in transaction.execute(_LEASES))
+
+
+def read_versions(transaction: Transaction) -> Versions:
+    """Return how often each small table was changed."""
+    return Versions(*transaction.execute("SELECT cluster_config, group_configs, topics FROM versions").one())
+
+
+def read_shard_count(transaction: Transaction) -> int:
+    """Return how many shards the database was made for."""
+    return int(transaction.execute("SELECT shard_count FROM versions").scalar_one())
+
+
+def _ours(node_id: str, epochs: Mapping[int, int]) -> dict[str, Any]:
+    return {"node_id": node_id, "shards": array_literal(epochs), "epochs": array_literal(epochs.values())}

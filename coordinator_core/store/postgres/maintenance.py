@@ -1,0 +1,135 @@
+"""A run is proposed by a job, applied candidate by candidate by the owners of their groups, and then finished.
+
+Its status only goes forward: proposed → applying → applied, or proposed → rejected.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import func, select, update
+
+from coordinator_core.store.interface import RunNotFound
+from coordinator_core.store.postgres.arrays import array_literal
+from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.instants import as_ms
+from coordinator_core.store.postgres.statements import insert_changes
+from coordinator_core.store.rows import CandidateRow, ChangeRow, RunRow
+from coordinator_core.store.tables import expiry_candidates, maintenance_runs
+
+PROPOSED, APPLYING, REJECTED = "proposed", "applying", "rejected"
+UNDECIDED = "undecided"
+
+_RUN_COLUMNS = (
+    maintenance_runs.c.run_id,
+    maintenance_runs.c.kind,
+    as_ms(maintenance_runs.c.as_of),
+    as_ms(maintenance_runs.c.interval_start),
+    as_ms(maintenance_runs.c.interval_end),
+    maintenance_runs.c.status,
+    maintenance_runs.c.dry_run,
+    maintenance_runs.c.counts,
+)
+
+
+def read_runs(transaction: Transaction, limit: int) -> list[RunRow]:
+    """Return the newest runs first."""
+    newest = (
+        select(*_RUN_COLUMNS).order_by(maintenance_runs.c.created_at.desc(), maintenance_runs.c.run_id).limit(limit)
+    )
+    return _counted(transaction, [RunRow(*row) for row in transaction.execute(newest)])
+
+
+def read_run(transaction: Transaction, run_id: str) -> RunRow:
+    """Return one run.
+
+    Raises:
+        RunNotFound: there is none.
+    """
+    row = transaction.execute(select(*_RUN_COLUMNS).where(maintenance_runs.c.run_id == run_id)).first()
+    if row is None:
+        raise RunNotFound(run_id)
+    return _counted(transaction, [RunRow(*row)])[0]
+
+
+def begin_apply(transaction: Transaction, run_id: str, change: ChangeRow) -> RunRow:
+    """Mark a proposed run as applying, under the change's id."""
+    return _decide(transaction, run_id, change, APPLYING, applied_by=change.actor, change_id=change.change_id)
+
+
+def reject(transaction: Transaction, run_id: str, change: ChangeRow) -> RunRow:
+    """Mark a proposed run as rejected."""
+    return _decide(transaction, run_id, change, REJECTED, finished_at=func.clock_timestamp())
+
+
+def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: str, **columns: Any) -> RunRow:  # noqa: ANN401 - whatever the columns take
+    lock = select(maintenance_runs.c.status).where(maintenance_runs.c.run_id == run_id).with_for_update()
+    if transaction.execute(lock).scalar() == PROPOSED:
+        this_run = update(maintenance_runs).where(maintenance_runs.c.run_id == run_id)
+        transaction.execute(this_run.values(status=status, **columns))
+        before, after = {"run_id": run_id, "status": PROPOSED}, {"run_id": run_id, "status": status}
+        insert_changes(transaction, [replace(change, before=before, after=after)])
+    return read_run(transaction, run_id)
+
+
+# A run and a shard at a time, so that the index hands out the candidates in its own order and no more are read.
+_NEXT_CANDIDATES = """
+SELECT run.run_id::text, run.change_id::text, next.shard_id, next.group_id, next.topic, next.partition,
+    next.commit_version
+FROM (SELECT run_id, change_id FROM maintenance_runs WHERE status = 'applying' ORDER BY run_id) AS run
+CROSS JOIN unnest(%(shards)s::smallint[]) AS ours (shard_id)
+CROSS JOIN LATERAL (
+    SELECT shard_id, group_id, topic, partition, commit_version
+    FROM expiry_candidates
+    WHERE run_id = run.run_id AND shard_id = ours.shard_id AND outcome IS NULL
+    ORDER BY group_id, topic, partition
+    LIMIT %(limit)s
+) AS next
+LIMIT %(limit)s
+"""
+
+
+def next_candidates(transaction: Transaction, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
+    """Return undecided candidates of applying runs by run and group."""
+    wanted = {"shards": array_literal(sorted(shard_ids)), "limit": limit}
+    found = [CandidateRow(*row) for row in transaction.execute(_NEXT_CANDIDATES, wanted)]
+    return sorted(found, key=lambda candidate: (candidate.run_id, candidate.group_id))
+
+
+_FINISH_RUNS = """
+UPDATE maintenance_runs AS run
+SET status = 'applied', finished_at = clock_timestamp(), counts = run.counts || coalesce(
+    (
+        SELECT jsonb_object_agg(outcome, candidates)
+        FROM (
+            SELECT outcome, count(*) AS candidates FROM expiry_candidates WHERE run_id = run.run_id GROUP BY outcome
+        ) AS by_outcome
+    ),
+    '{}'
+)
+WHERE status = 'applying'
+    AND NOT EXISTS (SELECT FROM expiry_candidates WHERE run_id = run.run_id AND outcome IS NULL)
+RETURNING run_id::text
+"""
+
+
+def finish_runs(transaction: Transaction) -> list[str]:
+    """Mark applying runs that have no undecided candidate as applied; return their ids, sorted."""
+    return sorted(run_id for (run_id,) in transaction.execute(_FINISH_RUNS))
+
+
+def _counted(transaction: Transaction, runs: Sequence[RunRow]) -> list[RunRow]:
+    """Add to the counts of runs under way how far they have come."""
+    under_way = [run.run_id for run in runs if run.status == APPLYING]
+    if not under_way:
+        return list(runs)
+    outcome = func.coalesce(expiry_candidates.c.outcome, UNDECIDED)
+    by_outcome = (
+        select(expiry_candidates.c.run_id, outcome, func.count())
+        .where(expiry_candidates.c.run_id.in_(under_way))
+        .group_by(expiry_candidates.c.run_id, outcome)
+    )
+    counts: dict[str, dict[str, int]] = {}
+    for run_id, name, count in transaction.execute(by_outcome):
+        counts.setdefault(run_id, {})[name] = count
+    return [replace(run, counts={**run.counts, **counts.get(run.run_id, {})}) for run in runs]

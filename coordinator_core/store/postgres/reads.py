@@ -1,0 +1,198 @@
+"""What stands in the tables of the present, and what history knows of groups that are gone."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    DateTime,
+    Integer,
+    Select,
+    Table,
+    Text,
+    func,
+    literal,
+    null,
+    select,
+    tuple_,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import distinct_on
+
+from coordinator_core.protocol.requests import Offer, StoredOffset
+from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.instants import as_ms
+from coordinator_core.store.rows import FetchedOffset, GroupFilter, GroupRow, ListedGroup, MemberRow, StoredGroup
+from coordinator_core.store.tables import group_transitions, groups, members, offsets, shard_leases
+
+DEAD = "Dead"
+
+
+def _columns(table: Table, names: Iterable[str]) -> list[ColumnElement[Any]]:
+    """Name columns as rows name their attributes: an instant's ends in `_ms`."""
+    return [table.c[name] if name in table.c else _instant(table, name) for name in names]
+
+
+def _instant(table: Table, name: str) -> ColumnElement[int]:
+    return as_ms(table.c[name.removesuffix("_ms")]).label(name)
+
+
+# -- take-over --------------------------------------------------------------------------------------------
+
+
+def load_shards(transaction: Transaction, shard_ids: Iterable[int]) -> list[StoredGroup]:
+    """Return every group of the shards, by id, with its members."""
+    shards = list(shard_ids)
+    members_by_group = _load_members(transaction, shards)
+    of_shards = select(*_GROUP_COLUMNS).where(groups.c.shard_id.in_(shards)).order_by(groups.c.group_id)
+    return [_stored_group(dict(row), members_by_group) for row in transaction.execute(of_shards).mappings()]
+
+
+def _load_members(transaction: Transaction, shards: Sequence[int]) -> dict[str, list[MemberRow]]:
+    of_shards = (
+        select(*_MEMBER_COLUMNS)
+        .where(members.c.shard_id.in_(shards))
+        .order_by(members.c.group_id, members.c.position, members.c.member_id)
+    )
+    by_group: dict[str, list[MemberRow]] = {}
+    for row in transaction.execute(of_shards).mappings():
+        by_group.setdefault(row["group_id"], []).append(_member(dict(row)))
+    return by_group
+
+
+def _stored_group(row: dict[str, Any], members_by_group: dict[str, list[MemberRow]]) -> StoredGroup:
+    if row["subscribed_topics"] is not None:
+        row["subscribed_topics"] = tuple(row["subscribed_topics"])
+    return StoredGroup(GroupRow(**row), tuple(members_by_group.get(row["group_id"], ())))
+
+
+def _member(row: dict[str, Any]) -> MemberRow:
+    offers = zip(row.pop("protocol_names"), row.pop("protocol_metadata"), strict=True)
+    return MemberRow(
+        protocols=tuple(Offer(name, bytes(metadata)) for name, metadata in offers),
+        assignment=bytes(row.pop("assignment_bytes")),
+        subscription_json=row.pop("subscription"),
+        assignment_json=row.pop("assignment"),
+        **row,
+    )
+
+
+_GROUP_COLUMNS = _columns(groups, (field.name for field in fields(GroupRow)))
+_MEMBER_COLUMNS = [
+    column if not isinstance(column.type, DateTime) else _instant(members, f"{column.name}_ms")
+    for column in members.columns
+]
+
+
+# -- offsets ----------------------------------------------------------------------------------------------
+
+_BY_PARTITION = (offsets.c.topic, offsets.c.partition)
+
+
+def fetch_offsets(transaction: Transaction, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
+    """Return committed offsets by topic and partition."""
+    names = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "committed_at_ms", "log_end_offset")
+    wanted = select(*_columns(offsets, names)).where(offsets.c.group_id == group_id).order_by(*_BY_PARTITION)
+    if topics is not None:
+        wanted = wanted.where(offsets.c.topic.in_(topics))
+    return [FetchedOffset(*row) for row in transaction.execute(wanted)]
+
+
+def stored_offsets(
+    transaction: Transaction, group_id: str, partitions: Sequence[tuple[str, int]] | None
+) -> list[StoredOffset]:
+    """Return offsets by topic and partition, each with the version that names it."""
+    names = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "log_end_offset", "committed_at_ms")
+    columns = _columns(offsets, (*names, "expires_at_ms", "commit_version"))
+    wanted = select(*columns).where(offsets.c.group_id == group_id).order_by(*_BY_PARTITION)
+    if partitions is not None:
+        wanted = wanted.where(tuple_(*_BY_PARTITION).in_(_named(partitions)))
+    return [StoredOffset(*row) for row in transaction.execute(wanted)]
+
+
+def _named(partitions: Sequence[tuple[str, int]]) -> Select[Any]:
+    """Two arrays, however many partitions there are."""
+    topics = literal([topic for topic, _ in partitions], ARRAY(Text))
+    numbers = literal([number for _, number in partitions], ARRAY(Integer))
+    named = func.unnest(topics, numbers).table_valued("topic", "partition").render_derived()
+    return select(named.c.topic, named.c.partition)
+
+
+def has_offsets(transaction: Transaction, group_id: str) -> bool:
+    """Tell whether the group has an offset."""
+    return _exists(transaction, select(literal(1)).where(offsets.c.group_id == group_id))
+
+
+# -- groups -----------------------------------------------------------------------------------------------
+
+
+def list_groups(transaction: Transaction, which: GroupFilter) -> list[ListedGroup]:
+    """Return a page of groups by id."""
+    living = sorted(which.states - {DEAD})
+    parts = [_living(which, living)] if living or not which.states else []
+    # What type a dead group was is forgotten.
+    if DEAD in which.states and which.protocol_type is None:
+        parts.append(_dead(which))
+    if not parts:
+        return []
+    page = union_all(*parts).subquery() if len(parts) > 1 else parts[0].subquery()
+    listed = (
+        select(*(page.c[name] for name in _LISTED), shard_leases.c.node_id)
+        .join_from(page, shard_leases, page.c.shard_id == shard_leases.c.shard_id, isouter=True)
+        .order_by(page.c.group_id)
+        .limit(which.limit)
+    )
+    return [ListedGroup(*row) for row in transaction.execute(listed)]
+
+
+_LISTED = ("group_id", "state", "protocol_type", "generation", "member_count")
+
+
+def _living(which: GroupFilter, states: Sequence[str]) -> Select[Any]:
+    page = select(groups.c.shard_id, *(groups.c[name] for name in _LISTED)).where(*_in_page(groups, which))
+    if states:
+        page = page.where(groups.c.state.in_(states))
+    if which.protocol_type is not None:
+        page = page.where(groups.c.protocol_type == which.protocol_type)
+    return page.order_by(groups.c.group_id).limit(which.limit)
+
+
+def _dead(which: GroupFilter) -> Select[Any]:
+    """Groups that history saw die and that have no row: a group that lives again has one."""
+    ended = group_transitions
+    lives_again = select(literal(1)).where(groups.c.group_id == ended.c.group_id).exists()
+    return (
+        select(
+            ended.c.shard_id,
+            ended.c.group_id,
+            literal(DEAD).label("state"),
+            null().cast(Text).label("protocol_type"),
+            ended.c.generation,
+            literal(0).label("member_count"),
+        )
+        .ext(distinct_on(ended.c.group_id))
+        .where(ended.c.to_state == DEAD, ~lives_again, *_in_page(ended, which))
+        .order_by(ended.c.group_id, ended.c.at.desc())
+        .limit(which.limit)
+    )
+
+
+def _in_page(table: Table, which: GroupFilter) -> list[ColumnElement[bool]]:
+    """Narrow a table to a page, by conditions that its index on group_id serves."""
+    narrowing: list[ColumnElement[bool]] = []
+    if which.prefix:
+        narrowing += [table.c.group_id >= which.prefix, func.starts_with(table.c.group_id, which.prefix)]
+    if which.after is not None:
+        narrowing.append(table.c.group_id > which.after)
+    return narrowing
+
+
+def was_seen(transaction: Transaction, group_id: str) -> bool:
+    """Tell whether history knows the group."""
+    return _exists(transaction, select(literal(1)).where(group_transitions.c.group_id == group_id))
+
+
+def _exists(transaction: Transaction, rows: Select[Any]) -> bool:
+    return transaction.execute(rows.limit(1)).first() is not None

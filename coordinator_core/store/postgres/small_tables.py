@@ -1,0 +1,146 @@
+"""Settings and the catalogue are small, and every change of them raises a version that all nodes look at.
+
+Rules:
+
+* Changes of one kind come one after the other: each locks the row of `versions` first.
+* A change whose id was seen before is not made again, so a caller may repeat it.
+* The store fills in what was before and what is after.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Table, delete, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.instants import from_ms
+from coordinator_core.store.postgres.statements import insert_changes
+from coordinator_core.store.rows import ChangeRow, Json, StoredSettings, TopicRow
+from coordinator_core.store.tables import changes, cluster_config, group_configs, topics, versions
+
+# -- the catalogue ------------------------------------------------------------------------------------------
+
+
+def read_topics(transaction: Transaction) -> list[TopicRow]:
+    """Return the catalogue, by topic."""
+    return [TopicRow(*row) for row in transaction.execute(select(topics).order_by(topics.c.topic))]
+
+
+def put_topic(
+    transaction: Transaction, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow
+) -> TopicRow:
+    """Put a topic, or raise its count.
+
+    Raises:
+        ValueError: the count would fall.
+    """
+    catalogue_version = _lock(transaction, versions.c.topics)
+    before = _read_topic(transaction, topic)
+    if before is not None and _was_made(transaction, change):
+        return before
+    after = _raised(before, topic, partitions, log_start_offset, catalogue_version)
+    if before is None or after.version != before.version:
+        transaction.execute(update(versions).values(topics=after.version))
+    row = {
+        "topic": topic,
+        "partitions": partitions,
+        "log_start_offset": after.log_start_offset,
+        "version": after.version,
+    }
+    transaction.execute(insert(topics).values(row).on_conflict_do_update(index_elements=["topic"], set_=row))
+    _note(transaction, change, None if before is None else _topic_json(before), _topic_json(after))
+    return after
+
+
+def _raised(
+    before: TopicRow | None, topic: str, partitions: int, log_start_offset: int | None, catalogue_version: int
+) -> TopicRow:
+    if before is None:
+        return TopicRow(topic, partitions, log_start_offset or 0, catalogue_version + 1)
+    if partitions < before.partitions:
+        raise ValueError(f"topic {topic} has {before.partitions} partitions; their number can only grow")
+    version = before.version if partitions == before.partitions else catalogue_version + 1
+    start = before.log_start_offset if log_start_offset is None else log_start_offset
+    return TopicRow(topic, partitions, start, version)
+
+
+def _read_topic(transaction: Transaction, topic: str) -> TopicRow | None:
+    row = transaction.execute(select(topics).where(topics.c.topic == topic)).first()
+    return None if row is None else TopicRow(*row)
+
+
+def _topic_json(row: TopicRow) -> Json:
+    return {"topic": row.topic, "partitions": row.partitions, "log_start_offset": row.log_start_offset}
+
+
+# -- settings -----------------------------------------------------------------------------------------------
+
+
+def read_settings(transaction: Transaction) -> StoredSettings:
+    """Return every stored setting."""
+    cluster = _read_values(transaction, cluster_config, {})
+    by_group: dict[str, dict[str, str]] = {}
+    of_groups = select(group_configs.c.group_id, group_configs.c.key, group_configs.c.value)
+    for group_id, key, value in transaction.execute(of_groups):
+        by_group.setdefault(group_id, {})[key] = value
+    return StoredSettings(cluster, by_group)
+
+
+def put_settings(
+    transaction: Transaction, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow
+) -> None:
+    """Set what has a value and unset what is None, of a group or of the cluster."""
+    version = versions.c.cluster_config if group_id is None else versions.c.group_configs
+    _lock(transaction, version)
+    if _was_made(transaction, change):
+        return
+    table, owner = (cluster_config, {}) if group_id is None else (group_configs, {"group_id": group_id})
+    before = _read_values(transaction, table, owner)
+    _replace_values(transaction, table, owner, values, change)
+    transaction.execute(update(versions).values({version: version + 1}))
+    _note(transaction, change, {key: before.get(key) for key in values}, dict(values))
+
+
+def _read_values(transaction: Transaction, table: Table, owner: Mapping[str, str]) -> dict[str, str]:
+    rows = transaction.execute(select(table.c.key, table.c.value).where(*_owned(table, owner)))
+    return {row.key: row.value for row in rows}
+
+
+def _replace_values(
+    transaction: Transaction,
+    table: Table,
+    owner: Mapping[str, str],
+    values: Mapping[str, str | None],
+    change: ChangeRow,
+) -> None:
+    transaction.execute(delete(table).where(table.c.key.in_(list(values)), *_owned(table, owner)))
+    rows: list[dict[str, Any]] = [
+        {**owner, "key": key, "value": value, "set_by": change.actor, "set_at": from_ms(change.at_ms)}
+        for key, value in values.items()
+        if value is not None
+    ]
+    if rows:
+        transaction.execute(insert(table).values(rows))
+
+
+def _owned(table: Table, owner: Mapping[str, str]) -> list[ColumnElement[bool]]:
+    return [table.c[name] == value for name, value in owner.items()]
+
+
+# -- changes ------------------------------------------------------------------------------------------------
+
+
+def _lock(transaction: Transaction, version: ColumnElement[int]) -> int:
+    """Wait for whoever changes a small table just now; return the version."""
+    return int(transaction.execute(select(version).select_from(versions).with_for_update()).scalar_one())
+
+
+def _was_made(transaction: Transaction, change: ChangeRow) -> bool:
+    seen = select(changes.c.change_id).where(changes.c.change_id == change.change_id)
+    return transaction.execute(seen).first() is not None
+
+
+def _note(transaction: Transaction, change: ChangeRow, before: Json, after: Json) -> None:
+    insert_changes(transaction, [replace(change, before=before, after=after)])

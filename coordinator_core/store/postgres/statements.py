@@ -1,0 +1,223 @@
+"""What a folded batch writes: one statement a table, each taking its rows as arrays.
+
+The order matters in one place only: what goes, goes before what comes, so that a key may do both.
+"""
+
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, DateTime, Table
+
+from coordinator_core.store import tables
+from coordinator_core.store.postgres.arrays import Arrays, quoted
+from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.folding import Folded, FoldedGroup
+from coordinator_core.store.rows import ChangeRow, MemberRow
+
+Rows = list[tuple[Any, ...]]
+
+
+def store(transaction: Transaction, folded: Folded) -> None:
+    """Write everything that the batch left."""
+    _store_groups(transaction, folded.groups)
+    _store_removals(transaction, folded)
+    _store_commits(transaction, folded)
+    _insert(transaction, "group_transitions", _TRANSITIONS, map(_TRANSITIONS.values_of, folded.transitions))
+    _insert(transaction, "rebalances", _REBALANCES, map(_REBALANCES.values_of, folded.rebalances))
+    _insert(transaction, "assignments", _OWNERSHIPS, map(_OWNERSHIPS.values_of, folded.ownerships))
+    _run(transaction, _DECIDE_CANDIDATES, _OUTCOMES, folded.outcomes.values())
+    insert_changes(transaction, folded.changes)
+
+
+def insert_changes(transaction: Transaction, changes: Iterable[ChangeRow]) -> None:
+    """Write rows of `changes`."""
+    _insert(transaction, "changes", _CHANGES, map(_CHANGES.values_of, changes))
+
+
+def _store_groups(transaction: Transaction, groups: Mapping[str, FoldedGroup]) -> None:
+    wiped = [(group_id,) for group_id, group in groups.items() if group.is_wiped]
+    for table in ("members", "groups"):
+        _run(transaction, _delete(table, _GROUP_KEY), _GROUP_KEY, wiped)
+    _run(transaction, _delete("members", _MEMBER_KEY), _MEMBER_KEY, _members_gone(groups))
+    rows = [_GROUPS.values_of(group.row) for group in groups.values() if group.row is not None]
+    _run(transaction, _upsert(tables.groups, _GROUPS), _GROUPS, rows)
+    _run(transaction, _upsert(tables.members, _MEMBERS), _MEMBERS, _members_present(groups))
+
+
+def _members_gone(groups: Mapping[str, FoldedGroup]) -> Rows:
+    return [
+        (group_id, member_id)
+        for group_id, group in groups.items()
+        for member_id, member in group.members.items()
+        if member is None and not group.is_wiped
+    ]
+
+
+def _members_present(groups: Mapping[str, FoldedGroup]) -> Rows:
+    return [
+        _member_values(member) for group in groups.values() for member in group.members.values() if member is not None
+    ]
+
+
+def _store_removals(transaction: Transaction, folded: Folded) -> None:
+    rows = [
+        (group_id, offset.topic, offset.partition, offset.commit_version, record.change_id, record.at_ms, record.cause)
+        for group_id, record in ((removal.group_id, removal.record) for removal in folded.removals.values())
+        for offset in (record.offset,)
+    ]
+    _run(transaction, _ARCHIVE, _REMOVALS, rows)
+
+
+def _store_commits(transaction: Transaction, folded: Folded) -> None:
+    past: Rows = [(group_id, shard_id, *_PAST_VALUES(record)) for group_id, shard_id, record in folded.superseded]
+    _insert(transaction, "offset_history", _OFFSET_HISTORY, past)
+    commits: Rows = [
+        (group_id, shard_id, *_COMMIT_VALUES(record), first_minute_ms)
+        for group_id, shard_id, record, first_minute_ms in folded.commits.values()
+    ]
+    _run(transaction, _COMMIT, _COMMITS, commits)
+
+
+# -- columns, and where their values come from ---------------------------------------------------------------
+
+
+def _all_but(table: Table, *left_out: str) -> Arrays:
+    return Arrays(*(column for column in table.columns if column.name not in left_out))
+
+
+_GROUP_KEY = Arrays(tables.groups.c.group_id)
+_MEMBER_KEY = Arrays(tables.members.c.group_id, tables.members.c.member_id)
+_GROUPS = _all_but(tables.groups)
+_TRANSITIONS = _all_but(tables.group_transitions)
+_REBALANCES = _all_but(tables.rebalances)
+_OWNERSHIPS = _all_but(tables.assignments)
+_OFFSET_HISTORY = _all_but(tables.offset_history)
+_CHANGES = _all_but(tables.changes, "undone_at")
+_MEMBERS = _all_but(tables.members)
+_COMMITS = Arrays(
+    *(column for column in tables.offsets.columns if column.name != "commit_version"),
+    Column("first_minute", DateTime(timezone=True)),
+)
+_REMOVALS = Arrays(
+    tables.offsets.c.group_id,
+    tables.offsets.c.topic,
+    tables.offsets.c.partition,
+    Column("seen_version", BigInteger),
+    tables.archived_offsets.c.change_id,
+    tables.archived_offsets.c.archived_at,
+    tables.archived_offsets.c.cause,
+)
+_OUTCOMES = Arrays(
+    *(tables.expiry_candidates.c[name] for name in ("run_id", "group_id", "topic", "partition", "outcome"))
+)
+
+_COMMIT_VALUES = attrgetter(
+    "topic",
+    "partition",
+    "offset",
+    "leader_epoch",
+    "metadata",
+    "log_end_offset",
+    "at_ms",
+    "expires_at_ms",
+    "member_id",
+)
+_PAST_VALUES = attrgetter("topic", "partition", "at_ms", "offset", "log_end_offset", "member_id")
+
+
+def _member_values(member: MemberRow) -> tuple[Any, ...]:
+    """Return what the columns of `members` take, in their order."""
+    return (
+        member.group_id,
+        member.shard_id,
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        member.subscription_json,
+        member.assignment_json,
+        member.assigned_since_ms,
+        member.held,
+        member.joined_at_ms,
+        [offer.name for offer in member.protocols],
+        [offer.metadata for offer in member.protocols],
+        member.assignment,
+        member.position,
+    )
+
+
+# -- statements ------------------------------------------------------------------------------------------------
+# Every name that is put into one comes from tables.py, and every value travels as a parameter.
+
+
+def _run(transaction: Transaction, statement: str, arrays: Arrays, rows: Iterable[tuple[Any, ...]]) -> None:
+    rows = list(rows)
+    if rows:
+        transaction.execute(statement, arrays.parameters(rows))
+
+
+def _insert(transaction: Transaction, table: str, arrays: Arrays, rows: Iterable[tuple[Any, ...]]) -> None:
+    statement = f"INSERT INTO {table} ({arrays.column_list}) {arrays.source}"
+    _run(transaction, statement, arrays, rows)
+
+
+def _delete(table: str, key: Arrays) -> str:
+    return f"DELETE FROM {table} WHERE ({key.column_list}) IN ({key.source})"  # noqa: S608
+
+
+def _upsert(table: Table, arrays: Arrays) -> str:
+    key = ", ".join(quoted(column.name) for column in table.primary_key)
+    return (
+        f"INSERT INTO {table.name} ({arrays.column_list}) {arrays.source}"
+        f" ON CONFLICT ({key}) DO UPDATE SET {_from_excluded(table)}"
+    )
+
+
+def _from_excluded(table: Table) -> str:
+    names = [quoted(column.name) for column in table.columns if not column.primary_key]
+    return ", ".join(f"{name} = excluded.{name}" for name in names)
+
+
+# A position that this commit ends the minute of goes to history as it stood; then the new one takes its place.
+_COMMIT = f"""
+WITH given AS MATERIALIZED ({_COMMITS.source}),
+past AS (
+    INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset, member_id)
+    SELECT group_id, stored.shard_id, topic, partition,
+        stored.committed_at, stored.committed_offset, stored.log_end_offset, stored.member_id
+    FROM given JOIN offsets AS stored USING (group_id, topic, partition)
+    WHERE stored.committed_at < given.first_minute
+)
+INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, leader_epoch, metadata, log_end_offset,
+    committed_at, expires_at, member_id)
+SELECT group_id, shard_id, topic, partition, committed_offset, leader_epoch, metadata, log_end_offset,
+    committed_at, expires_at, member_id
+FROM given
+ON CONFLICT (group_id, topic, partition) DO UPDATE SET {_from_excluded(tables.offsets)}
+"""  # noqa: S608
+
+# What goes to the archive is what was deleted: the row as it stood, and only if it is still the one that was seen.
+_ARCHIVE = f"""
+WITH given AS MATERIALIZED ({_REMOVALS.source}),
+gone AS (
+    DELETE FROM offsets AS stored USING given
+    WHERE (stored.group_id, stored.topic, stored.partition) = (given.group_id, given.topic, given.partition)
+        AND stored.commit_version = given.seen_version
+    RETURNING given.change_id, stored.*, given.archived_at, given.cause
+)
+INSERT INTO archived_offsets (change_id, group_id, shard_id, topic, partition, committed_offset, leader_epoch,
+    metadata, log_end_offset, committed_at, archived_at, cause)
+SELECT change_id, group_id, shard_id, topic, partition, committed_offset, leader_epoch,
+    metadata, log_end_offset, committed_at, archived_at, cause
+FROM gone
+"""  # noqa: S608
+
+_DECIDE_CANDIDATES = f"""
+UPDATE expiry_candidates AS candidate SET outcome = given.outcome
+FROM ({_OUTCOMES.source}) AS given
+WHERE (candidate.run_id, candidate.group_id, candidate.topic, candidate.partition)
+    = (given.run_id, given.group_id, given.topic, given.partition) AND candidate.outcome IS NULL
+"""  # noqa: S608

@@ -1,0 +1,189 @@
+"""`PostgresStore` is the `Store` over a Postgres database: which line each call takes, and nothing else."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.store.postgres import leases, maintenance, partitions, reads, small_tables, writes
+from coordinator_core.store.postgres.connections import Limits, Line
+from coordinator_core.store.rows import (
+    Batch,
+    CandidateRow,
+    ChangeRow,
+    FetchedOffset,
+    GroupFilter,
+    LeaseRow,
+    ListedGroup,
+    Renewal,
+    RunRow,
+    StoredGroup,
+    StoredSettings,
+    TopicRow,
+    Versions,
+    Written,
+)
+
+KEY_LOOKUPS_ONLY = {"enable_hashjoin": "off", "enable_mergejoin": "off"}
+"""The writer finds every row by its key; old statistics shall not talk it into reading whole tables."""
+
+
+class PostgresStore:
+    """Keep everything in one Postgres database, migrated to this program's own schema.
+
+    Three lines: the writer's and the leases' own connection, and a small pool for everything else.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        lease_ttl_ms: int = 5_000,
+        read_timeout_ms: int = 10_000,
+        connect_timeout_s: int = 2,
+        readers: int = 4,
+    ) -> None:
+        """Prepare; nothing is connected before the first call.
+
+        Args:
+            url: `postgresql+psycopg2://user:password@host:port/database`.
+            lease_ttl_ms: how long a lease runs. Whatever a transaction may wait for is bounded below half of it.
+            read_timeout_ms: how long one read may take.
+            connect_timeout_s: how long connecting may take.
+            readers: how many reads may be under way at once.
+        """
+        in_time_ms = max(1, lease_ttl_ms * 2 // 5)
+        bounded = Limits(in_time_ms, in_time_ms, in_time_ms, connect_timeout_s)
+        patient = Limits(read_timeout_ms, in_time_ms, in_time_ms, connect_timeout_s)
+        self._writer = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
+        self._leases = Line(url, "leases", 1, bounded)
+        self._readers = Line(url, "reader", readers, patient)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for line in (self._writer, self._leases, self._readers):
+            line.close()
+
+    # -- writes -------------------------------------------------------------------------------------------
+
+    def write(self, batch: Batch) -> Written:
+        """Store a batch in one transaction, or say which shards and groups of it are not stored."""
+        return writes.write(self._writer, batch)
+
+    # -- ownership ----------------------------------------------------------------------------------------
+
+    def renew(self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+        """Renew the node's row and all its leases at once."""
+        node = {"node_id": node_id, "url": url, "version": version}
+        return self._leases.transact(partial(leases.renew, node=node, epochs=epochs, ttl_ms=ttl_ms))
+
+    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+        """Take every one of these shards that is free, expired or already ours; return shard → new epoch."""
+        wanted = sorted(shard_ids)
+        return self._leases.transact(partial(leases.take_over, node_id=node_id, shard_ids=wanted, ttl_ms=ttl_ms))
+
+    def release(self, node_id: str, epochs: Mapping[int, int]) -> None:
+        """Give these shards up, where they are still ours."""
+        self._leases.transact(partial(leases.release, node_id=node_id, epochs=epochs))
+
+    def retire_node(self, node_id: str) -> None:
+        """Take the node's own row away."""
+        self._leases.transact(partial(leases.retire_node, node_id=node_id))
+
+    def leases(self) -> tuple[LeaseRow, ...]:
+        """Return every lease, by shard."""
+        return self._readers.read(leases.read_leases)
+
+    def shard_count(self) -> int:
+        """Return how many shards the database was made for."""
+        return self._readers.read(leases.read_shard_count)
+
+    # -- reads --------------------------------------------------------------------------------------------
+
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup]:
+        """Return every group of these shards with its members."""
+        return self._readers.read(partial(reads.load_shards, shard_ids=list(shard_ids)))
+
+    def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition; of all topics where none is named."""
+        return self._readers.read(partial(reads.fetch_offsets, group_id=group_id, topics=topics))
+
+    def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
+        """Return offsets as a decision needs them; all of the group's where no partition is named."""
+        return self._readers.read(partial(reads.stored_offsets, group_id=group_id, partitions=partitions))
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Tell whether the group has any offset left."""
+        return self._readers.read(partial(reads.has_offsets, group_id=group_id))
+
+    def list_groups(self, which: GroupFilter) -> list[ListedGroup]:
+        """Return at most `limit` groups by id, after `after`."""
+        return self._readers.read(partial(reads.list_groups, which=which))
+
+    def was_seen(self, group_id: str) -> bool:
+        """Tell whether history knows the group."""
+        return self._readers.read(partial(reads.was_seen, group_id=group_id))
+
+    def lacks_history_partitions(self) -> bool:
+        """Tell whether a day ahead has no partition of its own, or rows have fallen into a default partition."""
+        return partitions.lack(self._readers)
+
+    def create_history_partitions(self, days_ahead: int) -> None:
+        """Create the partitions of today and the days ahead, where they are missing."""
+        partitions.create_ahead(self._readers, days_ahead)
+
+    # -- settings and catalogue ---------------------------------------------------------------------------
+
+    def versions(self) -> Versions:
+        """Return how often each small table was changed."""
+        return self._readers.read(leases.read_versions)
+
+    def topics(self) -> list[TopicRow]:
+        """Return the catalogue, by topic."""
+        return self._readers.read(small_tables.read_topics)
+
+    def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow) -> TopicRow:
+        """Put a topic into the catalogue, or raise its count; ValueError if it would fall."""
+        put = partial(
+            small_tables.put_topic,
+            topic=topic,
+            partitions=partitions,
+            log_start_offset=log_start_offset,
+            change=change,
+        )
+        return self._readers.transact(put)
+
+    def settings(self) -> StoredSettings:
+        """Return every stored setting."""
+        return self._readers.read(small_tables.read_settings)
+
+    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
+        """Set or (None) unset settings of a group, or of the cluster."""
+        put = partial(small_tables.put_settings, group_id=group_id, values=values, change=change)
+        self._readers.transact(put)
+
+    # -- maintenance --------------------------------------------------------------------------------------
+
+    def runs(self, limit: int = 100) -> list[RunRow]:
+        """Return the newest runs first."""
+        return self._readers.read(partial(maintenance.read_runs, limit=limit))
+
+    def run(self, run_id: str) -> RunRow:
+        """Return one run, its counts by outcome included; RunNotFound if there is none."""
+        return self._readers.read(partial(maintenance.read_run, run_id=run_id))
+
+    def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
+        """Mark a proposed run as applying, and note the change."""
+        return self._readers.transact(partial(maintenance.begin_apply, run_id=run_id, change=change))
+
+    def reject(self, run_id: str, change: ChangeRow) -> RunRow:
+        """Mark a proposed run as rejected, and note the change."""
+        return self._readers.transact(partial(maintenance.reject, run_id=run_id, change=change))
+
+    def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
+        """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
+        wanted = list(shard_ids)
+        return self._readers.read(partial(maintenance.next_candidates, shard_ids=wanted, limit=limit))
+
+    def finish_runs(self) -> list[str]:
+        """Mark every applying run that has no undecided candidate as applied, and return their ids."""
+        return self._readers.transact(maintenance.finish_runs)

@@ -1,0 +1,82 @@
+"""A batch is one transaction: it proves the leases, then takes one statement a table, then one COMMIT.
+
+Rules:
+
+* The proof comes first, and holds until the transaction ends: the lease rows are locked FOR KEY SHARE, which a renewal
+  (it touches no key) does not wait for and a take-over (FOR UPDATE) does. No clock is asked.
+* Shards whose lease has moved on leave the batch; the others go on.
+* When the database refuses the data, the batch begins again, and is written in halves, each behind a savepoint, and
+  halves of the refused halves, down to single groups. So one bad group among a thousand costs some twenty
+  statements more and nobody else anything. Savepoints rather than a transaction a group: there is still one proof
+  and one COMMIT, so that the whole batch is stored, or not, or of unknown outcome.
+* One unnest a table, not COPY and merge: what a batch writes is found by key either way.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from coordinator_core.store.postgres.arrays import array_literal
+from coordinator_core.store.postgres.connections import Line, Transaction
+from coordinator_core.store.postgres.failures import DataRefused
+from coordinator_core.store.postgres.folding import fold
+from coordinator_core.store.postgres.statements import store
+from coordinator_core.store.rows import Batch, GroupWrite, Written
+
+
+def write(line: Line, batch: Batch) -> Written:
+    """Store a batch, or say which shards and groups of it are not stored."""
+    try:
+        return line.transact(partial(_write_whole, batch=batch))
+    except DataRefused:
+        return line.transact(partial(_write_in_halves, batch=batch))
+
+
+def _write_whole(transaction: Transaction, batch: Batch) -> Written:
+    lost, writes = _prove_leases(transaction, batch)
+    store(transaction, fold(writes))
+    return Written(lost_shards=lost)
+
+
+def _write_in_halves(transaction: Transaction, batch: Batch) -> Written:
+    lost, writes = _prove_leases(transaction, batch)
+    by_group: dict[str, list[GroupWrite]] = {}
+    for group_write in writes:
+        by_group.setdefault(group_write.group_id, []).append(group_write)
+    refused: dict[str, str] = {}
+    _store_by_halves(transaction, list(by_group.values()), refused)
+    return Written(lost_shards=lost, refused_groups=refused)
+
+
+def _store_by_halves(transaction: Transaction, groups: Sequence[list[GroupWrite]], refused: dict[str, str]) -> None:
+    try:
+        with transaction.savepoint():
+            store(transaction, fold(group_write for group in groups for group_write in group))
+    except DataRefused as refusal:
+        if len(groups) == 1:
+            refused[groups[0][0].group_id] = str(refusal)
+            return
+        middle = len(groups) // 2
+        _store_by_halves(transaction, groups[:middle], refused)
+        _store_by_halves(transaction, groups[middle:], refused)
+
+
+_PROVE = """
+SELECT shard_id
+FROM shard_leases JOIN unnest(%(shards)s::smallint[], %(epochs)s::bigint[]) AS ours (shard_id, epoch)
+    USING (shard_id, epoch)
+WHERE node_id = %(node_id)s
+ORDER BY shard_id
+FOR KEY SHARE OF shard_leases
+"""
+
+
+def _prove_leases(transaction: Transaction, batch: Batch) -> tuple[frozenset[int], list[GroupWrite]]:
+    """Lock the leases that hold; return the shards that are lost, and the writes to the others."""
+    shards = sorted({group_write.shard_id for group_write in batch.writes})
+    parameters = {
+        "shards": array_literal(shards),
+        "epochs": array_literal([batch.epochs[shard] for shard in shards]),
+        "node_id": batch.node_id,
+    }
+    held = {shard for (shard,) in transaction.execute(_PROVE, parameters)}
+    return frozenset(shards) - held, [group_write for group_write in batch.writes if group_write.shard_id in held]

@@ -1,0 +1,58 @@
+"""A run of migrations holds one lock, gives up rather than block others, and commits each migration by itself.
+
+Rules:
+
+* One run at a time in a database: an advisory lock is held around all of it, and whoever waits for it then finds
+  nothing left to do.
+* A migration waits at most `LOCK_TIMEOUT_MS` for a table. It fails then, and the queue that formed behind it goes on.
+* Each migration is one transaction, so a failed one leaves the schema as the one before left it.
+
+The address comes from whoever runs Alembic (`muster.schema`): the attribute `database_url`, else MUSTER_DATABASE_URL.
+"""
+
+import os
+
+from alembic import context
+from sqlalchemy import create_engine, pool, text
+from sqlalchemy.engine import Connection
+
+LOCK_TIMEOUT_MS = 5_000
+STATEMENT_TIMEOUT_MS = 300_000
+OTHER_RUN_TIMEOUT_MS = 120_000
+CONNECT_TIMEOUT_S = 10
+ADVISORY_LOCK = 0x6D757374_6D696772
+"""Any number would do, if nobody else takes it; these are the letters "must" and "migr"."""
+
+
+def run() -> None:
+    """Run the migrations that were asked for, over one connection."""
+    engine = create_engine(
+        context.config.attributes.get("database_url") or os.environ["MUSTER_DATABASE_URL"],
+        poolclass=pool.NullPool,
+        connect_args={"application_name": "muster-migrations", "connect_timeout": CONNECT_TIMEOUT_S},
+    )
+    with engine.connect() as connection:
+        take_lock(connection)
+        set_timeouts(connection, LOCK_TIMEOUT_MS, STATEMENT_TIMEOUT_MS)
+        context.configure(connection=connection, transaction_per_migration=True)
+        with context.begin_transaction():
+            context.run_migrations()
+
+
+def take_lock(connection: Connection) -> None:
+    """Wait for whoever else migrates this database; the lock goes with the connection."""
+    set_timeouts(connection, OTHER_RUN_TIMEOUT_MS, OTHER_RUN_TIMEOUT_MS)
+    connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": ADVISORY_LOCK})
+    connection.commit()
+
+
+def set_timeouts(connection: Connection, lock_ms: int, statement_ms: int) -> None:
+    """Bound what the session waits for from now on."""
+    settings = {"lock_timeout": lock_ms, "statement_timeout": statement_ms}
+    for name, value_ms in settings.items():
+        connection.execute(text("SELECT set_config(:name, :value, false)"), {"name": name, "value": str(value_ms)})
+    # Left open, the transaction would be Alembic's to end, and it would end none.
+    connection.commit()
+
+
+run()

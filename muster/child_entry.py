@@ -1,0 +1,62 @@
+"""What a child process does before it becomes its program: it ties its life to its parent's, and may leave root behind.
+
+Run by path with the bare interpreter, so it imports nothing of ours. It is a program and not a function between fork
+and exec, because such a function may deadlock when the parent has threads.
+
+Usage: child_entry.py PARENT_PID DEATH_SIGNAL ROOT_DROP PROGRAM [ARGUMENT…], where ROOT_DROP is `keep` or `namespace`.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+CLONE_NEWUSER = 0x10000000
+UNPRIVILEGED_ID = 65534
+COULD_NOT_START = 126
+
+
+def main(arguments: list[str]) -> int:
+    """Become the program; return an exit code only when that failed, with the reason on stderr."""
+    parent_pid, death_signal, root_drop, *program = arguments
+    try:
+        if root_drop == "namespace":
+            become_unprivileged()
+        end_with_parent(int(parent_pid), int(death_signal))
+        os.execvp(program[0], program)
+    except OSError as failure:
+        print(f"{program[0]}: {failure}", file=sys.stderr)
+        return COULD_NOT_START
+
+
+def become_unprivileged() -> None:
+    """Enter a user namespace in which this process is not root: files stay readable, and no account is needed."""
+    uid, gid = os.geteuid(), os.getegid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWUSER) != 0:
+        raise OSError(ctypes.get_errno(), "user namespaces are not allowed here")
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{UNPRIVILEGED_ID} {uid} 1")
+    _write("/proc/self/gid_map", f"{UNPRIVILEGED_ID} {gid} 1")
+
+
+def end_with_parent(parent_pid: int, death_signal: int) -> None:
+    """Ask the kernel for `death_signal` when the parent ends; end at once if it has ended already.
+
+    Comes after any change of user, which would make the kernel forget it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(text, encoding="ascii")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""All that the local platform keeps is in one directory, which one run at a time uses and only its owner reads."""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from muster import process_table
+from muster.errors import UserError, disk_error
+from muster.process_table import ProcessKey
+
+PRIVATE_DIRECTORY = 0o700
+PRIVATE_FILE = 0o600
+SECRET_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The run that is using the directory; `database_url` is None while its database is still starting."""
+
+    process: ProcessKey
+    command: str
+    database_url: str | None = None
+
+    def __str__(self) -> str:
+        return f"muster {self.command} (pid {self.process.pid})"
+
+
+class RunLock:
+    """Proof that no other run uses the directory; it ends with the process at the latest."""
+
+    def __init__(self, file: IO[str], command: str) -> None:
+        self._file = file
+        self._holder = Holder(process_table.this_process(), command)
+        self._publish()
+
+    def publish_database_url(self, url: str) -> None:
+        """Let other commands find the database of this run."""
+        self._holder = replace(self._holder, database_url=url)
+        self._publish()
+
+    def _publish(self) -> None:
+        self._file.seek(0)
+        self._file.truncate()
+        json.dump(asdict(self._holder), self._file)
+        self._file.flush()
+
+
+class DataDir:
+    """The places in the directory, by name."""
+
+    def __init__(self, path: Path) -> None:
+        """`path` need not exist; nothing is made before `create`."""
+        self.path = path
+        self.postgres = path / "postgres"
+        self.airflow = path / "airflow"
+        self.logs = path / "logs"
+        self.children_file = path / "children.json"
+        self.demo_data_file = path / "demo-data-inserted"
+        self._lock_file = path / "lock"
+
+    def create(self, min_free_disk_mb: int = 0) -> None:
+        """Make the directory and its folders, readable by their owner only.
+
+        Raises:
+            UserError: it cannot be made or written to, or its disk has less room than that.
+        """
+        try:
+            for folder in (self.path, self.logs):
+                folder.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+            self._open_lock_file().close()
+            free_mb = shutil.disk_usage(self.path).free // 2**20
+        except OSError as failure:
+            raise disk_error(failure) or failure from failure
+        if free_mb < min_free_disk_mb:
+            raise UserError(
+                f"The disk of {self.path} has {free_mb} MB left and Muster wants {min_free_disk_mb} MB; make room, or "
+                "choose another directory with --data-dir."
+            )
+
+    @contextlib.contextmanager
+    def locked(self, command: str) -> Iterator[RunLock]:
+        """Keep other runs out of the directory for the time of the block.
+
+        Raises:
+            UserError: another run is using it; the sentence names its pid.
+        """
+        with self._open_lock_file() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = _read_holder(file) or "Another muster"
+                raise UserError(
+                    f"{holder} is using {self.path}; stop it, or choose another directory with --data-dir."
+                ) from None
+            try:
+                yield RunLock(file, command)
+            finally:
+                file.truncate(0)
+
+    def holder(self) -> Holder | None:
+        """Return the run that is using the directory, or None."""
+        try:
+            file = self._lock_file.open("r")
+        except FileNotFoundError:
+            return None
+        except OSError as failure:
+            raise disk_error(failure) or failure from failure
+        with file:
+            holder = _read_holder(file)
+        # A run that was killed leaves its name behind. The lock is not tried, for whoever starts now might meet ours.
+        return holder if holder is not None and process_table.is_alive(holder.process) else None
+
+    def log_file(self, name: str) -> Path:
+        """Return where the output of the child of that name goes."""
+        return self.logs / f"{name}.log"
+
+    def _open_lock_file(self) -> IO[str]:
+        return os.fdopen(os.open(self._lock_file, os.O_RDWR | os.O_CREAT, PRIVATE_FILE), "r+")
+
+
+def keep_secret(path: Path) -> str:
+    """Return the secret in the file, making one that only the owner may read when there is none yet."""
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(SECRET_BYTES))
+    return path.read_text()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, in one step: it is whole or not there."""
+    draft = path.with_name(path.name + ".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def _read_holder(file: IO[str]) -> Holder | None:
+    try:
+        state = json.loads(file.read())
+    except ValueError:  # Nobody's, or being written at this moment.
+        return None
+    return Holder(ProcessKey(**state["process"]), state["command"], state["database_url"])

@@ -1,0 +1,86 @@
+"""Offsets that are due and offsets that are not, so that the first maintenance run has something to decide.
+
+They are inserted by SQL while no node runs, once in the life of a data directory:
+
+* `nightly-export` is a simple group (nobody ever joined it) that last committed a month ago: its offsets are due.
+* `orders-v1` has been empty for a month: its offsets are due, whenever they were committed.
+* `orders-replay` became empty just now: its offsets stay, however old they are.
+"""
+
+import datetime as dt
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, create_engine, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.store.tables import groups, offsets, versions
+
+LONG_AGO = dt.timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class PastGroup:
+    """A group that somebody has left behind; `empty_for` is None for one that nobody ever joined."""
+
+    group_id: str
+    topic: str
+    partition_count: int
+    empty_for: dt.timedelta | None
+
+
+PAST_GROUPS = (
+    PastGroup("nightly-export", "exports", 3, None),
+    PastGroup("orders-v1", "orders", 12, LONG_AGO),
+    PastGroup("orders-replay", "orders", 12, dt.timedelta(0)),
+)
+
+
+def insert_past_groups(database_url: str, shard_count: int) -> int:
+    """Insert the groups and their offsets, but for rows that are there.
+
+    Args:
+        database_url: a database whose schema is the newest.
+        shard_count: how many shards a database has that no node has started on yet.
+
+    Returns:
+        How many of the offsets are due.
+    """
+    engine = create_engine(database_url)
+    try:
+        with engine.begin() as connection:
+            kept_count = connection.execute(select(versions.c.shard_count)).scalar()
+            for past in PAST_GROUPS:
+                _insert(connection, past, shard_of(past.group_id, kept_count or shard_count))
+    finally:
+        engine.dispose()
+    return sum(past.partition_count for past in PAST_GROUPS if past.empty_for != dt.timedelta(0))
+
+
+def _insert(connection: Connection, past: PastGroup, shard_id: int) -> None:
+    now = func.clock_timestamp()
+    if past.empty_for is not None:
+        group = {
+            "group_id": past.group_id,
+            "shard_id": shard_id,
+            "state": "Empty",
+            "state_since": now - past.empty_for,
+            "settled_state": "Empty",
+            "generation": 7,
+            "protocol_type": "consumer",
+            "member_count": 0,
+            "subscribed_topics": [],
+            "created_at": now - 2 * LONG_AGO,
+        }
+        connection.execute(insert(groups).values(group).on_conflict_do_nothing())
+    for partition in range(past.partition_count):
+        offset = {
+            "group_id": past.group_id,
+            "shard_id": shard_id,
+            "topic": past.topic,
+            "partition": partition,
+            "committed_offset": 1_000 + 10 * partition,
+            "log_end_offset": 1_000 + 12 * partition,
+            "committed_at": now - LONG_AGO,
+        }
+        connection.execute(insert(offsets).values(offset).on_conflict_do_nothing())

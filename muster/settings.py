@@ -1,0 +1,199 @@
+"""Every limit has a name here, a default, bounds and a variable in the environment: `MUSTER_` and the name in capitals.
+
+A setting that is wrong is told in one sentence that names the variable and never its value, which may be a secret.
+"""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from muster.errors import USAGE_EXIT_CODE, UserError
+
+ENVIRONMENT_PREFIX = "MUSTER_"
+INT32_MAX = 2_147_483_647
+DEFAULT_DATA_DIR = Path(".muster")
+POSTGRES_SCHEME = "postgresql+psycopg2://"
+
+TimeoutMs = Annotated[int, Field(ge=1, le=INT32_MAX)]
+Port = Annotated[int, Field(ge=1, le=65_535)]
+
+
+class GroupDefaults(BaseSettings):
+    """What holds for a group unless the cluster's or the group's own configuration says otherwise; Kafka's names."""
+
+    session_timeout_ms: TimeoutMs | None = None
+    """None: what each member asks for."""
+    heartbeat_interval_ms: TimeoutMs | None = None
+    """None: a third of the session timeout, at most 3000."""
+    rebalance_timeout_ms: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    """None: the largest any member asks for."""
+    group_min_session_timeout_ms: TimeoutMs = 6_000
+    """The shortest session timeout a member may ask for."""
+    group_max_session_timeout_ms: TimeoutMs = 1_800_000
+    """The longest session timeout a member may ask for."""
+    group_initial_rebalance_delay_ms: int = Field(default=3_000, ge=0, le=INT32_MAX)
+    """How long an empty group waits for more members after the first."""
+    group_max_size: int = Field(default=INT32_MAX, ge=1, le=INT32_MAX)
+    """How many members a group may have."""
+    group_new_member_join_timeout_ms: TimeoutMs = 300_000
+    """How long a newcomer may wait for its first join answer."""
+    group_sync_timeout_scope: Literal["all", "dynamic"] = "all"
+    """`all`: the sync limit puts out static members too; `dynamic`: it spares them."""
+    offsets_retention_minutes: int = Field(default=10_080, ge=-1, le=INT32_MAX)
+    """How long offsets outlive their group or their last commit; -1: for ever."""
+    offset_metadata_max_bytes: int = Field(default=4_096, ge=0, le=INT32_MAX)
+    """How long the metadata of a committed offset may be."""
+
+    @model_validator(mode="after")
+    def _session_bounds_are_ordered(self) -> Self:
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ValueError("GROUP_MIN_SESSION_TIMEOUT_MS must not be above GROUP_MAX_SESSION_TIMEOUT_MS")
+        return self
+
+
+class Settings(GroupDefaults):
+    """All settings of a node and of the local platform."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX,
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    database_url: SecretStr | None = None
+    """Where the groups are kept, `postgresql://user:password@host:port/name`; None: the embedded Postgres."""
+    http_host: str = "127.0.0.1"
+    """The address a node listens on; another than this machine's own needs a tokens file."""
+    http_port: Port = 8_080
+    """The port a node listens on."""
+    advertised_url: str | None = None
+    """How agents and other nodes reach this node; None: its host and port."""
+    shards: int = Field(default=50, ge=1, le=10_000)
+    """How many shards a new database is made with; a database that has been made keeps its own count."""
+    lease_ttl_ms: int = Field(default=5_000, ge=300, le=600_000)
+    """How long a node owns its shards without renewing."""
+    forward: bool = True
+    """Whether a request for another node's group is passed on."""
+    cluster_secret: SecretStr | None = None
+    """What nodes sign forwarded requests with."""
+    tokens_file: Path | None = None
+    """The file that maps bearer tokens to actors; None: open, on this machine only."""
+    data_dir: Path = DEFAULT_DATA_DIR
+    """Where the local platform keeps its database, secrets and logs."""
+    max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
+    """How many partitions one commit or fetch may name."""
+    max_body_bytes: int = Field(default=8_388_608, ge=1_024, le=INT32_MAX)
+    """How large a request's body may be."""
+    request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
+    """How long a request may take that is no long poll."""
+    max_queued_rows: int = Field(default=50_000, ge=1, le=INT32_MAX)
+    """How many rows may wait to be stored before requests that write are refused for a while."""
+    max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)
+    """How many rows one transaction takes; a larger decision goes alone."""
+    pause_ms: int = Field(default=500, ge=10, le=600_000)
+    """How long a node may have been stopped before that time counts as nobody's silence."""
+    history_days_ahead: int = Field(default=7, ge=1, le=365)
+    """How many days ahead the partitions of history tables are made."""
+    maintenance_chunk: int = Field(default=500, ge=1, le=100_000)
+    """How many candidates of a maintenance run are judged in one step."""
+
+    airflow_port: Port = 8_081
+    """The port of Airflow's pages and API."""
+    postgres_port: Port | None = None
+    """The port of the embedded Postgres; None: a free one, and the same one again next time."""
+    postgres_max_connections: int = Field(default=200, ge=20, le=10_000)
+    """How many connections the embedded Postgres takes."""
+    log_file_max_mb: int = Field(default=32, ge=1, le=100_000)
+    """How long the log of a child process may grow before it is set aside, in place of the one before."""
+    min_free_disk_mb: int = Field(default=512, ge=0)
+    """How much room the data directory's disk must have before anything is started."""
+
+    @field_validator("database_url")
+    @classmethod
+    def _driver_is_ours(cls, url: SecretStr | None) -> SecretStr | None:
+        return None if url is None else SecretStr(sqlalchemy_url(url.get_secret_value()))
+
+    @field_validator("data_dir")
+    @classmethod
+    def _data_dir_is_absolute(cls, path: Path) -> Path:
+        return path.expanduser().absolute()
+
+    @model_validator(mode="after")
+    def _open_only_on_loopback(self) -> Self:
+        if self.tokens_file is None and not is_loopback(self.http_host):
+            raise ValueError("HTTP_HOST may be another address than this machine's own only with TOKENS_FILE")
+        return self
+
+    @property
+    def node_url(self) -> str:
+        """How agents reach this node."""
+        host = f"[{self.http_host}]" if ":" in self.http_host else self.http_host
+        return self.advertised_url or f"http://{host}:{self.http_port}"
+
+    def group_settings(self) -> dict[str, int | str | None]:
+        """Return the settings that a group can override, by Kafka's names."""
+        return {key: getattr(self, key) for key in GROUP_KEYS}
+
+    def group_settings_from_environment(self) -> frozenset[str]:
+        """Return which of them the environment has set; the others are defaults."""
+        return frozenset(GROUP_KEYS) & self.model_fields_set
+
+
+GROUP_KEYS: tuple[str, ...] = tuple(GroupDefaults.model_fields)
+"""The settings that a group can override."""
+
+
+def load_settings(**overrides: str | int | Path | None) -> Settings:
+    """Read the settings from the environment; an override that is not None is stronger.
+
+    Raises:
+        UserError: one or more settings are wrong; the sentence names each of them.
+    """
+    given: dict[str, Any] = {key: value for key, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as refusal:
+        raise UserError(_sentence(refusal), USAGE_EXIT_CODE) from None
+
+
+def sqlalchemy_url(url: str) -> str:
+    """Name our driver in a Postgres URL; a bare `postgresql://` would choose another.
+
+    Raises:
+        ValueError: the URL is not Postgres', or names another driver.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or not rest or scheme not in {"postgres", "postgresql", "postgresql+psycopg2"}:
+        raise ValueError("DATABASE_URL should look like postgresql://user:password@host:5432/muster")
+    return POSTGRES_SCHEME + rest
+
+
+def psql_url(url: str) -> str:
+    """Return the same URL as psql and other programs of Postgres' own read it."""
+    return "postgresql://" + url.partition("://")[2]
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address reaches this machine only; a name counts as one only when it is `localhost`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _sentence(refusal: ValidationError) -> str:
+    faults = refusal.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(_fault(fault) for fault in faults) + "."
+
+
+def _fault(fault: ErrorDetails) -> str:
+    if fault["type"] == "value_error":
+        return ENVIRONMENT_PREFIX + fault["msg"].removeprefix("Value error, ")
+    name = ENVIRONMENT_PREFIX + str(fault["loc"][0]).upper()
+    return f"{name} {fault['msg'].removeprefix('Input ').partition(', unable to')[0]}"

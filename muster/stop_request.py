@@ -1,0 +1,51 @@
+"""A signal to stop is noticed at the next wait, never in the middle of starting something."""
+
+import os
+import select
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Self
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopRequested(Exception):
+    """Somebody asked this run to stop; it unwinds what was started."""
+
+
+class StopRequest:
+    """Hears the signals for the time of its block, and ends waits when one has come."""
+
+    def __init__(self) -> None:
+        self._wakeup = os.eventfd(0)
+        self._handlers: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
+        self.is_requested = False
+
+    def __enter__(self) -> Self:
+        for number in STOP_SIGNALS:
+            self._handlers[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        os.close(self._wakeup)
+
+    def raise_if_requested(self) -> None:
+        """Raise StopRequested when a signal has come."""
+        if self.is_requested:
+            raise StopRequested
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait; raise StopRequested as soon as a signal comes."""
+        poll = select.poll()
+        poll.register(self._wakeup, select.POLLIN)
+        poll.poll(max(0.0, timeout_s) * 1000)
+        self.raise_if_requested()
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.is_requested = True
+        os.eventfd_write(self._wakeup, 1)

@@ -1,0 +1,277 @@
+"""`muster up` starts everything in order, watches over it, and stops all of it within ten seconds.
+
+Order: what can be refused is refused first (Java, disk, another run, left-overs, ports), then Postgres, its schema, the
+node, the demonstration fleet, Airflow, and one maintenance run. From then on until a signal comes, whoever dies is
+started again, and the screen shows how things stand. Stopping goes the other way round: agents and Airflow first, so
+that agents can still leave their groups, then the node, then Postgres.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from muster import wording
+from muster.child_registry import ChildRegistry
+from muster.data_dir import DataDir, RunLock
+from muster.database import embedded_postgres
+from muster.demo_data import insert_past_groups
+from muster.demo_fleet import DemoFleet
+from muster.errors import UserError
+from muster.java import find_java
+from muster.node_api import is_ready
+from muster.orphans import adopt_orphans, kill_strays, reap_orphans
+from muster.overview import OverviewReader
+from muster.ports import require_free_port
+from muster.processes import ChildProcesses, ChildSpec, shorten_log
+from muster.schema import upgrade
+from muster.screen import Address, Screen, open_screen
+from muster.settings import Settings, psql_url
+from muster.stop_request import StopRequest, StopRequested
+
+if TYPE_CHECKING:
+    from muster.airflow import AirflowServices
+
+TICK_S = 0.2
+TIDY_INTERVAL_S = 2.0
+NODE_READY_TIMEOUT_S = 60.0
+AIRFLOW_READY_TIMEOUT_S = 180.0
+FIRST_RUN_TIMEOUT_S = 180.0
+STOP_LEFTOVERS_TIMEOUT_S = 8.0
+STOP_CLIENTS_TIMEOUT_S = 3.5
+STOP_NODE_TIMEOUT_S = 3.5
+STOP_POSTGRES_TIMEOUT_S = 2.0
+FIRST_DAG = "offset_retention"
+NODE = "node"
+
+
+def run_up(settings: Settings, *, with_airflow: bool, with_demo: bool) -> None:
+    """Run the local platform until somebody stops it.
+
+    Raises:
+        UserError: it cannot be started; the sentence says why, and nothing is left running.
+    """
+    if settings.database_url is not None:
+        raise UserError("muster up brings its own Postgres: unset MUSTER_DATABASE_URL, or use muster serve.")
+    data_dir = DataDir(settings.data_dir)
+    data_dir.create(settings.min_free_disk_mb)
+    if with_airflow:
+        find_java(data_dir.path)
+    with data_dir.locked("up") as lock, StopRequest() as stop:
+        registry = ChildRegistry(data_dir.children_file)
+        registry.stop_leftovers(STOP_LEFTOVERS_TIMEOUT_S)
+        require_free_port(settings.http_host, settings.http_port, "--port")
+        if with_airflow:
+            require_free_port("127.0.0.1", settings.airflow_port, "--airflow-port")
+        adopt_orphans()
+        children = ChildProcesses(registry, settings.log_file_max_mb * 2**20)
+        platform = LocalPlatform(settings, data_dir, lock, stop, children, open_screen())
+        try:
+            platform.start(with_airflow=with_airflow, with_demo=with_demo)
+            platform.watch()
+        except StopRequested:
+            pass
+        finally:
+            platform.stop()
+
+
+class LocalPlatform:
+    """Everything that runs, and the one loop that looks after it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        data_dir: DataDir,
+        lock: RunLock,
+        stop: StopRequest,
+        children: ChildProcesses,
+        screen: Screen,
+    ) -> None:
+        self._settings = settings
+        self._data_dir = data_dir
+        self._lock = lock
+        self._stop = stop
+        self._children = children
+        self._screen = screen
+        self._postgres = embedded_postgres(settings)
+        self._reader: OverviewReader | None = None
+        self._fleet: DemoFleet | None = None
+        self._airflow: AirflowServices | None = None
+        self._addresses: list[Address] = []
+        self._tidy_at_s = 0.0
+
+    def start(self, *, with_airflow: bool, with_demo: bool) -> None:
+        """Start one thing after the other, each when the one before it is ready."""
+        self._start_postgres()
+        if with_demo:
+            self._insert_demo_data()
+        self._start_node()
+        if with_demo:
+            self._start_fleet()
+        if with_airflow:
+            self._start_airflow()
+            self._run_maintenance_once()
+        self._addresses.append(Address("Stop", f"Ctrl-C (logs are in {self._data_dir.logs})"))
+
+    def watch(self) -> None:
+        """Look after everything until a signal comes, which raises StopRequested."""
+        while True:
+            self._tick()
+            self._stop.wait(TICK_S)
+
+    def stop(self) -> None:
+        """Stop everything that was started and leave no process behind; each part is stopped whatever the others do."""
+        with contextlib.ExitStack() as last_first:
+            last_first.callback(self._screen.close)
+            step = last_first.enter_context(self._screen.step("Stop"))
+            step.note = f"the data stays in {self._data_dir.path}"
+            last_first.callback(kill_strays)
+            last_first.callback(self._postgres.stop, STOP_POSTGRES_TIMEOUT_S)
+            last_first.callback(self._children.stop, STOP_NODE_TIMEOUT_S)
+            last_first.callback(self._children.stop, STOP_CLIENTS_TIMEOUT_S, self._children.names() - {NODE})
+            if self._reader is not None:
+                self._reader.close()
+
+    def _start_postgres(self) -> None:
+        with self._screen.step("Postgres") as step:
+            self._postgres.start(self._stop.raise_if_requested)
+            step.note = f"on 127.0.0.1:{self._postgres.port}"
+        url = self._postgres.database_url()
+        with self._screen.step("Schema") as step:
+            before = upgrade(url)
+            step.note = "made" if before is None else "there already"
+        self._lock.publish_database_url(url)
+        self._reader = OverviewReader(url)
+
+    def _insert_demo_data(self) -> None:
+        if self._data_dir.demo_data_file.exists():
+            return
+        with self._screen.step("Groups of the past") as step:
+            due = insert_past_groups(self._postgres.database_url(), self._settings.shards)
+            self._data_dir.demo_data_file.touch()
+            step.note = f"{due} of their offsets are due to expire"
+
+    def _start_node(self) -> None:
+        settings = self._settings
+        with self._screen.step("Node") as step:
+            self._children.start(self._node_spec())
+            self._wait_until(lambda: is_ready(settings.node_url), NODE_READY_TIMEOUT_S, NODE)
+            step.note = f"{settings.node_url} owns its shards"
+        self._addresses += [
+            Address("Node", f"{settings.node_url}/v1/groups (described at {settings.node_url}/docs)"),
+            Address("Postgres", f"psql {psql_url(self._postgres.database_url())}"),
+        ]
+
+    def _node_spec(self) -> ChildSpec:
+        return ChildSpec(
+            name=NODE,
+            argv=(sys.executable, "-m", "muster", "serve"),
+            env={
+                **os.environ,
+                "MUSTER_DATABASE_URL": self._postgres.database_url(),
+                "MUSTER_DATA_DIR": str(self._data_dir.path),
+                "MUSTER_HTTP_HOST": self._settings.http_host,
+                "MUSTER_HTTP_PORT": str(self._settings.http_port),
+            },
+            log_file=self._data_dir.log_file(NODE),
+            restart=True,
+        )
+
+    def _start_fleet(self) -> None:
+        with self._screen.step("Demonstration fleet") as step:
+            fleet = DemoFleet(self._children, self._settings.node_url, self._data_dir, os.environ)
+            step.note = f"{fleet.start()} agents, each a process; kill one and watch"
+            self._fleet = fleet
+
+    def _start_airflow(self) -> None:
+        # Without Airflow its packages need not be there.
+        from muster.airflow import AirflowServices  # noqa: PLC0415
+
+        airflow = AirflowServices(
+            self._data_dir.path,
+            self._postgres.database_url(),
+            self._postgres.database_url("airflow"),
+            self._settings.node_url,
+            self._settings.airflow_port,
+        )
+        with self._screen.step("Airflow's database"):
+            self._run_beside(airflow.prepare)
+        with self._screen.step("Airflow") as step:
+            for spec in airflow.children():
+                self._children.start(spec)
+            self._wait_until(airflow.is_healthy, AIRFLOW_READY_TIMEOUT_S, "airflow")
+            step.note = airflow.url
+        sign_in = f"{airflow.url} (user {airflow.username}, password {airflow.password})"
+        self._addresses.append(Address("Airflow", sign_in))
+        self._airflow = airflow
+
+    def _run_maintenance_once(self) -> None:
+        assert self._airflow is not None, "Airflow is there to be asked"
+        assert self._reader is not None, "Postgres came before Airflow"
+        reader = self._reader
+        seen = {run.run_id for run in reader.last.runs}
+        with self._screen.step("A maintenance run") as step:
+            self._airflow.trigger(FIRST_DAG, {})
+
+            def newest_is_over() -> bool:
+                return any(run.run_id not in seen and run.is_over for run in reader.last.runs)
+
+            if self._comes_true(newest_is_over, FIRST_RUN_TIMEOUT_S):
+                step.note = wording.run(reader.last.runs[0])
+            else:
+                step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; Airflow's pages tell why"
+
+    def _run_beside(self, work: Callable[[], None]) -> None:
+        """Do blocking work on a thread while the loop goes on; what it raises is raised here."""
+        failures: list[BaseException] = []
+        thread = threading.Thread(target=_collect, args=(work, failures), daemon=True)
+        thread.start()
+        while thread.is_alive():
+            self._tick()
+            self._stop.wait(TICK_S)
+        if failures:
+            raise failures[0]
+
+    def _wait_until(self, condition: Callable[[], bool], timeout_s: float, name: str) -> None:
+        if not self._comes_true(condition, timeout_s):
+            log = self._data_dir.log_file(name)
+            raise UserError(f"{name} was not ready after {timeout_s:.0f} s; see {log}.")
+
+    def _comes_true(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline_s:
+                return False
+            self._tick()
+            self._stop.wait(TICK_S)
+        return True
+
+    def _tick(self) -> None:
+        """Look after everything once."""
+        if not self._postgres.is_alive():
+            self._screen.event("Postgres ended; it starts again.")
+            self._postgres.start(self._stop.raise_if_requested)
+        for death in self._children.tick():
+            self._screen.event(str(death))
+        if self._fleet is not None:
+            self._fleet.tick()
+        if time.monotonic() >= self._tidy_at_s:
+            reap_orphans(self._own_pids())
+            shorten_log(self._postgres.log_file, self._settings.log_file_max_mb * 2**20)
+            self._tidy_at_s = time.monotonic() + TIDY_INTERVAL_S
+        if self._reader is not None and self._reader.refresh():
+            self._screen.show(self._reader.last, tuple(self._addresses))
+
+    def _own_pids(self) -> set[int]:
+        postgres = {self._postgres.child.pid} if self._postgres.child else set()
+        return self._children.pids() | postgres
+
+
+def _collect(work: Callable[[], None], failures: list[BaseException]) -> None:
+    try:
+        work()
+    except BaseException as failure:  # noqa: BLE001 - it is raised again on the thread that waits
+        failures.append(failure)

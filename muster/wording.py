@@ -1,0 +1,65 @@
+"""How the terminal puts groups, rebalances, runs and spans of time into words."""
+
+from muster.overview import GroupView, MemberView, RebalanceView, RunView
+
+MINUTE_S = 60
+HOUR_S = 3_600
+DAY_S = 86_400
+
+
+def span(seconds: float) -> str:
+    """Say how long something took, or how long ago it was, in one unit."""
+    if seconds < MINUTE_S:
+        return f"{seconds:.0f} s"
+    if seconds < HOUR_S:
+        return f"{seconds / MINUTE_S:.0f} min"
+    if seconds < DAY_S:
+        return f"{seconds / HOUR_S:.0f} h"
+    return f"{seconds / DAY_S:.0f} days"
+
+
+def name(text: str) -> str:
+    """Write a name that a stranger chose so that it cannot command the terminal."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def rebalance(view: RebalanceView | None) -> str:
+    """Say why a group rebalances, or why it did last and when."""
+    if view is None:
+        return "never"
+    if view.ended_s_ago is None:
+        return f"now: {view.trigger}"
+    who = f" of {name(view.client_id)}" if view.client_id else ""
+    return f"{view.trigger}{who}, {span(view.ended_s_ago)} ago"
+
+
+def member(view: MemberView) -> str:
+    """Name a member by its client id, with how many partitions it has."""
+    return f"{name(view.client_id)} ({view.partition_count})"
+
+
+def members(view: GroupView) -> str:
+    """Name all members of a group."""
+    return ", ".join(member(each) for each in view.members) or "none"
+
+
+def count(number: int | None) -> str:
+    """Write a number for people; a dash where there is none."""
+    return "–" if number is None else f"{number:,}"
+
+
+def group(view: GroupView) -> str:
+    """Say in one line how a group stands."""
+    generation = "" if view.generation is None else f", generation {view.generation}"
+    return (
+        f"{name(view.group_id)}: {view.state}{generation}, members {members(view)}, committed "
+        f"{count(view.committed_records)}, lag {count(view.lag_records)}, last rebalance {rebalance(view.rebalance)}"
+    )
+
+
+def run(view: RunView) -> str:
+    """Say in one line what a maintenance run found, and what came of it."""
+    expired = ", ".join(f"{number} of {name(group_id)}" for group_id, number in view.expired_by_group.items())
+    kept = ", ".join(f"{number} {outcome}" for outcome, number in view.outcomes.items() if outcome != "expired")
+    found = "; ".join(part for part in (f"expired {expired}" if expired else "", kept) if part) or "nothing was due"
+    return f"{view.kind} {view.status}: {found}"

@@ -1,0 +1,103 @@
+"""A job's command line is read once, into plain values, and what cannot be read is told in one sentence."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from spark_jobs.publish import Proposal
+
+DEFAULT_READ_PARTITIONS = 8
+MAX_READ_PARTITIONS = 256
+MAX_RETENTION_MS = (2**31 - 1) * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobArguments:
+    """What a job is asked to do; `interval_start` and `interval_end` are None for a run by hand."""
+
+    run_id: str
+    as_of: datetime
+    interval_start: datetime | None
+    interval_end: datetime | None
+    retention_ms: int
+    is_dry_run: bool
+    read_partitions: int
+
+    @property
+    def now_ms(self) -> int:
+        """Return `as_of` as wall time."""
+        return int(self.as_of.timestamp() * 1000)
+
+    def proposal(self, kind: str) -> Proposal:
+        """Return what the job's proposal of this kind is called."""
+        start, end = (None if at is None else at.isoformat() for at in (self.interval_start, self.interval_end))
+        return Proposal(self.run_id, kind, self.as_of.isoformat(), start, end, self.is_dry_run)
+
+
+def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobArguments:
+    """Read the command line of a job, or end the process with status 2 and one sentence."""
+    parser = argparse.ArgumentParser(prog=job, allow_abbrev=False)
+    parser.add_argument("--run-id", required=True, type=_uuid, help="what the proposal is called (UUID)")
+    parser.add_argument("--as-of", required=True, type=_instant, help="the instant by which to judge (RFC 3339)")
+    parser.add_argument("--interval-start", type=_instant_or_none, help="the data interval's begin, empty for none")
+    parser.add_argument("--interval-end", type=_instant_or_none, help="the data interval's end, empty for none")
+    parser.add_argument("--retention-ms", required=True, type=_retention_ms, help="where nothing narrower is set")
+    parser.add_argument("--dry-run", default=False, type=_truth, help="true: the proposal is only for looking at")
+    parser.add_argument("--read-partitions", default=DEFAULT_READ_PARTITIONS, type=_partitions, help="parallel reads")
+    found = parser.parse_args(command_line)
+    return JobArguments(
+        found.run_id,
+        found.as_of,
+        found.interval_start,
+        found.interval_end,
+        found.retention_ms,
+        found.dry_run,
+        found.read_partitions,
+    )
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a UUID") from None
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an instant such as 2026-01-31T06:00:00+00:00") from None
+    if at.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} has no offset from UTC")
+    return at.astimezone(UTC)
+
+
+def _instant_or_none(text: str) -> datetime | None:
+    return _instant(text) if text else None
+
+
+def _retention_ms(text: str) -> int:
+    return _whole_number(text, -1, MAX_RETENTION_MS)
+
+
+def _partitions(text: str) -> int:
+    return _whole_number(text, 1, MAX_READ_PARTITIONS)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _whole_number(text: str, least: int, most: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+    return number

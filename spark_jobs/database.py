@@ -1,0 +1,102 @@
+"""A job reaches Postgres through JDBC and through psycopg2 by one address, whose password is on no command line.
+
+The address is `MUSTER_JOBS_DATABASE_URL` (the role `muster_jobs`, where there is one), else `MUSTER_DATABASE_URL`, in
+SQLAlchemy's form: `postgresql+psycopg2://user:password@host:port/database?sslmode=…`.
+"""
+
+import os
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+
+import psycopg2
+import psycopg2.extensions as pg
+from psycopg2.extensions import make_dsn
+
+from spark_jobs.errors import JobError
+
+URL_VARIABLES = ("MUSTER_JOBS_DATABASE_URL", "MUSTER_DATABASE_URL")
+SCHEMES = ("postgresql", "postgresql+psycopg2", "postgres")
+# What libpq and JDBC call by the same name.
+SHARED_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+CONNECT_TIMEOUT_S = 10
+DEFAULT_PORT = 5432
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One Postgres database and the role to use there; printing it does not tell the password."""
+
+    host: str
+    port: int
+    name: str
+    user: str
+    password: str = field(repr=False)
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def jdbc_url(self) -> str:
+        """Name the database for JDBC, without user and password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        address = f"jdbc:postgresql://{host}:{self.port}/{quote(self.name, safe='')}"
+        return address + (f"?{urlencode(self.options)}" if self.options else "")
+
+    def jdbc_properties(self) -> dict[str, str]:
+        """Return what Spark hands to the driver beside the address."""
+        return {"user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
+
+    def connect(self) -> pg.connection:
+        """Open a connection; the caller closes it.
+
+        Raises:
+            JobError: Nobody answers there, or the role is refused.
+        """
+        try:
+            return psycopg2.connect(self._dsn())
+        except psycopg2.OperationalError as failure:
+            where = f"{self.host}:{self.port}/{self.name}"
+            raise JobError(f"Postgres at {where} cannot be used: {' '.join(str(failure).split())}") from failure
+
+    def _dsn(self) -> str:
+        return make_dsn(
+            host=self.host,
+            port=self.port,
+            dbname=self.name,
+            user=self.user,
+            password=self.password,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            application_name="muster-jobs",
+            **dict(self.options),
+        )
+
+
+def database_from_environment() -> Database:
+    """Read the address from the environment.
+
+    Raises:
+        JobError: It is missing, or is not one that Spark can use.
+    """
+    for variable in URL_VARIABLES:
+        if os.environ.get(variable):
+            return parse_url(os.environ[variable], variable)
+    raise JobError(f"No database is named: set {' or '.join(URL_VARIABLES)}.")
+
+
+def parse_url(url: str, source: str = "the database URL") -> Database:
+    """Read an address in SQLAlchemy's form; `source` names it in errors, which never show the address itself.
+
+    Raises:
+        JobError: It is not a TCP address of a Postgres database.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORT
+    except ValueError:
+        raise JobError(f"{source} is not a URL that can be read.") from None
+    if parts.scheme not in SCHEMES or not parts.path.strip("/"):
+        raise JobError(f"{source} must have the form postgresql+psycopg2://user:password@host:port/database.")
+    if not parts.hostname:
+        raise JobError(f"{source} names no host; Spark reaches Postgres by TCP only.")
+    query = parse_qs(parts.query)
+    options = tuple((key, query[key][-1]) for key in SHARED_OPTIONS if key in query)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return Database(parts.hostname, port, unquote(parts.path[1:]), user, password, options)

@@ -1,0 +1,59 @@
+"""Spark reads a table in parallel by shard, and writes to staging tables only."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from spark_jobs.database import Database
+
+FETCH_ROWS = "10000"
+WRITE_BATCH_ROWS = "10000"
+
+
+def read_table(spark: SparkSession, database: Database, table: str, columns: Sequence[str]) -> DataFrame:
+    """Read the columns of a small table, in one partition."""
+    return spark.read.jdbc(database.jdbc_url, table, properties=_reading(database)).select(*columns)
+
+
+def read_by_shard(
+    spark: SparkSession, database: Database, table: str, columns: Sequence[str], predicates: Sequence[str]
+) -> DataFrame:
+    """Read the columns of a table that has `shard_id`, one partition a predicate."""
+    frame = spark.read.jdbc(database.jdbc_url, table, predicates=list(predicates), properties=_reading(database))
+    return frame.select(*columns)
+
+
+def shard_predicates(shard_count: int, partition_count: int) -> list[str]:
+    """Cut the shards into ranges of about equal length, one SQL condition each.
+
+    The first and the last are open, so every row is read once whatever its shard.
+    """
+    parts = max(1, min(shard_count, partition_count))
+    bounds = [shard_count * part // parts for part in range(1, parts)]
+    if not bounds:
+        return ["true"]
+    between = [f"shard_id >= {low} AND shard_id < {high}" for low, high in pairwise(bounds)]
+    return [f"shard_id < {bounds[0]}", *between, f"shard_id >= {bounds[-1]}"]
+
+
+def write_staging(frame: DataFrame, database: Database, table: str, attempt_id: str, partition_count: int) -> None:
+    """Append the rows of one attempt to a staging table, over at most `partition_count` connections.
+
+    Not atomic: nobody reads an attempt's rows before all of them are there.
+    """
+    # stringtype: text goes into uuid columns.
+    properties = {
+        **database.jdbc_properties(),
+        "batchsize": WRITE_BATCH_ROWS,
+        "numPartitions": str(partition_count),
+        "reWriteBatchedInserts": "true",
+        "stringtype": "unspecified",
+    }
+    staged = frame.withColumn("attempt_id", sf.lit(attempt_id))
+    staged.write.jdbc(database.jdbc_url, table, mode="append", properties=properties)
+
+
+def _reading(database: Database) -> dict[str, str]:
+    return {**database.jdbc_properties(), "fetchsize": FETCH_ROWS}

@@ -1,0 +1,180 @@
+"""A proposal appears whole or not at all: its run and its candidates are published from staging in one transaction.
+
+Rules:
+
+* Candidates are replaced only while the run is `proposed`. Once it is being applied, was applied, rejected or failed, a
+  job that comes again changes nothing and says so.
+* A proposal without candidates is published too: "nothing was due" is an answer.
+* Staging rows of an attempt go with it, published or not; those of an attempt that was killed go a day later. An
+  attempt's id therefore begins with its time, as a UUID of version 7 does.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg2.extensions as pg
+from psycopg2.sql import SQL, Identifier
+
+ABANDONED_AFTER_MS = 86_400_000
+
+PROPOSED = "proposed"
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTable:
+    """Where a kind of candidate lives; `columns` are those that the job fills, in its transform's order."""
+
+    name: str
+    columns: tuple[str, ...]
+
+    @property
+    def staging(self) -> str:
+        """Name the table that takes an attempt's rows until all of them are there."""
+        return f"{self.name}_staging"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a run is called and what it is about; instants are RFC 3339, the interval's may be None."""
+
+    run_id: str
+    kind: str
+    as_of: str
+    interval_start: str | None
+    interval_end: str | None
+    is_dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """How publishing ended: the run's status now, its counts, and whether this attempt's candidates are in it."""
+
+    status: str
+    counts: dict[str, int]
+    is_replaced: bool
+
+
+def new_attempt_id(now_ms: int) -> str:
+    """Draw the id of one attempt at one proposal; ids drawn later sort later (UUID version 7)."""
+    return str(UUID(int=_version_7(now_ms) | secrets.randbits(62) | secrets.randbits(12) << 64))
+
+
+def publish(connection: pg.connection, proposal: Proposal, table: CandidateTable, attempt_id: str) -> Published:
+    """Make the attempt's staged rows the run's candidates, unless the run has gone further than `proposed`."""
+    with _transaction(connection) as cursor:
+        status = _claim(cursor, proposal)
+        if status == PROPOSED:
+            _replace_candidates(cursor, proposal.run_id, table, attempt_id)
+            _describe(cursor, proposal, _count(cursor, proposal.run_id, table))
+        _discard(cursor, table, attempt_id)
+        cursor.execute("SELECT counts FROM maintenance_runs WHERE run_id = %s", (proposal.run_id,))
+        return Published(status, _only_row(cursor)[0], status == PROPOSED)
+
+
+def discard_staged(connection: pg.connection, table: CandidateTable, attempt_id: str, now_ms: int) -> None:
+    """Remove the attempt's staged rows, and those of attempts that were killed a day ago or earlier."""
+    oldest = str(UUID(int=_version_7(max(0, now_ms - ABANDONED_AFTER_MS))))
+    with _transaction(connection) as cursor:
+        _discard(cursor, table, attempt_id)
+        cursor.execute(
+            SQL("DELETE FROM {} WHERE attempt_id < %s").format(Identifier(table.staging)),
+            (oldest,),
+        )
+
+
+def count_shards(connection: pg.connection) -> int:
+    """Tell into how many shards the groups fall; 0 when no node ever ran."""
+    with _transaction(connection) as cursor:
+        cursor.execute("SELECT count(*) FROM shard_leases")
+        return int(_only_row(cursor)[0])
+
+
+def _claim(cursor: pg.cursor, proposal: Proposal) -> str:
+    """Make the run if there is none, lock it, and return its status."""
+    cursor.execute(
+        "INSERT INTO maintenance_runs (run_id, kind, as_of, interval_start, interval_end, status, dry_run)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (run_id) DO NOTHING",
+        (
+            proposal.run_id,
+            proposal.kind,
+            proposal.as_of,
+            proposal.interval_start,
+            proposal.interval_end,
+            PROPOSED,
+            proposal.is_dry_run,
+        ),
+    )
+    cursor.execute("SELECT status FROM maintenance_runs WHERE run_id = %s FOR UPDATE", (proposal.run_id,))
+    return str(_only_row(cursor)[0])
+
+
+def _replace_candidates(cursor: pg.cursor, run_id: str, table: CandidateTable, attempt_id: str) -> None:
+    # A partition that Spark wrote twice leaves its rows twice in staging: the second of a key is dropped.
+    replace = SQL(
+        "DELETE FROM {table} WHERE run_id = %(run_id)s;"
+        " INSERT INTO {table} (run_id, {columns})"
+        " SELECT %(run_id)s, {columns} FROM {staging} WHERE attempt_id = %(attempt_id)s ON CONFLICT DO NOTHING"
+    ).format(
+        table=Identifier(table.name),
+        staging=Identifier(table.staging),
+        columns=SQL(", ").join(map(Identifier, table.columns)),
+    )
+    cursor.execute(replace, {"run_id": run_id, "attempt_id": attempt_id})
+
+
+def _count(cursor: pg.cursor, run_id: str, table: CandidateTable) -> dict[str, int]:
+    """Count the candidates, their groups, and the candidates of each reason."""
+    cursor.execute(
+        SQL("SELECT reason, count(*) FROM {} WHERE run_id = %s GROUP BY reason ORDER BY reason").format(
+            Identifier(table.name)
+        ),
+        (run_id,),
+    )
+    by_reason = {str(reason): int(count) for reason, count in cursor.fetchall()}
+    cursor.execute(
+        SQL("SELECT count(DISTINCT group_id) FROM {} WHERE run_id = %s").format(Identifier(table.name)), (run_id,)
+    )
+    return {"candidates": sum(by_reason.values()), "groups": int(_only_row(cursor)[0]), **by_reason}
+
+
+def _describe(cursor: pg.cursor, proposal: Proposal, counts: dict[str, int]) -> None:
+    cursor.execute(
+        "UPDATE maintenance_runs SET kind = %s, as_of = %s, interval_start = %s, interval_end = %s, dry_run = %s,"
+        " counts = %s WHERE run_id = %s",
+        (
+            proposal.kind,
+            proposal.as_of,
+            proposal.interval_start,
+            proposal.interval_end,
+            proposal.is_dry_run,
+            json.dumps(counts),
+            proposal.run_id,
+        ),
+    )
+
+
+def _discard(cursor: pg.cursor, table: CandidateTable, attempt_id: str) -> None:
+    statement = SQL("DELETE FROM {} WHERE attempt_id = %s").format(Identifier(table.staging))
+    cursor.execute(statement, (attempt_id,))
+
+
+def _version_7(now_ms: int) -> int:
+    """The 128 bits of a UUID of version 7 with its random bits zero."""
+    return now_ms << 80 | 0x7 << 76 | 0b10 << 62
+
+
+@contextmanager
+def _transaction(connection: pg.connection) -> Iterator[pg.cursor]:
+    with connection, connection.cursor() as cursor:
+        yield cursor
+
+
+def _only_row(cursor: pg.cursor) -> tuple[Any, ...]:
+    row = cursor.fetchone()
+    assert row is not None, "the statement always returns a row"
+    return row

@@ -1,0 +1,76 @@
+"""The retention rule as Spark column expressions: row by row the same answer as the pure function's.
+
+Every argument and result is a column over one row that joins an offset with what is known of its group. Instants are
+`timestamp` columns in and milliseconds out, cut down as the coordinator cuts them.
+
+Source: coordinator_core/protocol/retention.py, to which a property test compares this module.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from coordinator_core.protocol.retention import CONSUMER, FOR_EVER, MS_PER_MINUTE, ExpiryReason
+from coordinator_core.protocol.states import EMPTY, STABLE
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionFacts:
+    """The columns that the rule asks for; `state` is NULL when the offset's group has no row (a simple group)."""
+
+    state: Column
+    protocol_type: Column
+    state_since: Column
+    subscribed_topics: Column
+    topic: Column
+    committed_at: Column
+    expires_at: Column
+
+
+def expiry_reason(facts: RetentionFacts, retention_ms: Column, now_ms: Column) -> Column:
+    """Say why the offset is past its time at `now_ms`, NULL when it stays."""
+    return sf.when(now_ms >= due_at_ms(facts, retention_ms), _reason(facts))
+
+
+def due_at_ms(facts: RetentionFacts, retention_ms: Column) -> Column:
+    """Say when the offset's time ends if the group stays as it is, NULL when it never ends."""
+    by_retention = sf.when(retention_ms >= 0, _unused_since_ms(facts) + retention_ms)
+    by_own_expiry = sf.unix_millis(facts.expires_at)
+    return sf.when(_ground(facts).isNotNull(), sf.coalesce(by_own_expiry, by_retention))
+
+
+def retention_ms_from_setting(value: Column) -> Column:
+    """Turn the text of `offsets_retention_minutes` into milliseconds, NULL where it is not set.
+
+    What cannot be read as a number keeps offsets for ever: a typing error must not expire anything.
+    """
+    minutes = value.try_cast("int").cast("long")
+    for_ever = sf.lit(FOR_EVER).cast("long")
+    return sf.when(value.isNotNull(), sf.when(minutes >= 0, minutes * sf.lit(MS_PER_MINUTE)).otherwise(for_ever))
+
+
+def _ground(facts: RetentionFacts) -> Column:
+    """Name the case in which the offset is of no use to its group, NULL while it is of use."""
+    is_empty = facts.state == EMPTY.value
+    has_type = facts.protocol_type.isNotNull()
+    return (
+        sf.when(facts.state.isNull() | (is_empty & ~has_type), ExpiryReason.SIMPLE_GROUP.value)
+        .when(is_empty, ExpiryReason.GROUP_EMPTY.value)
+        .when(_has_left_topic(facts), ExpiryReason.TOPIC_UNSUBSCRIBED.value)
+    )
+
+
+def _has_left_topic(facts: RetentionFacts) -> Column:
+    # An unknown subscription is NULL, and so is whatever is asked of it; `when` takes NULL for no.
+    is_unread = ~sf.array_contains(facts.subscribed_topics, facts.topic)
+    return (facts.state == STABLE.value) & (facts.protocol_type == CONSUMER) & is_unread
+
+
+def _unused_since_ms(facts: RetentionFacts) -> Column:
+    since = sf.when(_ground(facts) == ExpiryReason.GROUP_EMPTY.value, facts.state_since)
+    return sf.unix_millis(sf.coalesce(since, facts.committed_at))
+
+
+def _reason(facts: RetentionFacts) -> Column:
+    return sf.when(facts.expires_at.isNotNull(), ExpiryReason.OWN_EXPIRY.value).otherwise(_ground(facts))

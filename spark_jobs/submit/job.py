@@ -1,0 +1,97 @@
+"""A job is started by spark-submit with plain arguments, and its proposal's name follows from what started it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID, uuid5
+
+from spark_jobs.errors import JobError
+
+JOBS = ("offset_retention",)
+"""Every job there is; a job, its file and its DAG share one name."""
+
+RUN_NAMESPACE = UUID("0490e7b0-feca-47cf-9697-96af9affe7fc")
+"""The namespace of maintenance run ids; it never changes, so that whatever is repeated finds its own run again."""
+
+DEFAULT_RETENTION_MINUTES = 10_080
+MAX_RETENTION_MINUTES = 2**31 - 1
+
+SPARK_CONF = {
+    # One machine's worth; a cluster's own defaults file says otherwise by naming other keys.
+    "spark.driver.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "16",
+    "spark.log.level": "WARN",
+}
+"""What spark-submit is told beyond the master, by DAGs and by `muster job` alike."""
+
+_JOBS_DIR = Path(__file__).resolve().parent.parent / "jobs"
+
+
+def application(job: str) -> str:
+    """Return the file that spark-submit runs for a job of JOBS."""
+    assert job in JOBS, job
+    return str(_JOBS_DIR / f"{job}.py")
+
+
+def maintenance_run_id(*names: str) -> str:
+    """Return the run id that belongs to these names: a DAG and its DAG run, or a job's kind and its `as_of`.
+
+    The same names give the same id, so a task that runs twice finds the proposal of its first time.
+    """
+    return str(uuid5(RUN_NAMESPACE, "/".join(names)))
+
+
+def job_arguments(
+    *,
+    run_id: str,
+    as_of: str,
+    interval_start: str = "",
+    interval_end: str = "",
+    retention_ms: int | str,
+    is_dry_run: bool | str,
+) -> list[str]:
+    """Return a job's command line; each value may be a template that Airflow fills in before the job starts.
+
+    Args:
+        run_id: What the proposal will be called (UUID).
+        as_of: The instant by which to judge (RFC 3339).
+        interval_start: The data interval's begin (RFC 3339), empty when there is none.
+        interval_end: Its end, likewise.
+        retention_ms: The retention where neither the cluster nor the group sets one.
+        is_dry_run: Whether the proposal is only for looking at.
+    """
+    return [
+        f"--run-id={run_id}",
+        f"--as-of={as_of}",
+        f"--interval-start={interval_start}",
+        f"--interval-end={interval_end}",
+        f"--retention-ms={retention_ms}",
+        f"--dry-run={is_dry_run}",
+    ]
+
+
+def command(job: str, *, master: str, jar: Path, arguments: Sequence[str]) -> list[str]:
+    """Return the spark-submit command that runs a job by hand, as SparkSubmitOperator does in a DAG."""
+    conf = [part for key, value in SPARK_CONF.items() for part in ("--conf", f"{key}={value}")]
+    return ["spark-submit", "--master", master, *conf, "--jars", str(jar), "--name", job, application(job), *arguments]
+
+
+def retention_ms() -> int:
+    """Read the retention of the widest level: `MUSTER_OFFSETS_RETENTION_MINUTES`, else a week; below zero for ever.
+
+    Raises:
+        JobError: The setting is not a whole number of minutes that fits 31 bits.
+    """
+    text = os.environ.get("MUSTER_OFFSETS_RETENTION_MINUTES", "").strip() or str(DEFAULT_RETENTION_MINUTES)
+    try:
+        minutes = int(text)
+    except ValueError:
+        minutes = MAX_RETENTION_MINUTES + 1
+    if minutes > MAX_RETENTION_MINUTES:
+        raise JobError(
+            f"MUSTER_OFFSETS_RETENTION_MINUTES is {text!r}; it must be a number of minutes up to"
+            f" {MAX_RETENTION_MINUTES}, or -1 for ever."
+        )
+    return -1 if minutes < 0 else minutes * 60_000

@@ -1,0 +1,96 @@
+"""Maintenance runs: what a job proposed is looked at, applied or rejected."""
+
+from uuid import uuid4
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from tests.api.client import Client, Group, position
+
+NOBODY = {"generation": -1, "member_id": ""}
+REASON = {"reason": "reviewed"}
+
+
+@pytest.fixture
+def run_id(rows: PsycopgConnection, group: Group) -> str:
+    """Give a proposal to expire one offset, which is not due."""
+    group.post("offsets", {**NOBODY, "offsets": [position(7)]})
+    run_id = str(uuid4())
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
+            " VALUES (%s, 'offset_retention', '2026-01-02T03:04:05Z', 'proposed', '{\"groups\": 1}')",
+            (run_id,),
+        )
+        cursor.execute(
+            "INSERT INTO expiry_candidates"
+            " (run_id, group_id, shard_id, topic, partition, commit_version, committed_at, reason)"
+            " SELECT %s, group_id, shard_id, topic, partition, commit_version, committed_at, 'retention'"
+            " FROM offsets WHERE group_id = %s",
+            (run_id, group.group_id),
+        )
+    return run_id
+
+
+def test_a_run_tells_what_it_proposes(client: Client, run_id: str) -> None:
+    run = client.ok("GET", f"/v1/maintenance/runs/{run_id}")
+
+    assert run == {
+        "run_id": run_id,
+        "kind": "offset_retention",
+        "as_of": "2026-01-02T03:04:05Z",
+        "interval_start": None,
+        "interval_end": None,
+        "status": "proposed",
+        "dry_run": False,
+        "counts": {"groups": 1},
+    }
+    assert run in client.ok("GET", "/v1/maintenance/runs")["runs"]
+
+
+def test_an_applied_run_is_worked_off_and_may_be_applied_again(client: Client, run_id: str) -> None:
+    answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+
+    assert answer.status == 202
+    assert answer.json["status"] == "applying"
+    while (run := client.ok("GET", f"/v1/maintenance/runs/{run_id}"))["status"] != "applied":
+        pass
+    assert run["counts"] == {"groups": 1, "not_due": 1}
+    assert client.call("POST", f"/v1/maintenance/runs/{run_id}/apply").status == 202
+
+
+def test_a_rejected_run_cannot_be_applied(client: Client, run_id: str) -> None:
+    rejected = client.call("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON)
+    applied = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+
+    assert (rejected.status, rejected.json["status"]) == (200, "rejected")
+    assert client.call("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON).status == 200
+    assert (applied.status, applied.json["action"]) == (409, "fix")
+    assert client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "rejected"
+
+
+def test_it_can_be_too_late_to_reject_a_run(client: Client, run_id: str) -> None:
+    client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+
+    answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON)
+
+    assert answer.status == 409
+    assert "too late" in answer.json["detail"]
+
+
+@pytest.mark.parametrize("unknown", ["nope", "6b0f3d4e-28f0-4a34-9f5e-0a4f1f2f3f4f", "%00"])
+@pytest.mark.parametrize(("method", "action"), [("GET", ""), ("POST", "/apply"), ("POST", "/reject")])
+def test_a_run_that_is_not_there_is_not_found(client: Client, method: str, action: str, unknown: str) -> None:
+    answer = client.call(method, f"/v1/maintenance/runs/{unknown}{action}")
+
+    assert answer.status == (400 if unknown == "%00" else 404)
+    assert answer.json["action"] == "fix"
+
+
+def test_who_decided_on_a_run_is_kept(client: Client, run_id: str, rows: PsycopgConnection) -> None:
+    answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+
+    with rows.cursor() as cursor:
+        query = "SELECT actor, action, reason FROM changes WHERE change_id = %s"
+        cursor.execute(query, (answer.headers["x-muster-change-id"],))
+        assert cursor.fetchall() == [("ada", "apply_run", "reviewed")]

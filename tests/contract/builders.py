@@ -1,0 +1,198 @@
+"""Rows for tests: each builder fills in what a test does not care about."""
+
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
+from coordinator_core.protocol.requests import Offer, StoredOffset
+from coordinator_core.store.rows import (
+    CandidateRow,
+    ChangeRow,
+    GroupRow,
+    GroupWrite,
+    MemberRow,
+    OutcomeRow,
+    OwnershipRow,
+    RebalanceRow,
+    RunRow,
+    TransitionRow,
+)
+
+NOW_MS = 1_790_000_000_123
+"""An instant in 2026, 20.123 seconds after a full minute."""
+
+MINUTE_MS = 60_000
+SHARD = 7
+
+
+def uuid_of(name: str) -> str:
+    """Return the same UUID for the same name, always."""
+    return str(uuid5(NAMESPACE_OID, name))
+
+
+def group_row(group_id: str = "orders", **given: object) -> GroupRow:
+    row: dict[str, Any] = {
+        "group_id": group_id,
+        "shard_id": SHARD,
+        "state": "Stable",
+        "state_since_ms": NOW_MS,
+        "settled_state": "Stable",
+        "generation": 1,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "leader_id": "m-1",
+        "member_count": 1,
+        "subscribed_topics": ("clicks",),
+        "topics_version": 0,
+        "must_rebalance": False,
+        "rebalance_started_at_ms": None,
+        "rebalance_trigger": None,
+        "rebalance": None,
+        "created_at_ms": NOW_MS,
+    }
+    row.update(given)
+    return GroupRow(**row)
+
+
+def member_row(member_id: str = "m-1", group_id: str = "orders", **given: object) -> MemberRow:
+    row: dict[str, Any] = {
+        "group_id": group_id,
+        "shard_id": SHARD,
+        "member_id": member_id,
+        "group_instance_id": None,
+        "client_id": "client",
+        "client_host": "127.0.0.1",
+        "session_timeout_ms": 45_000,
+        "rebalance_timeout_ms": 300_000,
+        "protocols": (Offer("range", b'\x00\xff\\"{},'), Offer('"{},\\', b"")),
+        "assignment": b"\x00\x01",
+        "subscription_json": {"topics": ["clicks"]},
+        "assignment_json": [{"topic": "clicks", "partitions": [0, 1]}],
+        "assigned_since_ms": NOW_MS,
+        "held": [],
+        "joined_at_ms": NOW_MS,
+        "position": 0,
+    }
+    row.update(given)
+    return MemberRow(**row)
+
+
+def committed(topic: str = "clicks", partition: int = 0, offset: int = 1, **given: object) -> OffsetCommitted:
+    record: dict[str, Any] = {
+        "at_ms": NOW_MS,
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "leader_epoch": -1,
+        "metadata": "",
+        "log_end_offset": None,
+        "expires_at_ms": None,
+        "member_id": "m-1",
+    }
+    record.update(given)
+    return OffsetCommitted(**record)
+
+
+def removed(offset: StoredOffset, change: str = "delete", **given: object) -> OffsetRemoved:
+    record: dict[str, Any] = {"at_ms": NOW_MS, "offset": offset, "cause": "deleted", "change_id": uuid_of(change)}
+    record.update(given)
+    return OffsetRemoved(**record)
+
+
+def transition_row(group_id: str = "orders", **given: object) -> TransitionRow:
+    row: dict[str, Any] = {
+        "group_id": group_id,
+        "shard_id": SHARD,
+        "group_created_at_ms": NOW_MS,
+        "at_ms": NOW_MS,
+        "generation": 1,
+        "from_state": "Empty",
+        "to_state": "PreparingRebalance",
+        "reason": "member_joined",
+        "member_id": "m-1",
+    }
+    row.update(given)
+    return TransitionRow(**row)
+
+
+def rebalance_row(name: str = "first", group_id: str = "orders", **given: object) -> RebalanceRow:
+    row: dict[str, Any] = {
+        "rebalance_id": uuid_of(name),
+        "group_id": group_id,
+        "shard_id": SHARD,
+        "group_created_at_ms": NOW_MS,
+        "generation": 1,
+        "trigger": "member_joined",
+        "trigger_member_id": "m-1",
+        "client_reason": 'he said "yes", {no}\\',
+        "started_at_ms": NOW_MS,
+        "joined_at_ms": None,
+        "completed_at_ms": NOW_MS + 3_000,
+        "outcome": "completed",
+        "restarts": 0,
+        "member_count_before": 0,
+        "member_count_after": 1,
+        "partitions_moved": 2,
+    }
+    row.update(given)
+    return RebalanceRow(**row)
+
+
+def ownership_row(group_id: str = "orders", **given: object) -> OwnershipRow:
+    row: dict[str, Any] = {
+        "group_id": group_id,
+        "shard_id": SHARD,
+        "group_created_at_ms": NOW_MS,
+        "rebalance_id": uuid_of("first"),
+        "generation": 1,
+        "member_id": "m-1",
+        "topic": "clicks",
+        "partitions": (0, 1),
+        "valid_from_ms": NOW_MS,
+        "valid_to_ms": NOW_MS + 5_000,
+    }
+    row.update(given)
+    return OwnershipRow(**row)
+
+
+def change_row(name: str = "change", **given: object) -> ChangeRow:
+    row: dict[str, Any] = {
+        "change_id": uuid_of(name),
+        "at_ms": NOW_MS,
+        "actor": "night shift",
+        "action": "put",
+        "group_id": None,
+        "before": None,
+        "after": None,
+        "reason": "a drill",
+    }
+    row.update(given)
+    return ChangeRow(**row)
+
+
+def run_row(name: str = "run", **given: object) -> RunRow:
+    row: dict[str, Any] = {
+        "run_id": uuid_of(name),
+        "kind": "offset_retention",
+        "as_of_ms": NOW_MS,
+        "interval_start_ms": None,
+        "interval_end_ms": NOW_MS,
+        "status": "proposed",
+        "dry_run": False,
+        "counts": {"candidates": 2},
+    }
+    row.update(given)
+    return RunRow(**row)
+
+
+def candidate(partition: int, group_id: str = "orders", *, run: str = "run", shard_id: int = SHARD) -> CandidateRow:
+    return CandidateRow(uuid_of(run), uuid_of("apply"), shard_id, group_id, "clicks", partition, 1)
+
+
+def outcome(partition: int, what: str = "expired", group_id: str = "orders", *, run: str = "run") -> OutcomeRow:
+    return OutcomeRow(uuid_of(run), group_id, "clicks", partition, what)
+
+
+def write(group_id: str = "orders", shard_id: int = SHARD, **given: object) -> GroupWrite:
+    rows: dict[str, Any] = dict(given)
+    return GroupWrite(group_id=group_id, shard_id=shard_id, **rows)

@@ -1,0 +1,194 @@
+"""A world is a store with what surrounds it: time that passes, jobs that propose, and history to look into."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import psycopg2
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from coordinator_core.store.interface import Store
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.memory.groups import ArchivedOffset, History, PastOffset
+from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.rows import (
+    Batch,
+    CandidateRow,
+    ChangeRow,
+    GroupWrite,
+    OwnershipRow,
+    RebalanceRow,
+    RunRow,
+    TransitionRow,
+    Written,
+)
+from muster.settings import psql_url
+from tests.contract.builders import NOW_MS
+
+NODE = "node-1:8080"
+TTL_MS = 60_000
+
+
+class World(Protocol):
+    """What a contract test may touch beside the store."""
+
+    store: Store
+
+    def pass_time(self, length_ms: int) -> None: ...
+
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None: ...
+
+    def history(self) -> History: ...
+
+    def today_ms(self) -> int: ...
+
+
+class Owner:
+    """The node that the tests write as: it owns every shard."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.epochs = store.take_over(NODE, range(store.shard_count()), TTL_MS)
+
+    def write(self, *writes: GroupWrite) -> Written:
+        return self.store.write(Batch(NODE, self.epochs, writes))
+
+
+class MemoryWorld:
+    """Time is a number."""
+
+    def __init__(self) -> None:
+        self._now_ms = NOW_MS
+        self._store = MemoryStore(clock_ms=lambda: self._now_ms)
+        self.store: Store = self._store
+
+    def pass_time(self, length_ms: int) -> None:
+        self._now_ms += length_ms
+
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None:
+        self.pass_time(1)
+        self._store.propose(run, candidates)
+
+    def history(self) -> History:
+        return self._store.history
+
+    def today_ms(self) -> int:
+        return self._now_ms
+
+
+class PostgresWorld:
+    """Time passes by moving what waits for it; jobs and readers speak SQL."""
+
+    def __init__(self, store: PostgresStore, connection: PsycopgConnection) -> None:
+        self.store: Store = store
+        self._connection = connection
+
+    def pass_time(self, length_ms: int) -> None:
+        earlier = "SET expires_at = expires_at - %s * interval '1 ms' RETURNING 1"
+        for table in ("shard_leases", "nodes"):
+            self._fetch(f"UPDATE {table} {earlier}", length_ms)
+
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO maintenance_runs"
+                " (run_id, kind, as_of, interval_start, interval_end, status, dry_run, counts)"
+                " VALUES (%s, %s, to_timestamp(%s / 1000.0), to_timestamp(%s / 1000.0), to_timestamp(%s / 1000.0),"
+                " %s, %s, %s)",
+                (
+                    *(run.run_id, run.kind, run.as_of_ms, run.interval_start_ms, run.interval_end_ms),
+                    *(run.status, run.dry_run, psycopg2.extras.Json(run.counts)),
+                ),
+            )
+            for row in candidates:
+                cursor.execute(
+                    "INSERT INTO expiry_candidates (run_id, shard_id, group_id, topic, partition, commit_version,"
+                    " committed_at, reason) VALUES (%s, %s, %s, %s, %s, %s, now(), 'group_empty')",
+                    (row.run_id, *row[2:]),
+                )
+
+    def history(self) -> History:
+        return History(
+            transitions=[
+                TransitionRow(*row)
+                for row in self._fetch(
+                    "SELECT group_id, shard_id, ms(group_created_at), ms(at), generation, from_state, to_state, reason,"
+                    " member_id FROM group_transitions ORDER BY at"
+                )
+            ],
+            rebalances=[
+                RebalanceRow(*row)
+                for row in self._fetch(
+                    "SELECT rebalance_id::text, group_id, shard_id, ms(group_created_at), generation, trigger,"
+                    " trigger_member_id, client_reason, ms(started_at), ms(joined_at), ms(completed_at), outcome,"
+                    " restarts, member_count_before, member_count_after, partitions_moved FROM rebalances"
+                    " ORDER BY completed_at"
+                )
+            ],
+            ownerships=[
+                OwnershipRow(*(*row[:7], tuple(row[7]), *row[8:]))
+                for row in self._fetch(
+                    "SELECT group_id, shard_id, ms(group_created_at), rebalance_id::text, generation, member_id, topic,"
+                    " partitions, ms(valid_from), ms(valid_to) FROM assignments ORDER BY valid_to"
+                )
+            ],
+            offset_history=[
+                PastOffset(*row)
+                for row in self._fetch(
+                    "SELECT group_id, shard_id, topic, partition, ms(at), committed_offset, log_end_offset, member_id"
+                    " FROM offset_history ORDER BY group_id, topic, partition, at"
+                )
+            ],
+            archived=[
+                ArchivedOffset(*row)
+                for row in self._fetch(
+                    "SELECT change_id::text, group_id, shard_id, topic, partition, committed_offset, leader_epoch,"
+                    " metadata, log_end_offset, ms(committed_at), ms(archived_at), cause FROM archived_offsets"
+                    " ORDER BY change_id, group_id, topic, partition"
+                )
+            ],
+            changes=[
+                ChangeRow(*row)
+                for row in self._fetch(
+                    "SELECT change_id::text, ms(at), actor, action, group_id, before, after, reason FROM changes"
+                    " ORDER BY at"
+                )
+            ],
+        )
+
+    def today_ms(self) -> int:
+        return int(self._fetch("SELECT ms(clock_timestamp())")[0][0])
+
+    def _fetch(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return cursor.fetchall()
+
+
+MS_FUNCTION = """
+CREATE FUNCTION ms(instant timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
+RETURN floor(extract(epoch FROM instant) * 1000)::bigint
+"""
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if request.param == "memory":
+        yield MemoryWorld()
+        return
+    connection = psycopg2.connect(psql_url(request.getfixturevalue("database_url")))
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(MS_FUNCTION)
+    yield PostgresWorld(request.getfixturevalue("postgres_store"), connection)
+    connection.close()
+
+
+@pytest.fixture
+def store(world: World) -> Store:
+    return world.store
+
+
+@pytest.fixture
+def owner(store: Store) -> Owner:
+    return Owner(store)

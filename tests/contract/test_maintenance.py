@@ -1,0 +1,149 @@
+"""Runs are proposed, applied candidate by candidate, and finished."""
+
+import pytest
+
+from coordinator_core.store.interface import RunNotFound, Store
+from tests.contract.builders import (
+    NOW_MS,
+    candidate,
+    change_row,
+    committed,
+    outcome,
+    removed,
+    run_row,
+    uuid_of,
+    write,
+)
+from tests.contract.conftest import Owner, World
+
+RUN = uuid_of("run")
+APPLY = change_row("apply", action="apply")
+
+
+@pytest.fixture
+def proposed(world: World) -> None:
+    world.propose(run_row(), [candidate(0), candidate(1)])
+
+
+def test_a_run_comes_back_as_it_was_proposed(world: World, store: Store) -> None:
+    run = run_row(interval_start_ms=NOW_MS - 1, dry_run=True)
+    world.propose(run, [])
+    assert store.run(RUN) == run
+
+
+def test_a_run_that_there_is_not_is_not_found(store: Store) -> None:
+    with pytest.raises(RunNotFound):
+        store.run(RUN)
+    with pytest.raises(RunNotFound):
+        store.begin_apply(RUN, APPLY)
+    with pytest.raises(RunNotFound):
+        store.reject(RUN, APPLY)
+
+
+def test_the_newest_runs_come_first(world: World, store: Store) -> None:
+    for name in ("first", "second", "third"):
+        world.propose(run_row(name), [])
+    assert [run.run_id for run in store.runs(limit=2)] == [uuid_of("third"), uuid_of("second")]
+
+
+def test_a_proposal_waits(proposed: None, store: Store) -> None:
+    assert store.next_candidates(range(50), 10) == []
+    assert store.finish_runs() == []
+    assert store.run(RUN).counts == {"candidates": 2}
+
+
+def test_applying_begins_once_under_one_change(proposed: None, world: World, store: Store) -> None:
+    assert store.begin_apply(RUN, APPLY).status == "applying"
+    assert store.begin_apply(RUN, change_row("again")).status == "applying"
+    (change,) = world.history().changes
+    assert change.change_id == uuid_of("apply")
+    assert (change.before, change.after) == (
+        {"run_id": RUN, "status": "proposed"},
+        {"run_id": RUN, "status": "applying"},
+    )
+
+
+def test_a_rejected_run_is_not_applied(proposed: None, world: World, store: Store) -> None:
+    assert store.reject(RUN, change_row("no")).status == "rejected"
+    assert store.begin_apply(RUN, APPLY).status == "rejected"
+    assert store.next_candidates(range(50), 10) == []
+    assert [change.after["status"] for change in world.history().changes] == ["rejected"]
+
+
+def test_a_run_under_way_is_not_rejected(proposed: None, store: Store) -> None:
+    store.begin_apply(RUN, APPLY)
+    assert store.reject(RUN, change_row("no")).status == "applying"
+
+
+def test_candidates_of_an_applying_run_are_handed_out(proposed: None, store: Store) -> None:
+    store.begin_apply(RUN, APPLY)
+    assert store.next_candidates(range(50), 10) == [candidate(0), candidate(1)]
+
+
+def test_candidates_of_other_shards_are_not_handed_out(world: World, store: Store) -> None:
+    world.propose(run_row(), [candidate(0, shard_id=1), candidate(1, "views", shard_id=2)])
+    store.begin_apply(RUN, APPLY)
+    assert [row.group_id for row in store.next_candidates([2, 3], 10)] == ["views"]
+    assert store.next_candidates([], 10) == []
+
+
+def test_candidates_come_in_chunks_by_run_and_group(world: World, store: Store) -> None:
+    for name in ("run", "run-2"):
+        rows = [candidate(number, group, run=name) for number in (0, 1) for group in ("b", "a")]
+        world.propose(run_row(name), rows)
+        store.begin_apply(uuid_of(name), change_row(f"apply {name}"))
+    everything = store.next_candidates(range(50), 100)
+    first, second = sorted([RUN, uuid_of("run-2")])
+    assert [(row.run_id, row.group_id) for row in everything] == [
+        (run_id, group) for run_id in (first, second) for group in ("a", "a", "b", "b")
+    ]
+    assert store.next_candidates(range(50), 3) == everything[:3]
+    assert {row.change_id for row in everything} == {uuid_of("apply run"), uuid_of("apply run-2")}
+
+
+def test_an_outcome_is_stored_with_what_it_tells_of(proposed: None, owner: Owner, world: World, store: Store) -> None:
+    owner.write(write(committed=(committed(partition=0),)))
+    store.begin_apply(RUN, APPLY)
+    (seen,) = store.stored_offsets("orders")
+    owner.write(write(removed=(removed(seen, "apply", cause="expired"),), outcomes=(outcome(0),)))
+    assert [row.partition for row in store.next_candidates(range(50), 10)] == [1]
+    assert store.run(RUN).counts == {"candidates": 2, "expired": 1, "undecided": 1}
+    assert [(row.change_id, row.cause) for row in world.history().archived] == [(uuid_of("apply"), "expired")]
+
+
+def test_of_two_outcomes_the_first_counts(proposed: None, owner: Owner, store: Store) -> None:
+    store.begin_apply(RUN, APPLY)
+    owner.write(write(outcomes=(outcome(0, "expired"), outcome(0, "committed_since"))))
+    owner.write(write(outcomes=(outcome(0, "group_not_empty"), outcome(1, "committed_since"), outcome(9))))
+    assert store.run(RUN).counts == {"candidates": 2, "expired": 1, "committed_since": 1}
+
+
+def test_a_run_is_applied_when_every_candidate_has_an_outcome(proposed: None, owner: Owner, store: Store) -> None:
+    store.begin_apply(RUN, APPLY)
+    owner.write(write(outcomes=(outcome(0),)))
+    assert store.finish_runs() == []
+    owner.write(write(outcomes=(outcome(1),)))
+    assert store.finish_runs() == [RUN]
+    assert store.finish_runs() == []
+    finished = store.run(RUN)
+    assert (finished.status, finished.counts) == ("applied", {"candidates": 2, "expired": 2})
+    assert store.begin_apply(RUN, change_row("again")).status == "applied"
+
+
+def test_a_run_without_candidates_is_applied_at_once(world: World, store: Store) -> None:
+    world.propose(run_row(counts={"candidates": 0}), [])
+    store.begin_apply(RUN, APPLY)
+    assert store.finish_runs() == [RUN]
+    assert store.run(RUN).counts == {"candidates": 0}
+
+
+def test_a_refused_group_s_outcomes_are_not_stored(proposed: None, owner: Owner, store: Store) -> None:
+    store.begin_apply(RUN, APPLY)
+    owner.write(write(outcomes=(outcome(0),), committed=(committed(metadata="\0"),)))
+    assert store.run(RUN).counts["undecided"] == 2
+
+
+def test_a_list_of_runs_counts_as_a_single_run_does(proposed: None, owner: Owner, store: Store) -> None:
+    store.begin_apply(RUN, APPLY)
+    owner.write(write(outcomes=(outcome(0),)))
+    assert store.runs() == [store.run(RUN)]

@@ -1,0 +1,145 @@
+"""In Postgres, a write under way holds up a take-over of its shard, and nothing else."""
+
+from collections.abc import Iterator
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from coordinator_core.store.interface import StoreUnavailable
+from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.rows import Written
+from tests.contract.builders import SHARD, change_row, committed, group_row, write
+from tests.contract.conftest import NODE, TTL_MS, Owner
+from tests.contract.waiting import Gate, in_background
+
+OTHER = "node-2:8080"
+COMMIT = write(committed=(committed(),))
+OTHER_COMMIT = write("other", SHARD + 1, group=group_row("other", shard_id=SHARD + 1))
+
+
+@pytest.fixture
+def gate(sql_connection: PsycopgConnection) -> Gate:
+    return Gate(sql_connection)
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[PostgresStore]:
+    """Wait so long that no machine is too slow for it."""
+    store = PostgresStore(database_url, lease_ttl_ms=300_000)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def owner(store: PostgresStore) -> Owner:
+    return Owner(store)
+
+
+def expire_leases(connection: PsycopgConnection) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE shard_leases SET expires_at = now() - interval '1 s'")
+
+
+def test_a_take_over_waits_for_a_write_under_way(
+    owner: Owner, store: PostgresStore, gate: Gate, sql_connection: PsycopgConnection
+) -> None:
+    expire_leases(sql_connection)
+    gate.close()
+    with in_background(lambda: owner.write(COMMIT)) as written:
+        gate.wait_for("muster-writer")
+        with in_background(lambda: store.take_over(OTHER, [SHARD], TTL_MS)) as taken:
+            gate.wait_for("muster-leases")
+            assert not taken.done()
+            gate.open()
+    assert written.result() == Written()
+    assert taken.result() == {SHARD: 2}
+    assert store.has_offsets("orders")
+    assert owner.write(COMMIT) == Written(lost_shards=frozenset({SHARD}))
+
+
+def test_a_take_over_of_another_shard_does_not_wait(
+    owner: Owner, store: PostgresStore, gate: Gate, sql_connection: PsycopgConnection
+) -> None:
+    expire_leases(sql_connection)
+    gate.close()
+    with in_background(lambda: owner.write(COMMIT)) as written:
+        gate.wait_for("muster-writer")
+        assert store.take_over(OTHER, [SHARD + 1], TTL_MS) == {SHARD + 1: 2}
+        gate.open()
+    assert written.result() == Written()
+
+
+def test_a_renewal_does_not_wait_for_a_write(owner: Owner, store: PostgresStore, gate: Gate) -> None:
+    gate.close()
+    with in_background(lambda: owner.write(COMMIT)) as written:
+        gate.wait_for("muster-writer")
+        assert len(store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS).held) == 50
+        gate.open()
+    assert written.result() == Written()
+
+
+def test_a_release_does_not_wait_but_the_next_owner_does(owner: Owner, store: PostgresStore, gate: Gate) -> None:
+    gate.close()
+    with in_background(lambda: owner.write(COMMIT)) as written:
+        gate.wait_for("muster-writer")
+        store.release(NODE, owner.epochs)
+        with in_background(lambda: store.take_over(OTHER, [SHARD], TTL_MS)) as taken:
+            gate.wait_for("muster-leases")
+            gate.open()
+    assert (written.result(), taken.result()) == (Written(), {SHARD: 2})
+
+
+def test_a_write_that_waits_for_a_take_over_finds_its_shard_lost(
+    owner: Owner, store: PostgresStore, gate: Gate, sql_connection: PsycopgConnection
+) -> None:
+    with sql_connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT FROM shard_leases WHERE shard_id = %s FOR UPDATE", (SHARD,))
+        with in_background(lambda: owner.write(COMMIT, OTHER_COMMIT)) as written:
+            gate.wait_for("muster-writer")
+            cursor.execute("UPDATE shard_leases SET node_id = 'x', epoch = epoch + 1 WHERE shard_id = %s", (SHARD,))
+            cursor.execute("COMMIT")
+    assert written.result() == Written(lost_shards=frozenset({SHARD}))
+    assert [stored.group.group_id for stored in store.load_shards([SHARD, SHARD + 1])] == ["other"]
+
+
+def test_two_nodes_that_want_one_shard_take_it_once(
+    owner: Owner, store: PostgresStore, database_url: str, gate: Gate, sql_connection: PsycopgConnection
+) -> None:
+    other_store = PostgresStore(database_url, lease_ttl_ms=300_000)
+    expire_leases(sql_connection)
+    with sql_connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT FROM shard_leases WHERE shard_id = %s FOR UPDATE", (SHARD,))
+        with (
+            in_background(lambda: store.take_over("x", [SHARD], TTL_MS)) as first,
+            in_background(lambda: other_store.take_over("y", [SHARD], TTL_MS)) as second,
+        ):
+            gate.wait_for("muster-leases", how_many=2)
+            cursor.execute("COMMIT")
+    other_store.close()
+    assert sorted([first.result(), second.result()], key=len) == [{}, {SHARD: 2}]
+
+
+def test_reads_do_not_wait_for_a_write(owner: Owner, store: PostgresStore, gate: Gate) -> None:
+    owner.write(COMMIT)
+    gate.close()
+    with in_background(lambda: owner.write(write(committed=(committed(offset=99),)))):
+        gate.wait_for("muster-writer")
+        assert [row.offset for row in store.fetch_offsets("orders")] == [1]
+        store.put_topic("clicks", 1, None, change_row())
+        gate.open()
+
+
+def test_a_take_over_gives_up_before_half_the_lease_is_over(
+    owner: Owner, database_url: str, gate: Gate, sql_connection: PsycopgConnection
+) -> None:
+    expire_leases(sql_connection)
+    gate.close()
+    hasty = PostgresStore(database_url, lease_ttl_ms=500)
+    with in_background(lambda: owner.write(COMMIT)):
+        gate.wait_for("muster-writer")
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            hasty.take_over(OTHER, [SHARD], TTL_MS)
+        gate.open()
+    hasty.close()

@@ -1,0 +1,1 @@
+"""What holds for every DAG, and each DAG run for real: its own tasks, real Spark, a real Postgres."""

@@ -1,0 +1,67 @@
+"""Real nodes for tests: coordinator, front door and server over a real database, each in a thread of its own."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import uvloop
+
+from muster.node import bound_listener, open_store, serve_node
+from muster.settings import Settings
+
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that serves."""
+
+    url: str
+    settings: Settings
+
+
+@contextlib.contextmanager
+def running_node(database_url: str, **options: int | str) -> Iterator[Node]:
+    """Serve a node on a free loopback port for the time of the block.
+
+    Args:
+        database_url: a migrated database.
+        options: the node's settings, by their names in `muster.settings`.
+    """
+    with bound_listener("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        settings = Settings(database_url=database_url, http_port=port, **options)  # type: ignore[arg-type]  # validated there
+        with _serving(settings, listener):
+            yield Node(settings.node_url, settings)
+
+
+@contextlib.contextmanager
+def _serving(settings: Settings, listener: socket.socket) -> Iterator[None]:
+    """Run the node in a thread; an error of its own comes out here."""
+    is_started = threading.Event()
+    stopping = asyncio.Event()
+    loop = uvloop.new_event_loop()
+
+    def run() -> None:
+        store = open_store(settings)
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(serve_node(settings, store, listener, stopping, is_started.set))
+        finally:
+            is_started.set()
+            store.close()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="node") as executor:
+        serving = executor.submit(run)
+        assert is_started.wait(PATIENCE_S), "the node did not start"
+        try:
+            if not serving.done():
+                yield
+        finally:
+            if not serving.done():
+                loop.call_soon_threadsafe(stopping.set)
+            serving.result(PATIENCE_S)

@@ -1,0 +1,101 @@
+"""One run at a time uses the data directory, and what is secret in it is for its owner alone."""
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.data_dir import DataDir, keep_secret, write_private
+from muster.errors import UserError, disk_error
+
+HOLD = """
+import sys
+from pathlib import Path
+from muster.data_dir import DataDir
+data_dir = DataDir(Path(sys.argv[1]))
+data_dir.create()
+with data_dir.locked("up") as lock:
+    lock.publish_database_url("postgresql+psycopg2://muster:secret@127.0.0.1:5432/muster")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> DataDir:
+    data_dir = DataDir(tmp_path / "new" / "muster")
+    data_dir.create()
+    return data_dir
+
+
+def test_a_new_directory_is_private(data_dir: DataDir) -> None:
+    assert data_dir.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_second_run_is_refused_and_told_who_holds_the_directory(data_dir: DataDir) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(data_dir.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(UserError, match=rf"^muster up \(pid {holder.pid}\) is using"), data_dir.locked("serve"):
+            pass
+        known = data_dir.holder()
+        assert known is not None
+        assert known.database_url == "postgresql+psycopg2://muster:secret@127.0.0.1:5432/muster"
+        holder.kill()
+    assert data_dir.holder() is None
+    with data_dir.locked("up"):
+        pass
+
+
+def test_nobody_holds_a_directory_after_the_block(data_dir: DataDir) -> None:
+    with data_dir.locked("up"):
+        assert data_dir.holder() is not None
+    assert data_dir.holder() is None
+
+
+def test_nobody_holds_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    assert DataDir(tmp_path / "nowhere").holder() is None
+
+
+def test_a_disk_with_too_little_room_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="MB left and Muster wants 1000000000 MB"):
+        DataDir(tmp_path).create(min_free_disk_mb=1_000_000_000)
+
+
+def test_a_directory_under_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is not a directory"):
+        DataDir(tmp_path / "file" / "muster").create()
+
+
+def test_a_secret_is_made_once(tmp_path: Path) -> None:
+    secret = keep_secret(tmp_path / "secret")
+    assert len(secret) >= 32
+    assert keep_secret(tmp_path / "secret") == secret
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_private_file_that_is_written_again_stays_private(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("for all to see")
+    write_private(tmp_path / "secret", "mine")
+    assert (tmp_path / "secret").read_text() == "mine"
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ENOSPC, "disk is full"), (errno.EACCES, "may not use"), (errno.EROFS, "read-only")],
+)
+def test_a_refusal_of_the_disk_is_told_in_words(number: int, words: str) -> None:
+    explained = disk_error(OSError(number, "no", "/some/place"))
+    assert explained is not None
+    assert words in explained.sentence
+    assert "/some/place" in explained.sentence
+
+
+def test_another_failure_is_not_taken_for_the_disk() -> None:
+    assert disk_error(OSError(errno.ECONNREFUSED, "no")) is None

@@ -1,0 +1,35 @@
+"""A taken port is found out beforehand, and whoever has it is named."""
+
+import os
+import socket
+
+import pytest
+
+from muster.errors import UserError
+from muster.ports import is_free_port, require_free_port
+
+
+def test_a_free_port_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    require_free_port("127.0.0.1", port, "--port")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_the_program_that_has_the_port_is_named(address: str) -> None:
+    with socket.create_server((address, 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(UserError) as refused:
+            require_free_port("127.0.0.1", port, "--port")
+    assert f"(pid {os.getpid()})" in refused.value.sentence
+    assert refused.value.sentence.endswith("or choose another port with --port.")
+
+
+def test_old_connections_do_not_hold_a_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        accepted, _ = server.accept()
+    accepted.close()  # The server's side closes first, so its half of the connection lingers.
+    client.close()
+    assert is_free_port("127.0.0.1", port)

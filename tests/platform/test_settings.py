@@ -1,0 +1,146 @@
+"""A setting comes from the environment or has a default, and a wrong one is told in one sentence without its value."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from api.http.limits import HttpLimits
+from coordinator_core.protocol.setting_rules import RULES, ChoiceRule, IntegerRule
+from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.runtime.config import NodeConfig
+from muster.errors import UserError
+from muster.settings import ENVIRONMENT_PREFIX, GROUP_KEYS, Settings, load_settings, psql_url
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]:
+        monkeypatch.delenv(name)
+
+
+def refusal() -> str:
+    with pytest.raises(UserError) as refused:
+        load_settings()
+    assert refused.value.exit_code == 2
+    return refused.value.sentence
+
+
+def values_of(rule: IntegerRule | ChoiceRule) -> tuple[Sequence[int | str], Sequence[int | str]]:
+    """Return values that the rule takes, and values that it does not."""
+    if isinstance(rule, ChoiceRule):
+        return rule.choices, ["neither"]
+    return [rule.low, rule.high], [rule.low - 1, rule.high + 1]
+
+
+def test_the_defaults_of_groups_are_those_of_the_protocol() -> None:
+    defaults = GroupSettings()
+    assert load_settings().group_settings() == {key: getattr(defaults, key) for key in GROUP_KEYS}
+
+
+@pytest.mark.parametrize("key", GROUP_KEYS)
+def test_the_environment_may_set_what_a_group_may_set(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, refused = values_of(RULES[key])
+    if key == "group_min_session_timeout_ms":
+        monkeypatch.setenv("MUSTER_GROUP_MAX_SESSION_TIMEOUT_MS", "2147483647")
+    if key == "group_max_session_timeout_ms":
+        monkeypatch.setenv("MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS", "1")
+    for value in taken:
+        monkeypatch.setenv(f"MUSTER_{key.upper()}", str(value))
+        assert load_settings().group_settings()[key] == value
+    for value in refused:
+        monkeypatch.setenv(f"MUSTER_{key.upper()}", str(value))
+        assert refusal().startswith(f"MUSTER_{key.upper()} should be ")
+
+
+def test_a_nodes_defaults_are_those_of_the_runtime_and_the_front_door() -> None:
+    settings = load_settings()
+    for defaults in (NodeConfig("node", "http://node"), HttpLimits()):
+        own = {field.name: getattr(defaults, field.name) for field in fields(defaults)}
+        shared = own.keys() & Settings.model_fields.keys()
+        assert {key: getattr(settings, key) for key in shared} == {key: own[key] for key in shared}
+
+
+def test_what_the_environment_has_set_is_told_apart_from_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_GROUP_MAX_SIZE", "3")
+    settings = load_settings()
+    assert settings.group_settings()["group_max_size"] == 3
+    assert settings.group_settings_from_environment() == {"group_max_size"}
+
+
+def test_an_override_is_stronger_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_HTTP_PORT", "9000")
+    assert load_settings().http_port == 9000
+    assert load_settings(http_port=9001).http_port == 9001
+    assert load_settings(http_port=None).http_port == 9000
+
+
+def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", "")
+    assert load_settings().database_url is None
+
+
+def test_a_wrong_number_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_HTTP_PORT", "99999")
+    assert refusal() == "MUSTER_HTTP_PORT should be less than or equal to 65535."
+
+
+def test_all_wrong_settings_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_SHARDS", "none")
+    monkeypatch.setenv("MUSTER_GROUP_SYNC_TIMEOUT_SCOPE", "some")
+    assert "MUSTER_SHARDS should be a valid integer" in refusal()
+    assert "MUSTER_GROUP_SYNC_TIMEOUT_SCOPE should be 'all' or 'dynamic'" in refusal()
+
+
+def test_session_bounds_the_wrong_way_round_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS", "2000000")
+    assert "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS must not be above" in refusal()
+
+
+def test_a_refused_database_url_keeps_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", "mysql://muster:hunter2@db/muster")
+    assert "MUSTER_DATABASE_URL should look like postgresql://" in refusal()
+    assert "hunter2" not in refusal()
+    with pytest.raises(ValidationError) as unexplained:
+        Settings()
+    assert "hunter2" not in str(unexplained.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg2"])
+def test_every_spelling_of_a_database_url_names_our_driver(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", f"{scheme}://muster:hunter2@db:5432/muster")
+    settings = load_settings()
+    assert settings.database_url is not None
+    url = settings.database_url.get_secret_value()
+    assert url == "postgresql+psycopg2://muster:hunter2@db:5432/muster"
+    assert psql_url(url) == "postgresql://muster:hunter2@db:5432/muster"
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
+def test_a_node_without_tokens_is_open_to_this_machine(host: str) -> None:
+    assert load_settings(http_host=host).http_host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "muster.example"])
+def test_a_node_without_tokens_is_closed_to_others(host: str) -> None:
+    with pytest.raises(UserError, match="only with TOKENS_FILE"):
+        load_settings(http_host=host)
+    assert load_settings(http_host=host, tokens_file=Path("tokens.json")).http_host == host
+
+
+def test_a_node_is_reached_at_what_it_advertises() -> None:
+    assert load_settings(http_port=9000).node_url == "http://127.0.0.1:9000"
+    assert load_settings(http_host="::1").node_url == "http://[::1]:8080"
+    assert load_settings(advertised_url="http://muster.example").node_url == "http://muster.example"
+
+
+def test_the_data_directory_is_below_the_current_one_unless_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings().data_dir == tmp_path / ".muster"
+    assert load_settings(data_dir=Path("other")).data_dir == tmp_path / "other"

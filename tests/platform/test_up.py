@@ -1,0 +1,171 @@
+"""`muster up` and `muster serve` as a person runs them: they come up, show what is there, and leave nothing."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg2
+import pytest
+import urllib3
+
+from muster import process_table
+from muster.data_dir import DataDir
+from muster.process_table import ProcessKey
+from muster.settings import ENVIRONMENT_PREFIX, psql_url
+from tests.platform.waiting import eventually
+
+
+class Run:
+    """A `muster` command in the background, with what it has printed."""
+
+    def __init__(self, home: Path, *arguments: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.port = server.getsockname()[1]
+        self.data_dir = DataDir(home / "data")
+        self._output = home / "output"
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+        place = ("--port", str(self.port), "--data-dir", str(self.data_dir.path))
+        with self._output.open("w") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "muster", *arguments, *place], env=ours, stdout=output, stderr=output
+            )
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text()
+
+    def wait_for(self, words: str) -> None:
+        eventually(lambda: words in self.output or self.process.poll() is not None, within_s=60)
+        assert words in self.output, self.output
+
+    def family(self) -> set[ProcessKey]:
+        rows = process_table.all_processes()
+        (root,) = (row.key for row in rows if row.key.pid == self.process.pid)
+        return process_table.descendants_of(root, rows)
+
+    def node_pid(self) -> int | None:
+        state = json.loads(self.data_dir.children_file.read_text())
+        return next((int(child["key"]["pid"]) for child in state["children"] if child["name"] == "node"), None)
+
+    def database_url(self) -> str:
+        holder = self.data_dir.holder()
+        assert holder is not None
+        assert holder.database_url is not None
+        return psql_url(holder.database_url)
+
+    def is_ready(self) -> bool:
+        try:
+            reply = urllib3.request("GET", f"http://127.0.0.1:{self.port}/readyz", retries=False)
+        except urllib3.exceptions.HTTPError:
+            return False
+        return reply.status == 200
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+
+@pytest.fixture
+def runs() -> Iterator[list[Run]]:
+    """Whatever a test starts goes in here, and is gone after it."""
+    runs: list[Run] = []
+    yield runs
+    for run in runs:
+        if run.process.poll() is None:
+            run.end(signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Give a platform with its fleet; what a test does to it, the platform mends."""
+    run = Run(tmp_path_factory.mktemp("live"), "up", "--no-airflow")
+    try:
+        for group in ("orders-billing", "clicks-enrichment", "payments-audit"):
+            run.wait_for(f"{group}: Stable, generation 1")
+        yield run
+    finally:
+        run.end(signal.SIGTERM)
+
+
+def are_gone(keys: set[ProcessKey]) -> bool:
+    return not any(map(process_table.is_alive, keys))
+
+
+def ask(url: str, question: str) -> list[tuple[object, ...]]:
+    connection = psycopg2.connect(url)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(question)
+            return cursor.fetchall()
+    finally:
+        connection.close()
+
+
+def test_up_shows_what_lives_and_what_is_past(live: Run) -> None:
+    assert "last rebalance member_joined" in live.output
+    assert "nightly-export: Empty, members none, committed 3,030" in live.output
+
+
+def test_a_member_that_is_killed_is_missed(live: Run) -> None:
+    question = "SELECT client_id FROM members WHERE client_id LIKE 'enrichment-1-pid%'"
+    ((client_id,),) = ask(live.database_url(), question)
+    os.kill(int(str(client_id).rpartition("pid")[2]), signal.SIGKILL)
+    live.wait_for("demo-enrichment-1 was ended by SIGKILL; it starts again in 20 s")
+    live.wait_for(f"last rebalance session_expired of {client_id}")
+
+
+def test_a_node_that_is_killed_comes_back_and_no_member_notices(live: Run) -> None:
+    question = (
+        "SELECT member_id, generation FROM members JOIN groups USING (group_id) WHERE group_id = 'orders-billing'"
+    )
+    members = ask(live.database_url(), question)
+    first = live.node_pid()
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    live.wait_for("node was ended by SIGKILL; it starts again in 0.5 s")
+    eventually(lambda: live.node_pid() not in (None, first) and live.is_ready(), within_s=60)
+    assert ask(live.database_url(), question) == members
+
+
+def test_up_leaves_no_process_behind(tmp_path: Path, runs: list[Run]) -> None:
+    run = Run(tmp_path, "up", "--no-airflow")
+    runs.append(run)
+    run.wait_for("Demonstration fleet")
+    family = run.family()
+    assert len(family) >= 1 + 1 + 7, "Postgres, the node and its agents"
+    assert run.end(signal.SIGINT) == 0
+    assert are_gone(family)
+    assert "✓ Stop" in run.output
+
+
+def test_a_run_that_is_killed_takes_its_children_along_and_the_next_finds_its_data(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    run = Run(tmp_path, "up", "--no-airflow", "--no-demo")
+    runs.append(run)
+    run.wait_for("owns its shards")
+    url = run.database_url()
+    family = run.family()
+    assert run.end(signal.SIGKILL) == -signal.SIGKILL
+    eventually(lambda: are_gone(family))
+    again = Run(tmp_path, "up", "--no-airflow", "--no-demo")
+    runs.append(again)
+    again.wait_for("there already")
+    again.wait_for("owns its shards")
+    assert again.database_url() == url
+    assert ask(url, "SELECT count(*) FROM shard_leases WHERE node_id IS NOT NULL") == [(50,)]
+
+
+def test_a_node_alone_brings_its_own_database_and_takes_it_along(tmp_path: Path, runs: list[Run]) -> None:
+    run = Run(tmp_path, "serve")
+    runs.append(run)
+    eventually(run.is_ready, within_s=60)
+    family = run.family()
+    assert family, "the embedded Postgres"
+    assert run.end(signal.SIGTERM) == 0
+    assert are_gone(family)

@@ -1,0 +1,35 @@
+"""One Spark session serves all tests of a test session; it speaks to this machine only."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.java import find_java, spark_environment
+from spark_jobs.session import open_session
+from spark_jobs.submit import find_jdbc_jar
+
+TEST_CONF = {
+    "spark.driver.memory": "512m",
+    # A handful of rows: what would spread or compile the work costs more than it saves.
+    "spark.default.parallelism": "1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        java_home = find_java(tmp_path_factory.mktemp("java"))
+        for name, value in spark_environment(java_home, os.environ).items():
+            patch.setenv(name, value)
+        warehouse = Path(tmp_path_factory.mktemp("spark")).as_uri()
+        conf = {**TEST_CONF, "spark.jars": str(find_jdbc_jar()), "spark.sql.warehouse.dir": warehouse}
+        session = open_session("tests", "local[2]", conf)
+        yield session
+        session.stop()

@@ -1,0 +1,89 @@
+"""Rows by hand: each builder fills in what a test does not care about, in the schema that JDBC reads."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from spark_jobs.transforms.offset_retention import expiry_candidates
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
+RETENTION = timedelta(days=7)
+RETENTION_MS = int(RETENTION.total_seconds() * 1000)
+DUE = NOW - RETENTION
+LONG_AGO = NOW - timedelta(days=90)
+JUST_NOW = NOW - timedelta(minutes=1)
+
+OFFSETS = (
+    "group_id string, shard_id smallint, topic string, partition int, commit_version bigint,"
+    " committed_at timestamp, expires_at timestamp"
+)
+GROUPS = (
+    "group_id string, generation int, state string, state_since timestamp, protocol_type string,"
+    " subscribed_topics array<string>"
+)
+CLUSTER_CONFIG = "key string, value string"
+GROUP_CONFIGS = "group_id string, key string, value string"
+CANDIDATES = (
+    "group_id string, shard_id smallint, generation int, state_since timestamp, topic string, partition int,"
+    " commit_version bigint, committed_at timestamp, reason string"
+)
+
+
+def offset(group_id: str, topic: str = "orders", partition: int = 0, **columns: object) -> Row:
+    """Build a row of `offsets` that was committed long ago."""
+    given = {"shard_id": 1, "commit_version": 1, "committed_at": LONG_AGO, "expires_at": None, **columns}
+    return Row(group_id=group_id, topic=topic, partition=partition, **given)
+
+
+def group(group_id: str, **columns: object) -> Row:
+    """Build a row of `groups`: a consumer group that has been empty since long ago."""
+    given = {
+        "generation": 3,
+        "state": "Empty",
+        "state_since": LONG_AGO,
+        "protocol_type": "consumer",
+        "subscribed_topics": [],
+        **columns,
+    }
+    return Row(group_id=group_id, **given)
+
+
+def candidate(group_id: str, topic: str = "orders", partition: int = 0, **columns: object) -> Row:
+    """Build the candidate that `offset` and `group` lead to."""
+    given = {
+        "shard_id": 1,
+        "generation": 3,
+        "state_since": LONG_AGO,
+        "commit_version": 1,
+        "committed_at": LONG_AGO,
+        "reason": "group_empty",
+        **columns,
+    }
+    return Row(group_id=group_id, topic=topic, partition=partition, **given)
+
+
+def frame(spark: SparkSession, schema: str, rows: Sequence[Row]) -> DataFrame:
+    """Build a frame of the schema, taking each row's values by name."""
+    names = [column.split()[0] for column in schema.split(", ")]
+    return spark.createDataFrame([tuple(row[name] for name in names) for row in rows], schema)
+
+
+def find_candidates(
+    spark: SparkSession,
+    offsets: Sequence[Row],
+    groups: Sequence[Row] = (),
+    cluster_config: Sequence[Row] = (),
+    group_configs: Sequence[Row] = (),
+    retention_ms: int = RETENTION_MS,
+) -> DataFrame:
+    """Run the transform on rows, at NOW."""
+    return expiry_candidates(
+        frame(spark, OFFSETS, offsets),
+        frame(spark, GROUPS, groups),
+        frame(spark, CLUSTER_CONFIG, cluster_config),
+        frame(spark, GROUP_CONFIGS, group_configs),
+        retention_ms=retention_ms,
+        now_ms=NOW_MS,
+    )

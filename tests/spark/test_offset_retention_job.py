@@ -1,0 +1,174 @@
+"""The job against a real Postgres: what it reads in parallel by shard, it proposes once and whole."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import psycopg2.extensions as pg
+import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # comes without types
+from pyspark.sql import SparkSession
+
+from spark_jobs.arguments import JobArguments
+from spark_jobs.database import Database, parse_url
+from spark_jobs.jobs.offset_retention import describe, propose
+from spark_jobs.publish import Published
+from tests.spark.rows import NOW, RETENTION_MS
+
+RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+ARGUMENTS = JobArguments(RUN_ID, NOW, None, None, RETENTION_MS, is_dry_run=False, read_partitions=3)
+
+GROUP = (
+    "INSERT INTO groups (group_id, shard_id, state, settled_state, state_since, generation, protocol_type,"
+    " member_count, subscribed_topics, created_at)"
+    " VALUES (%(group_id)s, %(shard_id)s, %(state)s, %(state)s, %(now)s::timestamptz - %(since)s::interval, 4,"
+    " %(protocol_type)s, 0, %(topics)s, %(now)s::timestamptz - interval '1 year')"
+)
+OFFSET = (
+    "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
+    " VALUES (%(group_id)s, %(shard_id)s, 'orders', %(partition)s, 5, %(now)s::timestamptz - %(age)s::interval)"
+)
+
+
+@pytest.fixture
+def database(database_url: str) -> Database:
+    return parse_url(database_url)
+
+
+@pytest.fixture
+def connection(database: Database) -> Iterator[pg.connection]:
+    with closing(database.connect()) as connection:
+        yield connection
+
+
+def rows(connection: pg.connection, statement: str, **values: object) -> list[tuple[Any, ...]]:
+    with connection, connection.cursor() as cursor:
+        cursor.execute(statement, {"now": NOW, **values})
+        return cursor.fetchall() if cursor.description else []
+
+
+def add_group(connection: pg.connection, group_id: str, shard_id: int, since: str, **columns: object) -> None:
+    given = {"state": "Empty", "protocol_type": "consumer", "topics": [], **columns}
+    rows(connection, GROUP, group_id=group_id, shard_id=shard_id, since=since, **given)
+
+
+def add_offset(connection: pg.connection, group_id: str, shard_id: int, age: str, partition: int = 0) -> None:
+    rows(connection, OFFSET, group_id=group_id, shard_id=shard_id, age=age, partition=partition)
+
+
+@pytest.fixture
+def as_jobs_role(database: Database, connection: pg.connection) -> Iterator[Database]:
+    """Give the same database to a role that may do what `muster_jobs` may, and nothing else."""
+    rows(connection, "CREATE ROLE jobs_under_test LOGIN PASSWORD 'p@ss/word' IN ROLE muster_jobs")
+    yield replace(database, user="jobs_under_test", password="p@ss/word")
+    rows(connection, "DROP ROLE jobs_under_test")
+
+
+@pytest.fixture
+def populated(connection: pg.connection) -> pg.connection:
+    """Fill the database with a group of each kind that the rule tells apart, on shards at both ends and between."""
+    add_offset(connection, "simple/ünïcode 'quoted'", 0, "30 days")
+    add_offset(connection, "simple/ünïcode 'quoted'", 0, "1 day", partition=1)
+    add_group(connection, "long-empty", 49, "30 days")
+    add_offset(connection, "long-empty", 49, "1 minute")
+    add_group(connection, "just-emptied", 16, "1 minute")
+    add_offset(connection, "just-emptied", 16, "30 days")
+    add_group(connection, "live", 17, "30 days", state="Stable", topics=["orders"])
+    add_offset(connection, "live", 17, "30 days")
+    add_group(connection, "moved-on", 33, "1 minute", state="Stable", topics=["payments"])
+    add_offset(connection, "moved-on", 33, "30 days")
+    add_group(connection, "unreadable", 33, "30 days", state="Stable", topics=None)
+    add_offset(connection, "unreadable", 33, "30 days")
+    return connection
+
+
+DUE = [
+    ("long-empty", 0, "group_empty", 4),
+    ("moved-on", 0, "topic_unsubscribed", 4),
+    ("simple/ünïcode 'quoted'", 0, "simple_group", None),
+]
+
+
+def proposed(connection: pg.connection) -> list[tuple[Any, ...]]:
+    return rows(
+        connection,
+        "SELECT group_id, partition, reason, generation FROM expiry_candidates JOIN offsets USING (group_id, shard_id,"
+        ' topic, partition, commit_version, committed_at) ORDER BY group_id COLLATE "C", partition',
+    )
+
+
+def test_what_is_due_is_proposed_and_nothing_else(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    published = propose(spark, database, populated, ARGUMENTS)
+    assert proposed(populated) == DUE
+    assert published.counts == {
+        "candidates": 3,
+        "groups": 3,
+        "group_empty": 1,
+        "simple_group": 1,
+        "topic_unsubscribed": 1,
+    }
+    assert rows(populated, "SELECT as_of, status FROM maintenance_runs") == [(NOW, "proposed")]
+    assert rows(populated, "SELECT * FROM expiry_candidates_staging") == []
+
+
+def test_the_role_for_jobs_is_enough(spark: SparkSession, as_jobs_role: Database, populated: pg.connection) -> None:
+    with closing(as_jobs_role.connect()) as connection:
+        propose(spark, as_jobs_role, connection, ARGUMENTS)
+    assert proposed(populated) == DUE
+
+
+def test_a_second_run_proposes_the_same_again(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    assert propose(spark, database, populated, ARGUMENTS) == propose(spark, database, populated, ARGUMENTS)
+    assert proposed(populated) == DUE
+
+
+def test_nothing_live_is_changed(spark: SparkSession, database: Database, populated: pg.connection) -> None:
+    live = "SELECT o.*, g.* FROM offsets o FULL JOIN groups g USING (group_id) ORDER BY o.group_id, o.partition"
+    before = rows(populated, live)
+    propose(spark, database, populated, ARGUMENTS)
+    assert rows(populated, live) == before
+
+
+def test_settings_in_the_database_are_narrower_than_the_argument(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    rows(populated, "INSERT INTO cluster_config VALUES ('offsets_retention_minutes', '-1', 'test', now())")
+    rows(populated, "INSERT INTO group_configs VALUES ('long-empty', 'offsets_retention_minutes', '1', 'test', now())")
+    propose(spark, database, populated, ARGUMENTS)
+    assert proposed(populated) == [("long-empty", 0, "group_empty", 4)]
+
+
+def test_a_database_without_groups_gets_an_empty_proposal(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    assert propose(spark, database, connection, ARGUMENTS).counts == {"candidates": 0, "groups": 0}
+
+
+def test_an_attempt_that_fails_leaves_nothing_behind(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    rows(populated, "ALTER TABLE expiry_candidates_staging ADD CONSTRAINT one_of_them CHECK (group_id <> 'long-empty')")
+    with pytest.raises(Py4JJavaError):
+        propose(spark, database, populated, ARGUMENTS)
+    assert rows(populated, "SELECT * FROM maintenance_runs") == []
+    assert rows(populated, "SELECT * FROM expiry_candidates_staging") == []
+
+
+def test_a_run_that_is_being_applied_is_left_alone_and_the_job_says_so(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    propose(spark, database, populated, replace(ARGUMENTS, retention_ms=RETENTION_MS * 5))
+    rows(populated, "UPDATE maintenance_runs SET status = 'applying'")
+    published = propose(spark, database, populated, ARGUMENTS)
+    assert proposed(populated) == []
+    assert describe(RUN_ID, published).endswith("is applying already; nothing was changed.")
+
+
+def test_the_last_line_tells_what_was_proposed() -> None:
+    line = describe(RUN_ID, Published("proposed", {"candidates": 2, "groups": 1}, is_replaced=True))
+    assert line == f"offset_retention: proposed run {RUN_ID}: candidates 2, groups 1."

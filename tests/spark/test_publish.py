@@ -1,0 +1,127 @@
+"""A proposal appears whole or not at all, and never changes once somebody has asked for it to be applied."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions as pg
+import pytest
+
+from spark_jobs.database import parse_url
+from spark_jobs.publish import (
+    ABANDONED_AFTER_MS,
+    CandidateTable,
+    Proposal,
+    discard_staged,
+    new_attempt_id,
+    publish,
+)
+from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS
+
+TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS)
+RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+PROPOSAL = Proposal(RUN_ID, "offset_retention", "2026-11-21T12:00:00+00:00", None, None, is_dry_run=False)
+NOW_MS = 1_795_000_000_000
+
+
+@pytest.fixture
+def connection(database_url: str) -> Iterator[pg.connection]:
+    with closing(parse_url(database_url).connect()) as connection:
+        yield connection
+
+
+def rows(connection: pg.connection, statement: str) -> list[tuple[Any, ...]]:
+    with connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def stage(connection: pg.connection, attempt_id: str, *offsets: tuple[str, int], reason: str = "group_empty") -> None:
+    for group_id, partition in offsets:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO expiry_candidates_staging (attempt_id, group_id, shard_id, topic, partition,"
+                " commit_version, committed_at, reason) VALUES (%s, %s, 1, 'orders', %s, 1, now(), %s)",
+                (attempt_id, group_id, partition, reason),
+            )
+
+
+def candidates(connection: pg.connection) -> list[tuple[Any, ...]]:
+    return rows(connection, "SELECT group_id, partition, outcome FROM expiry_candidates ORDER BY group_id, partition")
+
+
+def test_a_run_and_its_candidates_appear_together(connection: pg.connection) -> None:
+    attempt_id = new_attempt_id(NOW_MS)
+    stage(connection, attempt_id, ("a", 0), ("a", 1))
+    stage(connection, attempt_id, ("b", 0), reason="simple_group")
+    published = publish(connection, PROPOSAL, TABLE, attempt_id)
+    assert published.is_replaced
+    assert published.counts == {"candidates": 3, "groups": 2, "group_empty": 2, "simple_group": 1}
+    assert candidates(connection) == [("a", 0, None), ("a", 1, None), ("b", 0, None)]
+    assert rows(connection, "SELECT run_id, kind, status, dry_run, counts FROM maintenance_runs") == [
+        (RUN_ID, "offset_retention", "proposed", False, published.counts)
+    ]
+    assert rows(connection, "SELECT * FROM expiry_candidates_staging") == []
+
+
+def test_a_run_without_candidates_is_published_too(connection: pg.connection) -> None:
+    published = publish(connection, PROPOSAL, TABLE, new_attempt_id(NOW_MS))
+    assert (published.status, published.counts) == ("proposed", {"candidates": 0, "groups": 0})
+
+
+def test_a_second_attempt_replaces_the_first(connection: pg.connection) -> None:
+    first, second = new_attempt_id(NOW_MS), new_attempt_id(NOW_MS + 1)
+    stage(connection, first, ("a", 0), ("a", 1))
+    stage(connection, second, ("a", 1), ("c", 0))
+    publish(connection, PROPOSAL, TABLE, first)
+    later = replace(PROPOSAL, as_of="2026-11-21T13:00:00+00:00", is_dry_run=True)
+    published = publish(connection, later, TABLE, second)
+    assert candidates(connection) == [("a", 1, None), ("c", 0, None)]
+    assert published.counts == {"candidates": 2, "groups": 2, "group_empty": 2}
+    assert rows(connection, "SELECT dry_run, extract(hour FROM as_of)::int FROM maintenance_runs") == [(True, 13)]
+
+
+def test_rows_that_spark_wrote_twice_count_once(connection: pg.connection) -> None:
+    attempt_id = new_attempt_id(NOW_MS)
+    stage(connection, attempt_id, ("a", 0), ("a", 0))
+    assert publish(connection, PROPOSAL, TABLE, attempt_id).counts["candidates"] == 1
+
+
+@pytest.mark.parametrize("status", ["applying", "applied", "rejected", "failed"])
+def test_a_run_that_went_further_is_left_alone(connection: pg.connection, status: str) -> None:
+    first, second = new_attempt_id(NOW_MS), new_attempt_id(NOW_MS + 1)
+    stage(connection, first, ("a", 0))
+    publish(connection, PROPOSAL, TABLE, first)
+    rows(connection, f"UPDATE maintenance_runs SET status = '{status}'")  # noqa: S608 - a word of this test
+    rows(connection, "UPDATE expiry_candidates SET outcome = 'expired'")
+    stage(connection, second, ("b", 0))
+    published = publish(connection, replace(PROPOSAL, is_dry_run=True), TABLE, second)
+    assert (published.status, published.is_replaced) == (status, False)
+    assert published.counts == {"candidates": 1, "groups": 1, "group_empty": 1}
+    assert candidates(connection) == [("a", 0, "expired")]
+    assert rows(connection, "SELECT dry_run FROM maintenance_runs") == [(False,)]
+    assert rows(connection, "SELECT * FROM expiry_candidates_staging") == []
+
+
+def test_a_publication_that_fails_leaves_nothing(connection: pg.connection) -> None:
+    attempt_id = new_attempt_id(NOW_MS)
+    stage(connection, attempt_id, ("a", 0))
+    rows(connection, "ALTER TABLE expiry_candidates ADD CONSTRAINT none_at_all CHECK (false)")
+    with pytest.raises(psycopg2.errors.CheckViolation):
+        publish(connection, PROPOSAL, TABLE, attempt_id)
+    assert rows(connection, "SELECT * FROM maintenance_runs") == []
+
+
+def test_an_attempt_discards_its_own_rows_and_those_abandoned_a_day_ago(connection: pg.connection) -> None:
+    own, other = new_attempt_id(NOW_MS), new_attempt_id(NOW_MS - ABANDONED_AFTER_MS + 1)
+    abandoned = new_attempt_id(NOW_MS - ABANDONED_AFTER_MS - 1)
+    for attempt_id in (own, other, abandoned):
+        stage(connection, attempt_id, ("a", 0))
+    discard_staged(connection, TABLE, own, NOW_MS)
+    assert rows(connection, "SELECT attempt_id::text FROM expiry_candidates_staging") == [(other,)]
+
+
+def test_attempts_of_one_millisecond_have_ids_of_their_own() -> None:
+    assert len({new_attempt_id(NOW_MS) for _ in range(100)}) == 100

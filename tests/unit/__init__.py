@@ -1,0 +1,1 @@
+"""Each decision and each rule by itself: nothing but Python is needed."""

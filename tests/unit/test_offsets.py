@@ -1,0 +1,162 @@
+"""Offsets are taken away by an operator's word, with their group, or by maintenance that is judged again.
+
+Source: protocol.md sections 10.3, 10.4 and 11.
+"""
+
+import pytest
+
+from coordinator_core.protocol.decision import Decision
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.records import GroupCreated, GroupDied, OffsetRemoved
+from coordinator_core.protocol.replies import OffsetsDeleted, OffsetsExpired
+from coordinator_core.protocol.requests import (
+    DeleteGroup,
+    DeleteOffsets,
+    ExpireOffsets,
+    ExpiryCandidate,
+    Request,
+    RetireGroup,
+    StoredOffset,
+)
+from coordinator_core.protocol.settings import GroupSettings
+from tests.unit.groups import (
+    BORN_MS,
+    NOW,
+    TOKEN,
+    A,
+    answer,
+    ask,
+    completing,
+    dead,
+    empty,
+    fresh,
+    nobody_saw,
+    preparing,
+    stable,
+    stored_offset,
+    tell,
+    told,
+    window,
+)
+
+ORDERS, SALES = stored_offset("orders"), stored_offset("sales")
+
+
+def removed(decision: Decision) -> list[tuple[str, str, str]]:
+    """Return (topic, cause, change) of every offset that goes."""
+    return [(one.offset.topic, one.cause, one.change_id) for one in decision.records if isinstance(one, OffsetRemoved)]
+
+
+# -- deletion ---------------------------------------------------------------------------------------------
+
+
+def delete(*topics: str, stored: tuple[StoredOffset, ...] = (ORDERS, SALES)) -> DeleteOffsets:
+    return DeleteOffsets(TOKEN, tuple((topic, 0) for topic in topics), stored, "change")
+
+
+def results(decision: Decision) -> list[str]:
+    found = answer(decision)
+    assert isinstance(found, OffsetsDeleted)
+    return ["NONE" if one.error is None else one.error.code for one in found.offsets]
+
+
+def test_a_live_group_keeps_the_offsets_of_topics_it_reads() -> None:
+    decision = ask(stable(), delete("orders", "sales"))
+    assert results(decision) == ["GROUP_SUBSCRIBED_TO_TOPIC", "NONE"]
+    assert removed(decision) == [("sales", "deleted", "change")]
+
+
+def test_an_offset_that_is_not_there_is_deleted_already() -> None:
+    decision = ask(empty(), delete("orders", "sales", stored=(SALES,)))
+    assert results(decision) == ["NONE", "NONE"]
+    assert removed(decision) == [("sales", "deleted", "change")]
+
+
+def test_a_partition_named_twice_goes_to_the_archive_once() -> None:
+    decision = ask(empty(), delete("orders", "orders"))
+    assert results(decision) == ["NONE", "NONE"]
+    assert removed(decision) == [("orders", "deleted", "change")]
+
+
+def test_who_reads_what_is_unknown_until_the_first_join_phase_ends() -> None:
+    """Unknown counts as everything: nobody's offsets are taken while it joins."""
+    assert results(ask(window(A), delete("orders", "sales"))) == ["GROUP_SUBSCRIBED_TO_TOPIC"] * 2
+
+
+def test_a_group_of_another_type_keeps_everything_while_it_has_members() -> None:
+    assert told(ask(stable(A, protocol_type="connect"), delete("sales"))) == ["NON_EMPTY_GROUP"]
+    assert results(ask(empty(protocol_type="connect"), delete("sales"))) == ["NONE"]
+
+
+def test_the_empty_group_id_has_no_offsets_to_delete() -> None:
+    assert told(ask(Group(""), delete("orders"))) == ["INVALID_GROUP_ID"]
+
+
+def test_a_deleted_group_s_offsets_go_with_it_and_its_death_comes_last() -> None:
+    decision = ask(empty(), DeleteGroup(TOKEN, (ORDERS, SALES), "change"))
+    assert removed(decision) == [("orders", "group_deleted", "change"), ("sales", "group_deleted", "change")]
+    assert decision.records[-1] == GroupDied(NOW.wall_ms, "deleted")
+
+
+def test_the_empty_group_id_may_be_deleted() -> None:
+    group = Group("").fold([GroupCreated(BORN_MS)])
+    assert told(ask(group, DeleteGroup(TOKEN, (), "change"))) == ["Done"]
+
+
+# -- what a maintenance run proposed ---------------------------------------------------------------------------
+
+RETENTION = GroupSettings(offsets_retention_minutes=1)
+OLD = stored_offset("orders", committed_at_ms=NOW.wall_ms - 60_000, version=4)
+YOUNG = stored_offset("orders", committed_at_ms=NOW.wall_ms - 59_999, version=4)
+
+
+def outcomes(group: Group, *stored: StoredOffset, version: int = 4) -> list[str]:
+    """Return what becomes of the candidate orders 0, as of a commit version."""
+    request = ExpireOffsets(TOKEN, (ExpiryCandidate("orders", 0, version),), stored, "change")
+    found = answer(ask(group, request, RETENTION))
+    assert isinstance(found, OffsetsExpired)
+    return [one.outcome for one in found.outcomes]
+
+
+def test_a_candidate_goes_if_it_is_due_as_things_stand_now() -> None:
+    assert outcomes(fresh(), OLD) == ["expired"]
+    assert outcomes(fresh(), YOUNG) == ["not_due"]
+
+
+def test_a_candidate_that_was_committed_since_stays() -> None:
+    assert outcomes(fresh(), OLD, version=3) == ["committed_since"]
+
+
+def test_a_candidate_that_is_gone_is_gone() -> None:
+    assert outcomes(fresh()) == ["already_gone"]
+
+
+def test_offsets_without_a_group_are_a_simple_group_s() -> None:
+    assert outcomes(nobody_saw(), OLD) == ["expired"]
+
+
+@pytest.mark.parametrize("group", [preparing(), completing(), stable(), stable(A, protocol_type="connect")])
+def test_what_a_live_group_reads_or_may_read_stays(group: Group) -> None:
+    assert outcomes(group, OLD) == ["not_due"]
+
+
+def test_an_expired_offset_goes_to_the_archive_under_the_run_s_change() -> None:
+    request = ExpireOffsets(TOKEN, (ExpiryCandidate("orders", 0, 4),), (OLD,), "change")
+    assert removed(ask(fresh(), request, RETENTION)) == [("orders", "expired", "change")]
+
+
+@pytest.mark.parametrize(
+    ("group", "request_", "follows"),
+    [
+        (empty(), RetireGroup(TOKEN, has_offsets=False), "Dead 7; OffsetsExpired; GroupDied; no timer"),
+        (empty(), RetireGroup(TOKEN, has_offsets=True), "Empty 7; OffsetsExpired; nothing; no timer"),
+        (fresh(["h"]), RetireGroup(TOKEN, has_offsets=False), "Dead 0; OffsetsExpired; GroupDied; handshake:h=off"),
+        (stable(), RetireGroup(TOKEN, has_offsets=False), "Stable 7; OffsetsExpired; nothing; no timer"),
+        (dead(), RetireGroup(TOKEN, has_offsets=False), "Dead 7; OffsetsExpired; nothing; no timer"),
+    ],
+)
+def test_a_group_is_retired_only_if_it_is_empty_and_has_no_offset_left(
+    group: Group, request_: Request, follows: str
+) -> None:
+    """However young it is, and even if a handshake id is out: RT-07, RT-11."""
+    assert tell(ask(group, request_)) == follows
