@@ -17,6 +17,7 @@ from coordinator_core.store.postgres import PostgresStore
 from muster.embedded_postgres import EmbeddedPostgres
 from muster.schema import upgrade
 from muster.settings import psql_url
+from tests.nodes import running_node
 
 TEMPLATE = "muster_template"
 FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "wal_level": "minimal"}
@@ -107,3 +108,12 @@ def memory_store() -> MemoryStore:
 
 
 # -- nodes ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def node_url(databases: Databases) -> Iterator[str]:
+    """Serve a node on a database of its own for a module's tests, which keep to group ids of their own."""
+    url = databases.create()
+    with running_node(url, group_initial_rebalance_delay_ms=100) as node:
+        yield node.url
+    databases.drop(url)

@@ -95,7 +95,7 @@ class Ownership:
             if shard_id in renewal.held:
                 shard.valid_until_ms = sent_ms + self._config.lease_ttl_ms
             else:
-                shard.drop(NotCoordinator("another node owns the shard now"))
+                shard.fail(NotCoordinator("another node owns the shard now"))
 
     # -- towards an even share ------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Ownership:
             stored = await self._threads.read(partial(self._store.load_shards, ids))
         except StoreError:
             for shard in shards:
-                shard.drop(NotCoordinator("the shard could not be loaded"))
+                shard.fail(NotCoordinator("the shard could not be loaded"))
             raise
         of_shard: dict[int, list[StoredGroup]] = {shard_id: [] for shard_id in ids}
         for one in stored:
@@ -159,6 +159,7 @@ class Ownership:
                 shard.drop(NotCoordinator("the shard moves to another node"))
         if not epochs:
             return
+        log.info("shards_given_up", shards=len(epochs))
         try:
             await self._threads.lease(partial(self._store.release, self._config.node_id, epochs))
         except StoreError as error:

@@ -86,12 +86,17 @@ class Shard:
         for group_id in list(self.groups):
             self.perform(group_id, Resume())
 
+    def fail(self, error: CoordinatorError) -> None:
+        """Drop the shard because something went wrong; it comes back, loaded from what was stored."""
+        if not self.is_dropped:
+            log.warning("shard_failed", shard=self.shard_id, epoch=self.epoch, why=error.detail)
+        self.drop(error)
+
     def drop(self, error: CoordinatorError) -> None:
         """Give the shard up: whoever waits is told to ask again, and nothing more is decided here."""
         if self.is_dropped:
             return
         self.is_dropped = True
-        log.warning("shard_dropped", shard=self.shard_id, epoch=self.epoch, why=error.detail)
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(error)
@@ -164,7 +169,7 @@ class Shard:
             self._carry_out(hosted, decision, outcomes_of(decision))
         except Exception:  # whatever it is, memory is no longer to be trusted: the database is
             log.exception("invariant_broken", group=group_id, request=type(request).__name__)
-            self.drop(CoordinatorNotAvailable("the group's shard is being loaded again"))
+            self.fail(CoordinatorNotAvailable("the group's shard is being loaded again"))
 
     def _carry_out(self, hosted: Hosted, decision: Decision, outcomes: tuple[OutcomeRow, ...]) -> None:
         before = hosted.group
@@ -191,7 +196,7 @@ class Shard:
         if write.group is not None or write.is_group_gone:
             hosted.newest = pending
         stored = partial(self._stored, hosted, pending)
-        self._writer.enqueue(Entry(self, write, stored, self.drop))
+        self._writer.enqueue(Entry(self, write, stored, self.fail))
 
     def _stored(self, hosted: Hosted, pending: Pending) -> None:
         hosted.settle_one(pending)

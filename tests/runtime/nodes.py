@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 
 from coordinator_core.protocol.consumer_protocol import Subscription, write_subscription
@@ -52,7 +53,8 @@ class HeldStore(MemoryStore):
 
 def config(name: str = "a", settings: GroupSettings = QUICK, **overrides: int) -> NodeConfig:
     """Return the config of a node that is quick about everything."""
-    return NodeConfig(node_id=name, url=f"http://{name}", defaults=settings, **{"lease_ttl_ms": 600, **overrides})
+    quick = NodeConfig(node_id=name, url=f"http://{name}", defaults=settings, lease_ttl_ms=600)
+    return replace(quick, **overrides)  # type: ignore[arg-type]  # only limits are overridden, and they are numbers
 
 
 @asynccontextmanager
@@ -71,7 +73,7 @@ async def running(
 async def until(condition: Callable[[], bool], what: str) -> None:
     """Wait until a condition holds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is awaited is outside of this loop's reach
             await asyncio.sleep(0.005)
     assert condition(), what
 

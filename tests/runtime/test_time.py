@@ -54,5 +54,3 @@ async def test_a_pause_of_the_node_puts_nobody_out() -> None:
         await fired.wait()
         assert state_of(node, "g") == STABLE
         await member.heartbeat()
-
-
