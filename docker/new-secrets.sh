@@ -5,11 +5,11 @@ cd "$(dirname "$0")"
 umask 077
 
 if [ -e .env ]; then
-    echo "docker/.env is there already, and stays: running containers use what is in it." >&2
+    echo "docker/.env is there already, and stays: the containers' data was made with what is in it." >&2
     exit 1
 fi
 
-# random_text BYTES: that many random bytes as text that needs no quoting in a file or a URL, padding cut off.
+# random_text BYTES: that many random bytes, as text that needs no quoting in a file or a URL; padding cut off.
 random_text() {
     head -c "$1" /dev/urandom | base64 -w 0 | tr '+/' '-_' | tr -d '='
 }
@@ -17,7 +17,7 @@ random_text() {
 cat > .env.new <<EOT
 POSTGRES_PASSWORD=$(random_text 24)
 AIRFLOW_DATABASE_PASSWORD=$(random_text 24)
-MUSTER_CLUSTER_SECRET=$(random_text 48)
+JOBS_DATABASE_PASSWORD=$(random_text 24)
 AIRFLOW_FERNET_KEY=$(random_text 32)=
 AIRFLOW_SECRET_KEY=$(random_text 48)
 AIRFLOW_JWT_SECRET=$(random_text 64)

@@ -83,7 +83,7 @@ def serve(
     with own_database(
         settings, "serve", lambda: require_free_port(settings.http_host, settings.http_port, "--port")
     ) as url:
-        require_newest(url)
+        require_newest(url, settings.shards)
         run_node(_settings(http_port=port, http_host=host, data_dir=data_dir, database_url=url))
 
 
@@ -93,8 +93,9 @@ def migrate(data_dir: DataDirOption = None) -> None:
     from muster.database import shared_database
     from muster.schema import newest, upgrade
 
-    with shared_database(_settings(data_dir=data_dir), "migrate") as url:
-        before = upgrade(url)
+    settings = _settings(data_dir=data_dir)
+    with shared_database(settings, "migrate") as url:
+        before = upgrade(url, settings.shards)
     after = newest()
     print(
         f"The schema is {after} already."

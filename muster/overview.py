@@ -1,6 +1,7 @@
 """What the terminal shows of the groups is read from Postgres, with SQL that anybody may write.
 
-It is a look and no more: it takes the first groups by name, gives up on a slow answer, and shows the last one then.
+It is a look and no more: it takes the first groups (the live ones before the empty ones), gives up on a slow answer,
+and shows the last one then.
 """
 
 import re
@@ -86,11 +87,15 @@ WITH RECURSIVE offset_group AS (
     FROM offset_group AS seen WHERE seen.group_id IS NOT NULL
 ),
 named AS (
-    SELECT group_id FROM groups WHERE state <> 'Dead'
-    UNION
-    SELECT group_id FROM offset_group WHERE group_id IS NOT NULL
+    SELECT group_id, state <> 'Empty' AS is_live FROM groups WHERE state <> 'Dead'
+    UNION ALL
+    SELECT group_id, false FROM offset_group
+    WHERE group_id IS NOT NULL AND NOT EXISTS (SELECT FROM groups WHERE groups.group_id = offset_group.group_id)
 ),
-shown AS (SELECT group_id, count(*) OVER () AS group_count FROM named ORDER BY group_id LIMIT :groups_max)
+shown AS (
+    SELECT group_id, is_live, count(*) OVER () AS group_count
+    FROM named ORDER BY is_live DESC, group_id LIMIT :groups_max
+)
 SELECT shown.group_id, shown.group_count, coalesce(groups.state, 'Empty') AS state, groups.generation,
        groups.rebalance_started_at IS NOT NULL AS is_rebalancing, groups.rebalance_trigger,
        position.committed, position.lag, last.trigger, last.trigger_member_id,
@@ -105,7 +110,7 @@ LEFT JOIN LATERAL (
     SELECT trigger, trigger_member_id, completed_at FROM rebalances
     WHERE rebalances.group_id = shown.group_id ORDER BY completed_at DESC LIMIT 1
 ) AS last ON true
-ORDER BY shown.group_id
+ORDER BY shown.is_live DESC, shown.group_id
 """
 
 MEMBERS_SQL = """

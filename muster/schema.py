@@ -9,26 +9,44 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, create_engine, inspect
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from muster.errors import UserError
 
 CONNECT_TIMEOUT_S = 10
+DEFAULT_SHARDS = 50
 
 
-def upgrade(database_url: str) -> str | None:
-    """Bring the database to the newest schema; return the revision it had, None when it was empty."""
+def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
+    """Bring the database to the newest schema.
+
+    Args:
+        database_url: where; whoever migrates it at this moment is waited for.
+        shards: how many shards an empty database is made with; another keeps its own count.
+
+    Returns:
+        The revision it had, None when it was empty.
+
+    Raises:
+        UserError: the database does not answer, refuses, or was made by a newer program.
+    """
     with _connection(database_url) as connection:
         before = _current(connection)
     config = _config()
-    config.attributes["database_url"] = database_url
-    command.upgrade(config, "head")
+    config.attributes.update({"database_url": database_url, "shards": shards})
+    try:
+        command.upgrade(config, "head")
+    except CommandError as failure:
+        raise UserError(f"The database has schema {before}, which this program does not know: {failure}.") from failure
+    except DBAPIError as failure:
+        raise UserError(f"The database could not be migrated: {_first_line(failure)}") from failure
     return before
 
 
-def require_newest(database_url: str) -> None:
-    """Make sure that the schema is this program's own; an empty database is given it.
+def require_newest(database_url: str, shards: int = DEFAULT_SHARDS) -> None:
+    """Make sure that the schema is this program's own; an empty database is given it, with so many shards.
 
     Raises:
         UserError: the schema is older or newer, or the database does not answer.
@@ -37,7 +55,7 @@ def require_newest(database_url: str) -> None:
         current = _current(connection)
         is_empty = current is None and not inspect(connection).get_table_names()
     if is_empty:
-        upgrade(database_url)
+        upgrade(database_url, shards)
     elif current != newest():
         raise UserError(f"The database has schema {current} and this program needs {newest()}: run muster migrate.")
 
@@ -67,7 +85,10 @@ def _connection(database_url: str) -> Iterator[Connection]:
         with engine.connect() as connection:
             yield connection
     except OperationalError as failure:
-        reason = str(failure.orig).strip().splitlines()[0]
-        raise UserError(f"The database does not answer: {reason}") from failure
+        raise UserError(f"The database does not answer: {_first_line(failure)}") from failure
     finally:
         engine.dispose()
+
+
+def _first_line(failure: DBAPIError) -> str:
+    return str(failure.orig).strip().partition("\n")[0]

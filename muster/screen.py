@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TextIO
 
@@ -20,6 +20,21 @@ from muster.overview import GroupView, Overview
 REFRESHES_PER_SECOND = 4
 PROGRESS_LINE_INTERVAL_S = 10.0
 STATE_STYLES = {"Stable": "green", "Empty": "dim", "PreparingRebalance": "yellow", "CompletingRebalance": "yellow"}
+
+COLUMNS: Mapping[str, Callable[[GroupView], Text]] = {
+    "Group": lambda view: Text(wording.name(view.group_id)),
+    "State": lambda view: Text(view.state, style=STATE_STYLES.get(view.state, "")),
+    "Gen": lambda view: Text(wording.count(view.generation)),
+    "Committed": lambda view: Text(wording.count(view.committed_records)),
+    "Lag": lambda view: Text(wording.count(view.lag_records)),
+    "Members (partitions)": lambda view: Text(wording.members(view)),
+    "Last rebalance": lambda view: Text(wording.rebalance(view.rebalance)),
+}
+NUMBERS = {"Gen", "Committed", "Lag"}
+WIDE = {"Members (partitions)", "Last rebalance"}
+LUXURIES = {"Committed"}
+FULL_WIDTH = 100
+"""A terminal of fewer columns goes without the luxuries."""
 
 
 @dataclass(slots=True)
@@ -102,7 +117,7 @@ class LiveScreen:
         parts: list[RenderableType] = [] if self._spinner is None else [self._spinner]
         parts += [_address_line(address) for address in self._addresses]
         if self._overview is not None:
-            parts += [*_run_lines(self._overview), _group_table(self._overview)]
+            parts += [*_run_lines(self._overview), _group_table(self._overview, self._console.width)]
         return Group(*parts)
 
 
@@ -168,24 +183,20 @@ def _address_line(address: Address) -> Text:
     return Text.assemble((f"{address.name:<9}", "bold"), address.text)
 
 
-def _group_table(overview: Overview) -> Table:
+def _group_table(overview: Overview, width: int) -> Table:
     table = Table(box=SIMPLE_HEAD, expand=True)
-    for name in ("Group", "State"):
-        table.add_column(name, no_wrap=True)
-    for name in ("Gen", "Committed", "Lag"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("Members (partitions)", "Last rebalance"):
-        table.add_column(name, ratio=1)
-    for view in overview.groups:
-        table.add_row(
-            Text(wording.name(view.group_id)),
-            Text(view.state, style=STATE_STYLES.get(view.state, "")),
-            wording.count(view.generation),
-            wording.count(view.committed_records),
-            wording.count(view.lag_records),
-            Text(wording.members(view)),
-            Text(wording.rebalance(view.rebalance)),
+    cells = {name: cell for name, cell in COLUMNS.items() if name not in LUXURIES or width >= FULL_WIDTH}
+    for name in cells:
+        is_number = name in NUMBERS
+        table.add_column(
+            name,
+            justify="right" if is_number else "left",
+            no_wrap=is_number,
+            overflow="fold",
+            ratio=2 if name in WIDE else None,
         )
+    for view in overview.groups:
+        table.add_row(*(cell(view) for cell in cells.values()))
     if overview.hidden_group_count:
         table.caption = f"and {overview.hidden_group_count:,} more groups"
     return table

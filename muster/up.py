@@ -6,6 +6,8 @@ started again, and the screen shows how things stand. Stopping goes the other wa
 that agents can still leave their groups, then the node, then Postgres.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
@@ -39,6 +41,7 @@ TICK_S = 0.2
 TIDY_INTERVAL_S = 2.0
 NODE_READY_TIMEOUT_S = 60.0
 AIRFLOW_READY_TIMEOUT_S = 180.0
+DAG_READ_TIMEOUT_S = 120.0
 FIRST_RUN_TIMEOUT_S = 180.0
 STOP_LEFTOVERS_TIMEOUT_S = 8.0
 STOP_CLIENTS_TIMEOUT_S = 3.5
@@ -99,21 +102,19 @@ class LocalPlatform:
         self._postgres = embedded_postgres(settings)
         self._reader: OverviewReader | None = None
         self._fleet: DemoFleet | None = None
-        self._airflow: AirflowServices | None = None
         self._addresses: list[Address] = []
         self._tidy_at_s = 0.0
 
     def start(self, *, with_airflow: bool, with_demo: bool) -> None:
         """Start one thing after the other, each when the one before it is ready."""
-        self._start_postgres()
+        reader = self._start_postgres()
         if with_demo:
             self._insert_demo_data()
         self._start_node()
         if with_demo:
             self._start_fleet()
         if with_airflow:
-            self._start_airflow()
-            self._run_maintenance_once()
+            self._run_maintenance_once(self._start_airflow(), reader)
         self._addresses.append(Address("Stop", f"Ctrl-C (logs are in {self._data_dir.logs})"))
 
     def watch(self) -> None:
@@ -135,16 +136,17 @@ class LocalPlatform:
             if self._reader is not None:
                 self._reader.close()
 
-    def _start_postgres(self) -> None:
+    def _start_postgres(self) -> OverviewReader:
         with self._screen.step("Postgres") as step:
             self._postgres.start(self._stop.raise_if_requested)
             step.note = f"on 127.0.0.1:{self._postgres.port}"
         url = self._postgres.database_url()
         with self._screen.step("Schema") as step:
-            before = upgrade(url)
+            before = upgrade(url, self._settings.shards)
             step.note = "made" if before is None else "there already"
         self._lock.publish_database_url(url)
         self._reader = OverviewReader(url)
+        return self._reader
 
     def _insert_demo_data(self) -> None:
         if self._data_dir.demo_data_file.exists():
@@ -158,12 +160,20 @@ class LocalPlatform:
         settings = self._settings
         with self._screen.step("Node") as step:
             self._children.start(self._node_spec())
-            self._wait_until(lambda: is_ready(settings.node_url), NODE_READY_TIMEOUT_S, NODE)
+            self._wait_until(self._is_node_ready, NODE_READY_TIMEOUT_S, "The node")
             step.note = f"{settings.node_url} owns its shards"
         self._addresses += [
             Address("Node", f"{settings.node_url}/v1/groups (described at {settings.node_url}/docs)"),
             Address("Postgres", f"psql {psql_url(self._postgres.database_url())}"),
         ]
+
+    def _is_node_ready(self) -> bool:
+        if self._children.find(NODE) is None:
+            log = self._data_dir.log_file(NODE)
+            lines = log.read_text(errors="replace").split("\n")
+            last = next((line for line in reversed(lines) if line), "it said nothing")
+            raise UserError(f"The node ended while it was starting: {last.removeprefix('muster: ')} (see {log}).")
+        return is_ready(self._settings.node_url)
 
     def _node_spec(self) -> ChildSpec:
         return ChildSpec(
@@ -186,7 +196,7 @@ class LocalPlatform:
             step.note = f"{fleet.start()} agents, each a process; kill one and watch"
             self._fleet = fleet
 
-    def _start_airflow(self) -> None:
+    def _start_airflow(self) -> AirflowServices:
         # Without Airflow its packages need not be there.
         from muster.airflow import AirflowServices  # noqa: PLC0415
 
@@ -202,24 +212,22 @@ class LocalPlatform:
         with self._screen.step("Airflow") as step:
             for spec in airflow.children():
                 self._children.start(spec)
-            self._wait_until(airflow.is_healthy, AIRFLOW_READY_TIMEOUT_S, "airflow")
+            self._wait_until(airflow.is_healthy, AIRFLOW_READY_TIMEOUT_S, "Airflow")
             step.note = airflow.url
         sign_in = f"{airflow.url} (user {airflow.username}, password {airflow.password})"
         self._addresses.append(Address("Airflow", sign_in))
-        self._airflow = airflow
+        return airflow
 
-    def _run_maintenance_once(self) -> None:
-        assert self._airflow is not None, "Airflow is there to be asked"
-        assert self._reader is not None, "Postgres came before Airflow"
-        reader = self._reader
+    def _run_maintenance_once(self, airflow: AirflowServices, reader: OverviewReader) -> None:
         seen = {run.run_id for run in reader.last.runs}
+
+        def new_run_is_over() -> bool:
+            return any(run.run_id not in seen and run.is_over for run in reader.last.runs)
+
         with self._screen.step("A maintenance run") as step:
-            self._airflow.trigger(FIRST_DAG, {})
-
-            def newest_is_over() -> bool:
-                return any(run.run_id not in seen and run.is_over for run in reader.last.runs)
-
-            if self._comes_true(newest_is_over, FIRST_RUN_TIMEOUT_S):
+            self._wait_until(lambda: airflow.has_dag(FIRST_DAG), DAG_READ_TIMEOUT_S, f"The DAG {FIRST_DAG}")
+            airflow.trigger(FIRST_DAG, {})
+            if self._comes_true(new_run_is_over, FIRST_RUN_TIMEOUT_S):
                 step.note = wording.run(reader.last.runs[0])
             else:
                 step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; Airflow's pages tell why"
@@ -237,8 +245,9 @@ class LocalPlatform:
 
     def _wait_until(self, condition: Callable[[], bool], timeout_s: float, name: str) -> None:
         if not self._comes_true(condition, timeout_s):
-            log = self._data_dir.log_file(name)
-            raise UserError(f"{name} was not ready after {timeout_s:.0f} s; see {log}.")
+            raise UserError(
+                f"{name} was not ready after {timeout_s:.0f} s; the logs in {self._data_dir.logs} tell why."
+            )
 
     def _comes_true(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         deadline_s = time.monotonic() + timeout_s

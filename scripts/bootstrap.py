@@ -79,7 +79,7 @@ def make_environment() -> None:
     refuse_what_cannot_work()
     STAMP.unlink(missing_ok=True)
     started_s = time.monotonic()
-    print("setup: the environment is made once, and again when requirements.lock changes", flush=True)
+    print("setup: the environment is made once, and brought up to date when requirements.lock changes", flush=True)
     if not is_environment():
         with Step(f"an environment in .venv, Python {sys.version.split()[0]}") as step:
             create_environment(step)
@@ -87,7 +87,7 @@ def make_environment() -> None:
         install_installer(step)
     with Step("what builds the packages that come as source") as step:
         install(step, "--requirement", str(write_extract(BUILD_BACKENDS)))
-    with Step("the packages of requirements.lock (some 300 MB to fetch)") as step:
+    with Step("the packages of requirements.lock (600 MB when none is cached)") as step:
         install_packages(step)
     with Step("Muster itself, editable") as step:
         install(step, "--editable", str(ROOT))

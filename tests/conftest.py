@@ -20,7 +20,13 @@ from muster.settings import psql_url
 from tests.nodes import running_node
 
 TEMPLATE = "muster_template"
-FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "wal_level": "minimal"}
+FORGETFUL = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+}
 """Server settings for a cluster that nobody will miss."""
 
 # -- databases --------------------------------------------------------------------------------------------
@@ -60,8 +66,7 @@ class Databases:
 
 @pytest.fixture(scope="session")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    options = {**FORGETFUL, "max_wal_senders": "0"}
-    with EmbeddedPostgres(tmp_path_factory.mktemp("cluster"), max_connections=100, options=options) as postgres:
+    with EmbeddedPostgres(tmp_path_factory.mktemp("cluster"), max_connections=100, options=FORGETFUL) as postgres:
         databases = Databases(postgres)
         yield databases
         databases.close()

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import socket
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 
 import uvloop
@@ -42,25 +42,21 @@ def running_node(database_url: str, **options: int | str) -> Iterator[Node]:
 @contextlib.contextmanager
 def _serving(settings: Settings, listener: socket.socket) -> Iterator[None]:
     """Run the node in a thread; an error of its own comes out here."""
-    is_started = threading.Event()
+    started: Future[None] = Future()
     stopping = asyncio.Event()
     loop = uvloop.new_event_loop()
 
     def run() -> None:
-        store = open_store(settings)
-        try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(serve_node(settings, store, listener, stopping, is_started.set))
-        finally:
-            is_started.set()
-            store.close()
+        with closing(open_store(settings)) as store, asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve_node(settings, store, listener, stopping, lambda: started.set_result(None)))
 
     with ThreadPoolExecutor(1, thread_name_prefix="node") as executor:
         serving = executor.submit(run)
-        assert is_started.wait(PATIENCE_S), "the node did not start"
+        wait([started, serving], PATIENCE_S, FIRST_COMPLETED)
+        if not started.done():
+            serving.result(0)
         try:
-            if not serving.done():
-                yield
+            yield
         finally:
             if not serving.done():
                 loop.call_soon_threadsafe(stopping.set)

@@ -6,6 +6,7 @@ from typing import Final
 from litestar.handlers import HTTPRouteHandler
 
 from api.http.call import Door
+from api.http.deadlines import Deadlines
 from api.http.edge import Edge
 from api.http.endpoints import groups, maintenance, membership, node, offsets, settings, topics
 from api.http.express import express_lane
@@ -55,5 +56,5 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
 def make_app(coordinator: Coordinator, limits: HttpLimits, version: str) -> Edge:
     """Return the ASGI application of one node."""
     document = describe_api([*AGENTS, *OTHERS], version)
-    door = Door(coordinator, limits, Metrics(), OpaqueReaders())
+    door = Door(coordinator, limits, Deadlines(limits.request_timeout_ms), Metrics(), OpaqueReaders())
     return Edge(door, express_lane(AGENTS), litestar_app([*AGENTS, *OTHERS, *pages(document)]))

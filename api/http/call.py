@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from litestar.di import NamedDependency
 from litestar.types import HTTPScope
 
+from api.http.deadlines import Deadlines
 from api.http.limits import ACTOR_MAX_CHARS, REQUEST_ID_MAX_CHARS, HttpLimits
 from api.http.metrics import Metrics
 from api.http.problems import StillWaiting
@@ -39,6 +40,7 @@ class Door:
 
     coordinator: Coordinator
     limits: HttpLimits
+    deadlines: Deadlines
     metrics: Metrics
     opaque_readers: OpaqueReaders
 

@@ -12,13 +12,13 @@ from litestar import Litestar
 from litestar.types import HTTPScope, Receive, Send
 
 from api.http.call import Call, Door
-from api.http.deadline import in_time
 from api.http.events import note
 from api.http.express import Express
 from api.http.framework import answer_by_framework
 from api.http.paths import read_group_path
 from api.http.problems import UnknownServerError, refusal
 from api.http.reading import Disconnected, read_body
+from api.http.replays import Replays
 from api.http.reply import NO_ERROR, Reply
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 
@@ -32,6 +32,7 @@ class Edge:
         self._door = door
         self._express = express
         self._litestar = litestar
+        self._replays = Replays()
         self._is_closing = False
 
     def close(self) -> None:
@@ -58,15 +59,19 @@ class Edge:
     async def _answer(self, call: Call, receive: Receive) -> Reply:
         if self._is_closing:
             raise CoordinatorNotAvailable("this node is stopping")
-        limits = self._door.limits
         path = read_group_path(call.scope["method"], call.scope["raw_path"])
-        call.body = await read_body(call.scope, receive, limits.max_body_bytes)
+        call.body = await read_body(call.scope, receive, self._door.limits.max_body_bytes)
         if path is not None:
             call.group_id = path.group_id
             express = self._express.get(path.action)
             if express is not None and call.scope["method"] == "POST":
                 return await express.answer(call, path.group_id)
-        return await in_time(answer_by_framework(self._litestar, call), limits.request_timeout_ms)
+        return self._replays.find(call) or await self._by_framework(call)
+
+    async def _by_framework(self, call: Call) -> Reply:
+        reply = await self._door.deadlines.keep(answer_by_framework(self._litestar, call))
+        self._replays.keep(call, reply)
+        return reply
 
     def _own_headers(self, call: Call, reply: Reply) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-request-id", call.request_id)]

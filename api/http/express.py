@@ -11,7 +11,6 @@ from typing import Any, Final, get_type_hints
 from litestar.handlers import HTTPRouteHandler
 
 from api.http.call import Call
-from api.http.deadline import in_time
 from api.http.paths import GROUPS
 from api.http.reading import read_json
 from api.http.reply import JSON, Reply, json_bytes
@@ -38,9 +37,8 @@ class Express:
         if call.scope["query_string"]:
             raise InvalidRequest("this request has no query parameters")
         asking = self.function(call, group_id, read_json(call.body, self.body_kind))
-        if not self.is_long_poll:
-            asking = in_time(asking, call.door.limits.request_timeout_ms)
-        return Reply(200, JSON, json_bytes(await asking))
+        answer = await (asking if self.is_long_poll else call.door.deadlines.keep(asking))
+        return Reply(200, JSON, json_bytes(answer))
 
 
 def express_lane(handlers: Iterable[HTTPRouteHandler]) -> dict[bytes, Express]:

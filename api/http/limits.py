@@ -16,6 +16,8 @@ LEAVERS_MAX = 10_000
 PAGE_MAX = 1_000
 OPAQUE_READERS_MAX = 100_000
 """Members of type "consumer" that read base64, as far as a node remembers them."""
+REPLAYS_MAX = 10_000
+"""Answers to changes that a node remembers by their idempotency keys."""
 DETAIL_MAX_CHARS = 500
 RETRY_AFTER_S = 1
 """What 503 and 429 ask a caller to wait."""

@@ -13,6 +13,7 @@ from litestar.openapi import OpenAPIConfig
 from msgspec import Struct
 from msgspec.json import schema_components
 
+from api.http.limits import ACTOR_MAX_CHARS
 from api.http.problems import PROBLEM_JSON, Problem
 
 SCHEMA_PLACE: Final = "#/components/schemas/{name}"
@@ -20,6 +21,27 @@ DESCRIPTION: Final = (
     "Consumer groups over HTTP: agents join, are assigned partitions, heartbeat and commit offsets; operators see why "
     "a group rebalanced and change its settings while it runs."
 )
+
+OPERATORS: Final = "Operators"
+"""What the tags of operators' calls begin with."""
+ACTOR: Final = {
+    "name": "X-Muster-Actor",
+    "in": "header",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1, "maxLength": ACTOR_MAX_CHARS},
+    "description": "who changes this",
+}
+IDEMPOTENCY_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "format": "uuid"},
+    "description": "becomes the change's id; asked again under the same key, the change is not made again",
+}
+REFUSAL: Final = {
+    "description": "A refusal: `code` is Kafka's name of it, and `action` says what to do: fix, rejoin or retry.",
+    "content": {PROBLEM_JSON.decode(): {"schema": {"$ref": SCHEMA_PLACE.format(name=Problem.__name__)}}},
+}
 
 
 def describe_api(handlers: Sequence[HTTPRouteHandler], version: str) -> dict[str, Any]:
@@ -38,7 +60,9 @@ def describe_api(handlers: Sequence[HTTPRouteHandler], version: str) -> dict[str
     # The same names as the framework gives, and told by who reads them: strict fields, exact bounds, docstrings.
     _, schemas = schema_components([*kinds, Problem], ref_template=SCHEMA_PLACE)
     document["components"]["schemas"] = schemas
-    _add_problems(document)
+    for path in document["paths"].values():
+        for method, operation in path.items():
+            _complete(method, operation)
     return document
 
 
@@ -54,13 +78,9 @@ def _kinds(handler: HTTPRouteHandler) -> Iterator[Any]:
         yield from (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Struct))
 
 
-def _add_problems(document: dict[str, Any]) -> None:
-    """Let every operation say how it refuses; the framework knows of its own refusals only."""
-    problem = {
-        "description": "A refusal: `code` is Kafka's name of it, and `action` says what to do: fix, rejoin or retry.",
-        "content": {PROBLEM_JSON.decode(): {"schema": {"$ref": SCHEMA_PLACE.format(name=Problem.__name__)}}},
-    }
-    for path in document["paths"].values():
-        for operation in path.values():
-            operation["responses"].pop("400", None)
-            operation["responses"]["default"] = problem
+def _complete(method: str, operation: dict[str, Any]) -> None:
+    """Add what the framework does not know: who must say who they are, and how everything is refused."""
+    if method != "get" and operation["tags"][0].startswith(OPERATORS):
+        operation.setdefault("parameters", []).extend([ACTOR, IDEMPOTENCY_KEY])
+    operation["responses"].pop("400", None)
+    operation["responses"]["default"] = REFUSAL

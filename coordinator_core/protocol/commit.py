@@ -21,6 +21,9 @@ from coordinator_core.protocol.requests import NO_MEMBER_ID, CommitOffsets, Offs
 from coordinator_core.protocol.settings import Context
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY
 
+LATEST_EXPIRY_MS = 253_402_300_799_000
+"""The end of the year 9999: no offset's own expiry is later, because not every reader of it knows later instants."""
+
 
 def decide_commit(draft: Draft, request: CommitOffsets) -> None:
     """Store what may be stored, each partition with a result of its own."""
@@ -77,6 +80,6 @@ def _committed(draft: Draft, request: CommitOffsets, offset: OffsetToCommit) -> 
         leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
         log_end_offset=offset.log_end_offset,
-        expires_at_ms=None if lives_ms < 0 else at_ms + lives_ms,
+        expires_at_ms=None if lives_ms < 0 else min(at_ms + lives_ms, LATEST_EXPIRY_MS),
         member_id=request.member_id,
     )

@@ -124,7 +124,8 @@ class Group:
     ) -> Self:
         """Return the group that was stored: a join phase under way is forgotten, so `state` is a settled one.
 
-        While it completes a rebalance, nobody counts as having synced: parked syncs are repeated by their members.
+        Newcomers are forgotten with it, and so is a leader that was one. While the group completes a rebalance,
+        nobody counts as having synced: parked syncs are repeated by their members.
         """
         group = cls(group_id)
         group.created_at_ms = created_at_ms
@@ -132,13 +133,13 @@ class Group:
         group.generation = generation
         group.protocol_type = protocol_type
         group.protocol_name = protocol_name
-        group.leader_id = leader_id
         group.subscribed_topics = subscribed_topics
         group.topics_version = topics_version
         group.must_rebalance = must_rebalance
         group.trigger = trigger
         for member in members:
             group._put(member)
+        group.leader_id = leader_id if leader_id in group.members else None
         if state is COMPLETING:
             group.pending_syncs = set(group.members)
         return group

@@ -89,10 +89,9 @@ def rebalance_limit_ms(group: Group, context: Context) -> int:
 def end_window(draft: Draft) -> None:
     """End an initial window: open another if newcomers came and there is time left, else end the phase."""
     group = draft.group
-    window_ms = group.window_ms or 0
     if group.has_newcomers and group.remaining_ms > 0:
         next_ms = min(draft.context.settings.group_initial_rebalance_delay_ms, group.remaining_ms)
-        draft.emit(WindowExtended(next_ms, max(group.remaining_ms - window_ms, 0)))
+        draft.emit(WindowExtended(next_ms, group.remaining_ms - next_ms))
         draft.start(DeadlineKind.JOIN, next_ms)
     else:
         end_join_phase(draft)

@@ -10,11 +10,11 @@ of is over, and is stored in the transaction of the record that ended it (tables
 
 import hashlib
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
-from coordinator_core.protocol.consumer_protocol import TopicPartitions, partitions_of
+from coordinator_core.protocol.consumer_protocol import partitions_of
 from coordinator_core.protocol.records import (
     AssignmentAccepted,
     GenerationStarted,
@@ -28,6 +28,9 @@ from coordinator_core.protocol.records import (
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from coordinator_core.store.rows import Json, OwnershipRow, RebalanceRow, TransitionRow
+
+Partitions = dict[str, set[int]]
+"""Topic → partitions of it."""
 
 
 class Span(NamedTuple):
@@ -72,6 +75,8 @@ class Ledger:
         self.created_at_ms = 0
         self.state: GroupState | None = None
         self.generation = 0
+        self.is_consumer = False
+        """Whether assignments can be looked into; those of other protocol types are the clients' own affair."""
         self.member_count = 0
         """Members of the last generation that was assigned."""
         self.under_way: RebalanceUnderWay | None = None
@@ -192,7 +197,7 @@ class Ledger:
         return max((span.since_ms for span in self.held.get(member_id, ())), default=None)
 
     def _assignment_accepted(self, record: AssignmentAccepted) -> None:
-        given = {member_id: partitions_of(assignment) or () for member_id, assignment in record.assignments}
+        given = {member_id: self._read(assignment) for member_id, assignment in record.assignments}
         moved = self._count_moved(given)
         for member_id, partitions in given.items():
             self._hand_over(member_id, partitions, record.at_ms)
@@ -201,7 +206,14 @@ class Ledger:
         self._enter(STABLE, record.at_ms, "the leader's assignment was accepted", None)
         self._close_rebalance(record.at_ms, "completed", len(given), moved)
 
-    def _count_moved(self, given: dict[str, tuple[TopicPartitions, ...]]) -> int:
+    def _read(self, assignment: bytes) -> Partitions:
+        """Return topic → partitions; nothing where that is not known."""
+        read: Partitions = {}
+        for topic, numbers in (partitions_of(assignment) or ()) if self.is_consumer else ():
+            read.setdefault(topic, set()).update(numbers)
+        return read
+
+    def _count_moved(self, given: Mapping[str, Partitions]) -> int:
         """Count partitions that had a holder and now have another."""
         before = dict(self.orphans)
         for member_id, spans in self.held.items():
@@ -212,7 +224,7 @@ class Ledger:
             for partition in _each(partitions)
         )
 
-    def _hand_over(self, member_id: str, partitions: tuple[TopicPartitions, ...], at_ms: int) -> None:
+    def _hand_over(self, member_id: str, partitions: Partitions, at_ms: int) -> None:
         """Close what the member no longer holds, go on with what it keeps, open what is new to it."""
         new = set(_each(partitions))
         kept: list[Span] = []
@@ -223,8 +235,8 @@ class Ledger:
             kept += [span._replace(partitions=stays)] if stays else []
         old = set(_each_of(kept))
         rebalance_id = self.under_way.rebalance_id if self.under_way else self._rebalance_id(at_ms)
-        for topic, numbers in partitions:
-            opened = tuple(sorted(p for p in set(numbers) if (topic, p) not in old))
+        for topic, numbers in partitions.items():
+            opened = tuple(sorted(p for p in numbers if (topic, p) not in old))
             kept += [Span(topic, opened, at_ms, self.generation, rebalance_id)] if opened else []
         self.held[member_id] = tuple(kept)
 
@@ -287,8 +299,8 @@ def spans_from_json(held: Json) -> tuple[Span, ...]:
     return tuple(Span(**(span | {"partitions": tuple(span["partitions"])})) for span in held)
 
 
-def _each(partitions: Iterable[TopicPartitions]) -> Iterable[tuple[str, int]]:
-    return ((topic, number) for topic, numbers in partitions for number in numbers)
+def _each(partitions: Partitions) -> Iterable[tuple[str, int]]:
+    return ((topic, number) for topic, numbers in partitions.items() for number in numbers)
 
 
 def _each_of(spans: Iterable[Span]) -> Iterable[tuple[str, int]]:

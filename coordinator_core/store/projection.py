@@ -20,7 +20,7 @@ from coordinator_core.protocol.records import (
     Record,
     Trigger,
 )
-from coordinator_core.protocol.states import PREPARING, GroupState
+from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
 from coordinator_core.store.ledger import Ledger, spans_from_json, spans_to_json
 from coordinator_core.store.rows import GroupRow, GroupWrite, Json, MemberRow, OutcomeRow, StoredGroup
 
@@ -48,6 +48,7 @@ def project(
     removed = tuple(record for record in stored if isinstance(record, OffsetRemoved))
     if len(committed) + len(removed) == len(stored):
         return GroupWrite(group.group_id, ledger.shard_id, committed=committed, removed=removed, outcomes=outcomes)
+    ledger.is_consumer = group.protocol_type == CONSUMER
     for record in stored:
         ledger.observe(record)
     history = ledger.take_rows()
@@ -103,6 +104,9 @@ def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dic
                 touched.add(record.member_id)
             case MemberReplaced():
                 touched |= {record.old_member_id, record.member.member_id}
+                if group.must_rebalance:
+                    # What it offers may fit only what the others have offered since; stored offers always fit.
+                    touched |= {member.member_id for member in group.members.values() if member.in_generation}
             case _:
                 pass
     rows: dict[str, MemberRow | None] = dict.fromkeys(touched)
@@ -180,13 +184,14 @@ def _restore_group(stored: StoredGroup) -> Group:
     state = GroupState(row.state)
     if state is PREPARING:
         state = GroupState(row.settled_state)
+    is_untouched = state is EMPTY and row.generation == 0  # whoever was to be its first member is forgotten
     return Group.restored(
         row.group_id,
         created_at_ms=row.created_at_ms,
         state=state,
         state_since_ms=row.state_since_ms,
         generation=row.generation,
-        protocol_type=row.protocol_type,
+        protocol_type=None if is_untouched else row.protocol_type,
         protocol_name=row.protocol_name,
         leader_id=row.leader_id,
         subscribed_topics=None if row.subscribed_topics is None else frozenset(row.subscribed_topics),

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from urllib.parse import quote
+from uuid import uuid4
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
@@ -239,6 +240,26 @@ def test_an_operator_says_who_it_is_and_why(client: Client, group: Group) -> Non
     assert "reason" in empty_reason.json["detail"]
     assert [nobody.code, no_reason.code, empty_reason.code] == ["INVALID_REQUEST"] * 3
     assert group.describe()["state"] == "Stable"
+
+
+def test_a_change_asked_for_again_is_answered_as_it_was(client: Client, group: Group) -> None:
+    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    key = {"Idempotency-Key": str(uuid4())}
+
+    answers = [client.call("DELETE", f"{group.path}?reason=tidy", headers=key) for _ in range(2)]
+
+    assert [answer.status for answer in answers] == [204, 204]
+    assert {answer.headers["x-muster-change-id"] for answer in answers} == {key["Idempotency-Key"]}
+    assert client.call("DELETE", f"{group.path}?reason=tidy").code == "GROUP_ID_NOT_FOUND"
+
+
+def test_a_refused_change_can_be_made_later_under_the_same_key(client: Client, group: Group) -> None:
+    key = {"Idempotency-Key": str(uuid4())}
+    refused = client.call("DELETE", f"{group.path}?reason=tidy", headers=key)
+    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+
+    assert refused.code == "GROUP_ID_NOT_FOUND"
+    assert client.call("DELETE", f"{group.path}?reason=tidy", headers=key).status == 204
 
 
 def test_an_idempotency_key_must_be_a_uuid(client: Client, group: Group) -> None:

@@ -46,6 +46,13 @@ def test_every_operation_is_told_in_full(document: Json) -> None:
     assert len(ids) == len(set(ids))
 
 
+def test_operators_are_told_to_say_who_they_are(document: Json) -> None:
+    for method, _, each in operations(document):
+        needed = {parameter["name"] for parameter in each.get("parameters", ()) if parameter["required"]}
+        is_change = each["tags"][0].startswith("Operators") and method != "get"
+        assert ("X-Muster-Actor" in needed) == is_change, each["operationId"]
+
+
 def test_every_reference_leads_somewhere(document: Json) -> None:
     named = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
 

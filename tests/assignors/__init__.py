@@ -1,0 +1,1 @@
+"""What assignors give out, by hand, by scenario and by law."""

@@ -84,11 +84,7 @@ def cooperative(sticky: Assignment, topics: Mapping[str, int], members: Members)
     """Take from a sticky assignment whatever has a claimant that is not the one who is to have it."""
     held = believed(topics, members)
     return {
-        member_id: tuple(
-            each
-            for each in share
-            if not claimants(each, members) or held.get(each) == member_id
-        )
+        member_id: tuple(each for each in share if not claimants(each, members) or held.get(each) == member_id)
         for member_id, share in sticky.items()
     }
 
@@ -162,12 +158,10 @@ class SlowBalance:
         for target in [*self._former(partition), self._least(partition)]:
             if self._size(holder) > self._size(target) + 1:
                 moved = self._crossing(partition, target) or partition
-                self._home.setdefault(moved, self._held[moved])
+                home = self._home.pop(moved, self._held[moved])
                 self._held[moved] = target
-                if self._home[moved] == target:
-                    del self._home[moved]
-                else:
-                    self._home[moved] = self._home.pop(moved)
+                if home != target:
+                    self._home[moved] = home
                 return True
         return False
 

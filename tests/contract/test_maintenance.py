@@ -31,13 +31,14 @@ def test_a_run_comes_back_as_it_was_proposed(world: World, store: Store) -> None
     assert store.run(RUN) == run
 
 
-def test_a_run_that_there_is_not_is_not_found(store: Store) -> None:
+@pytest.mark.parametrize("run_id", [RUN, "no uuid", "", "\0"])
+def test_a_run_that_there_is_not_is_not_found(store: Store, run_id: str) -> None:
     with pytest.raises(RunNotFound):
-        store.run(RUN)
+        store.run(run_id)
     with pytest.raises(RunNotFound):
-        store.begin_apply(RUN, APPLY)
+        store.begin_apply(run_id, APPLY)
     with pytest.raises(RunNotFound):
-        store.reject(RUN, APPLY)
+        store.reject(run_id, APPLY)
 
 
 def test_the_newest_runs_come_first(world: World, store: Store) -> None:

@@ -107,13 +107,13 @@ def translate(store: Store, life: str, step: Step, name: str) -> GroupWrite:
             for member_id, position in step.members.items()
         },
         committed=tuple(
-            committed(
-                partition=partition, offset=offset, at_ms=NOW_MS + minutes * MINUTE_MS, metadata="\0" * step.is_bad
-            )
+            committed(partition=partition, offset=offset, at_ms=NOW_MS + minutes * MINUTE_MS)
             for partition, offset, minutes in step.commits
         ),
         removed=tuple(removals),
-        transitions=(transition_row(group_id, to_state="Dead" if step.has_died else "Empty"),),
+        transitions=(
+            transition_row(group_id, to_state="Dead" if step.has_died else "Empty", reason="\0" * step.is_bad),
+        ),
         changes=(change_row(name),),
     )
 

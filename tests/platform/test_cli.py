@@ -119,6 +119,22 @@ def test_a_database_is_migrated_once(empty_database_url: str) -> None:
     assert second.endswith(" already.\n")
 
 
+def test_a_new_database_is_made_with_the_shards_that_were_asked_for(empty_database_url: str) -> None:
+    muster("migrate", MUSTER_DATABASE_URL=empty_database_url, MUSTER_SHARDS="7")
+    with psycopg2.connect(empty_database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT shard_count FROM versions")
+        assert cursor.fetchone() == (7,)
+    connection.close()
+
+
+def test_a_database_of_a_newer_program_is_left_alone(database_url: str) -> None:
+    with psycopg2.connect(database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    said = complaint(muster("migrate", MUSTER_DATABASE_URL=database_url), 1)
+    assert said.startswith("The database has schema 9999, which this program does not know")
+
+
 def test_a_node_refuses_a_schema_that_is_not_its_own(database_url: str) -> None:
     with psycopg2.connect(database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
         cursor.execute("UPDATE alembic_version SET version_num = '0000'")

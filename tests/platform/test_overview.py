@@ -109,6 +109,15 @@ def test_of_many_groups_the_first_are_shown_and_the_others_counted(
     assert len(reader.last.groups) + reader.last.hidden_group_count == 100
 
 
+def test_live_groups_come_before_empty_ones(
+    reader: OverviewReader, sql_connection: PsycopgConnection, database_url: str
+) -> None:
+    insert_past_groups(database_url, shard_count=50)
+    run_sql(sql_connection, LIVE_GROUP_SQL.replace("'billing'", "'z-billing'"))
+    reader.refresh()
+    assert [group.group_id for group in reader.last.groups][:2] == ["z-billing", "nightly-export"]
+
+
 def test_a_run_is_shown_with_what_it_expired_and_what_it_kept(
     reader: OverviewReader, sql_connection: PsycopgConnection
 ) -> None:

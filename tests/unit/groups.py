@@ -81,7 +81,7 @@ def offers(*names: str, topics: tuple[str, ...] = ("orders",)) -> tuple[Offer, .
     return tuple(Offer(name, metadata) for name in names or ("range",))
 
 
-def member(  # noqa: D417 - the rest is as in the usual group
+def member(
     member_id: str,
     instance_id: str | None = None,
     protocols: tuple[Offer, ...] | None = None,
@@ -172,7 +172,11 @@ def preparing(
     of: Group | None = None,
 ) -> Group:
     """Return a Stable group (or `of`) that rebalances; those in `joined` have joined again, as newcomers have."""
-    records: list[GroupRecord] = [_started(Trigger.LEADER_REJOINED), *map(_parked_join, joined), *map(MemberIdIssued, pending)]
+    records: list[GroupRecord] = [
+        _started(Trigger.LEADER_REJOINED),
+        *map(_parked_join, joined),
+        *map(MemberIdIssued, pending),
+    ]
     for one in newcomers:
         records += [MemberJoined(one, "consumer"), _parked_join(one.member_id)]
     return (of or stable(*members)).fold(records)

@@ -37,6 +37,13 @@ def test_an_offset_s_own_time_to_live_counts_from_now() -> None:
     assert record.expires_at_ms == NOW.wall_ms + 1_000
 
 
+def test_an_offset_lives_until_the_year_9999_at_the_latest() -> None:
+    """A later instant fits neither Postgres nor Python, and one commit must not cost the group its node."""
+    (record,) = ask(empty(), commit("", -1, retention_ms=2**62)).records
+    assert isinstance(record, OffsetCommitted)
+    assert record.expires_at_ms == 253_402_300_799_000
+
+
 def test_metadata_is_limited_in_characters_not_bytes_and_the_limit_is_fine() -> None:
     fine, wide, long = (OffsetToCommit("orders", n, 1, metadata=text) for n, text in enumerate(["abc", "äöü", "abcd"]))
     decision = ask(stable(), commit("b", 7, None, fine, wide, long), SHORT)

@@ -61,9 +61,7 @@ def generation(decision: Decision) -> GenerationStarted:
     ("delay_ms", "rebalance_ms", "window_ms", "remaining_ms"),
     [(3_000, 60_000, 3_000, 57_000), (3_000, 3_000, 3_000, 0), (3_000, 1_000, 3_000, 0)],
 )
-def test_a_phase_from_empty_opens_a_window(
-    delay_ms: int, rebalance_ms: int, window_ms: int, remaining_ms: int
-) -> None:
+def test_a_phase_from_empty_opens_a_window(delay_ms: int, rebalance_ms: int, window_ms: int, remaining_ms: int) -> None:
     settings = GroupSettings(group_initial_rebalance_delay_ms=delay_ms)
     decision = ask(empty(pending=["h"]), join("h", rebalance_ms=rebalance_ms), settings)
     assert (started(decision).window_ms, started(decision).remaining_ms) == (window_ms, remaining_ms)
@@ -88,6 +86,12 @@ def test_newcomers_open_another_window_while_there_is_time(
     assert decision.records == (WindowExtended(next_ms, left_ms),)
     assert timed(decision) == {"join": next_ms}
     assert not decision.group.has_newcomers
+
+
+def test_a_delay_that_changes_meanwhile_does_not_let_the_windows_outlast_the_rebalance_timeout() -> None:
+    settings = GroupSettings(group_initial_rebalance_delay_ms=9_000)
+    decision = ask(window(A, B, window_ms=1_000, remaining_ms=9_000), JOIN_LIMIT, settings)
+    assert decision.records == (WindowExtended(9_000, 0),)
 
 
 def test_a_window_in_which_nobody_came_ends_the_phase() -> None:
@@ -151,8 +155,9 @@ def test_at_the_limit_absent_dynamic_members_go_and_static_ones_stay() -> None:
 
 
 def test_at_the_limit_with_nobody_there_the_group_is_empty() -> None:
-    decision = ask(preparing(A, B), JOIN_LIMIT)
-    assert tell(decision) == "Empty 8; nobody; MemberRemoved MemberRemoved GroupEmptied; member:a=off member:b=off join=off"
+    assert tell(ask(preparing(A, B), JOIN_LIMIT)) == (
+        "Empty 8; nobody; MemberRemoved MemberRemoved GroupEmptied; member:a=off member:b=off join=off"
+    )
 
 
 def test_at_the_limit_with_only_silent_static_members_the_phase_begins_again() -> None:

@@ -12,7 +12,7 @@ from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.records import MemberRemoved, RebalanceStarted, Removal, Trigger
-from coordinator_core.protocol.requests import ForceRebalance, Reconsider, RemoveMember, Request, Resume
+from coordinator_core.protocol.requests import DeadlineKind, ForceRebalance, Reconsider, RemoveMember, Request, Resume
 from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings, Now
 from coordinator_core.protocol.states import COMPLETING, EMPTY, STABLE, GroupState
 from tests.unit.groups import (
@@ -41,7 +41,6 @@ from tests.unit.groups import (
     told,
     window,
 )
-from coordinator_core.protocol.requests import DeadlineKind
 
 SETTINGS_CHANGED = Reconsider(is_rebalance_timeout_changed=True)
 
@@ -126,9 +125,7 @@ def test_a_generation_has_seen_the_catalogue_as_of_its_join_phase() -> None:
 # -- loading --------------------------------------------------------------------------------------------------
 
 
-def loaded(
-    state: GroupState, *members: Member, trigger: Trigger | None = None, must_rebalance: bool = False
-) -> Group:
+def loaded(state: GroupState, *members: Member, trigger: Trigger | None = None, must_rebalance: bool = False) -> Group:
     """Return a group as it comes from the store."""
     settled = {one.member_id: one for one in (stable(*members) if members else empty()).members.values()}
     return Group.restored(

@@ -62,7 +62,7 @@ def former_holders(demand: Demand) -> dict[TopicPartition, int]:
 
 
 def _claimed(demand: Demand, member: MemberSubscription) -> Iterator[TopicPartition]:
-    for partition in dict.fromkeys(member.owned_partitions):
+    for partition in member.owned_partitions:
         topic, number = partition
         if 0 <= number < demand.counts.get(topic, 0):
             yield partition

@@ -1,7 +1,11 @@
-"""What Postgres does not take is refused here as well: texts it cannot hold, and numbers that fit no column."""
+"""What Postgres does not take is refused here as well: texts it cannot hold, and numbers that fit no column.
 
-from collections.abc import Iterator, Mapping
+In one respect this is stricter: Postgres never sees a row that a later write of the same batch replaces.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 NUL = "\0"
@@ -18,45 +22,50 @@ JSON = frozenset({"subscription_json", "assignment_json", "held", "rebalance", "
 """What is kept as JSON: any number will do there."""
 
 
-def refusal(row: object) -> str | None:
+def refusal(row: object, name: str = "") -> str | None:
     """Say what is wrong with a row, or with anything that is made of rows; None when nothing is."""
-    return next(_faults("", row), None)
-
-
-def _faults(name: str, value: Any) -> Iterator[str]:  # noqa: ANN401 - rows hold texts, numbers, bytes, rows and JSON
-    match value:
+    match row:
+        case None | bool() | bytes() | float():
+            return None
         case str():
-            yield from _text_faults(name, value)
-        case bool() | bytes() | float() | None:
-            return
+            return _text_fault(name, row)
         case int():
-            if name not in JSON:
-                yield from _number_faults(name, value)
+            return _number_fault(name, row)
         case Mapping():
-            for key, entry in value.items():
-                yield from _text_faults(name, key)
-                yield from _faults(name, entry)
-        case _ if is_dataclass(value):
-            for part in fields(value):
-                yield from _faults(part.name, getattr(value, part.name))
-        case _ if hasattr(value, "_asdict"):
-            for part_name, part in value._asdict().items():
-                yield from _faults(part_name, part)
-        case _:
-            for entry in value:
-                yield from _faults(name, entry)
+            return _first(((name, part) for entry in row.items() for part in entry))
+    parts = _parts(type(row))
+    if parts:
+        return _first(((part, getattr(row, part)) for part in parts))
+    assert isinstance(row, Iterable), "rows hold texts, numbers, bytes, rows and JSON"
+    return _first(((name, entry) for entry in row))
 
 
-def _text_faults(name: str, text: str) -> Iterator[str]:
+def _first(parts: Iterable[tuple[str, Any]]) -> str | None:
+    for name, part in parts:
+        fault = None if part is None else refusal(part, name)
+        if fault is not None:
+            return fault
+    return None
+
+
+@lru_cache
+def _parts(kind: type) -> tuple[str, ...]:
+    """Name the parts of a row; empty for what is no row."""
+    if is_dataclass(kind):
+        return tuple(part.name for part in fields(kind))
+    return tuple(getattr(kind, "_fields", ()))
+
+
+def _text_fault(name: str, text: str) -> str | None:
     if NUL in text:
-        yield f"{name} holds a NUL"
-    elif not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        yield f"{name} holds an unpaired surrogate"
+        return f"{name} holds a NUL"
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        return f"{name} holds an unpaired surrogate"
+    return None
 
 
-def _number_faults(name: str, number: int) -> Iterator[str]:
-    if number not in _range_of(name):
-        yield f"{name} is out of range: {number}"
+def _number_fault(name: str, number: int) -> str | None:
+    return None if name in JSON or number in _range_of(name) else f"{name} is out of range: {number}"
 
 
 def _range_of(name: str) -> range:

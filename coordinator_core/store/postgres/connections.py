@@ -83,16 +83,15 @@ class Transaction:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Take back what the block did, and only that, when the block fails."""
+        """Take back what the block did, and only that, when its data is refused; any other failure ends it all."""
         self.execute("SAVEPOINT attempt")
         try:
             yield
         except DataRefused:
             self.execute("ROLLBACK TO SAVEPOINT attempt")
+            self.execute("RELEASE SAVEPOINT attempt")
             raise
-        finally:
-            if not self._connection.invalidated:
-                self.execute("RELEASE SAVEPOINT attempt")
+        self.execute("RELEASE SAVEPOINT attempt")
 
 
 class Line:

@@ -1,7 +1,7 @@
 """What Postgres complains of says what to do: refuse the data, repeat the transaction, or try later.
 
 Driver exceptions are translated here and go no further. Until COMMIT is sent nothing is stored, whatever happens.
-Once it is sent, only a clear no from a server that is still there counts as one.
+Once it is sent, only a server that says that it rolled back, and is still there, is believed.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ DATA_CLASSES = ("22", "23", "54")
 ROLLBACK_CLASS = "40"
 """SQLSTATE class of what the server rolled back and wants to see again: serialization failure, deadlock."""
 
+LOCK_NOT_AVAILABLE = "55P03"
 READ_ONLY = "25006"
 LOST_CLASSES = ("08", "57P")
 """Connection exceptions, and operator interventions that end it (57014, a cancelled statement, does not)."""
@@ -32,6 +33,10 @@ class Collided(StoreUnavailable):
     """The transaction was rolled back for the sake of another one; the same one may go through at once."""
 
 
+class Blocked(StoreUnavailable):
+    """Somebody held a lock for too long."""
+
+
 class ConnectionLost(StoreUnavailable):
     """The connection is gone, and whatever was not committed with it."""
 
@@ -45,12 +50,14 @@ def translate(failure: DBAPIError) -> StoreError:
         return DataRefused(sentence)
     if code.startswith(ROLLBACK_CLASS):
         return Collided(sentence)
+    if code == LOCK_NOT_AVAILABLE:
+        return Blocked(sentence)
     return StoreUnavailable(sentence)
 
 
 def translate_commit(failure: DBAPIError) -> StoreError:
     """Tell what a failed COMMIT means."""
-    if not is_lost(failure) and sqlstate(failure).startswith((*DATA_CLASSES, ROLLBACK_CLASS)):
+    if not is_lost(failure) and sqlstate(failure).startswith(ROLLBACK_CLASS):
         return translate(failure)
     return OutcomeUnknown(_sentence(failure))
 

@@ -54,7 +54,6 @@ class Removal(NamedTuple):
     """A stored offset that goes to the archive."""
 
     group_id: str
-    shard_id: int
     record: OffsetRemoved
 
 
@@ -123,7 +122,7 @@ def _fold_group(folded: Folded, write: GroupWrite) -> None:
 def _fold_removal(folded: Folded, write: GroupWrite, removed: OffsetRemoved) -> None:
     key = (write.group_id, removed.offset.topic, removed.offset.partition)
     if key not in folded.commits:
-        removal = Removal(write.group_id, write.shard_id, removed)
+        removal = Removal(write.group_id, removed)
         folded.removals.setdefault((key, removed.offset.commit_version), removal)
 
 

@@ -6,6 +6,7 @@ Its status only goes forward: proposed → applying → applied, or proposed →
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import func, select, update
 
@@ -46,7 +47,8 @@ def read_run(transaction: Transaction, run_id: str) -> RunRow:
     Raises:
         RunNotFound: there is none.
     """
-    row = transaction.execute(select(*_RUN_COLUMNS).where(maintenance_runs.c.run_id == run_id)).first()
+    found = select(*_RUN_COLUMNS).where(maintenance_runs.c.run_id == run_id)
+    row = transaction.execute(found).first() if _is_uuid(run_id) else None
     if row is None:
         raise RunNotFound(run_id)
     return _counted(transaction, [RunRow(*row)])[0]
@@ -64,7 +66,7 @@ def reject(transaction: Transaction, run_id: str, change: ChangeRow) -> RunRow:
 
 def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: str, **columns: Any) -> RunRow:  # noqa: ANN401 - whatever the columns take
     lock = select(maintenance_runs.c.status).where(maintenance_runs.c.run_id == run_id).with_for_update()
-    if transaction.execute(lock).scalar() == PROPOSED:
+    if _is_uuid(run_id) and transaction.execute(lock).scalar() == PROPOSED:
         this_run = update(maintenance_runs).where(maintenance_runs.c.run_id == run_id)
         transaction.execute(this_run.values(status=status, **columns))
         before, after = {"run_id": run_id, "status": PROPOSED}, {"run_id": run_id, "status": status}
@@ -116,6 +118,15 @@ RETURNING run_id::text
 def finish_runs(transaction: Transaction) -> list[str]:
     """Mark applying runs that have no undecided candidate as applied; return their ids, sorted."""
     return sorted(run_id for (run_id,) in transaction.execute(_FINISH_RUNS))
+
+
+def _is_uuid(text: str) -> bool:
+    """Tell whether the column can hold it; what it cannot hold is not there."""
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _counted(transaction: Transaction, runs: Sequence[RunRow]) -> list[RunRow]:

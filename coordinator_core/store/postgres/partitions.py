@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from functools import partial
 
 from coordinator_core.store.postgres.connections import Line, Transaction
-from coordinator_core.store.postgres.failures import DataRefused
+from coordinator_core.store.postgres.failures import Blocked, DataRefused
 from coordinator_core.store.tables import HISTORY_TABLES
 
 DDL_LOCK_TIMEOUT_MS = 500
@@ -24,9 +24,15 @@ ADVISORY_LOCK = 0x6D757374_68697374
 def create_ahead(line: Line, days_ahead: int) -> None:
     """Create the partitions of today and the days ahead, where they are missing."""
     today, present = line.read(_look_around)
+    blocked: Blocked | None = None
     for table, day in _wanted(today, days_ahead):
         if partition_name(table, day) not in present:
-            _create(line, table, day)
+            try:
+                _create(line, table, day)
+            except Blocked as failure:
+                blocked = failure  # Who reads one table for long shall not keep the others from theirs.
+    if blocked is not None:
+        raise blocked
 
 
 def lack(line: Line) -> bool:

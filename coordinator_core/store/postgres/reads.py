@@ -1,13 +1,11 @@
-"""What stands in the tables of the present, and what history knows of groups that are gone."""
+"""What the front doors ask for: offsets, and lists of groups, those that are gone included."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
-    DateTime,
     Integer,
     Select,
     Table,
@@ -21,69 +19,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import distinct_on
 
-from coordinator_core.protocol.requests import Offer, StoredOffset
+from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import as_ms
-from coordinator_core.store.rows import FetchedOffset, GroupFilter, GroupRow, ListedGroup, MemberRow, StoredGroup
-from coordinator_core.store.tables import group_transitions, groups, members, offsets, shard_leases
+from coordinator_core.store.postgres.instants import columns_of
+from coordinator_core.store.rows import FetchedOffset, GroupFilter, ListedGroup
+from coordinator_core.store.tables import group_transitions, groups, offsets, shard_leases
 
 DEAD = "Dead"
-
-
-def _columns(table: Table, names: Iterable[str]) -> list[ColumnElement[Any]]:
-    """Name columns as rows name their attributes: an instant's ends in `_ms`."""
-    return [table.c[name] if name in table.c else _instant(table, name) for name in names]
-
-
-def _instant(table: Table, name: str) -> ColumnElement[int]:
-    return as_ms(table.c[name.removesuffix("_ms")]).label(name)
-
-
-# -- take-over --------------------------------------------------------------------------------------------
-
-
-def load_shards(transaction: Transaction, shard_ids: Iterable[int]) -> list[StoredGroup]:
-    """Return every group of the shards, by id, with its members."""
-    shards = list(shard_ids)
-    members_by_group = _load_members(transaction, shards)
-    of_shards = select(*_GROUP_COLUMNS).where(groups.c.shard_id.in_(shards)).order_by(groups.c.group_id)
-    return [_stored_group(dict(row), members_by_group) for row in transaction.execute(of_shards).mappings()]
-
-
-def _load_members(transaction: Transaction, shards: Sequence[int]) -> dict[str, list[MemberRow]]:
-    of_shards = (
-        select(*_MEMBER_COLUMNS)
-        .where(members.c.shard_id.in_(shards))
-        .order_by(members.c.group_id, members.c.position, members.c.member_id)
-    )
-    by_group: dict[str, list[MemberRow]] = {}
-    for row in transaction.execute(of_shards).mappings():
-        by_group.setdefault(row["group_id"], []).append(_member(dict(row)))
-    return by_group
-
-
-def _stored_group(row: dict[str, Any], members_by_group: dict[str, list[MemberRow]]) -> StoredGroup:
-    if row["subscribed_topics"] is not None:
-        row["subscribed_topics"] = tuple(row["subscribed_topics"])
-    return StoredGroup(GroupRow(**row), tuple(members_by_group.get(row["group_id"], ())))
-
-
-def _member(row: dict[str, Any]) -> MemberRow:
-    offers = zip(row.pop("protocol_names"), row.pop("protocol_metadata"), strict=True)
-    return MemberRow(
-        protocols=tuple(Offer(name, bytes(metadata)) for name, metadata in offers),
-        assignment=bytes(row.pop("assignment_bytes")),
-        subscription_json=row.pop("subscription"),
-        assignment_json=row.pop("assignment"),
-        **row,
-    )
-
-
-_GROUP_COLUMNS = _columns(groups, (field.name for field in fields(GroupRow)))
-_MEMBER_COLUMNS = [
-    column if not isinstance(column.type, DateTime) else _instant(members, f"{column.name}_ms")
-    for column in members.columns
-]
 
 
 # -- offsets ----------------------------------------------------------------------------------------------
@@ -94,7 +36,7 @@ _BY_PARTITION = (offsets.c.topic, offsets.c.partition)
 def fetch_offsets(transaction: Transaction, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
     """Return committed offsets by topic and partition."""
     names = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "committed_at_ms", "log_end_offset")
-    wanted = select(*_columns(offsets, names)).where(offsets.c.group_id == group_id).order_by(*_BY_PARTITION)
+    wanted = select(*columns_of(offsets, names)).where(offsets.c.group_id == group_id).order_by(*_BY_PARTITION)
     if topics is not None:
         wanted = wanted.where(offsets.c.topic.in_(topics))
     return [FetchedOffset(*row) for row in transaction.execute(wanted)]
@@ -105,7 +47,7 @@ def stored_offsets(
 ) -> list[StoredOffset]:
     """Return offsets by topic and partition, each with the version that names it."""
     names = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "log_end_offset", "committed_at_ms")
-    columns = _columns(offsets, (*names, "expires_at_ms", "commit_version"))
+    columns = columns_of(offsets, (*names, "expires_at_ms", "commit_version"))
     wanted = select(*columns).where(offsets.c.group_id == group_id).order_by(*_BY_PARTITION)
     if partitions is not None:
         wanted = wanted.where(tuple_(*_BY_PARTITION).in_(_named(partitions)))

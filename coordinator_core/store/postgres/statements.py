@@ -61,11 +61,7 @@ def _members_present(groups: Mapping[str, FoldedGroup]) -> Rows:
 
 
 def _store_removals(transaction: Transaction, folded: Folded) -> None:
-    rows = [
-        (group_id, offset.topic, offset.partition, offset.commit_version, record.change_id, record.at_ms, record.cause)
-        for group_id, record in ((removal.group_id, removal.record) for removal in folded.removals.values())
-        for offset in (record.offset,)
-    ]
+    rows = [(group_id, *_REMOVAL_VALUES(record)) for group_id, record in folded.removals.values()]
     _run(transaction, _ARCHIVE, _REMOVALS, rows)
 
 
@@ -123,6 +119,7 @@ _COMMIT_VALUES = attrgetter(
     "expires_at_ms",
     "member_id",
 )
+_REMOVAL_VALUES = attrgetter("offset.topic", "offset.partition", "offset.commit_version", "change_id", "at_ms", "cause")
 _PAST_VALUES = attrgetter("topic", "partition", "at_ms", "offset", "log_end_offset", "member_id")
 
 

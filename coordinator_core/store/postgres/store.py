@@ -1,10 +1,11 @@
 """`PostgresStore` is the `Store` over a Postgres database: which line each call takes, and nothing else."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.store.postgres import leases, maintenance, partitions, reads, small_tables, writes
+from coordinator_core.store.postgres import leases, loading, maintenance, partitions, reads, small_tables, writes
 from coordinator_core.store.postgres.connections import Limits, Line
 from coordinator_core.store.rows import (
     Batch,
@@ -51,9 +52,13 @@ class PostgresStore:
             connect_timeout_s: how long connecting may take.
             readers: how many reads may be under way at once.
         """
-        in_time_ms = max(1, lease_ttl_ms * 2 // 5)
-        bounded = Limits(in_time_ms, in_time_ms, in_time_ms, connect_timeout_s)
-        patient = Limits(read_timeout_ms, in_time_ms, in_time_ms, connect_timeout_s)
+        bounded = Limits(
+            statement_timeout_ms=lease_ttl_ms * 4 // 10,
+            lock_timeout_ms=lease_ttl_ms * 3 // 10,
+            idle_in_transaction_timeout_ms=lease_ttl_ms * 4 // 10,
+            connect_timeout_s=connect_timeout_s,
+        )
+        patient = replace(bounded, statement_timeout_ms=read_timeout_ms)
         self._writer = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
         self._leases = Line(url, "leases", 1, bounded)
         self._readers = Line(url, "reader", readers, patient)
@@ -101,7 +106,7 @@ class PostgresStore:
 
     def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup]:
         """Return every group of these shards with its members."""
-        return self._readers.read(partial(reads.load_shards, shard_ids=list(shard_ids)))
+        return self._readers.read(partial(loading.load_shards, shard_ids=list(shard_ids)))
 
     def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
         """Return committed offsets by topic and partition; of all topics where none is named."""

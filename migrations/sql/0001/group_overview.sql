@@ -26,7 +26,8 @@ LEFT JOIN (
     SELECT
         group_id,
         count(*) AS partitions,
-        sum(greatest(log_end_offset - committed_offset, 0))::bigint AS lag_records,
+        sum(greatest(log_end_offset - committed_offset, 0)) FILTER (WHERE log_end_offset IS NOT NULL)::bigint
+            AS lag_records,
         max(committed_at) AS last_committed_at
     FROM offsets
     GROUP BY group_id

@@ -1,4 +1,5 @@
--- Who owns, or owned, which partitions of a group, from when to when? (valid_to is null: still.)
+-- Who owns, or owned, which partitions of a group, from when to when?
+-- valid_to is null while it lasts.
 CREATE VIEW dashboards.ownership AS
 SELECT
     group_id, shard_id, group_created_at, rebalance_id, generation, member_id, topic, partitions, valid_from, valid_to

@@ -1,0 +1,42 @@
+"""A change that is asked for again under the same idempotency key is answered as it was, and not made again.
+
+A node remembers the latest answers to such changes; the change itself, under the key as its id, is in the database.
+"""
+
+from api.http.call import IDEMPOTENCY_HEADER, Call
+from api.http.limits import REPLAYS_MAX
+from api.http.reply import NO_ERROR, Reply
+
+Key = tuple[bytes, str, bytes, bytes]
+
+
+class Replays:
+    """Answers to changes that carried a key, the latest of them."""
+
+    def __init__(self, limit: int = REPLAYS_MAX) -> None:
+        self._limit = limit
+        self._answers: dict[Key, tuple[str, Reply]] = {}
+
+    def find(self, call: Call) -> Reply | None:
+        """Return the answer that the same call has had, or None; the call then has its change id too."""
+        key = _key(call)
+        if key is None or key not in self._answers:
+            return None
+        call.change_id, reply = self._answers[key]
+        return reply
+
+    def keep(self, call: Call, reply: Reply) -> None:
+        """Remember the answer to a change that was made and had a key."""
+        key = _key(call)
+        if key is None or call.change_id is None or reply.code != NO_ERROR:
+            return
+        self._answers[key] = (call.change_id, reply)
+        if len(self._answers) > self._limit:
+            del self._answers[next(iter(self._answers))]
+
+
+def _key(call: Call) -> Key | None:
+    given = call.header(IDEMPOTENCY_HEADER)
+    if given is None:
+        return None
+    return given.lower(), call.scope["method"], call.scope["raw_path"], call.scope["query_string"]

@@ -1,0 +1,1 @@
+"""What the project's parts cost, measured beside what the machine allows."""

@@ -1,0 +1,231 @@
+"""Airflow as the local platform runs it: four services, each a child of ours, on this machine's own address only.
+
+`airflow standalone` is not used: asked to stop, it leaves its own children behind, and restarts none that died. Here
+every service is a child process like any other, and its environment says all there is to say.
+"""
+
+import base64
+import json
+import os
+import secrets
+import subprocess
+import sysconfig
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+import dags
+from muster.data_dir import keep_secret, write_private
+from muster.errors import UserError
+from muster.java import find_java, spark_environment
+from muster.processes import ChildSpec
+
+LOOPBACK = "127.0.0.1"
+USERNAME = "admin"
+SPARK_MASTER = "local[2]"
+PARALLELISM = 4
+REQUEST_TIMEOUT_S = 10.0
+FIRST_ERROR_STATUS = 400
+RESTART_DELAY_S = 2.0
+FERNET_KEY_BYTES = 32
+
+SERVICES: Mapping[str, tuple[str, ...]] = {
+    "airflow-api-server": ("api-server",),
+    "airflow-scheduler": ("scheduler", "--skip-serve-logs"),
+    "airflow-dag-processor": ("dag-processor",),
+    "airflow-triggerer": ("triggerer", "--skip-serve-logs"),
+}
+"""A child's name, and what `airflow` is asked to be."""
+
+MUST_BE_HEALTHY = ("metadatabase", "scheduler", "dag_processor")
+
+
+class AirflowServices:
+    """One Airflow for one data directory."""
+
+    def __init__(self, data_dir: Path, database_url: str, airflow_database_url: str, node_url: str, port: int) -> None:
+        """Name what it works with; nothing is made or started yet.
+
+        Args:
+            data_dir: the platform's directory; Airflow's home and secrets go into `airflow/` there, logs into `logs/`.
+            database_url: Muster's database, which jobs read and write proposals to.
+            airflow_database_url: Airflow's own database, which exists.
+            node_url: the node that DAGs ask to apply what a job proposed.
+            port: of Airflow's pages and API.
+        """
+        self.url = f"http://{LOOPBACK}:{port}"
+        self.username = USERNAME
+        self._port = port
+        self._home = data_dir / "airflow"
+        self._logs = data_dir / "logs"
+        self._data_dir = data_dir
+        self._database_url = database_url
+        self._airflow_database_url = airflow_database_url
+        self._node_url = node_url
+        self._token: str | None = None
+
+    @property
+    def password(self) -> str:
+        """The password of the one user; it is made once a data directory."""
+        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return keep_secret(self._home / "password")
+
+    # -- starting --------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make secrets, and Airflow's tables unless this version has made them; blocking, some seconds the first time.
+
+        Raises:
+            UserError: Airflow cannot use its database; the sentence names the log.
+        """
+        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(self._home_file("users.json"), json.dumps({self.username: self.password}))
+        migrated = self._home_file("migrated-to")
+        if migrated.exists() and migrated.read_text() == version("apache-airflow"):
+            return
+        log = self._logs / "airflow-migrate.log"
+        with log.open("wb") as output:
+            done = subprocess.run(
+                [_airflow(), "db", "migrate"], env=self.environment(), stdout=output, stderr=output, check=False
+            )
+        if done.returncode != 0:
+            raise UserError(f"Airflow could not prepare its database; {log} tells why.")
+        write_private(migrated, version("apache-airflow"))
+
+    def children(self) -> list[ChildSpec]:
+        """Return the services, each to be started again when it dies."""
+        environment = self.environment()
+        return [
+            ChildSpec(
+                name=name,
+                argv=(_airflow(), *arguments),
+                env=environment,
+                log_file=self._logs / f"{name}.log",
+                restart=True,
+                restart_delay_s=RESTART_DELAY_S,
+            )
+            for name, arguments in SERVICES.items()
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """Return the whole environment of every service; no configuration file is edited by hand or by us."""
+        base = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW__")}
+        return base | spark_environment(find_java(self._data_dir), base) | self._airflow_settings() | self._ours()
+
+    def _airflow_settings(self) -> dict[str, str]:
+        return {
+            "AIRFLOW_HOME": str(self._home),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self._airflow_database_url,
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": str(PARALLELISM),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(Path(dags.__file__).parent),
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__FERNET_KEY": self._fernet_key(),
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.username}:admin",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self._home_file("users.json")),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__API__HOST": LOOPBACK,
+            "AIRFLOW__API__PORT": str(self._port),
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__SECRET_KEY": keep_secret(self._home_file("api-secret")),
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__API_AUTH__JWT_SECRET": self._long_secret("jwt-secret"),
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._logs / "airflow-tasks"),
+            "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": SPARK_MASTER}),
+        }
+
+    def _ours(self) -> dict[str, str]:
+        """Return what our DAGs and jobs read, and where they find our packages."""
+        return {
+            "MUSTER_DATABASE_URL": self._database_url,
+            "MUSTER_URL": self._node_url,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(_project_root()), os.environ.get("PYTHONPATH", "")])),
+        }
+
+    def _home_file(self, name: str) -> Path:
+        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._home / name
+
+    def _fernet_key(self) -> str:
+        """Return the key that Airflow encrypts connections with: 32 bytes in URL-safe base64."""
+        file = self._home_file("fernet-key")
+        if not file.exists():
+            write_private(file, base64.urlsafe_b64encode(secrets.token_bytes(FERNET_KEY_BYTES)).decode())
+        return file.read_text()
+
+    def _long_secret(self, name: str) -> str:
+        """Return a secret of at least 64 characters, which Airflow's tokens want."""
+        return "".join(keep_secret(self._home_file(f"{name}-{part}")) for part in (1, 2))
+
+    # -- asking ----------------------------------------------------------------------------------------
+
+    def is_answering(self) -> bool:
+        """Tell whether the API server is up, which tasks cannot do without."""
+        return self._health() is not None
+
+    def is_healthy(self) -> bool:
+        """Tell whether everything that a DAG run needs says of itself that it is well."""
+        health = self._health() or {}
+        return all((health.get(part) or {}).get("status") == "healthy" for part in MUST_BE_HEALTHY)
+
+    def has_dag(self, dag_id: str) -> bool:
+        """Tell whether Airflow has read a DAG's file by now."""
+        try:
+            return bool(self._call("GET", f"/api/v2/dags/{dag_id}")["dag_id"] == dag_id)
+        except UserError:
+            return False
+
+    def _health(self) -> dict[str, Any] | None:
+        try:
+            return self._call("GET", "/api/v2/monitor/health", is_signed_in=False)
+        except UserError:
+            return None
+
+    def trigger(self, dag_id: str, conf: Mapping[str, object]) -> str:
+        """Start a DAG run now and return its id; `conf` sets the DAG's params."""
+        run = self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})
+        return str(run["dag_run_id"])
+
+    def run_state(self, dag_id: str, dag_run_id: str) -> str:
+        """Return a DAG run's state: queued, running, success or failed."""
+        return str(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}")["state"])
+
+    def _call(
+        self, method: str, path: str, body: Mapping[str, object] | None = None, *, is_signed_in: bool = True
+    ) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self._signed_in()}"} if is_signed_in else {}
+        try:
+            reply = urllib3.request(
+                method, self.url + path, json=body, headers=headers, timeout=REQUEST_TIMEOUT_S, retries=False
+            )
+            answer: dict[str, Any] = reply.json()
+        except (urllib3.exceptions.HTTPError, ValueError) as failure:
+            raise UserError(f"Airflow does not answer at {self.url}.") from failure
+        if reply.status >= FIRST_ERROR_STATUS:
+            raise UserError(
+                f"Airflow refused {method} {path} ({reply.status}): {answer.get('detail', 'no reason given')}"
+            )
+        return answer
+
+    def _signed_in(self) -> str:
+        if self._token is None:
+            credentials = {"username": self.username, "password": self.password}
+            self._token = str(self._call("POST", "/auth/token", credentials, is_signed_in=False)["access_token"])
+        return self._token
+
+
+def _airflow() -> str:
+    return str(Path(sysconfig.get_path("scripts")) / "airflow")
+
+
+def _project_root() -> Path:
+    """Return the folder that our packages lie in, so that spark-submit's Python finds them too."""
+    return Path(dags.__file__).parent.parent

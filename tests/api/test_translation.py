@@ -1,0 +1,94 @@
+"""JSON and Kafka's bytes say the same, whichever way they go."""
+
+from base64 import b64encode
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.http.translation import (
+    AssignmentJson,
+    OpaqueReaders,
+    SubscriptionJson,
+    assignment_bytes,
+    assignment_shown,
+    subscription_bytes,
+    subscription_shown,
+)
+from coordinator_core.protocol.consumer_protocol import CONSUMER, read_subscription, write_subscription
+from coordinator_core.protocol.errors import InvalidRequest
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+partitions = st.lists(
+    st.fixed_dictionaries({"topic": texts, "partitions": st.lists(st.integers(0, 2**31 - 1), max_size=5)}), max_size=3
+)
+user_data = st.none() | st.binary(max_size=20).map(lambda data: b64encode(data).decode())
+subscriptions = st.fixed_dictionaries(
+    {"topics": st.lists(texts, max_size=3), "owned_partitions": partitions, "user_data": user_data},
+    optional={"generation": st.integers(0, 2**31 - 1), "rack": texts},
+)
+assignments = st.fixed_dictionaries({"partitions": partitions, "user_data": user_data})
+
+
+@given(subscriptions)
+def test_a_subscription_comes_back_as_it_was_sent(sent: dict[str, object]) -> None:
+    data = subscription_bytes("metadata", msgspec.convert(sent, SubscriptionJson), CONSUMER)
+
+    shown = subscription_shown(data, as_json=True)
+
+    if "rack" in sent and "generation" not in sent:
+        sent = sent | {"generation": -1}  # Kafka's bytes with a rack have room for a generation
+    assert {"generation": -1, **msgspec.to_builtins(shown)} == {"generation": -1, **sent}
+
+
+@given(assignments)
+def test_an_assignment_comes_back_as_it_was_sent(sent: dict[str, object]) -> None:
+    data = assignment_bytes("assignment", msgspec.convert(sent, AssignmentJson))
+
+    assert msgspec.to_builtins(assignment_shown(data, as_json=True)) == sent
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_come_back_as_they_were_sent(data: bytes) -> None:
+    encoded = b64encode(data).decode()
+
+    assert subscription_bytes("metadata", encoded, "connect") == data
+    assert subscription_shown(data, as_json=False) == encoded
+    assert assignment_shown(data, as_json=False) == encoded
+
+
+@given(st.binary(max_size=60))
+def test_bytes_are_shown_as_json_or_as_base64_and_never_fail(data: bytes) -> None:
+    for shown in (subscription_shown(data, as_json=True), assignment_shown(data, as_json=True)):
+        assert not isinstance(shown, str) or shown == b64encode(data).decode()
+
+
+def test_a_subscription_without_more_is_version_1_as_older_clients_write_it() -> None:
+    data = subscription_bytes("metadata", SubscriptionJson(["a"]), CONSUMER)
+
+    assert data == bytes.fromhex("0001 00000001 000161 ffffffff 00000000")
+
+
+def test_no_assignment_is_an_empty_one() -> None:
+    assert msgspec.to_builtins(assignment_shown(b"", as_json=True)) == {"partitions": [], "user_data": None}
+
+
+@pytest.mark.parametrize("topic", ["a\0", "x" * 250])
+def test_bytes_are_refused_when_the_core_would_read_what_cannot_be_kept(topic: str) -> None:
+    readable = read_subscription(subscription_bytes("metadata", SubscriptionJson(["a"]), CONSUMER))
+    poisoned = write_subscription(type(readable)((topic,)))
+
+    with pytest.raises(InvalidRequest, match="metadata: names a topic"):
+        subscription_bytes("metadata", b64encode(poisoned).decode(), CONSUMER)
+    assert subscription_bytes("metadata", b64encode(poisoned).decode(), "connect") == poisoned
+
+
+def test_only_the_latest_opaque_readers_are_remembered() -> None:
+    readers = OpaqueReaders(limit=2)
+    for member_id in ("m-1", "m-2", "m-1", "m-3"):
+        readers.note("g", member_id, is_opaque=True)
+
+    assert [("g", member_id) in readers for member_id in ("m-1", "m-2", "m-3")] == [True, False, True]
+    readers.note("g", "m-1", is_opaque=False)
+    assert ("g", "m-1") not in readers

@@ -1,0 +1,146 @@
+"""Airflow lives in a process of its own, because importing it changes logging, warnings and more for everybody else.
+
+Run as a program it reads one JSON command a line and answers each with one JSON line: `describe` tells what the DAG
+files hold, `run` tests a DAG for real and tells the state of every task.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DAGS = ROOT / "dags"
+STOP_TIMEOUT_S = 10
+
+
+class AirflowProcess:
+    """The test's end of the pipes."""
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def describe(self) -> dict[str, Any]:
+        """Return {"import_errors", "warnings", "dags": [{"dag_id", "tasks", …}]}."""
+        return self._ask({"do": "describe"})
+
+    def run(self, dag_id: str, conf: Mapping[str, object], env: Mapping[str, str]) -> dict[str, Any]:
+        """Run a DAG by hand, with this configuration, and these variables added to its environment.
+
+        Returns:
+            {"state", "run_id", "run_after", "tasks": {task id: state}, "assets": [names]}.
+        """
+        return self._ask({"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env)})
+
+    def log(self) -> str:
+        """Return everything that tasks have printed so far."""
+        return self._log.read_text(errors="replace")
+
+    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None, "it was started with pipes"
+        assert self._process.stdout is not None, "it was started with pipes"
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"Airflow ended with {self._process.poll()}:\n{self.log()[-4000:]}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
+    """Start Airflow's process on a database of its own in `home`, and end it with the block."""
+    log = home / "airflow.log"
+    settings = {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+        "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+        # Whatever the machine's owner has set must not reach the DAGs under test.
+        "MUSTER_RETENTION_SCHEDULE": "",
+        "MUSTER_TOKEN": "",
+    }
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.dags.airflow_process"],
+            cwd=ROOT,
+            env={**env, **settings},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+        )
+    with process:
+        try:
+            yield AirflowProcess(process, log)
+        finally:
+            process.kill()
+
+
+def main() -> None:
+    """Answer commands until there are no more."""
+    # Answers go where the test reads; whatever else is printed, by anybody, goes to the log.
+    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+        os.dup2(2, 1)
+        from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - this process may have it
+        from airflow.utils import db  # noqa: PLC0415 - this process may have it
+
+        db.initdb()
+        bag = DagBag(DAGS, bundle_path=DAGS)
+        for line in sys.stdin:
+            command = json.loads(line)
+            answer = _describe(bag) if command["do"] == "describe" else _run(bag, command)
+            print(json.dumps(answer), file=answers)
+
+
+def _describe(bag: Any) -> dict[str, Any]:  # noqa: ANN401 - Airflow has no stable type for it
+    return {
+        "import_errors": bag.import_errors,
+        "warnings": [str(warning) for found in bag.captured_warnings.values() for warning in found],
+        "dags": [_describe_dag(dag) for dag in bag.dags.values()],
+    }
+
+
+def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
+    return {
+        "dag_id": dag.dag_id,
+        "file": Path(dag.fileloc).name,
+        "doc_md": dag.doc_md,
+        "tags": sorted(dag.tags),
+        "catchup": dag.catchup,
+        "max_active_runs": dag.max_active_runs,
+        "has_timeout": dag.dagrun_timeout is not None,
+        "params": {name: dag.params.get_param(name).schema for name in dag.params},
+        "tasks": [
+            {
+                "task_id": task.task_id,
+                "owner": task.owner,
+                "retries": task.retries,
+                "backs_off": task.retry_exponential_backoff > 1,
+                "downstream": sorted(task.downstream_task_ids),
+                "assets": [asset.name for asset in task.outlets],
+            }
+            for task in dag.tasks
+        ],
+    }
+
+
+def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - likewise
+    os.environ.update(command["env"])
+    run = bag.dags[command["dag_id"]].test(run_conf=command["conf"], logical_date=None)
+    return {
+        "state": str(run.state),
+        "run_id": run.run_id,
+        "run_after": run.run_after.isoformat(),
+        "tasks": {instance.task_id: str(instance.state) for instance in run.get_task_instances()},
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""One Airflow process serves all tests of a test session, with real Spark beside it and a fake node behind it."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from muster.java import find_java, spark_environment
+from tests.dags.airflow_process import AirflowProcess, started
+from tests.dags.fake_node import FakeNode, running
+
+
+@pytest.fixture(scope="session")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowProcess]:
+    home = tmp_path_factory.mktemp("airflow")
+    env = {**os.environ, **spark_environment(find_java(home), os.environ)}
+    with started(home, env) as process:
+        yield process
+
+
+@pytest.fixture
+def node() -> Iterator[FakeNode]:
+    with running(FakeNode()) as node:
+        yield node

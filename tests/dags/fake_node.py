@@ -1,0 +1,92 @@
+"""A node that knows maintenance runs only, and answers as a test tells it to; every request is kept."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it came in."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+@dataclass
+class FakeNode:
+    """What it will say: `statuses` one a GET, the last for ever; `refusals` instead of the first answers to POST."""
+
+    statuses: list[str] = field(default_factory=lambda: ["applied"])
+    refusals: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    url: str = ""
+
+    def answer(self, request: Seen) -> tuple[int, dict[str, Any]]:
+        self.seen.append(request)
+        if request.method == "POST" and self.refusals:
+            return self.refusals.pop(0)
+        status = "applying" if request.method == "POST" else self._next_status()
+        code = HTTPStatus.ACCEPTED if request.method == "POST" else HTTPStatus.OK
+        return code, _run(request.path.split("/")[4], status)
+
+    def calls(self) -> list[str]:
+        """Return the requests, each as its method and the last part of its path."""
+        return [f"{request.method} {request.path.rpartition('/')[2]}" for request in self.seen]
+
+    def _next_status(self) -> str:
+        return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+
+
+@contextmanager
+def running(node: FakeNode) -> Iterator[FakeNode]:
+    """Serve the node on a free port of this machine for the time of the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(None)
+
+        def do_POST(self) -> None:
+            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's own name
+            """Keep the test's output clean."""
+
+        def _answer(self, body: Any) -> None:  # noqa: ANN401 - any JSON
+            status, answer = node.answer(Seen(self.command, self.path, dict(self.headers), body))
+            text = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        node.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield node
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _run(run_id: str, status: str) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "kind": "offset_retention",
+        "as_of": "2026-11-21T12:00:00Z",
+        "interval_start": None,
+        "interval_end": None,
+        "status": status,
+        "dry_run": False,
+        "counts": {"candidates": 1},
+    }

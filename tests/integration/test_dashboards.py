@@ -1,0 +1,111 @@
+"""The views answer the questions in their first lines."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from coordinator_core.store.postgres import PostgresStore
+from tests.contract.builders import (
+    NOW_MS,
+    SHARD,
+    committed,
+    group_row,
+    member_row,
+    ownership_row,
+    rebalance_row,
+    uuid_of,
+    write,
+)
+from tests.contract.conftest import NODE, Owner
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def owner(postgres_store: PostgresStore) -> Owner:
+    return Owner(postgres_store)
+
+
+@pytest.fixture
+def ask(sql_connection: PsycopgConnection) -> Ask:
+    def run(question: str) -> list[tuple[Any, ...]]:
+        with sql_connection.cursor() as cursor:
+            cursor.execute(question)
+            return cursor.fetchall()
+
+    return run
+
+
+LAST_REBALANCE = """
+SELECT extract(epoch FROM last_rebalance_at) * 1000, last_rebalance_trigger, last_rebalance_trigger_member_id,
+    last_rebalance_client_reason, last_rebalance_outcome
+FROM dashboards.group_overview
+"""
+
+
+def test_the_overview_tells_how_a_group_is_and_who_serves_it(owner: Owner, ask: Ask) -> None:
+    owner.write(write(group=group_row(member_count=3, generation=5)))
+    overview = "SELECT group_id, state, generation, protocol_name, member_count, node_id, shard_id"
+    assert ask(f"{overview} FROM dashboards.group_overview") == [("orders", "Stable", 5, "range", 3, NODE, SHARD)]
+
+
+def test_the_overview_adds_up_lag_where_it_is_known(owner: Owner, ask: Ask) -> None:
+    owner.write(
+        write(
+            group=group_row(),
+            committed=(
+                committed(partition=0, offset=5, log_end_offset=15),
+                committed(partition=1, offset=9, log_end_offset=8),
+                committed(partition=2, offset=1, log_end_offset=None),
+            ),
+        ),
+        write("silent", group=group_row("silent"), committed=(committed(),)),
+        write("new", group=group_row("new")),
+    )
+    lags = ask("SELECT group_id, partitions_committed, lag_records FROM dashboards.group_overview ORDER BY group_id")
+    assert lags == [("new", None, None), ("orders", 3, 10), ("silent", 1, None)]
+
+
+def test_the_overview_tells_of_the_newest_rebalance(owner: Owner, ask: Ask) -> None:
+    newest = rebalance_row("second", started_at_ms=NOW_MS + 9, completed_at_ms=NOW_MS + 9_999, trigger="member_left")
+    owner.write(write(group=group_row(), rebalances=(newest, rebalance_row("first"))))
+    assert ask(LAST_REBALANCE) == [(NOW_MS + 9, "member_left", "m-1", newest.client_reason, "completed")]
+
+
+def test_a_rebalance_under_way_comes_before_those_that_are_over(owner: Owner, ask: Ask) -> None:
+    under_way = group_row(rebalance_started_at_ms=NOW_MS + 50, rebalance_trigger="admin")
+    owner.write(write(group=under_way, rebalances=(rebalance_row(),)))
+    assert ask(LAST_REBALANCE) == [(NOW_MS + 50, "admin", None, None, None)]
+
+
+def test_a_group_that_never_rebalanced_is_in_the_overview(owner: Owner, ask: Ask) -> None:
+    owner.write(write(group=group_row()))
+    assert ask(LAST_REBALANCE) == [(None, None, None, None, None)]
+
+
+def test_ownership_shows_past_and_present_together(owner: Owner, ask: Ask) -> None:
+    span = {
+        "topic": "clicks",
+        "partitions": [3, 1],
+        "since_ms": NOW_MS + 5_000,
+        "generation": 2,
+        "rebalance_id": uuid_of("second"),
+    }
+    owner.write(
+        write(
+            group=group_row(created_at_ms=NOW_MS - 1),
+            members={"m-2": member_row("m-2", held=[span]), "idle": member_row("idle", held=[])},
+            ownerships=(ownership_row(group_created_at_ms=NOW_MS - 1),),
+        )
+    )
+    spans = ask(
+        "SELECT member_id, topic, partitions, generation, rebalance_id::text, extract(epoch FROM valid_from) * 1000,"
+        " extract(epoch FROM valid_to) * 1000, extract(epoch FROM group_created_at) * 1000, shard_id"
+        " FROM dashboards.ownership ORDER BY valid_from"
+    )
+    assert spans == [
+        ("m-1", "clicks", [0, 1], 1, uuid_of("first"), NOW_MS, NOW_MS + 5_000, NOW_MS - 1, SHARD),
+        ("m-2", "clicks", [3, 1], 2, uuid_of("second"), NOW_MS + 5_000, None, NOW_MS - 1, SHARD),
+    ]

@@ -1,0 +1,409 @@
+"""The laws, by name. Each looks at one step (a group, what was asked of it, and what was decided) and says what is wrong.
+
+What a law must remember of earlier steps is in `Memory`, which learns from records alone.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of
+from coordinator_core.protocol.decision import Decision
+from coordinator_core.protocol.errors import CoordinatorError, GroupMaxSizeReached, MemberIdRequired
+from coordinator_core.protocol.group import ASSIGNMENT_UNFIT, Group
+from coordinator_core.protocol.records import (
+    AssignmentAccepted,
+    GenerationStarted,
+    GroupCreated,
+    GroupDied,
+    GroupEmptied,
+    GroupRecord,
+    MemberRemoved,
+    MemberReplaced,
+    OffsetCommitted,
+    OffsetRemoved,
+    PhaseRetimed,
+    RebalanceStarted,
+    Record,
+)
+from coordinator_core.protocol.rebalance import SILENT_WAIT_MIN_MS
+from coordinator_core.protocol.replies import Joined, Synced
+from coordinator_core.protocol.requests import CommitOffsets, Request, SyncGroup, Token
+from coordinator_core.protocol.settings import Context, Now
+from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE, is_legal
+from tests.property.cells import BESIDE_THE_TABLE, CELLS, outcome, row_of, state_of
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Memory:
+    """What has happened in the group's present life."""
+
+    generations: set[int] = field(default_factory=set)
+    gone_ids: set[str] = field(default_factory=set)
+    """Members that were removed or replaced."""
+    waiting: dict[Token, str] = field(default_factory=dict)
+    """Token of a parked join or sync → its member."""
+    durable: Group = field(default_factory=lambda: Group("g"))
+    """The group that another node would find."""
+    owned: dict[str, set[Partition]] = field(default_factory=dict)
+    """Member → what it was assigned last."""
+    is_assigned_well: bool = True
+    phase_ends_ms: int = 0
+    """When the join phase under way must be over, in node time, if anybody has joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision, and everything that it was made on."""
+
+    before: Group
+    request: Request
+    decision: Decision
+    now: Now
+    context: Context
+    memory: Memory
+    row: str | None
+    """The row of the table, where the group alone cannot tell."""
+
+    @property
+    def after(self) -> Group:
+        """Return the group after the decision."""
+        return self.decision.group
+
+    @property
+    def records(self) -> list[GroupRecord]:
+        """Return the records about the group itself."""
+        return group_records(self.decision.records)
+
+    @property
+    def refusal(self) -> CoordinatorError | None:
+        """Return the error that the request itself is answered, if it is."""
+        token = getattr(self.request, "token", None)
+        answers = [reply.answer for reply in self.decision.replies if reply.token == token]
+        return answers[0] if answers and isinstance(answers[0], CoordinatorError) else None
+
+    def groups(self) -> Iterable[tuple[Group, GroupRecord, Group]]:
+        """Yield each record with the group before and after it."""
+        before = self.before
+        for record in self.records:
+            after = before.fold([record])
+            yield before, record, after
+            before = after
+
+
+Law = Callable[[Step], None]
+
+
+def group_records(records: Iterable[Record]) -> list[GroupRecord]:
+    """Return the records about the group itself, leaving those about offsets out."""
+    return [record for record in records if not isinstance(record, OffsetCommitted | OffsetRemoved)]
+
+
+# -- decisions ------------------------------------------------------------------------------------------------
+
+
+def state_is_the_fold_of_records(step: Step) -> None:
+    """What the decision leaves is what its records make of what was there."""
+    folded = step.before.fold(step.records)
+    for name in Group.__slots__:
+        assert getattr(folded, name) == getattr(step.after, name), f"{name} is not the fold of the records"
+
+
+def an_error_changes_nothing(step: Step) -> None:
+    """Not a record, and the very same group.
+
+    But for a handshake, which hands an id out in the shape of an error, and a full group, which forgets the one it
+    refuses.
+    """
+    if step.refusal is not None and not isinstance(step.refusal, GroupMaxSizeReached | MemberIdRequired):
+        assert step.after is step.before, "a refused request made another group"
+        assert not step.decision.records, "a refused request has records"
+
+
+def nothing_recorded_is_nothing_changed(step: Step) -> None:
+    """The very same group stays where no record says otherwise."""
+    assert bool(step.records) == (step.after is not step.before), "a new group without a record"
+
+
+def every_token_is_answered_once_or_waits(step: Step) -> None:
+    """Who asks is answered now, or is parked and answered later; nobody is forgotten, nobody told twice."""
+    told = [reply.token for reply in step.decision.replies]
+    asked = getattr(step.request, "token", None)
+    known = {*step.memory.waiting, *([] if asked is None else [asked])}
+    assert len(told) == len(set(told)), "somebody is told twice"
+    assert known.issuperset(told), "somebody is told who did not ask"
+    parked = {*step.after.parked_joins.values(), *step.after.parked_syncs.values()}
+    assert known.difference(told) == parked, "somebody waits and is not parked, or the other way round"
+
+
+def the_answer_is_the_table_s(step: Step) -> None:
+    """Every request is answered as its cell of the table says, unless it is refused before the state matters."""
+    row = row_of(step.before, step.request) if step.row is None else step.row
+    word = outcome(step.request, step.decision)
+    if row is not None and word not in BESIDE_THE_TABLE:
+        cell = row, state_of(step.before)
+        assert word in CELLS[cell], f"{cell} was answered {word}"
+
+
+# -- states and generations -------------------------------------------------------------------------------------
+
+
+def every_transition_is_legal(step: Step) -> None:
+    """Every record that changes the state goes along an arrow of the diagram; the first makes the group Empty."""
+    for before, record, after in step.groups():
+        if isinstance(record, GroupCreated):
+            assert not before.exists
+            assert after.state is EMPTY
+        elif before.state is not after.state:
+            assert is_legal(before.state, after.state), f"{before.state} → {after.state}"
+
+
+def state_and_time_move_together(step: Step) -> None:
+    """`state_since` changes when the state does, and is then now."""
+    for before, _, after in step.groups():
+        if before.state is after.state:
+            assert before.state_since_ms == after.state_since_ms, "the time moved without the state"
+        else:
+            assert after.state_since_ms == step.now.wall_ms, "the state moved without the time"
+
+
+def generations_only_grow(step: Step) -> None:
+    """By one, when a join phase ends, and no number is used twice in one life, whatever nodes are lost."""
+    used = set(step.memory.generations)
+    for before, record, after in step.groups():
+        if isinstance(record, GenerationStarted | GroupEmptied):
+            assert before.state is PREPARING
+            assert after.generation == before.generation + 1, "a generation was skipped or went back"
+            assert after.generation not in used, "a generation was used twice"
+            used.add(after.generation)
+        else:
+            assert after.generation == before.generation, "the generation moved outside of a phase's end"
+
+
+def topics_change_when_a_join_phase_ends(step: Step) -> None:
+    """What members read together is found at the end of a join phase, and at no other time."""
+    for before, record, after in step.groups():
+        if not isinstance(record, GenerationStarted | GroupEmptied):
+            assert before.subscribed_topics == after.subscribed_topics, "the topics moved"
+
+
+# -- members ------------------------------------------------------------------------------------------------------
+
+
+def a_group_with_members_has_a_leader_who_is_one(step: Step) -> None:
+    """And one without has none."""
+    group = step.after
+    if group.members:
+        assert group.leader_id in group.members, "the leader is no member"
+    else:
+        assert group.leader_id is None, "nobody is left, and somebody leads"
+
+
+def the_static_map_is_a_bijection(step: Step) -> None:
+    """Every instance has one member and every static member one instance, which are each other's."""
+    instances = {m.group_instance_id: m.member_id for m in step.after.members.values() if m.is_static}
+    assert instances == step.after.static_members
+    assert len(instances) == sum(member.is_static for member in step.after.members.values())
+
+
+def joins_wait_in_a_join_phase_and_syncs_for_an_assignment(step: Step) -> None:
+    """Nobody waits in any other state, and only members do."""
+    group = step.after
+    assert group.state is PREPARING or not group.parked_joins, "a join waits outside of a join phase"
+    assert group.state is COMPLETING or not group.parked_syncs, "a sync waits when no assignment is awaited"
+    assert group.state in {COMPLETING, STABLE} or not group.pending_syncs, "a sync is awaited of a generation past"
+    assert group.members.keys() >= {*group.parked_joins, *group.parked_syncs, *group.pending_syncs}
+
+
+def handshake_ids_are_no_members(step: Step) -> None:
+    """An id is one or the other, and none that went comes back."""
+    group = step.after
+    assert not group.pending_member_ids & group.members.keys()
+    assert not step.memory.gone_ids & group.members.keys(), "somebody who went is a member again"
+
+
+def newcomers_are_new_in_a_join_phase_only(step: Step) -> None:
+    """From the first generation on, a member is part of it."""
+    group = step.after
+    if group.state in {COMPLETING, STABLE}:
+        assert all(member.in_generation and not member.is_new for member in group.members.values())
+
+
+def offers_are_counted(step: Step) -> None:
+    """The tally of protocols is what members offer, and there is one that all do."""
+    group = step.after
+    names = [{name for name, _ in member.protocols} for member in group.members.values()]
+    tally = {name: sum(name in one for one in names) for name in set[str]().union(*names)}
+    assert group.offered == tally, "the tally of protocols is wrong"
+    assert group.candidate_protocols() or not group.members, "no protocol is offered by all"
+
+
+def the_memberless_are_empty(step: Step) -> None:
+    """Empty has no members, and Completing and Stable have some."""
+    group = step.after
+    assert not (group.state is EMPTY and group.members)
+    assert group.members or group.state not in {COMPLETING, STABLE}
+
+
+# -- what members are told ------------------------------------------------------------------------------------------
+
+
+def everybody_is_told_the_same_generation(step: Step) -> None:
+    """And only its leader (unless it must not assign) is told of everybody in it."""
+    for reply in step.decision.replies:
+        if isinstance(reply.answer, Joined):
+            answer, group = reply.answer, step.after
+            assert (answer.generation, answer.protocol_name) == (group.generation, group.protocol_name)
+            assert answer.member_id in group.members
+            if answer.members:
+                assert answer.member_id == group.leader_id == answer.leader_id
+                assert [one.member_id for one in answer.members] == list(group.members)
+
+
+def nobody_sees_another_s_assignment(step: Step) -> None:
+    """A sync is answered the member's own part, as the group has it."""
+    whose = dict(step.memory.waiting)
+    if isinstance(step.request, SyncGroup):
+        whose[step.request.token] = step.request.member_id
+    for token, answer, _ in step.decision.replies:
+        if isinstance(answer, Synced):
+            assert answer.assignment == step.after.members[whose[token]].assignment
+
+
+def no_two_members_own_one_partition(step: Step) -> None:
+    """If the leader assigned well, then nobody holds what somebody else of the generation does."""
+    accepted = any(isinstance(record, AssignmentAccepted) for record in step.records)
+    is_well = _is_disjoint(step.request) if accepted else step.memory.is_assigned_well
+    if step.after.state is STABLE and is_well:
+        held = [partition for member in step.after.members.values() for partition in _partitions(member.assignment)]
+        assert len(held) == len(set(held)), "a partition has two owners"
+
+
+def the_fenced_and_the_stale_commit_nothing(step: Step) -> None:
+    """Only a member of this generation commits, or somebody from outside while nobody is in the group."""
+    if not isinstance(step.request, CommitOffsets):
+        return
+    if not any(isinstance(record, OffsetCommitted) for record in step.decision.records):
+        return
+    before, request = step.before, step.request
+    if request.generation < 0:
+        assert not before.exists or before.state is EMPTY, "a simple commit into a live group"
+        return
+    assert request.member_id in before.members
+    assert request.member_id not in step.memory.gone_ids, "somebody who went has committed"
+    assert request.generation == before.generation, "another generation has committed"
+    assert before.state in {STABLE, PREPARING}
+    if request.group_instance_id is not None:
+        assert before.static_members[request.group_instance_id] == request.member_id, "the fenced have committed"
+
+
+LAWS: tuple[Law, ...] = (
+    state_is_the_fold_of_records,
+    an_error_changes_nothing,
+    nothing_recorded_is_nothing_changed,
+    every_token_is_answered_once_or_waits,
+    the_answer_is_the_table_s,
+    every_transition_is_legal,
+    state_and_time_move_together,
+    generations_only_grow,
+    topics_change_when_a_join_phase_ends,
+    a_group_with_members_has_a_leader_who_is_one,
+    the_static_map_is_a_bijection,
+    joins_wait_in_a_join_phase_and_syncs_for_an_assignment,
+    handshake_ids_are_no_members,
+    newcomers_are_new_in_a_join_phase_only,
+    offers_are_counted,
+    the_memberless_are_empty,
+    everybody_is_told_the_same_generation,
+    nobody_sees_another_s_assignment,
+    no_two_members_own_one_partition,
+    the_fenced_and_the_stale_commit_nothing,
+)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------
+
+
+def learn(memory: Memory, step: Step) -> None:
+    """Let the memory take note of a step."""
+    for reply in step.decision.replies:
+        memory.waiting.pop(reply.token, None)
+    for parked in (step.after.parked_joins, step.after.parked_syncs):
+        memory.waiting |= {token: member_id for member_id, token in parked.items()}
+    for before, record, after in step.groups():
+        _learn_record(memory, step, before, record, after)
+
+
+def _learn_record(memory: Memory, step: Step, before: Group, record: GroupRecord, after: Group) -> None:
+    match record:
+        case GroupCreated():
+            memory.durable = after
+        case GenerationStarted():
+            memory.generations.add(record.generation)
+            memory.durable = after
+        case GroupEmptied():
+            memory.generations.add(record.generation)
+            memory.durable = after
+        case AssignmentAccepted():
+            memory.durable = after
+            memory.is_assigned_well = _is_disjoint(step.request)
+            given = record.assignments if after.protocol_type == CONSUMER else ()
+            memory.owned = {member_id: _partitions(assignment) for member_id, assignment in given}
+        case RebalanceStarted():
+            memory.phase_ends_ms = _phase_end_ms(record, after, step)
+            memory.durable = memory.durable.copy()
+            memory.durable.must_rebalance |= record.trigger in ASSIGNMENT_UNFIT
+        case PhaseRetimed():
+            limit_ms = max(_limit_ms(after, step.context), SILENT_WAIT_MIN_MS)
+            memory.phase_ends_ms = max(step.now.node_ms, record.node_ms + limit_ms)
+        case MemberRemoved():
+            _learn_removal(memory, before, record)
+        case MemberReplaced():
+            _learn_replacement(memory, after, record)
+        case GroupDied():
+            memory.durable = Group("g")
+        case _:
+            pass
+
+
+def _learn_removal(memory: Memory, before: Group, record: MemberRemoved) -> None:
+    memory.gone_ids.add(record.member_id)
+    memory.owned.pop(record.member_id, None)
+    if before.members[record.member_id].in_generation:
+        memory.durable = memory.durable.fold([record])
+
+
+def _learn_replacement(memory: Memory, after: Group, record: MemberReplaced) -> None:
+    memory.gone_ids.add(record.old_member_id)
+    memory.owned[record.member.member_id] = memory.owned.pop(record.old_member_id, set())
+    if not record.member.in_generation:
+        return
+    memory.durable = memory.durable.fold([record])
+    if after.must_rebalance:
+        # What everybody offers now is stored with it; otherwise joins of this phase are forgotten.
+        memory.durable.members = {member_id: after.members[member_id] for member_id in memory.durable.members}
+
+
+def _phase_end_ms(record: RebalanceStarted, group: Group, step: Step) -> int:
+    """Return when the phase must be over: at its limit, or, if it is an initial window, when the last one ends."""
+    limit_ms = _limit_ms(group, step.context)
+    return step.now.node_ms + (limit_ms if record.window_ms is None else max(limit_ms, record.window_ms))
+
+
+def _limit_ms(group: Group, context: Context) -> int:
+    in_force_ms = context.settings.rebalance_timeout_ms
+    if in_force_ms is not None:
+        return in_force_ms
+    return max((member.rebalance_timeout_ms for member in group.members.values()), default=0)
+
+
+def _is_disjoint(request: Request) -> bool:
+    """Tell whether a leader's sync gives every partition to one member at most."""
+    assert isinstance(request, SyncGroup)
+    given = [partition for _, assignment in dict(request.assignments).items() for partition in _partitions(assignment)]
+    return len(given) == len(set(given))
+
+
+def _partitions(assignment: bytes) -> set[Partition]:
+    return {(topic, number) for topic, numbers in partitions_of(assignment) or () for number in numbers}

@@ -1,0 +1,113 @@
+"""A job's command line and database address: what is right is read, what is wrong is told in one sentence."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from spark_jobs.arguments import read_arguments
+from spark_jobs.database import database_from_environment, parse_url
+from spark_jobs.errors import JobError
+from spark_jobs.jdbc import shard_predicates
+from spark_jobs.jobs.offset_retention import main
+from spark_jobs.submit import job_arguments
+
+RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+AS_OF = "2026-11-21T13:00:00+01:00"
+
+
+def command_line(**changes: str) -> list[str]:
+    given = {"run_id": RUN_ID, "as_of": AS_OF, "retention_ms": "5", "is_dry_run": "True", **changes}
+    return job_arguments(**given)
+
+
+def test_what_a_dag_writes_is_read() -> None:
+    arguments = read_arguments("job", command_line(interval_start="2026-11-21T11:50:00Z", interval_end=AS_OF))
+    at = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+    assert (arguments.run_id, arguments.as_of, arguments.retention_ms) == (RUN_ID, at, 5)
+    assert (arguments.interval_start, arguments.interval_end) == (at - timedelta(minutes=10), at)
+    assert arguments.is_dry_run
+    assert arguments.now_ms == 1_795_262_400_000
+
+
+def test_a_run_by_hand_has_no_interval() -> None:
+    arguments = read_arguments("job", command_line(is_dry_run="False"))
+    assert (arguments.interval_start, arguments.interval_end, arguments.is_dry_run) == (None, None, False)
+    assert arguments.proposal("kind").interval_end is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"run_id": "1"}, "'1' is not a UUID"),
+        ({"as_of": "yesterday"}, "'yesterday' is not an instant"),
+        ({"as_of": "2026-11-21T12:00:00"}, "has no offset from UTC"),
+        ({"interval_end": "noon"}, "'noon' is not an instant"),
+        ({"retention_ms": "-2"}, "'-2' is not a whole number from -1"),
+        ({"retention_ms": "a week"}, "'a week' is not a whole number"),
+        ({"is_dry_run": "perhaps"}, "'perhaps' is neither true nor false"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], wrong: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read_arguments("job", command_line(**wrong))
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_database_is_named_for_jdbc_without_its_password() -> None:
+    database = parse_url("postgresql+psycopg2://me%40here:p%2Fw@[::1]:6543/the%20db?sslmode=require&connect_timeout=5")
+    assert database.jdbc_url == "jdbc:postgresql://[::1]:6543/the%20db?sslmode=require"
+    assert database.jdbc_properties()["user"] == "me@here"
+    assert database.jdbc_properties()["password"] == "p/w"
+    assert "p/w" not in repr(database)
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("mysql://me:secret@host/db", "must have the form"),
+        ("postgresql://me:secret@host", "must have the form"),
+        ("postgresql://me:secret@/db?host=socket", "names no host"),
+        ("postgresql://me:secret@host:port/db", "is not a URL that can be read"),
+    ],
+)
+def test_an_address_that_spark_cannot_use_is_refused_without_showing_it(url: str, complaint: str) -> None:
+    with pytest.raises(JobError, match=complaint) as refusal:
+        parse_url(url, "MUSTER_DATABASE_URL")
+    assert "secret" not in str(refusal.value)
+
+
+def test_the_jobs_own_address_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", "postgresql://node@host/db")
+    assert database_from_environment().user == "node"
+    monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", "postgresql://jobs@host/db")
+    assert database_from_environment().user == "jobs"
+
+
+def test_no_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("MUSTER_DATABASE_URL", raising=False)
+    monkeypatch.delenv("MUSTER_JOBS_DATABASE_URL", raising=False)
+    assert main(command_line()) == 1
+    assert capsys.readouterr().err.startswith("offset_retention: No database is named")
+
+
+def test_a_database_that_does_not_answer_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/db")
+    assert main(command_line()) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("offset_retention: Postgres at 127.0.0.1:1/db cannot be used")
+    assert told.count("\n") == 1
+    assert "secret" not in told
+
+
+@pytest.mark.parametrize(("shards", "parts"), [(50, 8), (50, 1), (1, 8), (0, 8), (3, 3), (10_000, 7)])
+def test_the_shards_are_cut_so_that_every_row_is_read_once(shards: int, parts: int) -> None:
+    predicates = shard_predicates(shards, parts)
+    assert len(predicates) == max(1, min(shards, parts))
+    for shard_id in (-1, *range(shards), shards + 5):
+        conditions = (predicate.replace("AND", "and").replace("true", "True") for predicate in predicates)
+        assert sum(eval(condition, {"shard_id": shard_id}) for condition in conditions) == 1  # noqa: S307 - ours

@@ -1,0 +1,107 @@
+"""What DAGs and commands build on: names that repeat, command lines without secrets, a jar that can be trusted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from spark_jobs import submit
+from spark_jobs.errors import JobError
+from spark_jobs.submit import jdbc_jar
+
+
+def test_the_same_names_give_the_same_run() -> None:
+    first = submit.maintenance_run_id("offset_retention", "scheduled__2026-11-21T12:00:00+00:00")
+    assert first == submit.maintenance_run_id("offset_retention", "scheduled__2026-11-21T12:00:00+00:00")
+    assert first != submit.maintenance_run_id("offset_retention", "scheduled__2026-11-21T12:10:00+00:00")
+    assert UUID(first).version == 5
+
+
+def test_run_ids_never_change_between_releases() -> None:
+    assert submit.maintenance_run_id("offset_retention", "manual__1") == "957fc729-eb02-5abd-8f98-2837f562b9d3"
+
+
+@pytest.mark.parametrize("job", submit.JOBS)
+def test_every_job_has_a_file_that_can_be_run(job: str) -> None:
+    assert Path(submit.application(job)).is_file()
+
+
+def test_importing_it_loads_neither_spark_nor_a_database() -> None:
+    script = "import json, sys; from spark_jobs import submit; print(json.dumps(sorted(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in json.loads(answer.stdout)}
+    assert loaded & {"pyspark", "psycopg2", "sqlalchemy", "coordinator_core"} == set()
+
+
+@pytest.mark.parametrize(
+    ("minutes", "expected_ms"), [("", 604_800_000), ("1", 60_000), ("-1", -1), ("0", 0), (" 60 ", 3_600_000)]
+)
+def test_the_retention_of_the_environment_is_in_minutes(
+    monkeypatch: pytest.MonkeyPatch, minutes: str, expected_ms: int
+) -> None:
+    monkeypatch.setenv("MUSTER_OFFSETS_RETENTION_MINUTES", minutes)
+    assert submit.retention_ms() == expected_ms
+
+
+@pytest.mark.parametrize("minutes", ["a week", "1.5", "2147483648"])
+def test_a_retention_that_is_no_number_of_minutes_is_refused(monkeypatch: pytest.MonkeyPatch, minutes: str) -> None:
+    monkeypatch.setenv("MUSTER_OFFSETS_RETENTION_MINUTES", minutes)
+    with pytest.raises(JobError, match="must be a number of minutes"):
+        submit.retention_ms()
+
+
+def test_the_command_names_master_jar_and_job_and_no_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", "postgresql+psycopg2://me:secret@localhost/muster")
+    arguments = submit.job_arguments(run_id="r", as_of="t", retention_ms=5, is_dry_run=True)
+    command = submit.command("offset_retention", master="local[2]", jar=Path("driver.jar"), arguments=arguments)
+    assert command[:3] == ["spark-submit", "--master", "local[2]"]
+    assert command[-6:] == [
+        "--run-id=r",
+        "--as-of=t",
+        "--interval-start=",
+        "--interval-end=",
+        "--retention-ms=5",
+        "--dry-run=True",
+    ]
+    assert "secret" not in " ".join(command)
+
+
+def test_the_jar_that_is_named_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    jar = tmp_path / "driver.jar"
+    jar.touch()
+    monkeypatch.setenv("MUSTER_JDBC_JAR", str(jar))
+    assert submit.find_jdbc_jar() == jar
+
+
+def test_a_named_jar_that_is_missing_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MUSTER_JDBC_JAR", str(tmp_path / "none.jar"))
+    with pytest.raises(JobError, match="MUSTER_JDBC_JAR names"):
+        submit.find_jdbc_jar()
+
+
+@pytest.fixture
+def without_system_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("MUSTER_JDBC_JAR", raising=False)
+    monkeypatch.setattr(jdbc_jar, "SYSTEM_JAR", tmp_path / "none.jar")
+
+
+@pytest.mark.usefixtures("without_system_jar")
+def test_the_environment_s_own_jar_is_the_published_one() -> None:
+    assert submit.find_jdbc_jar().name == "postgresql-42.7.4.jar"
+
+
+@pytest.mark.usefixtures("without_system_jar")
+def test_another_jar_in_its_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jdbc_jar, "WHEEL_JAR_SHA256", "0" * 64)
+    with pytest.raises(JobError, match="is not the published"):
+        submit.find_jdbc_jar()
+
+
+@pytest.mark.usefixtures("without_system_jar")
+def test_no_jar_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jdbc_jar, "WHEEL", "a_package_that_is_not_there")
+    with pytest.raises(JobError, match="set MUSTER_JDBC_JAR"):
+        submit.find_jdbc_jar()
