@@ -18,6 +18,7 @@ the last line is the coordinator's own answer. A rejected run stays rejected, an
 group's own `offsets_retention_minutes` are narrower and win.
 """
 
+import logging
 import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -37,6 +38,8 @@ from airflow.sdk import (
 from airflow.sdk.exceptions import AirflowFailException
 
 from spark_jobs import submit
+
+log = logging.getLogger(__name__)
 
 JOB = "offset_retention"
 EVERY_TEN_MINUTES = "*/10 * * * *"
@@ -100,7 +103,7 @@ with DAG(
     def apply(maintenance_run_id: str) -> None:
         """Ask a node to work the proposal off; harmless when it was asked before."""
         run = submit.apply_run(maintenance_run_id, actor=f"dag:{JOB}", reason="their retention is over")
-        print(f"Run {run.run_id} is {run.status}.")
+        log.info("Run %s is %s.", run.run_id, run.status)
 
     @task.sensor(poke_interval=2, timeout=3600, mode="poke", outlets=[OFFSETS_EXPIRED])
     def applied(maintenance_run_id: str) -> PokeReturnValue:
@@ -108,7 +111,7 @@ with DAG(
         try:
             run = submit.read_run(maintenance_run_id)
         except submit.CoordinatorUnreachable as failure:
-            print(f"{failure} Asking again.")
+            log.warning("%s; asking again.", failure)
             return PokeReturnValue(is_done=False)
         if run.is_over and run.status != "applied":
             raise AirflowFailException(f"Run {run.run_id} was {run.status}; its candidates stay.")

@@ -6,7 +6,6 @@ import os
 from collections.abc import Collection
 
 from muster import process_table
-from muster.process_table import ProcessKey
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -31,8 +30,8 @@ def reap_orphans(own_pids: Collection[int]) -> None:
                 os.waitpid(row.key.pid, os.WNOHANG)
 
 
-def kill_strays(keep: Collection[ProcessKey] = ()) -> None:
-    """Kill every descendant of this process, except `keep` and what those started."""
+def kill_strays() -> None:
+    """Kill every descendant of this process and leave not even a zombie; for when nobody here waits for one any more."""
     rows = process_table.all_processes()
-    kept = set(keep).union(*(process_table.family_of(key, rows) for key in keep))
-    process_table.kill_all(process_table.descendants_of(process_table.this_process(), rows) - kept)
+    process_table.kill_all(process_table.descendants_of(process_table.this_process(), rows))
+    reap_orphans(own_pids=())

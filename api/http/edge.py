@@ -52,9 +52,9 @@ class Edge:
         except Exception:  # the caller cannot help it, and no other caller must suffer from it
             log.exception("request_failed", request_id=call.request_id.decode(), request=call.request)
             reply = refusal(UnknownServerError("the node's log tells more under this request's id"))
-        await _send(reply, self._own_headers(call, reply), send)
         self._door.metrics.count(call.request, reply.code)
         note(call, reply, took_ms=(time.perf_counter() - began_at_s) * 1000)
+        await _send(reply, self._own_headers(call, reply), send)
 
     async def _answer(self, call: Call, receive: Receive) -> Reply:
         if self._is_closing:

@@ -104,7 +104,7 @@ def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dic
                 touched.add(record.member_id)
             case MemberReplaced():
                 touched |= {record.old_member_id, record.member.member_id}
-                if group.must_rebalance:
+                if group.must_rebalance and record.member.in_generation:
                     # What it offers may fit only what the others have offered since; stored offers always fit.
                     touched |= {member.member_id for member in group.members.values() if member.in_generation}
             case _:

@@ -193,6 +193,13 @@ def test_a_connection_goes_on_after_a_refused_body(client: Client) -> None:
     assert b'{"status":"alive"}' in answer
 
 
+def test_a_body_that_says_it_is_too_large_is_not_waited_for(client: Client) -> None:
+    with _connected(client) as connection:
+        connection.sendall(b"POST /v1/groups/g/join HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n")
+
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
+
+
 def test_a_caller_that_goes_away_hurts_nobody(client: Client, group: Group, events: list[Json]) -> None:
     head = f"POST {group.path}/join HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{"
     with _connected(client) as connection:

@@ -126,7 +126,7 @@ def test_a_failure_stores_nothing_and_the_next_write_goes_through(
 
 def test_a_statement_that_takes_too_long_is_ended_by_the_server(owner: Owner, database_url: str, sql: Sql) -> None:
     fail(sql, "PERFORM pg_sleep(100)")
-    hasty = PostgresStore(database_url, lease_ttl_ms=500)
+    hasty = PostgresStore(database_url, lease_ttl_ms=2_000)
     owner.store = hasty
     with pytest.raises(StoreUnavailable, match="statement timeout"):
         owner.write(COMMIT)

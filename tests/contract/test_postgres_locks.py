@@ -161,7 +161,7 @@ def test_a_take_over_gives_up_before_half_the_lease_is_over(
 ) -> None:
     expire_leases(sql_connection)
     gate.close()
-    hasty = PostgresStore(database_url, lease_ttl_ms=500)
+    hasty = PostgresStore(database_url, lease_ttl_ms=2_000)
     with in_background(lambda: owner.write(COMMIT), gate.open):
         gate.wait_for("muster-writer")
         with pytest.raises(StoreUnavailable, match="lock timeout"):

@@ -92,9 +92,10 @@ def main() -> None:
         from airflow.utils import db  # noqa: PLC0415 - this process may have it
 
         db.initdb()
-        bag = DagBag(DAGS, bundle_path=DAGS)
         for line in sys.stdin:
             command = json.loads(line)
+            # Read anew each time: a test run leaves its configuration behind in the DAG.
+            bag = DagBag(DAGS, bundle_path=DAGS)
             answer = _describe(bag) if command["do"] == "describe" else _run(bag, command)
             print(json.dumps(answer), file=answers)
 

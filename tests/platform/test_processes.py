@@ -271,5 +271,5 @@ sys.stdin.readline()
         process.stdin.write("go on\n")
         process.stdin.flush()
         assert process.stdout.readline() == "killed\n"
-        assert is_gone(runaway)
+        assert process_table.find_process(runaway.pid) is None, "not even a zombie is left"
         process.stdin.write("end\n")

@@ -1,15 +1,17 @@
-"""The laws, by name. Each looks at one step (a group, what was asked of it, and what was decided) and says what is wrong.
+"""The laws, by name. Each looks at one step: a group, what was asked of it, and what was decided.
 
 What a law must remember of earlier steps is in `Memory`, which learns from records alone.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError, GroupMaxSizeReached, MemberIdRequired
 from coordinator_core.protocol.group import ASSIGNMENT_UNFIT, Group
+from coordinator_core.protocol.rebalance import SILENT_WAIT_MIN_MS
 from coordinator_core.protocol.records import (
     AssignmentAccepted,
     GenerationStarted,
@@ -25,7 +27,6 @@ from coordinator_core.protocol.records import (
     RebalanceStarted,
     Record,
 )
-from coordinator_core.protocol.rebalance import SILENT_WAIT_MIN_MS
 from coordinator_core.protocol.replies import Joined, Synced
 from coordinator_core.protocol.requests import CommitOffsets, Request, SyncGroup, Token
 from coordinator_core.protocol.settings import Context, Now
@@ -53,7 +54,7 @@ class Memory:
     """When the join phase under way must be over, in node time, if anybody has joined."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """One decision, and everything that it was made on."""
 
@@ -83,13 +84,16 @@ class Step:
         answers = [reply.answer for reply in self.decision.replies if reply.token == token]
         return answers[0] if answers and isinstance(answers[0], CoordinatorError) else None
 
-    def groups(self) -> Iterable[tuple[Group, GroupRecord, Group]]:
-        """Yield each record with the group before and after it."""
+    @cached_property
+    def path(self) -> list[tuple[Group, GroupRecord, Group]]:
+        """Return each record with the group before and after it."""
+        path = []
         before = self.before
         for record in self.records:
             after = before.fold([record])
-            yield before, record, after
+            path.append((before, record, after))
             before = after
+        return path
 
 
 Law = Callable[[Step], None]
@@ -105,7 +109,7 @@ def group_records(records: Iterable[Record]) -> list[GroupRecord]:
 
 def state_is_the_fold_of_records(step: Step) -> None:
     """What the decision leaves is what its records make of what was there."""
-    folded = step.before.fold(step.records)
+    folded = step.path[-1][2] if step.path else step.before
     for name in Group.__slots__:
         assert getattr(folded, name) == getattr(step.after, name), f"{name} is not the fold of the records"
 
@@ -151,7 +155,7 @@ def the_answer_is_the_table_s(step: Step) -> None:
 
 def every_transition_is_legal(step: Step) -> None:
     """Every record that changes the state goes along an arrow of the diagram; the first makes the group Empty."""
-    for before, record, after in step.groups():
+    for before, record, after in step.path:
         if isinstance(record, GroupCreated):
             assert not before.exists
             assert after.state is EMPTY
@@ -161,7 +165,7 @@ def every_transition_is_legal(step: Step) -> None:
 
 def state_and_time_move_together(step: Step) -> None:
     """`state_since` changes when the state does, and is then now."""
-    for before, _, after in step.groups():
+    for before, _, after in step.path:
         if before.state is after.state:
             assert before.state_since_ms == after.state_since_ms, "the time moved without the state"
         else:
@@ -171,7 +175,7 @@ def state_and_time_move_together(step: Step) -> None:
 def generations_only_grow(step: Step) -> None:
     """By one, when a join phase ends, and no number is used twice in one life, whatever nodes are lost."""
     used = set(step.memory.generations)
-    for before, record, after in step.groups():
+    for before, record, after in step.path:
         if isinstance(record, GenerationStarted | GroupEmptied):
             assert before.state is PREPARING
             assert after.generation == before.generation + 1, "a generation was skipped or went back"
@@ -183,7 +187,7 @@ def generations_only_grow(step: Step) -> None:
 
 def topics_change_when_a_join_phase_ends(step: Step) -> None:
     """What members read together is found at the end of a join phase, and at no other time."""
-    for before, record, after in step.groups():
+    for before, record, after in step.path:
         if not isinstance(record, GenerationStarted | GroupEmptied):
             assert before.subscribed_topics == after.subscribed_topics, "the topics moved"
 
@@ -262,13 +266,14 @@ def everybody_is_told_the_same_generation(step: Step) -> None:
 
 
 def nobody_sees_another_s_assignment(step: Step) -> None:
-    """A sync is answered the member's own part, as the group has it."""
+    """A sync is answered the member's own part, as the group had it when it was Stable."""
+    stable = next((after for _, _, after in step.path if after.state is STABLE), step.before)
     whose = dict(step.memory.waiting)
     if isinstance(step.request, SyncGroup):
         whose[step.request.token] = step.request.member_id
     for token, answer, _ in step.decision.replies:
         if isinstance(answer, Synced):
-            assert answer.assignment == step.after.members[whose[token]].assignment
+            assert answer.assignment == stable.members[whose[token]].assignment
 
 
 def no_two_members_own_one_partition(step: Step) -> None:
@@ -331,7 +336,7 @@ def learn(memory: Memory, step: Step) -> None:
         memory.waiting.pop(reply.token, None)
     for parked in (step.after.parked_joins, step.after.parked_syncs):
         memory.waiting |= {token: member_id for member_id, token in parked.items()}
-    for before, record, after in step.groups():
+    for before, record, after in step.path:
         _learn_record(memory, step, before, record, after)
 
 

@@ -19,7 +19,6 @@ from coordinator_core.protocol.requests import (
     SyncGroup,
 )
 from coordinator_core.protocol.settings import GroupSettings
-from coordinator_core.protocol.states import COMPLETING, STABLE
 from tests.property.people import LISTS, Person, delete_group, delete_offsets, join, join_again, settle, sync
 from tests.property.world import SETTINGS, World
 
@@ -85,6 +84,14 @@ def a_member_offers_something_else(world: World, chance: Random) -> None:
     for member_id in chance.sample(list(world.group.members), min(1, len(world.group.members))):
         instance_id = world.group.members[member_id].group_instance_id
         world.ask(join(world, replace(_a_person(chance), instance_id=instance_id), member_id))
+
+
+def a_static_member_comes_back(world: World, chance: Random) -> None:
+    """A process starts again under its instance, with what it offered before or something else."""
+    for instance_id in chance.sample(list(world.group.static_members), min(1, len(world.group.static_members))):
+        known = world.group.members[world.group.static_members[instance_id]]
+        protocols = chance.choice([known.protocols, *LISTS[:5]])
+        world.ask(join(world, replace(_a_person(chance), instance_id=instance_id, protocols=protocols)))
 
 
 def all_but_one_come_again(world: World, chance: Random) -> None:
@@ -203,10 +210,9 @@ def something_is_due(world: World, _: Random) -> None:
     world.advance_to_the_next_deadline()
 
 
-def a_node_is_lost(world: World, chance: Random) -> None:
-    """Another node takes over; more often while the group is in the middle of something."""
-    if world.group.state not in {COMPLETING, STABLE} or chance.randrange(2):
-        world.lose_the_node()
+def a_node_is_lost(world: World, _: Random) -> None:
+    """Another node takes over."""
+    world.lose_the_node()
 
 
 MOVES: tuple[Move, ...] = (
@@ -215,6 +221,7 @@ MOVES: tuple[Move, ...] = (
     *[a_handshake_id_comes] * 3,
     *[a_member_comes_again] * 3,
     *[a_member_offers_something_else] * 3,
+    *[a_static_member_comes_back] * 3,
     *[all_but_one_come_again] * 4,
     *[somebody_syncs] * 2,
     *[a_follower_syncs] * 4,

@@ -75,9 +75,7 @@ def join(world: World, person: Person, member_id: str = NO_MEMBER_ID) -> JoinGro
 def join_again(world: World, member_id: str) -> JoinGroup:
     """Return a member's join with what it offers already."""
     member = world.group.members[member_id]
-    person = Person(
-        member.group_instance_id, member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms
-    )
+    person = Person(member.group_instance_id, member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
     return join(world, person, member_id)
 
 

@@ -18,7 +18,7 @@ from tests.property.people import bring_to, fall_silent, settle, visit
 from tests.property.world import World
 
 BEGINNINGS = tuple(state for state in STATES if state not in {NF, "Dead"})
-STORIES_A_ROW = 10
+STORIES_A_ROW = 6
 MOVES_A_STORY = 60
 
 
@@ -69,7 +69,7 @@ class Story(RuleBasedStateMachine):
 
 
 def test_the_laws_hold_in_stories_that_can_be_shortened() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis leaves it untyped
+    run_state_machine_as_test(
         Story,
         settings=settings(
             max_examples=40,

@@ -5,14 +5,13 @@ What is stored goes through the rows that a database would hold, and a node that
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 
 from coordinator_core.protocol.consumer_protocol import Assignment, TopicPartitions, write_assignment
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import OffsetCommitted
+from coordinator_core.protocol.records import GroupCreated, GroupDied, OffsetCommitted
 from coordinator_core.protocol.requests import (
     Deadline,
     DeadlineKind,
@@ -61,6 +60,8 @@ class World:
         self.group = Group("g")
         self.memory = Memory()
         self.settings = SETTINGS
+        self._has_spared = False
+        """Whether the sync limit may have left static members to their sessions."""
         self._topics_version = 0
         self._ledger = Ledger("g", 0)
         self._timers = Timers()
@@ -102,8 +103,6 @@ class World:
 
     def ask_the_dead(self, request: Request, row: str) -> None:
         """Ask the group as if it had just died; nothing comes of it."""
-        from coordinator_core.protocol.records import GroupCreated, GroupDied
-
         dead = Group("g").fold([GroupCreated(0), GroupDied(0, "deleted")])
         assert self._decide(dead, request, row).after is dead
 
@@ -205,9 +204,8 @@ class World:
         if join_ms is not None:
             assert join_ms <= self.memory.phase_ends_ms, "a join phase outlasts its limit"
         if sync_ms is None:
-            spared = {m for m in group.pending_syncs if group.members[m].is_static}
-            is_sparing = self.settings.group_sync_timeout_scope == "dynamic"
-            assert group.pending_syncs == (spared if is_sparing else set()), "a sync is awaited for ever"
+            spared = {m for m in group.pending_syncs if self._has_spared and group.members[m].is_static}
+            assert group.pending_syncs == spared, "a sync is awaited for ever"
         else:
             assert group.state in {COMPLETING, STABLE}
             assert group.pending_syncs, "the sync limit runs, and nobody is awaited"
@@ -256,6 +254,7 @@ class World:
     def change_settings(self, settings: GroupSettings) -> None:
         """Let an operator change what is in force."""
         self.settings = settings
+        self._has_spared |= settings.group_sync_timeout_scope == "dynamic"
         self.ask(Reconsider(is_rebalance_timeout_changed=True))
 
     def change_partitions(self) -> None:

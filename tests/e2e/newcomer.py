@@ -1,0 +1,152 @@
+"""A newcomer at a terminal: starts `muster up`, reads what it prints, asks the addresses that it names, stops it."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import urllib3
+
+READY_S = 240.0
+STOP_S = 10.0
+
+Json = Any
+
+
+class Newcomer:
+    """One `muster up` and what can be asked of it."""
+
+    def __init__(self, data_dir: Path, *options: str) -> None:
+        self.data_dir = data_dir
+        self.port, self.airflow_port = free_port(), free_port()
+        ports = ("--port", str(self.port), "--airflow-port", str(self.airflow_port))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "muster", "up", "--data-dir", str(data_dir), *ports, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")},
+        )
+        self.lines: list[str] = []
+        self._database_url: str | None = None
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.lines.append(line.rstrip())
+                self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+    def reads(self, pattern: str, timeout_s: float = READY_S) -> re.Match[str]:
+        """Wait until a line matches, and return the match."""
+        found: list[re.Match[str]] = []
+
+        def is_there() -> bool:
+            found.extend(match for line in self.lines if (match := re.search(pattern, line)))
+            return bool(found) or not self._reader.is_alive()
+
+        with self._news:
+            self._news.wait_for(is_there, timeout_s)
+        assert found, f"no line says {pattern!r}:\n" + "\n".join(self.lines)
+        return found[0]
+
+    def stop(self) -> float:
+        """Send SIGTERM, wait for the end, and return the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(STOP_S)
+        self._reader.join(STOP_S)
+        return status
+
+    def end(self) -> None:
+        """End it whatever happened; a test that went well has stopped it before."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(2 * STOP_S)
+
+    # -- asking ------------------------------------------------------------------------------------------
+
+    def get(self, path: str) -> Json:
+        """Ask the node."""
+        reply = urllib3.request("GET", f"http://127.0.0.1:{self.port}{path}", timeout=10, retries=False)
+        assert reply.status == 200, reply.data
+        return reply.json()
+
+    def sql(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Ask the database, by the URL that `muster database-url` prints."""
+        with closing(psycopg2.connect(self.database_url())) as connection, connection, connection.cursor() as cursor:
+            cursor.execute(query, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def database_url(self) -> str:
+        """Return what `muster database-url` prints, asked once."""
+        if self._database_url is not None:
+            return self._database_url
+        command = [sys.executable, "-m", "muster", "database-url", "--data-dir", str(self.data_dir)]
+        self._database_url = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return self._database_url
+
+    def trigger(self, dag_id: str, conf: dict[str, object]) -> str:
+        """Trigger a DAG with the password that was printed, and return how its run ended."""
+        headers = {"Authorization": f"Bearer {self._airflow_token()}"}
+        dag = f"http://127.0.0.1:{self.airflow_port}/api/v2/dags/{dag_id}/dagRuns"
+        run = urllib3.request("POST", dag, json={"logical_date": None, "conf": conf}, headers=headers).json()
+        wait = f"{dag}/{run['dag_run_id']}/wait?interval=0.5"
+        states = urllib3.request("GET", wait, headers=headers, timeout=READY_S, retries=False)
+        last: str = json.loads(states.data.strip().splitlines()[-1])["state"]
+        return last
+
+    def _airflow_token(self) -> str:
+        password = self.reads(r"user admin, password (\S+)\)").group(1)
+        credentials = {"username": "admin", "password": password}
+        url = f"http://127.0.0.1:{self.airflow_port}/auth/token"
+        token: str = urllib3.request("POST", url, json=credentials).json()["access_token"]
+        return token
+
+
+@contextmanager
+def newcomer(data_dir: Path, *options: str) -> Iterator[Newcomer]:
+    """Run `muster up` for the time of a block."""
+    platform = Newcomer(data_dir, *options)
+    try:
+        yield platform
+    finally:
+        platform.end()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def processes_of(data_dir: Path) -> list[int]:
+    """Return the processes whose command line or environment names the directory."""
+    name = os.fsencode(data_dir)
+    return [pid for pid in _pids() if _names(pid, name)]
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _names(pid: int, name: bytes) -> bool:
+    try:
+        return any(name in (Path("/proc") / str(pid) / part).read_bytes() for part in ("cmdline", "environ"))
+    except OSError:
+        return False
