@@ -31,7 +31,7 @@ def reap_orphans(own_pids: Collection[int]) -> None:
 
 
 def kill_strays() -> None:
-    """Kill every descendant of this process and leave not even a zombie; for when nobody here waits for one any more."""
+    """Kill every descendant of this process and leave not even a zombie; for when nobody waits for one any more."""
     rows = process_table.all_processes()
     process_table.kill_all(process_table.descendants_of(process_table.this_process(), rows))
     reap_orphans(own_pids=())

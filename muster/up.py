@@ -46,7 +46,7 @@ FIRST_RUN_TIMEOUT_S = 180.0
 STOP_LEFTOVERS_TIMEOUT_S = 8.0
 STOP_CLIENTS_TIMEOUT_S = 3.5
 STOP_NODE_TIMEOUT_S = 3.5
-STOP_POSTGRES_TIMEOUT_S = 2.0
+STOP_TIMEOUT_S = 9.5
 FIRST_DAG = "offset_retention"
 NODE = "node"
 
@@ -125,12 +125,14 @@ class LocalPlatform:
 
     def stop(self) -> None:
         """Stop everything that was started and leave no process behind; each part is stopped whatever the others do."""
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
         with contextlib.ExitStack() as last_first:
             last_first.callback(self._screen.close)
             step = last_first.enter_context(self._screen.step("Stop"))
             step.note = f"the data stays in {self._data_dir.path}"
             last_first.callback(kill_strays)
-            last_first.callback(self._postgres.stop, STOP_POSTGRES_TIMEOUT_S)
+            # Postgres gets what is left of the time: one that is killed needs longer for its next start.
+            last_first.callback(lambda: self._postgres.stop(deadline_s - time.monotonic()))
             last_first.callback(self._children.stop, STOP_NODE_TIMEOUT_S)
             last_first.callback(self._children.stop, STOP_CLIENTS_TIMEOUT_S, self._children.names() - {NODE})
             if self._reader is not None:

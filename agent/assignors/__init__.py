@@ -6,27 +6,12 @@ An `Assignor` of your own can be handed to the agent beside the names in `BUILT_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
-from agent.assignors.by_range import assign_by_range
-from agent.assignors.claims import generation_data, remembered_data
-from agent.assignors.cooperative_sticky import assign_cooperative_sticky
+from agent.assignors.built_in import BUILT_IN
 from agent.assignors.model import Assignment, Assignor, Member
-from agent.assignors.round_robin import assign_round_robin
-from agent.assignors.sticky import assign_sticky
 
 __all__ = ["BUILT_IN", "Assignment", "Assignor", "Member", "chosen"]
-
-BUILT_IN: Final[Mapping[str, Assignor]] = {
-    each.name: each
-    for each in (
-        Assignor("range", assign_by_range),
-        Assignor("roundrobin", assign_round_robin),
-        Assignor("sticky", assign_sticky, user_data=remembered_data),
-        Assignor("cooperative-sticky", assign_cooperative_sticky, is_cooperative=True, user_data=generation_data),
-    )
-}
 
 
 def chosen(assignors: Sequence[str | Assignor]) -> tuple[Assignor, ...]:

@@ -1,19 +1,16 @@
-"""What members say that they own, as far as it can be believed, and the bytes in which they say it.
+"""What members say that they own, and the bytes in which they say it; what of it counts is the assignor's business.
 
-A claim from an older generation loses against a newer one, and two claims from the same generation void each other:
-then nobody knows who is right. What is no longer subscribed, or no longer there, is nobody's.
-
-Source: Kafka, AbstractStickyAssignor, and the user data of StickyAssignor and CooperativeStickyAssignor.
+Source: Kafka, the user data of StickyAssignor and CooperativeStickyAssignor.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.assignors.model import Assignment, Member
+from agent.assignors.model import Member
 from agent.partitions import TopicPartition, grouped
 
 NO_GENERATION: Final = -1
@@ -25,23 +22,6 @@ class Claim:
 
     partitions: tuple[TopicPartition, ...]
     generation: int = NO_GENERATION
-
-
-def believed(counts: Mapping[str, int], members: Sequence[Member], claim_of: Callable[[Member], Claim]) -> Assignment:
-    """Return for every member the claimed partitions that are rightly its own, sorted."""
-    claims: dict[TopicPartition, list[tuple[int, str]]] = {}
-    for member in members:
-        claim = claim_of(member)
-        for partition in set(claim.partitions):
-            if partition.topic in member.topics and partition.partition < counts.get(partition.topic, 0):
-                claims.setdefault(partition, []).append((claim.generation, member.member_id))
-    kept: Assignment = {member.member_id: [] for member in members}
-    for partition in sorted(claims):
-        newest = max(generation for generation, _ in claims[partition])
-        owners = [member_id for generation, member_id in claims[partition] if generation == newest]
-        if len(owners) == 1:
-            kept[owners[0]].append(partition)
-    return kept
 
 
 def owned_claim(member: Member) -> Claim:

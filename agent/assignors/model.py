@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.partitions import TopicPartition
@@ -43,17 +43,3 @@ class Assignor:
     assign: Assign
     is_cooperative: bool = False
     user_data: UserData = _nothing
-
-
-def in_order(members: Iterable[Member]) -> list[Member]:
-    """Return members in the order in which they are served: by instance id first, then those without, by member id.
-
-    Source: Kafka, AbstractPartitionAssignor.MemberInfo.compareTo.
-    """
-    return sorted(members, key=_rank)
-
-
-def _rank(member: Member) -> tuple[bool, str]:
-    if member.group_instance_id is None:
-        return True, member.member_id
-    return False, member.group_instance_id

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent import Assignor, Member, TopicPartition
 from agent.assignors import BUILT_IN, Assignment, chosen
-from agent.assignors.claims import Claim, believed, owned_claim, remembered_claim, remembered_data
+from agent.assignors.claims import Claim, owned_claim, remembered_claim, remembered_data
 
 Pairs = dict[str, list[tuple[str, int]]]
 
@@ -146,28 +146,21 @@ def test_an_eager_member_is_believed_what_it_remembers() -> None:
     }
 
 
-@pytest.mark.parametrize(("generation", "owner"), [(6, "b"), (8, "a")])
-def test_the_claim_of_the_newer_generation_wins(generation: int, owner: str) -> None:
+@pytest.mark.parametrize(("generation", "owner", "other"), [(6, "b", "a"), (8, "a", "b")])
+def test_the_claim_of_the_newer_generation_wins(generation: int, owner: str, other: str) -> None:
     wanted = tuple(TopicPartition("t", number) for number in range(2))
     claims = [
         Member(name, ("t",), owned_partitions=wanted, user_data=BUILT_IN["cooperative-sticky"].user_data((), at))
         for name, at in (("a", generation), ("b", 7))
     ]
 
-    assert believed({"t": 2}, claims, owned_claim)[owner] == list(wanted)
+    assert assigned("cooperative-sticky", {"t": 2}, claims) == {owner: [("t", 0)], other: []}
 
 
 def test_two_claims_of_one_generation_void_each_other() -> None:
     both = owning("t", {"a": [("t", 0), ("t", 1)], "b": [("t", 1)]})
 
-    assert believed({"t": 2}, both, owned_claim) == {"a": [TopicPartition("t", 0)], "b": []}
     assert assigned("cooperative-sticky", {"t": 2}, both) == {"a": [("t", 0)], "b": []}
-
-
-def test_what_is_gone_or_no_longer_read_is_nobodys() -> None:
-    stale = [Member("a", ("t",), owned_partitions=(TopicPartition("t", 9), TopicPartition("u", 0)))]
-
-    assert believed({"t": 1, "u": 1}, stale, owned_claim) == {"a": []}
 
 
 REMEMBERED = [TopicPartition("a", 0), TopicPartition("größe", 1), TopicPartition("größe", 5)]

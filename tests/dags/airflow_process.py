@@ -133,8 +133,11 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
 
 
 def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - likewise
+    before = dict(os.environ)
     os.environ.update(command["env"])
     run = bag.dags[command["dag_id"]].test(run_conf=command["conf"], logical_date=None)
+    os.environ.clear()
+    os.environ.update(before)
     return {
         "state": str(run.state),
         "run_id": run.run_id,

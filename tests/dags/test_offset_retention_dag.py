@@ -1,8 +1,10 @@
 """The DAG run for real: its own tasks, real Spark and Postgres, and a fake node that keeps what it was asked."""
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg2.extensions as pg
@@ -71,24 +73,31 @@ def test_a_dry_run_proposes_and_asks_nobody(
     assert node.seen == []
 
 
-@pytest.mark.usefixtures("connection")
+@pytest.fixture
+def env_without_spark(tmp_path: Path, node: FakeNode) -> dict[str, str]:
+    """Put a spark-submit first that is done at once, for what comes after the proposal."""
+    quick = tmp_path / "spark-submit"
+    quick.write_text("#!/bin/sh\n")
+    quick.chmod(0o755)
+    return {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "MUSTER_URL": node.url}
+
+
 def test_a_refusal_is_final_and_told_in_the_coordinator_s_words(
-    airflow: AirflowProcess, node: FakeNode, env: dict[str, str]
+    airflow: AirflowProcess, node: FakeNode, env_without_spark: dict[str, str]
 ) -> None:
     node.refusals = [(409, {"code": "INVALID_REQUEST", "detail": "somebody rejected this run"})] * 9
-    run = airflow.run(DAG, {}, env)
+    run = airflow.run(DAG, {}, env_without_spark)
     assert run["state"] == "failed"
     assert run["tasks"] == {"propose": "success", "gate": "success", "apply": "failed", "applied": "upstream_failed"}
     assert node.calls() == ["POST apply"]
     assert "INVALID_REQUEST (409): somebody rejected this run" in airflow.log()
 
 
-@pytest.mark.usefixtures("connection")
 def test_a_run_that_is_rejected_while_it_waits_fails(
-    airflow: AirflowProcess, node: FakeNode, env: dict[str, str]
+    airflow: AirflowProcess, node: FakeNode, env_without_spark: dict[str, str]
 ) -> None:
     node.statuses = ["applying", "rejected"]
-    run = airflow.run(DAG, {}, env)
+    run = airflow.run(DAG, {}, env_without_spark)
     assert (run["state"], run["tasks"]["applied"]) == ("failed", "failed")
     assert f"Run {maintenance_run_id(DAG, run['run_id'])} was rejected; its candidates stay." in airflow.log()
     assert len(node.seen) == 3

@@ -26,6 +26,7 @@ from coordinator_core.protocol.records import (
     PhaseRetimed,
     RebalanceStarted,
     Record,
+    Removal,
 )
 from coordinator_core.protocol.replies import Joined, Synced
 from coordinator_core.protocol.requests import CommitOffsets, Request, SyncGroup, Token
@@ -34,6 +35,9 @@ from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABL
 from tests.property.cells import BESIDE_THE_TABLE, CELLS, outcome, row_of, state_of
 
 Partition = tuple[str, int]
+
+STRANGER = "stranger"
+"""Somebody whom a bad leader gives something to, and who is not in the group."""
 
 
 @dataclass(slots=True)
@@ -49,6 +53,8 @@ class Memory:
     """The group that another node would find."""
     owned: dict[str, set[Partition]] = field(default_factory=dict)
     """Member → what it was assigned last."""
+    given: set[Partition] = field(default_factory=set)
+    """What the leader gave to members last."""
     is_assigned_well: bool = True
     phase_ends_ms: int = 0
     """When the join phase under way must be over, in node time, if anybody has joined."""
@@ -185,6 +191,21 @@ def generations_only_grow(step: Step) -> None:
             assert after.generation == before.generation, "the generation moved outside of a phase's end"
 
 
+def a_join_phase_that_awaits_nobody_is_over(step: Step) -> None:
+    """An ordinary phase ends with the last one awaited, handshake ids included."""
+    group = step.after
+    if group.state is PREPARING and group.window_ms is None:
+        assert group.members.keys() != group.parked_joins.keys() or group.pending_member_ids, "nobody is awaited"
+
+
+def a_generation_is_led_by_one_who_joined_it_and_speaks_what_all_do(step: Step) -> None:
+    """Nobody leads who is not there, and no protocol is chosen that somebody does not offer."""
+    for before, record, after in step.path:
+        if isinstance(record, GenerationStarted):
+            assert record.leader_id in before.parked_joins, "the leader has not joined"
+            assert all(member.offers(after.protocol_name) for member in after.members.values())
+
+
 def topics_change_when_a_join_phase_ends(step: Step) -> None:
     """What members read together is found at the end of a join phase, and at no other time."""
     for before, record, after in step.path:
@@ -250,6 +271,14 @@ def the_memberless_are_empty(step: Step) -> None:
     assert group.members or group.state not in {COMPLETING, STABLE}
 
 
+def nobody_who_waits_is_silent(step: Step) -> None:
+    """A member whose request is parked does not expire, unless it is a newcomer that has waited for too long."""
+    for before, record, _ in step.path:
+        if isinstance(record, MemberRemoved) and record.removal is Removal.SESSION_EXPIRED:
+            is_waiting = record.member_id in {*before.parked_joins, *before.parked_syncs}
+            assert before.members[record.member_id].is_new or not is_waiting, "somebody expired while it waited"
+
+
 # -- what members are told ------------------------------------------------------------------------------------------
 
 
@@ -285,6 +314,19 @@ def no_two_members_own_one_partition(step: Step) -> None:
         assert len(held) == len(set(held)), "a partition has two owners"
 
 
+def no_partition_loses_its_owner(step: Step) -> None:
+    """While a group is Stable, everything that the leader gave to a member is held, whatever nodes were lost."""
+    given = set(step.memory.given)
+    for _, record, _ in step.path:
+        if isinstance(record, AssignmentAccepted):
+            assert isinstance(step.request, SyncGroup)
+            told = dict(step.request.assignments)
+            given = {one for who, assignment in told.items() if who != STRANGER for one in _partitions(assignment)}
+    if step.after.state is STABLE:
+        held = {one for member in step.after.members.values() for one in _partitions(member.assignment)}
+        assert held == given, "a partition has no owner"
+
+
 def the_fenced_and_the_stale_commit_nothing(step: Step) -> None:
     """Only a member of this generation commits, or somebody from outside while nobody is in the group."""
     if not isinstance(step.request, CommitOffsets):
@@ -312,6 +354,8 @@ LAWS: tuple[Law, ...] = (
     every_transition_is_legal,
     state_and_time_move_together,
     generations_only_grow,
+    a_join_phase_that_awaits_nobody_is_over,
+    a_generation_is_led_by_one_who_joined_it_and_speaks_what_all_do,
     topics_change_when_a_join_phase_ends,
     a_group_with_members_has_a_leader_who_is_one,
     the_static_map_is_a_bijection,
@@ -320,9 +364,11 @@ LAWS: tuple[Law, ...] = (
     newcomers_are_new_in_a_join_phase_only,
     offers_are_counted,
     the_memberless_are_empty,
+    nobody_who_waits_is_silent,
     everybody_is_told_the_same_generation,
     nobody_sees_another_s_assignment,
     no_two_members_own_one_partition,
+    no_partition_loses_its_owner,
     the_fenced_and_the_stale_commit_nothing,
 )
 
@@ -353,6 +399,7 @@ def _learn_record(memory: Memory, step: Step, before: Group, record: GroupRecord
         case AssignmentAccepted():
             memory.durable = after
             memory.is_assigned_well = _is_disjoint(step.request)
+            memory.given = {one for _, assignment in record.assignments for one in _partitions(assignment)}
             given = record.assignments if after.protocol_type == CONSUMER else ()
             memory.owned = {member_id: _partitions(assignment) for member_id, assignment in given}
         case RebalanceStarted():

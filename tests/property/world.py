@@ -12,6 +12,7 @@ from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import GroupCreated, GroupDied, OffsetCommitted
+from coordinator_core.protocol.replies import Joined
 from coordinator_core.protocol.requests import (
     Deadline,
     DeadlineKind,
@@ -29,7 +30,7 @@ from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import project, restore
 from coordinator_core.store.rows import GroupRow, GroupWrite, MemberRow, StoredGroup
 from tests.property.cells import row_of, state_of
-from tests.property.laws import LAWS, Memory, Partition, Step, learn
+from tests.property.laws import LAWS, STRANGER, Memory, Partition, Step, learn
 
 EPOCH_MS = 1_700_000_000_000
 PARTITIONS = 6
@@ -60,6 +61,8 @@ class World:
         self.group = Group("g")
         self.memory = Memory()
         self.settings = SETTINGS
+        self._members_told: tuple[list[str], int] = [], -1
+        """Whom the last leader was told of, and of which generation."""
         self._has_spared = False
         """Whether the sync limit may have left static members to their sessions."""
         self._topics_version = 0
@@ -98,7 +101,7 @@ class World:
         self._carry_out(step.decision)
         self._hold_standing_laws()
         if not self.group.exists:
-            self.memory = Memory()
+            self.memory, self._members_told = Memory(), ([], -1)
         return step.decision
 
     def ask_the_dead(self, request: Request, row: str) -> None:
@@ -125,6 +128,10 @@ class World:
                 self._timers.stop(armed)
             else:
                 self._timers.start(armed, self.now_ms + delay_ms)
+        for reply in decision.replies:
+            if isinstance(reply.answer, Joined) and reply.answer.members:
+                members = [one.member_id for one in reply.answer.members]
+                self._members_told = members, reply.answer.generation
         write = project(decision.group, decision.records, self._ledger)
         if write is not None:
             self._store(write)
@@ -265,10 +272,14 @@ class World:
     # -- what a leader brings ----------------------------------------------------------------------------------
 
     def assignments(self, *, is_good: bool = True) -> tuple[tuple[str, bytes], ...]:
-        """Return everybody's part of "orders"; a bad leader gives everything to everybody, and to a stranger."""
-        members = list(self.group.members)
+        """Return everybody's part of "orders", of those whom the leader was told of.
+
+        A bad leader gives everything to everybody, and to a stranger.
+        """
+        told, generation = self._members_told
+        members = list(told if generation == self.group.generation else self.group.members)
         if not is_good:
-            return tuple((one, _part(range(PARTITIONS))) for one in [*members, "stranger"])
+            return tuple((one, _part(range(PARTITIONS))) for one in [*members, STRANGER])
         return tuple((one, _part(range(n, PARTITIONS, len(members)))) for n, one in enumerate(members))
 
 
