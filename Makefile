@@ -17,7 +17,7 @@ run: setup ## start everything: Postgres, a node, Airflow, a small live fleet (C
 	@exec $(BIN)/muster up $(ARGS)
 
 test: setup ## run all tests
-	@exec $(BIN)/python -m pytest $(ARGS)
+	@exec $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 conformance: setup ## run the Kafka scenarios only
 	@exec $(BIN)/python -m pytest tests/conformance $(ARGS)

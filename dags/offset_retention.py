@@ -21,7 +21,6 @@ group's own `offsets_retention_minutes` are narrower and win.
 import logging
 import os
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import (
@@ -33,13 +32,14 @@ from airflow.sdk import (
     PokeReturnValue,
     RetryAction,
     RetryRule,
+    get_current_context,
     task,
 )
 from airflow.sdk.exceptions import AirflowFailException
 
 from spark_jobs import submit
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("airflow.task")
 
 JOB = "offset_retention"
 EVERY_TEN_MINUTES = "*/10 * * * *"
@@ -95,9 +95,9 @@ with DAG(
     )
 
     @task.short_circuit
-    def gate(params: dict[str, Any]) -> bool:
+    def gate() -> bool:
         """Let the proposal through unless this run is for looking only."""
-        return not params["dry_run"]
+        return not get_current_context()["params"]["dry_run"]
 
     @task
     def apply(maintenance_run_id: str) -> None:
@@ -117,5 +117,4 @@ with DAG(
             raise AirflowFailException(f"Run {run.run_id} was {run.status}; its candidates stay.")
         return PokeReturnValue(is_done=run.is_over, xcom_value=run.counts)
 
-    may_apply = gate()  # type: ignore[call-arg]  # Airflow hands in the params
-    propose >> may_apply >> apply(RUN_ID) >> applied(RUN_ID)
+    propose >> gate() >> apply(RUN_ID) >> applied(RUN_ID)

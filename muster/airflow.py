@@ -11,6 +11,7 @@ import secrets
 import subprocess
 import sysconfig
 from collections.abc import Mapping
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,9 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
 
 MUST_BE_HEALTHY = ("metadatabase", "scheduler", "dag_processor")
 
+FOREIGN_VARIABLES = ("AIRFLOW", "MUSTER_JOBS_")
+"""How the variables begin that may be meant for another Airflow, or for another database than the platform's own."""
+
 
 class AirflowServices:
     """One Airflow for one data directory."""
@@ -65,7 +69,6 @@ class AirflowServices:
         self._database_url = database_url
         self._airflow_database_url = airflow_database_url
         self._node_url = node_url
-        self._token: str | None = None
 
     @property
     def password(self) -> str:
@@ -89,7 +92,7 @@ class AirflowServices:
         log = self._logs / "airflow-migrate.log"
         with log.open("wb") as output:
             done = subprocess.run(
-                [_airflow(), "db", "migrate"], env=self.environment(), stdout=output, stderr=output, check=False
+                [_airflow(), "db", "migrate"], env=self.environment, stdout=output, stderr=output, check=False
             )
         if done.returncode != 0:
             raise UserError(f"Airflow could not prepare its database; {log} tells why.")
@@ -97,12 +100,11 @@ class AirflowServices:
 
     def children(self) -> list[ChildSpec]:
         """Return the services, each to be started again when it dies."""
-        environment = self.environment()
         return [
             ChildSpec(
                 name=name,
                 argv=(_airflow(), *arguments),
-                env=environment,
+                env=self.environment,
                 log_file=self._logs / f"{name}.log",
                 restart=True,
                 restart_delay_s=RESTART_DELAY_S,
@@ -110,9 +112,14 @@ class AirflowServices:
             for name, arguments in SERVICES.items()
         ]
 
+    @cached_property
     def environment(self) -> dict[str, str]:
-        """Return the whole environment of every service; no configuration file is edited by hand or by us."""
-        base = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW__")}
+        """The whole environment of every service; no configuration file is edited by hand or by us.
+
+        Raises:
+            UserError: there is no Java that Spark could use.
+        """
+        base = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN_VARIABLES)}
         return base | spark_environment(find_java(self._data_dir), base) | self._airflow_settings() | self._ours()
 
     def _airflow_settings(self) -> dict[str, str]:
@@ -138,6 +145,7 @@ class AirflowServices:
             "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._logs / "airflow-tasks"),
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+            "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.task=INFO",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": SPARK_MASTER}),
         }
@@ -201,7 +209,7 @@ class AirflowServices:
     def _call(
         self, method: str, path: str, body: Mapping[str, object] | None = None, *, is_signed_in: bool = True
     ) -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {self._signed_in()}"} if is_signed_in else {}
+        headers = {"Authorization": f"Bearer {self._sign_in()}"} if is_signed_in else {}
         try:
             reply = urllib3.request(
                 method, self.url + path, json=body, headers=headers, timeout=REQUEST_TIMEOUT_S, retries=False
@@ -215,11 +223,10 @@ class AirflowServices:
             )
         return answer
 
-    def _signed_in(self) -> str:
-        if self._token is None:
-            credentials = {"username": self.username, "password": self.password}
-            self._token = str(self._call("POST", "/auth/token", credentials, is_signed_in=False)["access_token"])
-        return self._token
+    def _sign_in(self) -> str:
+        # Each call has a token of its own: calls are few, and a token that was kept would run out one day.
+        credentials = {"username": self.username, "password": self.password}
+        return str(self._call("POST", "/auth/token", credentials, is_signed_in=False)["access_token"])
 
 
 def _airflow() -> str:

@@ -1,19 +1,29 @@
-"""A Spark job once, without Airflow: propose, and unless it is a dry run, ask a node to apply and wait for it."""
+"""A Spark job once, without Airflow: propose, and unless it is a dry run, have a node apply it and wait for that."""
 
 import datetime as dt
 import os
-import subprocess
+import sys
 import time
 from pathlib import Path
 
+from sqlalchemy import create_engine, func, select
+
+from coordinator_core.protocol.retention import retention_ms_from_minutes
+from coordinator_core.store.tables import nodes
+from muster import process_table
+from muster.data_dir import DataDir
 from muster.database import shared_database
 from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.java import find_java, spark_environment
+from muster.processes import Child, ChildSpec, stop_children
+from muster.schema import require_newest
 from muster.settings import Settings
 from spark_jobs import submit
 from spark_jobs.errors import JobError
 
 SPARK_MASTER = "local[*]"
+SPARK_STOP_TIMEOUT_S = 5.0
+PROGRESS_INTERVAL_S = 1.0
 APPLY_TIMEOUT_S = 600.0
 APPLY_POLL_S = 0.5
 ACTOR = "muster job"
@@ -26,68 +36,100 @@ def run_job(name: str, as_of: dt.datetime | None, dry_run: bool, settings: Setti
         name: one of `spark_jobs.submit.JOBS`.
         as_of: the instant by which to judge; None: now. Without an offset it counts as UTC.
         dry_run: propose, and apply nothing.
-        settings: where the database and the node are.
+        settings: where the database is, and the retention where it names none.
 
     Raises:
-        UserError: there is no such job, or it failed; nothing was changed then, and running it again is safe.
+        UserError: there is no such job, or it failed; no offset was changed then, and running it again is safe.
     """
     if name not in submit.JOBS:
         raise UserError(f"There is no job {name}; there are: {', '.join(submit.JOBS)}.", USAGE_EXIT_CODE)
-    moment = _in_utc(as_of or dt.datetime.now(dt.UTC))
-    run_id = submit.maintenance_run_id(name, moment.isoformat())
+    moment = _in_utc(as_of or dt.datetime.now(dt.UTC)).isoformat()
+    run_id = submit.maintenance_run_id(name, moment)
+    arguments = submit.job_arguments(
+        run_id=run_id,
+        as_of=moment,
+        retention_ms=retention_ms_from_minutes(settings.offsets_retention_minutes),
+        is_dry_run=dry_run,
+    )
+    DataDir(settings.data_dir).create()
     with shared_database(settings, "job") as database_url:
-        _propose(name, run_id, moment, dry_run, database_url, settings)
+        require_newest(database_url, settings.shards)
+        _run_spark(name, arguments, database_url, settings.data_dir)
         if not dry_run:
-            _apply(run_id, settings.node_url)
+            _apply(run_id, database_url)
 
 
 def _in_utc(moment: dt.datetime) -> dt.datetime:
     return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment.astimezone(dt.UTC)
 
 
-def _propose(name: str, run_id: str, moment: dt.datetime, dry_run: bool, database_url: str, settings: Settings) -> None:
+def _run_spark(name: str, arguments: list[str], database_url: str, data_dir: Path) -> None:
+    """Run the job in a child that ends with us, and print its last line."""
     try:
-        arguments = submit.job_arguments(
-            run_id=run_id, as_of=moment.isoformat(), retention_ms=submit.retention_ms(), is_dry_run=dry_run
-        )
         command = submit.command(name, master=SPARK_MASTER, jar=submit.find_jdbc_jar(), arguments=arguments)
     except JobError as failure:
         raise UserError(str(failure)) from failure
-    environment = os.environ | spark_environment(find_java(settings.data_dir), os.environ)
-    environment |= {"MUSTER_DATABASE_URL": database_url, "PYTHONPATH": _python_path()}
-    log = _log_file(settings, name)
-    print(f"{name}: Spark is starting; it takes some seconds (its log: {log}).", flush=True)
-    with log.open("wb") as output:
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=output, text=True, check=False)
-    print(done.stdout, end="", flush=True)
-    if done.returncode != 0:
-        raise UserError(f"The job {name} failed (exit code {done.returncode}); {log} tells why.")
+    base = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_JOBS_")}
+    environment = base | spark_environment(find_java(data_dir), base) | {"MUSTER_DATABASE_URL": database_url}
+    log = DataDir(data_dir).log_file(f"job-{name}")
+    log.unlink(missing_ok=True)
+    child = Child(ChildSpec(name, tuple(command), environment, log))
+    try:
+        _wait(child, name)
+    finally:
+        stop_children([child], SPARK_STOP_TIMEOUT_S)
+    last_words = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(f"{name}: ")]
+    exit_code = child.exit_code()
+    if exit_code:
+        reason = last_words[-1].removeprefix(f"{name}: ") if last_words else f"exit code {exit_code}"
+        raise UserError(f"The job {name} failed ({reason.rstrip('.')}); {log} tells more.", abs(exit_code))
+    print("\n".join(last_words[-1:]), flush=True)
 
 
-def _log_file(settings: Settings, name: str) -> Path:
-    logs = settings.data_dir / "logs"
-    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return logs / f"job-{name}.log"
+def _wait(child: Child, name: str) -> None:
+    """Wait until Spark is done, and show on a terminal that time goes by."""
+    started_at_s = time.monotonic()
+    print(f"{name}: Spark is starting (its log is {child.spec.log_file}).", flush=True)
+    while child.is_alive():
+        process_table.wait_until_one_ends([child.key], PROGRESS_INTERVAL_S)
+        if sys.stdout.isatty():
+            print(f"\r{name}: {time.monotonic() - started_at_s:.0f} s", end="", flush=True)
+    if sys.stdout.isatty():
+        print("\r", end="")
 
 
-def _python_path() -> str:
-    """Let Spark's own Python find our packages."""
-    root = Path(submit.__file__).parent.parent.parent
-    return os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
-
-
-def _apply(run_id: str, node_url: str) -> None:
-    """Ask the node, and wait until the run is worked off; without a node the proposal waits for one."""
+def _apply(run_id: str, database_url: str) -> None:
+    """Ask a node, and wait until the run is worked off; without a node the proposal waits for one."""
+    node_url = _find_node(database_url)
+    if node_url is None:
+        print(_waits(run_id, "No node runs on this database."))
+        return
     try:
         run = submit.apply_run(run_id, actor=ACTOR, reason="asked for on the command line", url=node_url)
         deadline_s = time.monotonic() + APPLY_TIMEOUT_S
         while not run.is_over and time.monotonic() < deadline_s:
-            time.sleep(APPLY_POLL_S)  # another process does the work, and it tells nobody when it is done
+            time.sleep(APPLY_POLL_S)  # Another process does the work, and it tells nobody when it is done.
             run = submit.read_run(run_id, url=node_url)
     except submit.CoordinatorUnreachable as failure:
-        print(f"{failure} The proposal waits: POST /v1/maintenance/runs/{run_id}/apply on a node applies it.")
+        print(_waits(run_id, f"{failure}."))
         return
     except submit.CoordinatorRefused as failure:
         raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
     counts = ", ".join(f"{outcome} {count}" for outcome, count in sorted(run.counts.items()) if count)
     print(f"Run {run_id} is {run.status}: {counts or 'nothing to do'}.")
+
+
+def _find_node(database_url: str) -> str | None:
+    """Return the address of a node that is alive on this database, whichever it is: any of them takes any request."""
+    alive = select(nodes.c.url).where(nodes.c.expires_at > func.clock_timestamp()).order_by(nodes.c.node_id).limit(1)
+    engine = create_engine(database_url)
+    try:
+        with engine.connect() as connection:
+            url: str | None = connection.scalar(alive)
+            return url
+    finally:
+        engine.dispose()
+
+
+def _waits(run_id: str, why: str) -> str:
+    return f"{why} The proposal waits: POST /v1/maintenance/runs/{run_id}/apply on a node applies it."

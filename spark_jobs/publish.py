@@ -67,13 +67,13 @@ def new_attempt_id(now_ms: int) -> str:
 def publish(connection: pg.connection, proposal: Proposal, table: CandidateTable, attempt_id: str) -> Published:
     """Make the attempt's staged rows the run's candidates, unless the run has gone further than `proposed`."""
     with _transaction(connection) as cursor:
-        status = _claim(cursor, proposal)
+        status, counts = _claim(cursor, proposal)
         if status == PROPOSED:
             _replace_candidates(cursor, proposal.run_id, table, attempt_id)
-            _describe(cursor, proposal, _count(cursor, proposal.run_id, table))
+            counts = _count(cursor, proposal.run_id, table)
+            _describe(cursor, proposal, counts)
         _discard(cursor, table, attempt_id)
-        cursor.execute("SELECT counts FROM maintenance_runs WHERE run_id = %s", (proposal.run_id,))
-        return Published(status, _only_row(cursor)[0], status == PROPOSED)
+        return Published(status, counts, status == PROPOSED)
 
 
 def discard_staged(connection: pg.connection, table: CandidateTable, attempt_id: str, now_ms: int) -> None:
@@ -94,8 +94,8 @@ def count_shards(connection: pg.connection) -> int:
         return int(_only_row(cursor)[0])
 
 
-def _claim(cursor: pg.cursor, proposal: Proposal) -> str:
-    """Make the run if there is none, lock it, and return its status."""
+def _claim(cursor: pg.cursor, proposal: Proposal) -> tuple[str, dict[str, int]]:
+    """Make the run if there is none, lock it, and return its status and counts."""
     cursor.execute(
         "INSERT INTO maintenance_runs (run_id, kind, as_of, interval_start, interval_end, status, dry_run)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (run_id) DO NOTHING",
@@ -109,8 +109,9 @@ def _claim(cursor: pg.cursor, proposal: Proposal) -> str:
             proposal.is_dry_run,
         ),
     )
-    cursor.execute("SELECT status FROM maintenance_runs WHERE run_id = %s FOR UPDATE", (proposal.run_id,))
-    return str(_only_row(cursor)[0])
+    cursor.execute("SELECT status, counts FROM maintenance_runs WHERE run_id = %s FOR UPDATE", (proposal.run_id,))
+    status, counts = _only_row(cursor)
+    return status, counts
 
 
 def _replace_candidates(cursor: pg.cursor, run_id: str, table: CandidateTable, attempt_id: str) -> None:

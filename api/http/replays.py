@@ -5,7 +5,7 @@ A node remembers the latest answers to such changes; the change itself, under th
 
 from api.http.call import IDEMPOTENCY_HEADER, Call
 from api.http.limits import REPLAYS_MAX
-from api.http.reply import NO_ERROR, Reply
+from api.http.reply import Reply
 
 Key = tuple[bytes, str, bytes, bytes]
 
@@ -26,9 +26,9 @@ class Replays:
         return reply
 
     def keep(self, call: Call, reply: Reply) -> None:
-        """Remember the answer to a change that was made and had a key."""
+        """Remember the answer, no refusal, to a call; if it made a change and had a key."""
         key = _key(call)
-        if key is None or call.change_id is None or reply.code != NO_ERROR:
+        if key is None or call.change_id is None:
             return
         self._answers[key] = (call.change_id, reply)
         if len(self._answers) > self._limit:

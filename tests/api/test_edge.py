@@ -88,6 +88,7 @@ def test_a_request_that_takes_too_long_is_told_to_come_again(databases: Database
     databases.drop(url)
 
     assert (answer.status, answer.code, answer.json["action"]) == (503, "COORDINATOR_NOT_AVAILABLE", "retry")
+    assert answer.json["detail"] == "no answer within 200 ms"
     assert answer.headers["retry-after"] == "1"
 
 

@@ -8,6 +8,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.postgres.partitions import ADVISORY_LOCK, partition_name
 from coordinator_core.store.rows import Written
 from muster.settings import psql_url
 from tests.contract.builders import SHARD, change_row, committed, group_row, write
@@ -154,6 +155,22 @@ def test_a_table_that_is_read_for_long_gets_its_partitions_later_and_the_others_
     holder.rollback()
     store.create_history_partitions(days_ahead=1)
     assert not store.lacks_history_partitions()
+
+
+def test_nodes_that_make_partitions_take_turns_and_find_what_others_made(
+    store: PostgresStore, gate: Gate, holder: PsycopgConnection
+) -> None:
+    with holder.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
+        with in_background(lambda: store.create_history_partitions(days_ahead=0), holder.commit) as made:
+            gate.wait_for("muster-reader")
+            cursor.execute("SELECT now() AT TIME ZONE 'UTC'")
+            (now,) = cursor.fetchone() or ()
+            name = partition_name("group_transitions", now.date())
+            cursor.execute(
+                f"CREATE TABLE {name} PARTITION OF group_transitions FOR VALUES FROM ('-infinity') TO ('infinity')"
+            )
+    assert made.exception() is None
 
 
 def test_a_take_over_gives_up_before_half_the_lease_is_over(

@@ -18,6 +18,8 @@ import urllib3
 
 READY_S = 240.0
 STOP_S = 10.0
+NEVER_IN_A_TEST = "0 0 1 1 *"
+"""When the DAG runs by itself: once at the start, then not before New Year."""
 
 Json = Any
 
@@ -34,7 +36,7 @@ class Newcomer:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")},
+            env=_clean_environment() | {"MUSTER_RETENTION_SCHEDULE": NEVER_IN_A_TEST},
         )
         self.lines: list[str] = []
         self._database_url: str | None = None
@@ -64,18 +66,23 @@ class Newcomer:
         assert found, f"no line says {pattern!r}:\n" + "\n".join(self.lines)
         return found[0]
 
-    def stop(self) -> float:
+    def stop(self) -> int:
         """Send SIGTERM, wait for the end, and return the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(STOP_S)
-        self._reader.join(STOP_S)
-        return status
+        return self._wait(STOP_S)
 
     def end(self) -> None:
         """End it whatever happened; a test that went well has stopped it before."""
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(2 * STOP_S)
+        self._wait(2 * STOP_S)
+
+    def _wait(self, timeout_s: float) -> int:
+        status = self.process.wait(timeout_s)
+        self._reader.join(timeout_s)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
 
     # -- asking ------------------------------------------------------------------------------------------
 
@@ -109,6 +116,12 @@ class Newcomer:
         last: str = json.loads(states.data.strip().splitlines()[-1])["state"]
         return last
 
+    def has_active_runs(self, dag_id: str) -> bool:
+        """Tell whether a run of the DAG is queued or running."""
+        headers = {"Authorization": f"Bearer {self._airflow_token()}"}
+        runs = f"http://127.0.0.1:{self.airflow_port}/api/v2/dags/{dag_id}/dagRuns?state=queued&state=running"
+        return bool(urllib3.request("GET", runs, headers=headers, timeout=10).json()["total_entries"])
+
     def _airflow_token(self) -> str:
         password = self.reads(r"user admin, password (\S+)\)").group(1)
         credentials = {"username": "admin", "password": password}
@@ -125,6 +138,10 @@ def newcomer(data_dir: Path, *options: str) -> Iterator[Newcomer]:
         yield platform
     finally:
         platform.end()
+
+
+def _clean_environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")}
 
 
 def free_port() -> int:

@@ -3,7 +3,8 @@
 What a law must remember of earlier steps is in `Memory`, which learns from records alone.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,7 +30,7 @@ from coordinator_core.protocol.records import (
     Removal,
 )
 from coordinator_core.protocol.replies import Joined, Synced
-from coordinator_core.protocol.requests import CommitOffsets, Request, SyncGroup, Token
+from coordinator_core.protocol.requests import CommitOffsets, Deadline, DeadlineKind, Expire, Request, SyncGroup, Token
 from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE, is_legal
 from tests.property.cells import BESIDE_THE_TABLE, CELLS, outcome, row_of, state_of
@@ -70,6 +71,8 @@ class Step:
     now: Now
     context: Context
     memory: Memory
+    picture: Mapping[str, object]
+    """All of the group before, taken before it was asked."""
     row: str | None
     """The row of the table, where the group alone cannot tell."""
 
@@ -105,6 +108,11 @@ class Step:
 Law = Callable[[Step], None]
 
 
+def picture(group: Group) -> Mapping[str, object]:
+    """Return all of a group, sharing nothing with it that could change."""
+    return {name: copy(getattr(group, name)) for name in Group.__slots__}
+
+
 def group_records(records: Iterable[Record]) -> list[GroupRecord]:
     """Return the records about the group itself, leaving those about offsets out."""
     return [record for record in records if not isinstance(record, OffsetCommitted | OffsetRemoved)]
@@ -129,6 +137,11 @@ def an_error_changes_nothing(step: Step) -> None:
     if step.refusal is not None and not isinstance(step.refusal, GroupMaxSizeReached | MemberIdRequired):
         assert step.after is step.before, "a refused request made another group"
         assert not step.decision.records, "a refused request has records"
+
+
+def a_decision_leaves_the_group_it_was_made_on_alone(step: Step) -> None:
+    """A decision is a value: nothing has happened yet."""
+    assert picture(step.before) == step.picture
 
 
 def nothing_recorded_is_nothing_changed(step: Step) -> None:
@@ -191,6 +204,22 @@ def generations_only_grow(step: Step) -> None:
             assert after.generation == before.generation, "the generation moved outside of a phase's end"
 
 
+def a_join_phase_ends_before_its_time_only_if_nobody_is_awaited(step: Step) -> None:
+    """An initial window never does; an ordinary phase when everybody has joined and no handshake id is out."""
+    if step.request == Expire(Deadline(DeadlineKind.JOIN)):
+        return
+    is_allowed_no_time = False
+    for before, record, after in step.path:
+        if isinstance(record, RebalanceStarted):
+            is_allowed_no_time = (
+                _limit_ms(after, step.context) == 0 if record.window_ms is None else not record.window_ms
+            )
+        elif isinstance(record, GenerationStarted | GroupEmptied) and not is_allowed_no_time:
+            assert before.window_ms is None, "an initial window ended early"
+            assert before.members.keys() == before.parked_joins.keys(), "somebody was awaited"
+            assert not before.pending_member_ids, "a handshake id was awaited"
+
+
 def a_join_phase_that_awaits_nobody_is_over(step: Step) -> None:
     """An ordinary phase ends with the last one awaited, handshake ids included."""
     group = step.after
@@ -199,10 +228,12 @@ def a_join_phase_that_awaits_nobody_is_over(step: Step) -> None:
 
 
 def a_generation_is_led_by_one_who_joined_it_and_speaks_what_all_do(step: Step) -> None:
-    """Nobody leads who is not there, and no protocol is chosen that somebody does not offer."""
+    """Who has not joined is out, unless it is static; no protocol is chosen that somebody does not offer."""
     for before, record, after in step.path:
         if isinstance(record, GenerationStarted):
             assert record.leader_id in before.parked_joins, "the leader has not joined"
+            absent = [member for member in before.members.values() if member.member_id not in before.parked_joins]
+            assert all(member.is_static for member in absent), "a dynamic member that has not joined is still there"
             assert all(member.offers(after.protocol_name) for member in after.members.values())
 
 
@@ -253,6 +284,12 @@ def newcomers_are_new_in_a_join_phase_only(step: Step) -> None:
     group = step.after
     if group.state in {COMPLETING, STABLE}:
         assert all(member.in_generation and not member.is_new for member in group.members.values())
+
+
+def nobody_holds_anything_that_is_being_assigned(step: Step) -> None:
+    """A generation begins with nothing assigned to anybody."""
+    if step.after.state is COMPLETING:
+        assert not any(member.assignment for member in step.after.members.values())
 
 
 def offers_are_counted(step: Step) -> None:
@@ -348,12 +385,14 @@ def the_fenced_and_the_stale_commit_nothing(step: Step) -> None:
 LAWS: tuple[Law, ...] = (
     state_is_the_fold_of_records,
     an_error_changes_nothing,
+    a_decision_leaves_the_group_it_was_made_on_alone,
     nothing_recorded_is_nothing_changed,
     every_token_is_answered_once_or_waits,
     the_answer_is_the_table_s,
     every_transition_is_legal,
     state_and_time_move_together,
     generations_only_grow,
+    a_join_phase_ends_before_its_time_only_if_nobody_is_awaited,
     a_join_phase_that_awaits_nobody_is_over,
     a_generation_is_led_by_one_who_joined_it_and_speaks_what_all_do,
     topics_change_when_a_join_phase_ends,
@@ -362,6 +401,7 @@ LAWS: tuple[Law, ...] = (
     joins_wait_in_a_join_phase_and_syncs_for_an_assignment,
     handshake_ids_are_no_members,
     newcomers_are_new_in_a_join_phase_only,
+    nobody_holds_anything_that_is_being_assigned,
     offers_are_counted,
     the_memberless_are_empty,
     nobody_who_waits_is_silent,
@@ -445,9 +485,8 @@ def _phase_end_ms(record: RebalanceStarted, group: Group, step: Step) -> int:
 
 def _limit_ms(group: Group, context: Context) -> int:
     in_force_ms = context.settings.rebalance_timeout_ms
-    if in_force_ms is not None:
-        return in_force_ms
-    return max((member.rebalance_timeout_ms for member in group.members.values()), default=0)
+    asked_ms = (member.rebalance_timeout_ms for member in group.members.values())
+    return max((one if in_force_ms is None else in_force_ms for one in asked_ms), default=0)
 
 
 def _is_disjoint(request: Request) -> bool:

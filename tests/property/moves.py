@@ -215,6 +215,13 @@ def a_node_is_lost(world: World, _: Random) -> None:
     world.lose_the_node()
 
 
+def the_leader_assigns_to_somebody_who_was_replaced(world: World, chance: Random) -> None:
+    """A static member comes back, the node is lost, and the leader, who knows of neither, assigns."""
+    a_static_member_comes_back(world, chance)
+    world.lose_the_node()
+    world.ask(sync(world, world.group.leader_id or "nobody"))
+
+
 MOVES: tuple[Move, ...] = (
     *[somebody_comes] * 4,
     *[somebody_comes_with_an_id] * 2,
@@ -240,5 +247,6 @@ MOVES: tuple[Move, ...] = (
     *[a_moment_passes] * 3,
     *[something_is_due] * 3,
     *[a_node_is_lost] * 2,
+    *[the_leader_assigns_to_somebody_who_was_replaced] * 2,
 )
 """What may happen, as often as it should."""

@@ -27,9 +27,9 @@ SALES = write_subscription(Subscription(("orders", "sales")))
 LISTS: tuple[tuple[Offer, ...], ...] = (
     (Offer("range", ORDERS),),
     (Offer("range", SALES),),
-    (Offer("range", ORDERS), Offer("sticky", ORDERS)),
-    (Offer("sticky", ORDERS), Offer("range", ORDERS)),
-    (Offer("sticky", SALES),),
+    (Offer("range", ORDERS), Offer("cooperative-sticky", ORDERS)),
+    (Offer("cooperative-sticky", ORDERS), Offer("range", ORDERS)),
+    (Offer("cooperative-sticky", SALES),),
     (Offer("range", b"nobody can read this"),),
     (),
 )

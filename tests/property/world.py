@@ -30,11 +30,11 @@ from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import project, restore
 from coordinator_core.store.rows import GroupRow, GroupWrite, MemberRow, StoredGroup
 from tests.property.cells import row_of, state_of
-from tests.property.laws import LAWS, STRANGER, Memory, Partition, Step, learn
+from tests.property.laws import LAWS, STRANGER, Memory, Partition, Step, learn, picture
 
 EPOCH_MS = 1_700_000_000_000
 PARTITIONS = 6
-SETTINGS = GroupSettings(group_min_session_timeout_ms=1, group_new_member_join_timeout_ms=40_000)
+SETTINGS = GroupSettings(group_min_session_timeout_ms=1, group_new_member_join_timeout_ms=8_000)
 STORED = (
     "created_at_ms",
     "state",
@@ -111,8 +111,9 @@ class World:
 
     def _decide(self, group: Group, request: Request, row: str | None) -> Step:
         now = Now(self.now_ms, EPOCH_MS + self.now_ms)
+        before = picture(group)
         decision = decide(group, request, now, self.context)
-        step = Step(group, request, decision, now, self.context, self.memory, row)
+        step = Step(group, request, decision, now, self.context, self.memory, before, row)
         named = row_of(group, request) if row is None else row
         if named is not None:
             self.cells[named, state_of(group)] += 1

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.java import find_java, spark_environment
+from muster.java import QUICK_START, find_java, spark_environment
 from spark_jobs.session import open_session
 from spark_jobs.submit import find_jdbc_jar
 
 TEST_CONF = {
     "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": QUICK_START,
     # A handful of rows: what would spread or compile the work costs more than it saves.
     "spark.default.parallelism": "1",
     "spark.sql.shuffle.partitions": "1",

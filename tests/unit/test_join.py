@@ -294,6 +294,11 @@ def test_topics_are_read_from_the_chosen_protocol_of_every_member() -> None:
     assert decision.group.subscribed_topics == frozenset({"orders", "sales"})
 
 
+def test_topics_stay_as_they_are_until_the_join_phase_ends() -> None:
+    decision = ask(stable(), join("b", protocols=CHANGED))
+    assert decision.group.subscribed_topics == frozenset({"orders"})
+
+
 def test_topics_are_unknown_if_one_member_s_cannot_be_read() -> None:
     decision = ask(preparing(A, B, joined=["b"]), join("a", protocols=(Offer("range", b"?"),)))
     assert decision.group.subscribed_topics is None

@@ -149,6 +149,14 @@ def test_a_first_join_stores_the_group_but_no_member_before_its_generation_stand
     assert (node.row and node.row.state, list(node.members)) == ("CompletingRebalance", ["s"])
 
 
+def test_a_newcomer_s_replacement_is_not_stored_either() -> None:
+    node = Node().settle(*USUAL)
+    node.ask(join(instance_id="N"))
+    node.ask(join(instance_id="N", fresh_id="m"))
+    assert list(node.group.members) == ["a", "b", "s", "m"]
+    assert list(node.members) == ["a", "b", "s"]
+
+
 def test_a_member_s_row_says_what_it_reads_and_what_it_holds() -> None:
     node = Node().settle(*USUAL)
     row = node.members["b"]
