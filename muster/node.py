@@ -174,6 +174,11 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         lease_ttl_ms=settings.lease_ttl_ms,
         defaults=GroupSettings(**settings.group_settings()),  # type: ignore[arg-type]  # each key has its own type
         environment_keys=settings.group_settings_from_environment(),
+        max_queued_rows=settings.max_queued_rows,
+        max_batch_rows=settings.max_batch_rows,
+        pause_ms=settings.pause_ms,
+        history_days_ahead=settings.history_days_ahead,
+        maintenance_chunk=settings.maintenance_chunk,
     )
 
 

@@ -95,21 +95,22 @@ def group_row(group: Group, ledger: Ledger) -> GroupRow:
 
 def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dict[str, MemberRow | None]:
     """Return the rows of members that these records changed; only members of a stored generation have one."""
-    touched: set[str] = set()
+    # A dictionary, not a set: the same decision gives the same rows in the same order, always.
+    touched: dict[str, None] = {}
     for record in records:
         match record:
             case GenerationStarted() | AssignmentAccepted():
-                touched |= group.members.keys()
+                touched |= dict.fromkeys(group.members)
             case MemberRemoved():
-                touched.add(record.member_id)
+                touched[record.member_id] = None
             case MemberReplaced():
-                touched |= {record.old_member_id, record.member.member_id}
+                touched |= {record.old_member_id: None, record.member.member_id: None}
                 if group.must_rebalance and record.member.in_generation:
                     # What it offers may fit only what the others have offered since; stored offers always fit.
-                    touched |= {member.member_id for member in group.members.values() if member.in_generation}
+                    touched |= {member.member_id: None for member in group.members.values() if member.in_generation}
             case _:
                 pass
-    rows: dict[str, MemberRow | None] = dict.fromkeys(touched)
+    rows: dict[str, MemberRow | None] = {**touched}
     for position, member in enumerate(group.members.values()):
         if member.member_id in touched and member.in_generation:
             rows[member.member_id] = _member_row(group, member, position, ledger)

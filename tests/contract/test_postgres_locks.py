@@ -163,7 +163,7 @@ def test_nodes_that_make_partitions_take_turns_and_find_what_others_made(
     with holder.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
         with in_background(lambda: store.create_history_partitions(days_ahead=0), holder.commit) as made:
-            gate.wait_for("muster-reader")
+            gate.wait_for("muster-changes")
             cursor.execute("SELECT now() AT TIME ZONE 'UTC'")
             (now,) = cursor.fetchone() or ()
             name = partition_name("group_transitions", now.date())

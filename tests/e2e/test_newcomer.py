@@ -28,7 +28,8 @@ def test_a_newcomer_sees_groups_live_a_rebalance_explained_and_offsets_expired(t
 def _sees_the_fleet(platform: Newcomer) -> None:
     platform.reads(r"Demonstration fleet")
     eventually(lambda: _stable_groups(platform) >= DEMO_GROUPS, within_s=60)
-    assert platform.sql("SELECT count(*) > 0 FROM offsets WHERE group_id = 'orders-billing'") == [(True,)]
+    moving = "SELECT count(*) > 0 FROM offsets WHERE group_id = 'orders-billing'"
+    eventually(lambda: platform.sql(moving) == [(True,)], within_s=60)
 
 
 def _stable_groups(platform: Newcomer) -> set[str]:

@@ -18,7 +18,7 @@ from tests.property.people import bring_to, fall_silent, settle, visit
 from tests.property.world import World
 
 BEGINNINGS = tuple(state for state in STATES if state not in {NF, "Dead"})
-STORIES_A_ROW = 6
+STORIES_A_ROW = 12
 MOVES_A_STORY = 60
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.java import QUICK_START, find_java, spark_environment
+from muster.java import find_java, spark_environment
 from spark_jobs.session import open_session
 from spark_jobs.submit import find_jdbc_jar
 
 TEST_CONF = {
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": QUICK_START,
     # A handful of rows: what would spread or compile the work costs more than it saves.
     "spark.default.parallelism": "1",
     "spark.sql.shuffle.partitions": "1",
@@ -25,12 +24,13 @@ TEST_CONF = {
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    warehouse = Path(tmp_path_factory.mktemp("spark")).as_uri()
+    conf = {**TEST_CONF, "spark.jars": str(find_jdbc_jar()), "spark.sql.warehouse.dir": warehouse}
+    # Java reads the environment when it starts, so other tests need not live with it.
     with pytest.MonkeyPatch.context() as patch:
         java_home = find_java(tmp_path_factory.mktemp("java"))
         for name, value in spark_environment(java_home, os.environ).items():
             patch.setenv(name, value)
-        warehouse = Path(tmp_path_factory.mktemp("spark")).as_uri()
-        conf = {**TEST_CONF, "spark.jars": str(find_jdbc_jar()), "spark.sql.warehouse.dir": warehouse}
         session = open_session("tests", "local[2]", conf)
-        yield session
-        session.stop()
+    yield session
+    session.stop()

@@ -155,6 +155,8 @@ def test_in_a_join_phase_those_who_wait_fill_the_group() -> None:
     """After the limit was cut, the last to join again are out. Kafka says so in JOIN-17."""
     group = preparing(A, B, member("n"), joined=["a", "b"])
     assert told(ask(group, join("a"), TWO)) == ["a.join REBALANCE_IN_PROGRESS"]
+    half = preparing(A, B, member("n"), joined=["a"])
+    assert ask(half, join("b"), TWO).group.parked_joins.keys() == {"a", "b"}
     decision = ask(group, join("n"), TWO)
     assert told(decision) == ["GROUP_MAX_SIZE_REACHED", "a.join Joined", "b.join Joined"]
     removed = [record for record in decision.records if isinstance(record, MemberRemoved)]

@@ -28,7 +28,7 @@ def test_narrower_wins() -> None:
 
 
 def test_every_setting_tells_where_it_comes_from() -> None:
-    around = surroundings({"session_timeout_ms": "7000"}, g={"rebalance_timeout_ms": "1"})
+    around = surroundings({"session_timeout_ms": "7000", "rebalance_timeout_ms": "2"}, g={"rebalance_timeout_ms": "1"})
     told = around.in_force("g")
     assert told["rebalance_timeout_ms"] == SettingInForce(1, "group")
     assert told["session_timeout_ms"] == SettingInForce(7_000, "cluster")

@@ -98,18 +98,34 @@ class Line:
     """A pool of at most `size` connections; usable from any thread, a thread a connection."""
 
     def __init__(
-        self, url: str, name: str, size: int, limits: Limits, planner: Mapping[str, str] | None = None
+        self,
+        url: str,
+        name: str,
+        size: int,
+        limits: Limits,
+        planner: Mapping[str, str] | None = None,
+        *,
+        is_for_reads: bool = False,
     ) -> None:
+        """Prepare; nothing is connected before the first call.
+
+        Args:
+            url: `postgresql+psycopg2://…`.
+            name: what the server calls its connections by, after `muster-`.
+            size: how many there are at most.
+            limits: how long they wait.
+            planner: server settings that are stronger than the server's own.
+            is_for_reads: every statement stands alone, so no transaction is begun and ended around it.
+        """
         self._engine = create_engine(
             make_url(url),
-            isolation_level="READ COMMITTED",
+            isolation_level="AUTOCOMMIT" if is_for_reads else "READ COMMITTED",
             pool_size=size,
             max_overflow=0,
             pool_timeout=limits.connect_timeout_s,
             use_native_hstore=False,
             connect_args=_connect_arguments(name, limits, planner or {}),
         )
-        self._reads = self._engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, once everything it did is committed. It may be called more than once.
@@ -122,7 +138,7 @@ class Line:
         return _repeated(lambda: self._commit(work))
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """Return what `work` returns; each of its statements stands alone."""
+        """Return what `work` returns; it changes nothing."""
         return _repeated(lambda: self._read(work))
 
     def close(self) -> None:
@@ -140,7 +156,7 @@ class Line:
             return result
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        with _connected(self._reads) as connection:
+        with _connected(self._engine) as connection:
             return _guarded(work, connection)
 
 

@@ -31,12 +31,15 @@ DEAD = "Dead"
 # -- offsets ----------------------------------------------------------------------------------------------
 
 _BY_PARTITION = (offsets.c.topic, offsets.c.partition)
+_FETCHED = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "committed_at_ms", "log_end_offset")
+_STORED = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "log_end_offset", "committed_at_ms")
+_FETCH = select(*columns_of(offsets, _FETCHED)).order_by(*_BY_PARTITION)
+_READ = select(*columns_of(offsets, (*_STORED, "expires_at_ms", "commit_version"))).order_by(*_BY_PARTITION)
 
 
 def fetch_offsets(transaction: Transaction, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
     """Return committed offsets by topic and partition."""
-    names = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "committed_at_ms", "log_end_offset")
-    wanted = select(*columns_of(offsets, names)).where(offsets.c.group_id == group_id).order_by(*_BY_PARTITION)
+    wanted = _FETCH.where(offsets.c.group_id == group_id)
     if topics is not None:
         wanted = wanted.where(offsets.c.topic.in_(topics))
     return [FetchedOffset(*row) for row in transaction.execute(wanted)]
@@ -46,9 +49,7 @@ def stored_offsets(
     transaction: Transaction, group_id: str, partitions: Sequence[tuple[str, int]] | None
 ) -> list[StoredOffset]:
     """Return offsets by topic and partition, each with the version that names it."""
-    names = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "log_end_offset", "committed_at_ms")
-    columns = columns_of(offsets, (*names, "expires_at_ms", "commit_version"))
-    wanted = select(*columns).where(offsets.c.group_id == group_id).order_by(*_BY_PARTITION)
+    wanted = _READ.where(offsets.c.group_id == group_id)
     if partitions is not None:
         wanted = wanted.where(tuple_(*_BY_PARTITION).in_(_named(partitions)))
     return [StoredOffset(*row) for row in transaction.execute(wanted)]

@@ -28,10 +28,14 @@ KEY_LOOKUPS_ONLY = {"enable_hashjoin": "off", "enable_mergejoin": "off"}
 """The writer finds every row by its key; old statistics shall not talk it into reading whole tables."""
 
 
+CHANGES_AT_ONCE = 2
+"""How many settings, topics and runs may be changed at once; each waits for others of its kind in any case."""
+
+
 class PostgresStore:
     """Keep everything in one Postgres database, migrated to this program's own schema.
 
-    Three lines: the writer's and the leases' own connection, and a small pool for everything else.
+    Four lines: the writer's and the leases' own connection, and small pools for what people change and for reads.
     """
 
     def __init__(
@@ -61,11 +65,12 @@ class PostgresStore:
         patient = replace(bounded, statement_timeout_ms=read_timeout_ms)
         self._writer = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
         self._leases = Line(url, "leases", 1, bounded)
-        self._readers = Line(url, "reader", readers, patient)
+        self._changes = Line(url, "changes", CHANGES_AT_ONCE, patient)
+        self._readers = Line(url, "reader", readers, patient, is_for_reads=True)
 
     def close(self) -> None:
         """Close every connection."""
-        for line in (self._writer, self._leases, self._readers):
+        for line in (self._writer, self._leases, self._changes, self._readers):
             line.close()
 
     # -- writes -------------------------------------------------------------------------------------------
@@ -130,11 +135,11 @@ class PostgresStore:
 
     def lacks_history_partitions(self) -> bool:
         """Tell whether a day ahead has no partition of its own, or rows have fallen into a default partition."""
-        return partitions.lack(self._readers)
+        return partitions.lack(self._changes)
 
     def create_history_partitions(self, days_ahead: int) -> None:
         """Create the partitions of today and the days ahead, where they are missing."""
-        partitions.create_ahead(self._readers, days_ahead)
+        partitions.create_ahead(self._changes, days_ahead)
 
     # -- settings and catalogue ---------------------------------------------------------------------------
 
@@ -155,7 +160,7 @@ class PostgresStore:
             log_start_offset=log_start_offset,
             change=change,
         )
-        return self._readers.transact(put)
+        return self._changes.transact(put)
 
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
@@ -164,7 +169,7 @@ class PostgresStore:
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
         """Set or (None) unset settings of a group, or of the cluster."""
         put = partial(small_tables.put_settings, group_id=group_id, values=values, change=change)
-        self._readers.transact(put)
+        self._changes.transact(put)
 
     # -- maintenance --------------------------------------------------------------------------------------
 
@@ -178,11 +183,11 @@ class PostgresStore:
 
     def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as applying, and note the change."""
-        return self._readers.transact(partial(maintenance.begin_apply, run_id=run_id, change=change))
+        return self._changes.transact(partial(maintenance.begin_apply, run_id=run_id, change=change))
 
     def reject(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as rejected, and note the change."""
-        return self._readers.transact(partial(maintenance.reject, run_id=run_id, change=change))
+        return self._changes.transact(partial(maintenance.reject, run_id=run_id, change=change))
 
     def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
         """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
@@ -191,4 +196,4 @@ class PostgresStore:
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run that has no undecided candidate as applied, and return their ids."""
-        return self._readers.transact(maintenance.finish_runs)
+        return self._changes.transact(maintenance.finish_runs)

@@ -1,0 +1,115 @@
+"""How the local platform runs Airflow: secrets made once, this machine only, and nothing of another Airflow's."""
+
+import base64
+import json
+import stat
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from muster.airflow import AirflowServices
+from muster.errors import UserError
+from muster.settings import psql_url
+
+OWN_DATABASE = "postgresql+psycopg2://muster:pw@127.0.0.1:5432/muster"
+AIRFLOW_DATABASE = "postgresql+psycopg2://muster:pw@127.0.0.1:5432/airflow"
+NODE_URL = "http://127.0.0.1:8080"
+
+
+def services(data_dir: Path, port: int = 8081, airflow_database: str = AIRFLOW_DATABASE) -> AirflowServices:
+    return AirflowServices(data_dir, OWN_DATABASE, airflow_database, NODE_URL, port)
+
+
+def test_every_service_is_a_child_that_is_started_again(tmp_path: Path) -> None:
+    children = services(tmp_path).children()
+    assert [child.name for child in children] == [
+        "airflow-api-server",
+        "airflow-scheduler",
+        "airflow-dag-processor",
+        "airflow-triggerer",
+    ]
+    assert all(child.restart for child in children)
+    assert {child.log_file for child in children} == {tmp_path / "logs" / f"{child.name}.log" for child in children}
+
+
+def test_nobody_else_on_the_network_can_reach_it(tmp_path: Path) -> None:
+    environment = services(tmp_path, port=18_081).environment
+    assert environment["AIRFLOW__API__HOST"] == "127.0.0.1"
+    assert environment["AIRFLOW__API__PORT"] == "18081"
+    assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:18081/execution/"
+    serving_logs = [
+        child.argv for child in services(tmp_path).children() if child.argv[1] in {"scheduler", "triggerer"}
+    ]
+    assert all("--skip-serve-logs" in argv for argv in serving_logs)
+
+
+def test_what_is_meant_for_another_airflow_or_database_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    monkeypatch.setenv("AIRFLOW_CONFIG", "elsewhere.cfg")
+    monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", "postgresql://another/database")
+    monkeypatch.setenv("MUSTER_OFFSETS_RETENTION_MINUTES", "60")
+    environment = services(tmp_path).environment
+    assert environment["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
+    assert environment.keys().isdisjoint({"AIRFLOW_CONFIG", "MUSTER_JOBS_DATABASE_URL"})
+    assert environment["MUSTER_DATABASE_URL"] == OWN_DATABASE
+    assert environment["MUSTER_URL"] == NODE_URL
+    assert environment["MUSTER_OFFSETS_RETENTION_MINUTES"] == "60"
+
+
+def test_secrets_are_made_once_and_only_the_owner_reads_them(tmp_path: Path) -> None:
+    first, again = services(tmp_path), services(tmp_path)
+    secrets = {key: value for key, value in first.environment.items() if key.endswith(("_KEY", "JWT_SECRET"))}
+    assert len(secrets) == 3
+    assert {key: again.environment[key] for key in secrets} == secrets
+    assert len(set(secrets.values())) == 3
+    assert first.password == again.password
+    private = [file for file in (tmp_path / "airflow").iterdir() if file.is_file()]
+    assert len(private) >= 4
+    assert {stat.S_IMODE(file.stat().st_mode) for file in private} == {0o600}
+
+
+def test_secrets_are_as_long_as_airflow_wants_them(tmp_path: Path) -> None:
+    environment = services(tmp_path).environment
+    assert len(base64.urlsafe_b64decode(environment["AIRFLOW__CORE__FERNET_KEY"])) == 32
+    assert len(environment["AIRFLOW__API_AUTH__JWT_SECRET"]) >= 64
+
+
+def test_a_database_that_airflow_cannot_use_is_one_sentence(tmp_path: Path) -> None:
+    lost = services(tmp_path, airflow_database="postgresql+psycopg2://muster:secret@127.0.0.1:1/airflow")
+    (tmp_path / "airflow").mkdir()
+    (tmp_path / "airflow" / "migrated-to").write_text(version("apache-airflow"))
+    with pytest.raises(UserError) as failure:
+        lost.prepare()
+    log = tmp_path / "logs" / "airflow-migrate.log"
+    assert failure.value.sentence == f"Airflow could not prepare its database; {log} tells why."
+    assert "Connection refused" in log.read_text()
+    users = json.loads((tmp_path / "airflow" / "users.json").read_text())
+    assert users == {"admin": lost.password}
+
+
+def test_airflow_s_tables_are_made_again_when_its_database_is_new(tmp_path: Path, empty_database_url: str) -> None:
+    (tmp_path / "airflow").mkdir()
+    (tmp_path / "airflow" / "migrated-to").write_text(version("apache-airflow"))
+    services(tmp_path, airflow_database=empty_database_url).prepare()
+    tables = "SELECT count(*) FROM information_schema.tables WHERE table_name IN ('dag_run', 'alembic_version')"
+    with closing(psycopg2.connect(psql_url(empty_database_url))) as connection, connection.cursor() as cursor:
+        cursor.execute(tables)
+        assert cursor.fetchone() == (2,)
+    log = tmp_path / "logs" / "airflow-migrate.log"
+    log.unlink()
+    services(tmp_path, airflow_database=empty_database_url).prepare()
+    assert not log.exists(), "the tables that are there need no second migration"
+
+
+def test_an_airflow_that_is_not_there_is_neither_answering_nor_healthy(tmp_path: Path) -> None:
+    nobody = services(tmp_path, port=1)
+    assert not nobody.is_answering()
+    assert not nobody.is_healthy()
+    assert not nobody.has_dag("offset_retention")
+    with pytest.raises(UserError, match=r"Airflow does not answer at http://127\.0\.0\.1:1\."):
+        nobody.trigger("offset_retention", {})
