@@ -1,121 +1,26 @@
-"""The laws, by name. Each looks at one step: a group, what was asked of it, and what was decided.
+"""The laws, by name; each looks at one step and says what is wrong with it."""
 
-What a law must remember of earlier steps is in `Memory`, which learns from records alone.
-"""
+from collections.abc import Callable
 
-from collections.abc import Callable, Iterable, Mapping
-from copy import copy
-from dataclasses import dataclass, field
-from functools import cached_property
-
-from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of
-from coordinator_core.protocol.decision import Decision
-from coordinator_core.protocol.errors import CoordinatorError, GroupMaxSizeReached, MemberIdRequired
-from coordinator_core.protocol.group import ASSIGNMENT_UNFIT, Group
-from coordinator_core.protocol.rebalance import SILENT_WAIT_MIN_MS
+from coordinator_core.protocol.errors import GroupMaxSizeReached, MemberIdRequired
+from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import (
     AssignmentAccepted,
     GenerationStarted,
     GroupCreated,
-    GroupDied,
     GroupEmptied,
-    GroupRecord,
     MemberRemoved,
-    MemberReplaced,
     OffsetCommitted,
-    OffsetRemoved,
-    PhaseRetimed,
     RebalanceStarted,
-    Record,
     Removal,
 )
 from coordinator_core.protocol.replies import Joined, Synced
-from coordinator_core.protocol.requests import CommitOffsets, Deadline, DeadlineKind, Expire, Request, SyncGroup, Token
-from coordinator_core.protocol.settings import Context, Now
+from coordinator_core.protocol.requests import CommitOffsets, Deadline, DeadlineKind, Expire, SyncGroup
 from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE, is_legal
 from tests.property.cells import BESIDE_THE_TABLE, CELLS, outcome, row_of, state_of
-
-Partition = tuple[str, int]
-
-STRANGER = "stranger"
-"""Somebody whom a bad leader gives something to, and who is not in the group."""
-
-
-@dataclass(slots=True)
-class Memory:
-    """What has happened in the group's present life."""
-
-    generations: set[int] = field(default_factory=set)
-    gone_ids: set[str] = field(default_factory=set)
-    """Members that were removed or replaced."""
-    waiting: dict[Token, str] = field(default_factory=dict)
-    """Token of a parked join or sync → its member."""
-    durable: Group = field(default_factory=lambda: Group("g"))
-    """The group that another node would find."""
-    owned: dict[str, set[Partition]] = field(default_factory=dict)
-    """Member → what it was assigned last."""
-    given: set[Partition] = field(default_factory=set)
-    """What the leader gave to members last."""
-    is_assigned_well: bool = True
-    phase_ends_ms: int = 0
-    """When the join phase under way must be over, in node time, if anybody has joined."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One decision, and everything that it was made on."""
-
-    before: Group
-    request: Request
-    decision: Decision
-    now: Now
-    context: Context
-    memory: Memory
-    picture: Mapping[str, object]
-    """All of the group before, taken before it was asked."""
-    row: str | None
-    """The row of the table, where the group alone cannot tell."""
-
-    @property
-    def after(self) -> Group:
-        """Return the group after the decision."""
-        return self.decision.group
-
-    @property
-    def records(self) -> list[GroupRecord]:
-        """Return the records about the group itself."""
-        return group_records(self.decision.records)
-
-    @property
-    def refusal(self) -> CoordinatorError | None:
-        """Return the error that the request itself is answered, if it is."""
-        token = getattr(self.request, "token", None)
-        answers = [reply.answer for reply in self.decision.replies if reply.token == token]
-        return answers[0] if answers and isinstance(answers[0], CoordinatorError) else None
-
-    @cached_property
-    def path(self) -> list[tuple[Group, GroupRecord, Group]]:
-        """Return each record with the group before and after it."""
-        path = []
-        before = self.before
-        for record in self.records:
-            after = before.fold([record])
-            path.append((before, record, after))
-            before = after
-        return path
-
+from tests.property.steps import STRANGER, Step, is_disjoint, limit_ms_of, partitions_in, picture
 
 Law = Callable[[Step], None]
-
-
-def picture(group: Group) -> Mapping[str, object]:
-    """Return all of a group, sharing nothing with it that could change."""
-    return {name: copy(getattr(group, name)) for name in Group.__slots__}
-
-
-def group_records(records: Iterable[Record]) -> list[GroupRecord]:
-    """Return the records about the group itself, leaving those about offsets out."""
-    return [record for record in records if not isinstance(record, OffsetCommitted | OffsetRemoved)]
 
 
 # -- decisions ------------------------------------------------------------------------------------------------
@@ -212,7 +117,7 @@ def a_join_phase_ends_before_its_time_only_if_nobody_is_awaited(step: Step) -> N
     for before, record, after in step.path:
         if isinstance(record, RebalanceStarted):
             is_allowed_no_time = (
-                _limit_ms(after, step.context) == 0 if record.window_ms is None else not record.window_ms
+                limit_ms_of(after, step.context) == 0 if record.window_ms is None else not record.window_ms
             )
         elif isinstance(record, GenerationStarted | GroupEmptied) and not is_allowed_no_time:
             assert before.window_ms is None, "an initial window ended early"
@@ -345,9 +250,9 @@ def nobody_sees_another_s_assignment(step: Step) -> None:
 def no_two_members_own_one_partition(step: Step) -> None:
     """If the leader assigned well, then nobody holds what somebody else of the generation does."""
     accepted = any(isinstance(record, AssignmentAccepted) for record in step.records)
-    is_well = _is_disjoint(step.request) if accepted else step.memory.is_assigned_well
+    is_well = is_disjoint(step.request) if accepted else step.memory.is_assigned_well
     if step.after.state is STABLE and is_well:
-        held = [partition for member in step.after.members.values() for partition in _partitions(member.assignment)]
+        held = [partition for member in step.after.members.values() for partition in partitions_in(member.assignment)]
         assert len(held) == len(set(held)), "a partition has two owners"
 
 
@@ -358,9 +263,9 @@ def no_partition_loses_its_owner(step: Step) -> None:
         if isinstance(record, AssignmentAccepted):
             assert isinstance(step.request, SyncGroup)
             told = dict(step.request.assignments)
-            given = {one for who, assignment in told.items() if who != STRANGER for one in _partitions(assignment)}
+            given = {one for who, assignment in told.items() if who != STRANGER for one in partitions_in(assignment)}
     if step.after.state is STABLE:
-        held = {one for member in step.after.members.values() for one in _partitions(member.assignment)}
+        held = {one for member in step.after.members.values() for one in partitions_in(member.assignment)}
         assert held == given, "a partition has no owner"
 
 
@@ -411,90 +316,3 @@ LAWS: tuple[Law, ...] = (
     no_partition_loses_its_owner,
     the_fenced_and_the_stale_commit_nothing,
 )
-
-
-# -- memory ------------------------------------------------------------------------------------------------------
-
-
-def learn(memory: Memory, step: Step) -> None:
-    """Let the memory take note of a step."""
-    for reply in step.decision.replies:
-        memory.waiting.pop(reply.token, None)
-    for parked in (step.after.parked_joins, step.after.parked_syncs):
-        memory.waiting |= {token: member_id for member_id, token in parked.items()}
-    for before, record, after in step.path:
-        _learn_record(memory, step, before, record, after)
-
-
-def _learn_record(memory: Memory, step: Step, before: Group, record: GroupRecord, after: Group) -> None:
-    match record:
-        case GroupCreated():
-            memory.durable = after
-        case GenerationStarted():
-            memory.generations.add(record.generation)
-            memory.durable = after
-        case GroupEmptied():
-            memory.generations.add(record.generation)
-            memory.durable = after
-        case AssignmentAccepted():
-            memory.durable = after
-            memory.is_assigned_well = _is_disjoint(step.request)
-            memory.given = {one for _, assignment in record.assignments for one in _partitions(assignment)}
-            given = record.assignments if after.protocol_type == CONSUMER else ()
-            memory.owned = {member_id: _partitions(assignment) for member_id, assignment in given}
-        case RebalanceStarted():
-            memory.phase_ends_ms = _phase_end_ms(record, after, step)
-            memory.durable = memory.durable.copy()
-            memory.durable.must_rebalance |= record.trigger in ASSIGNMENT_UNFIT
-        case PhaseRetimed():
-            limit_ms = max(_limit_ms(after, step.context), SILENT_WAIT_MIN_MS)
-            memory.phase_ends_ms = max(step.now.node_ms, record.node_ms + limit_ms)
-        case MemberRemoved():
-            _learn_removal(memory, before, record)
-        case MemberReplaced():
-            _learn_replacement(memory, after, record)
-        case GroupDied():
-            memory.durable = Group("g")
-        case _:
-            pass
-
-
-def _learn_removal(memory: Memory, before: Group, record: MemberRemoved) -> None:
-    memory.gone_ids.add(record.member_id)
-    memory.owned.pop(record.member_id, None)
-    if before.members[record.member_id].in_generation:
-        memory.durable = memory.durable.fold([record])
-
-
-def _learn_replacement(memory: Memory, after: Group, record: MemberReplaced) -> None:
-    memory.gone_ids.add(record.old_member_id)
-    memory.owned[record.member.member_id] = memory.owned.pop(record.old_member_id, set())
-    if not record.member.in_generation:
-        return
-    memory.durable = memory.durable.fold([record])
-    if after.must_rebalance:
-        # What everybody offers now is stored with it; otherwise joins of this phase are forgotten.
-        memory.durable.members = {member_id: after.members[member_id] for member_id in memory.durable.members}
-
-
-def _phase_end_ms(record: RebalanceStarted, group: Group, step: Step) -> int:
-    """Return when the phase must be over: at its limit, or, if it is an initial window, when the last one ends."""
-    limit_ms = _limit_ms(group, step.context)
-    return step.now.node_ms + (limit_ms if record.window_ms is None else max(limit_ms, record.window_ms))
-
-
-def _limit_ms(group: Group, context: Context) -> int:
-    in_force_ms = context.settings.rebalance_timeout_ms
-    asked_ms = (member.rebalance_timeout_ms for member in group.members.values())
-    return max((one if in_force_ms is None else in_force_ms for one in asked_ms), default=0)
-
-
-def _is_disjoint(request: Request) -> bool:
-    """Tell whether a leader's sync gives every partition to one member at most."""
-    assert isinstance(request, SyncGroup)
-    given = [partition for _, assignment in dict(request.assignments).items() for partition in _partitions(assignment)]
-    return len(given) == len(set(given))
-
-
-def _partitions(assignment: bytes) -> set[Partition]:
-    return {(topic, number) for topic, numbers in partitions_of(assignment) or () for number in numbers}

@@ -30,7 +30,8 @@ from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import project, restore
 from coordinator_core.store.rows import GroupRow, GroupWrite, MemberRow, StoredGroup
 from tests.property.cells import row_of, state_of
-from tests.property.laws import LAWS, STRANGER, Memory, Partition, Step, learn, picture
+from tests.property.laws import LAWS
+from tests.property.steps import STRANGER, Memory, Partition, Step, learn, picture
 
 EPOCH_MS = 1_700_000_000_000
 PARTITIONS = 6
