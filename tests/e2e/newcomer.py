@@ -1,7 +1,9 @@
 """A newcomer at a terminal: starts `muster up`, reads what it prints, asks the addresses that it names, stops it."""
 
+import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -18,6 +20,7 @@ import urllib3
 
 READY_S = 240.0
 STOP_S = 10.0
+PORTS = range(20_000, 30_000)
 NEVER_IN_A_TEST = "0 0 1 1 *"
 """When the DAG runs by itself: once at the start, then not before New Year."""
 
@@ -136,6 +139,9 @@ def newcomer(data_dir: Path, *options: str) -> Iterator[Newcomer]:
     platform = Newcomer(data_dir, *options)
     try:
         yield platform
+    except AssertionError as failure:
+        failure.add_note("What it printed:\n" + "\n".join(platform.lines))
+        raise
     finally:
         platform.end()
 
@@ -145,11 +151,15 @@ def _clean_environment() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that nobody listens on, outside of the range that the kernel gives to clients.
+
+    A client that keeps trying a port of that range while its server is down can come to connect to itself.
+    """
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 def processes_of(data_dir: Path) -> list[int]:

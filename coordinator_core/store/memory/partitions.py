@@ -14,9 +14,8 @@ class Partitions:
         self._strays: set[tuple[str, int]] = set()
 
     def create(self, now_ms: int, days_ahead: int) -> None:
-        """Create what is missing; a day of which the default partition holds rows is left to it."""
-        wanted = _days(now_ms, days_ahead)
-        self._present |= {(table, day) for table in TABLES for day in wanted} - self._strays
+        """Create what is missing. That rows of a day came before stays told."""
+        self._present |= {(table, day) for table in TABLES for day in _days(now_ms, days_ahead)}
 
     def lack(self, now_ms: int) -> bool:
         """Tell whether today or tomorrow has no partition, or a default partition holds rows."""
