@@ -22,7 +22,7 @@ READY_S = 240.0
 STOP_S = 10.0
 PORTS = range(20_000, 30_000)
 NEVER_IN_A_TEST = "0 0 1 1 *"
-"""When the DAG runs by itself: once at the start, then not before New Year."""
+"""When the DAG runs by itself: not before New Year."""
 
 Json = Any
 
