@@ -102,8 +102,11 @@ class Child:
         return process_table.is_alive(self.key)
 
     def exit_code(self) -> int | None:
-        """Return how it ended (a negative signal number when killed), or None while it runs."""
-        return self._process.poll()
+        """Return how it ended (a negative signal number when killed), or None while it runs.
+
+        The kernel tells of a death as soon as the first thread is gone, and how it went only when the last one is.
+        """
+        return self._process.poll() if self.is_alive() else self._process.wait()
 
     def living(self, rows: Sequence[ProcessRow]) -> set[ProcessKey]:
         """Return the child, if it runs, and whatever it started that still runs."""

@@ -13,7 +13,7 @@ from muster import process_table
 from muster.child_registry import ChildRegistry
 from muster.errors import UserError
 from muster.process_table import ProcessKey
-from muster.processes import ChildProcesses, ChildSpec
+from muster.processes import Child, ChildProcesses, ChildSpec
 from tests.platform.conftest import MakeSpec
 from tests.platform.waiting import eventually
 
@@ -273,3 +273,19 @@ sys.stdin.readline()
         assert process.stdout.readline() == "killed\n"
         assert process_table.find_process(runaway.pid) is None, "not even a zombie is left"
         process.stdin.write("end\n")
+
+
+LAST_THREAD = """
+import ctypes, os, threading, time
+def last():
+    time.sleep(0.5)
+    os._exit(7)
+threading.Thread(target=last).start()
+ctypes.CDLL(None).syscall(60, 0)  # exit, of this one thread
+"""
+
+
+def test_how_a_child_ended_is_known_though_its_last_thread_outlives_the_first(make_spec: MakeSpec) -> None:
+    child = Child(make_spec(LAST_THREAD))
+    eventually(lambda: not child.is_alive())
+    assert child.exit_code() == 7

@@ -9,7 +9,7 @@ Rules:
   halves of the refused halves, down to single groups. So one bad group among a thousand costs some twenty
   statements more and nobody else anything. Savepoints rather than a transaction a group: there is still one proof
   and one COMMIT, so that the whole batch is stored, or not, or of unknown outcome.
-* One unnest a table, not COPY and merge: what a batch writes is found by key either way.
+* One unnest a table: what a batch writes is found by key. COPY and merge has not been measured against it.
 """
 
 from collections.abc import Sequence
