@@ -96,7 +96,8 @@ def test_a_commit_that_is_not_answered_in_time_says_so(coordinator: FakeCoordina
     agent = joined(api_timeout_ms=50)
     coordinator.next("commit", *[NOBODY] * 1_000)
 
-    with pytest.raises(RetryError, match="COORDINATOR_NOT_AVAILABLE"):
+    # The last attempt may be refused, or cut short by the time that is left.
+    with pytest.raises(RetryError, match="COORDINATOR_NOT_AVAILABLE|no answer from .*: timed out"):
         agent.commit({TopicPartition("orders", 1): 12})
 
 
