@@ -10,13 +10,16 @@ Muster holds no records. The caller reads them from wherever its partitions live
                 agent.seek(partition, offset + len(records))
             agent.commit()
 
-An agent is for one thread, `wakeup` aside. Callbacks run in that thread, inside poll(), unsubscribe() and close().
+An agent is for one thread at a time, wakeup() aside: a second one is refused with ConcurrentUse. Callbacks run in that
+thread, inside poll(), unsubscribe() and close().
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import ssl
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack, get_args
@@ -29,6 +32,7 @@ from agent.coordinators import Coordinators
 from agent.errors import AgentClosed, AgentError, RequestError
 from agent.group_api import GroupApi
 from agent.heartbeat import Heartbeat
+from agent.one_thread import by_one_thread
 from agent.partitions import OffsetAndMetadata, TopicPartition
 from agent.positions import EndOffsetOf, OffsetReset, Positions
 from agent.rebalancer import Callbacks, OnPartitions, Rebalancer, Subscription, nothing
@@ -68,6 +72,7 @@ class ConsumerAgent:
         partitions_of: the partition count of a topic that is not in Muster's catalogue; called in another thread.
         end_offset_of: where a partition ends; sent along with commits of positions so that lag is known.
         token: the bearer token, where the nodes want one.
+        ssl_context: for https URLs: whom to trust, and with which certificate to come; None: the system's authorities.
         clock: for tests.
         **timing: see `agent.settings.Timing`.
 
@@ -92,6 +97,7 @@ class ConsumerAgent:
         partitions_of: PartitionsOf | None = None,
         end_offset_of: EndOffsetOf | None = None,
         token: str | None = None,
+        ssl_context: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         **timing: Unpack[TimingOptions],
     ) -> None:
@@ -107,8 +113,14 @@ class ConsumerAgent:
         self._is_static = group_instance_id is not None
         self._auto_offset_reset = auto_offset_reset
         self._session = Session(
-            GroupApi(group_id, group_instance_id), coordinators, self._timing, self._clock, token=token
+            GroupApi(group_id, group_instance_id),
+            coordinators,
+            self._timing,
+            self._clock,
+            token=token,
+            ssl_context=ssl_context,
         )
+        self._door = threading.RLock()
         self._lane = self._session.new_lane()
         self._counts = TopicCounts(self._session.api, partitions_of, self._timing.request_timeout_ms)
         self._positions = Positions(end_offset_of)
@@ -128,6 +140,7 @@ class ConsumerAgent:
 
     # Membership
 
+    @by_one_thread
     def subscribe(self, topics: Iterable[str]) -> None:
         """Consume these topics from the next poll() on, instead of those before.
 
@@ -142,12 +155,14 @@ class ConsumerAgent:
             self._subscription.topics = checked
             self._rebalancer.want_join("the subscription has changed")
 
+    @by_one_thread
     def unsubscribe(self) -> None:
         """Leave the group, giving all partitions back; subscribe() and poll() join it again."""
         self._check_open()
         self._go(self._clock.now_ms() + self._timing.request_timeout_ms, "the consumer unsubscribed")
         self._subscription.topics = ()
 
+    @by_one_thread
     def poll(self, timeout_s: float = 0.0) -> Mapping[TopicPartition, int]:
         """Take part in the group, and return the partitions to consume, sorted, each with the next offset to read.
 
@@ -175,6 +190,7 @@ class ConsumerAgent:
                 return ready
             self._wait(deadline_ms)
 
+    @by_one_thread
     def wait(self, timeout_s: float) -> bool:
         """Wait when there is nothing to read; tell whether poll() has something to do before timeout_s is over.
 
@@ -205,6 +221,7 @@ class ConsumerAgent:
         """Return the id that the coordinator gave; "" when none."""
         return self._session.membership.identity.member_id
 
+    @by_one_thread
     def close(self, timeout_s: float = 5.0) -> None:
         """Give the partitions back, leave the group unless the member is static, and end all threads.
 
@@ -237,6 +254,7 @@ class ConsumerAgent:
 
     # Positions
 
+    @by_one_thread
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record to read.
 
@@ -250,6 +268,7 @@ class ConsumerAgent:
         assert position is not None
         return position
 
+    @by_one_thread
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Set the offset of the next record to read: forward past what was read, or wherever you like.
 
@@ -258,6 +277,7 @@ class ConsumerAgent:
         """
         self._positions.seek(partition, offset)
 
+    @by_one_thread
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Leave partitions out of what poll() returns; they stay this member's.
 
@@ -266,6 +286,7 @@ class ConsumerAgent:
         """
         self._positions.pause(partitions, is_paused=True)
 
+    @by_one_thread
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Have poll() return partitions again.
 
@@ -280,6 +301,7 @@ class ConsumerAgent:
 
     # Commits
 
+    @by_one_thread
     def commit(
         self,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
@@ -309,6 +331,7 @@ class ConsumerAgent:
         elif wanted:
             self._commits.now(wanted, self._clock.now_ms() + self._timing.api_timeout_ms)
 
+    @by_one_thread
     def committed(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:

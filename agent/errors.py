@@ -7,7 +7,8 @@
     ├── RetryError             nothing is wrong with the call: make it again later
     ├── NoOffsetForPartition   nothing is committed, and auto_offset_reset is "none"
     ├── OffsetsRefused         single partitions of a commit were refused
-    └── AgentClosed            the agent was closed before
+    ├── AgentClosed            the agent was closed before
+    └── ConcurrentUse          a second thread called while one was inside
 
 Errors that the coordinator answered carry Kafka's own name in `code`.
 """
@@ -170,6 +171,10 @@ class OffsetsRefused(AgentError):
 
 class AgentClosed(AgentError):
     """The agent was closed before; make another one."""
+
+
+class ConcurrentUse(AgentError):
+    """A second thread called while one was inside; an agent is for one thread at a time, wakeup() aside."""
 
 
 CLASSES: Final[Mapping[str, type[AgentError]]] = {

@@ -116,9 +116,12 @@ class Rebalancer:
         return self._next_round_at_ms if self._round is None and self._wants_join() else None
 
     def hand_back(self) -> None:
-        """Tell the caller that nothing is owned any more, since the member is about to leave."""
+        """Tell the caller that nothing is owned any more, since the member is about to leave.
+
+        What was kept through a rejoin that is not over counts as lost: nothing can be committed then.
+        """
         owned = self._positions.owned()
-        if owned and self._session.membership.identity.has_generation:
+        if owned and self._session.membership.phase is Phase.STABLE:
             self._revoke(owned)
         elif owned:
             self._lose(owned)

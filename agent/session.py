@@ -7,6 +7,7 @@ after every change that somebody may wait for.
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -36,7 +37,14 @@ class Session:
     """One agent's connection with its group, shared by its threads."""
 
     def __init__(
-        self, api: GroupApi, coordinators: Coordinators, timing: Timing, clock: Clock, *, token: str | None
+        self,
+        api: GroupApi,
+        coordinators: Coordinators,
+        timing: Timing,
+        clock: Clock,
+        *,
+        token: str | None,
+        ssl_context: ssl.SSLContext | None,
     ) -> None:
         self.api: Final = api
         self.timing: Final = timing
@@ -52,10 +60,11 @@ class Session:
         self.fatal: AgentError | None = None
         self._coordinators = coordinators
         self._token = token
+        self._ssl_context = ssl_context
 
     def new_lane(self) -> Lane:
         """Return a connection of its own for one thread."""
-        return Lane(self._coordinators, self._token, self.timing.connect_timeout_ms)
+        return Lane(self._coordinators, self._token, self.timing.connect_timeout_ms, self._ssl_context)
 
     def heartbeat_interval_ms(self) -> int:
         """Return the pause between heartbeats: the coordinator's, or the caller's if that is shorter."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,8 +29,11 @@ Opened = Callable[[socket.socket], None]
 class Lane:
     """A connection of its own to whichever node is to be asked; for one thread at a time."""
 
-    def __init__(self, coordinators: Coordinators, token: str | None, connect_timeout_ms: int) -> None:
+    def __init__(
+        self, coordinators: Coordinators, token: str | None, connect_timeout_ms: int, ssl_context: ssl.SSLContext | None
+    ) -> None:
         self._coordinators = coordinators
+        self._ssl_context = ssl_context
         self._connect_timeout_ms = connect_timeout_ms
         self._headers = {"Accept": "application/json", "User-Agent": "muster-agent"}
         if token:
@@ -65,8 +69,7 @@ class Lane:
         with self._lock:
             self._is_cut = True
             if self._socket is not None:
-                with suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
+                _hang_up(self._socket)
 
     def close(self) -> None:
         """Give the connections back; for the lane's own thread, when it is done."""
@@ -97,14 +100,14 @@ class Lane:
 
     def _pool(self, url: str) -> HTTPConnectionPool:
         if url not in self._pools:
-            self._pools[url] = _new_pool(url, self._opened)
+            self._pools[url] = _new_pool(url, self._opened, self._ssl_context)
         return self._pools[url]
 
     def _opened(self, connection: socket.socket) -> None:
         with self._lock:
             self._socket = connection
             if self._is_cut:
-                connection.shutdown(socket.SHUT_RDWR)
+                _hang_up(connection)
 
     def _refusal(self, response: urllib3.BaseHTTPResponse, url: str) -> AgentError:
         problem = _problem(response)
@@ -150,12 +153,19 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
-def _new_pool(url: str, opened: Opened) -> HTTPConnectionPool:
+def _new_pool(url: str, opened: Opened, ssl_context: ssl.SSLContext | None) -> HTTPConnectionPool:
     parts = urlsplit(url)
     assert parts.hostname is not None
     if parts.scheme == "https":
-        return _SecurePool(parts.hostname, parts.port, maxsize=1, opened=opened)
+        return _SecurePool(parts.hostname, parts.port, maxsize=1, opened=opened, ssl_context=ssl_context)
     return _Pool(parts.hostname, parts.port, maxsize=1, opened=opened)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """End a connection under the feet of the thread that uses it."""
+    with suppress(OSError):
+        # The plain socket's own: that of a TLS socket takes the encryption off first, while another thread may send.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _object(response: urllib3.BaseHTTPResponse, url: str) -> JsonObject:

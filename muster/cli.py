@@ -18,7 +18,7 @@ from typer.exceptions import TyperException
 
 from muster.data_dir import write_private
 from muster.errors import FAILURE_EXIT_CODE, UserError, disk_error
-from muster.settings import DEFAULT_DATA_DIR, Settings, load_settings
+from muster.settings import DEFAULT_DATA_DIR, NODES_MAX, Settings, load_settings
 
 CRASH_LOG = "crash.log"
 
@@ -50,6 +50,9 @@ def up(
         typer.Option("--airflow-port", min=1, max=65_535, help="Airflow's port.", show_default="8081"),
     ] = None,
     data_dir: DataDirOption = None,
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=1, max=NODES_MAX, help="How many nodes; the others take the ports after.")
+    ] = 1,
     airflow: Annotated[bool, typer.Option(help="Run Airflow with the maintenance DAGs on.")] = True,
     demo: Annotated[bool, typer.Option(help="Run a small live fleet to look at.")] = True,
 ) -> None:
@@ -60,7 +63,7 @@ def up(
     from muster.up import run_up
 
     settings = _settings(http_port=port, airflow_port=airflow_port, data_dir=data_dir)
-    run_up(settings, with_airflow=airflow, with_demo=demo)
+    run_up(settings, node_count=nodes, with_airflow=airflow, with_demo=demo)
 
 
 @app.command()

@@ -63,6 +63,7 @@ class DataDir:
         self.logs = path / "logs"
         self.children_file = path / "children.json"
         self.demo_data_file = path / "demo-data-inserted"
+        self.cluster_secret = path / "cluster-secret"
         self._lock_file = path / "lock"
 
     def create(self, min_free_disk_mb: int = 0) -> None:

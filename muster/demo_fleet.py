@@ -7,7 +7,7 @@ it joins anew.
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.data_dir import DataDir
@@ -40,10 +40,10 @@ class DemoFleet:
     """Starts the members, and sends the visitors to and fro; the processes belong to `children`."""
 
     def __init__(
-        self, children: ChildProcesses, node_url: str, data_dir: DataDir, environment: Mapping[str, str]
+        self, children: ChildProcesses, node_urls: Sequence[str], data_dir: DataDir, environment: Mapping[str, str]
     ) -> None:
         self._children = children
-        self._node_url = node_url
+        self._node_urls = node_urls
         self._data_dir = data_dir
         self._environment = environment
         self._next_shift_at_s: float | None = None
@@ -55,7 +55,7 @@ class DemoFleet:
             UserError: the node refused a topic.
         """
         for group in GROUPS:
-            put_topic(self._node_url, group.topic, group.partition_count)
+            put_topic(self._node_urls[0], group.topic, group.partition_count)
         specs = [self._spec(group, member, restart=True) for group in GROUPS for member in group.members]
         for spec in specs:
             self._children.start(spec)
@@ -79,11 +79,12 @@ class DemoFleet:
             self._children.start(spec)
 
     def _spec(self, group: DemoGroup, client_id: str, *, restart: bool) -> ChildSpec:
-        options = {"--url": self._node_url, "--group": group.group_id, "--topic": group.topic, "--client-id": client_id}
+        urls = [("--url", url) for url in self._node_urls]
+        options = [*urls, ("--group", group.group_id), ("--topic", group.topic), ("--client-id", client_id)]
         name = f"demo-{client_id}"
         return ChildSpec(
             name=name,
-            argv=(sys.executable, "-m", "muster.demo_member", *(part for option in options.items() for part in option)),
+            argv=(sys.executable, "-m", "muster.demo_member", *(part for option in options for part in option)),
             env=self._environment,
             log_file=self._data_dir.log_file(name),
             restart=restart,

@@ -41,7 +41,7 @@ PR_SET_PDEATHSIG: Final = 1
 def main(arguments: list[str] | None = None) -> int:
     """Run one demonstration member until SIGTERM or SIGINT; return its exit status."""
     options = _parsed(arguments)
-    if not _dies_with_parent():
+    if not dies_with_parent():
         return 0
     logging.basicConfig(stream=sys.stdout, level=logging.WARNING, format="%(message)s")
     try:
@@ -146,7 +146,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def _dies_with_parent() -> bool:
+def dies_with_parent() -> bool:
     """Have the kernel end this process when the thread that started it ends; False if it has ended already."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)

@@ -19,6 +19,7 @@ import structlog
 import uvloop
 
 from api.http.app import make_app
+from api.http.edge import Edge
 from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
 from coordinator_core.protocol.settings import GroupSettings
@@ -27,6 +28,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import Store, StoreError
 from coordinator_core.store.postgres import PostgresStore
 from muster.errors import UserError
+from muster.schema import newest
 from muster.settings import Settings
 
 HAND_OVER_S: Final = 2.5
@@ -45,7 +47,7 @@ def run_node(settings: Settings) -> None:
     if settings.tokens_file is not None:
         raise UserError("MUSTER_TOKENS_FILE is set, and this version knows no tokens yet; unset it.")
     with bound_listener(settings.http_host, settings.http_port) as listener:
-        write_log_as_json()
+        write_log()
         store = open_store(settings)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -75,13 +77,16 @@ async def serve_node(
         await coordinator.start()
     except StoreError as failure:
         raise UserError(f"The database cannot be reached ({_first_line(failure)}).") from failure
-    server = HttpServer(make_app(coordinator, _limits(settings), version), listener)
+    server = HttpServer(_make_app(coordinator, settings, version), listener)
     await server.start()
+    log.info("node_started", node=coordinator.node_id, url=coordinator.url, version=version)
     on_serving()
     await stopping.wait()
+    log.info("node_stopping", node=coordinator.node_id)
     server.refuse_requests()
     await _hand_over(coordinator)
     await server.stop()
+    log.info("node_stopped", node=coordinator.node_id)
 
 
 @contextlib.contextmanager
@@ -109,22 +114,27 @@ def open_store(settings: Settings) -> PostgresStore:
     return PostgresStore(settings.database_url.get_secret_value(), lease_ttl_ms=settings.lease_ttl_ms)
 
 
-def write_log_as_json() -> None:
-    """Let every event be one line of JSON on stderr, the libraries' own warnings included."""
+def write_log() -> None:
+    """Let every event be one line on stderr, the libraries' own warnings included; JSON, except at a terminal."""
     shared: list[structlog.typing.Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
     ]
+    renderer: structlog.typing.Processor
+    if sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    else:
+        renderer = structlog.processors.JSONRenderer()
+        shared.append(structlog.processors.format_exc_info)
     structlog.configure(
-        processors=[*shared, structlog.processors.JSONRenderer()],
+        processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.JSONRenderer()],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
@@ -171,6 +181,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         node_id=urlsplit(settings.node_url).netloc,
         url=settings.node_url,
         version=version,
+        schema=newest() or "",
         lease_ttl_ms=settings.lease_ttl_ms,
         defaults=GroupSettings(**settings.group_settings()),  # type: ignore[arg-type]  # each key has its own type
         environment_keys=settings.group_settings_from_environment(),
@@ -182,11 +193,23 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
     )
 
 
+def _make_app(coordinator: Coordinator, settings: Settings, version: str) -> Edge:
+    secret = settings.cluster_secret
+    return make_app(
+        coordinator,
+        _limits(settings),
+        version,
+        forward=settings.forward,
+        cluster_secret="" if secret is None else secret.get_secret_value(),
+    )
+
+
 def _limits(settings: Settings) -> HttpLimits:
     return HttpLimits(
         max_body_bytes=settings.max_body_bytes,
         max_partitions_per_request=settings.max_partitions_per_request,
         request_timeout_ms=settings.request_timeout_ms,
+        max_forward_connections=settings.max_forward_connections,
     )
 
 

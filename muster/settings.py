@@ -16,6 +16,8 @@ from muster.errors import USAGE_EXIT_CODE, UserError
 ENVIRONMENT_PREFIX = "MUSTER_"
 INT32_MAX = 2_147_483_647
 DEFAULT_DATA_DIR = Path(".muster")
+NODES_MAX = 16
+"""How many nodes the local platform may be asked for."""
 POSTGRES_SCHEME = "postgresql+psycopg2://"
 
 TimeoutMs = Annotated[int, Field(ge=1, le=INT32_MAX)]
@@ -81,7 +83,7 @@ class Settings(GroupDefaults):
     forward: bool = True
     """Whether a request for another node's group is passed on."""
     cluster_secret: SecretStr | None = None
-    """What nodes sign forwarded requests with."""
+    """What nodes sign requests with that they pass on; the same on all of them. None: they are not told apart."""
     tokens_file: Path | None = None
     """The file that maps bearer tokens to actors; None: open, on this machine only."""
     data_dir: Path = DEFAULT_DATA_DIR
@@ -92,6 +94,8 @@ class Settings(GroupDefaults):
     """How large a request's body may be."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
     """How long a request may take that is no long poll."""
+    max_forward_connections: int = Field(default=64, ge=1, le=65_535)
+    """How many requests, long polls aside, may be on their way to one other node."""
     max_queued_rows: int = Field(default=50_000, ge=1, le=INT32_MAX)
     """How many rows may wait to be stored before requests that write are refused for a while."""
     max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)

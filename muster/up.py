@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster import wording
@@ -24,11 +24,12 @@ from muster.demo_data import insert_past_groups
 from muster.demo_fleet import DemoFleet
 from muster.errors import UserError
 from muster.java import find_java
+from muster.local_nodes import LocalNode, local_nodes
 from muster.node_api import is_ready
 from muster.orphans import adopt_orphans, kill_strays, reap_orphans
 from muster.overview import OverviewReader
 from muster.ports import require_free_port
-from muster.processes import ChildProcesses, ChildSpec, shorten_log
+from muster.processes import ChildProcesses, shorten_log
 from muster.schema import upgrade
 from muster.screen import Address, Screen, open_screen
 from muster.settings import Settings, psql_url
@@ -48,11 +49,16 @@ STOP_CLIENTS_TIMEOUT_S = 3.0
 STOP_NODE_TIMEOUT_S = 3.0
 STOP_TIMEOUT_S = 9.5
 FIRST_DAG = "offset_retention"
-NODE = "node"
 
 
-def run_up(settings: Settings, *, with_airflow: bool, with_demo: bool) -> None:
+def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo: bool) -> None:
     """Run the local platform until somebody stops it.
+
+    Args:
+        settings: where everything is, and the first node's own.
+        node_count: how many nodes there are to be.
+        with_airflow: whether Airflow runs, with the maintenance DAGs on.
+        with_demo: whether there are groups to look at.
 
     Raises:
         UserError: it cannot be started; the sentence says why, and nothing is left running.
@@ -61,17 +67,19 @@ def run_up(settings: Settings, *, with_airflow: bool, with_demo: bool) -> None:
         raise UserError("muster up brings its own Postgres: unset MUSTER_DATABASE_URL, or use muster serve.")
     data_dir = DataDir(settings.data_dir)
     data_dir.create(settings.min_free_disk_mb)
+    nodes = local_nodes(settings, node_count)
     if with_airflow:
         find_java(data_dir.path)
     with data_dir.locked("up") as lock, StopRequest() as stop:
         registry = ChildRegistry(data_dir.children_file)
         registry.stop_leftovers(STOP_LEFTOVERS_TIMEOUT_S)
-        require_free_port(settings.http_host, settings.http_port, "--port")
+        for node in nodes:
+            require_free_port(settings.http_host, node.port, "--port")
         if with_airflow:
             require_free_port("127.0.0.1", settings.airflow_port, "--airflow-port")
         adopt_orphans()
         children = ChildProcesses(registry, settings.log_file_max_mb * 2**20)
-        platform = LocalPlatform(settings, data_dir, lock, stop, children, open_screen())
+        platform = LocalPlatform(settings, nodes, data_dir, lock, stop, children, open_screen())
         try:
             platform.start(with_airflow=with_airflow, with_demo=with_demo)
             platform.watch()
@@ -87,6 +95,7 @@ class LocalPlatform:
     def __init__(
         self,
         settings: Settings,
+        nodes: list[LocalNode],
         data_dir: DataDir,
         lock: RunLock,
         stop: StopRequest,
@@ -94,6 +103,7 @@ class LocalPlatform:
         screen: Screen,
     ) -> None:
         self._settings = settings
+        self._nodes = nodes
         self._data_dir = data_dir
         self._lock = lock
         self._stop = stop
@@ -110,7 +120,7 @@ class LocalPlatform:
         reader = self._start_postgres()
         if with_demo:
             self._insert_demo_data()
-        self._start_node()
+        self._start_nodes()
         if with_demo:
             self._start_fleet()
         if with_airflow:
@@ -134,7 +144,8 @@ class LocalPlatform:
             # Postgres gets what is left of the time: one that is killed needs longer for its next start.
             last_first.callback(lambda: self._postgres.stop(deadline_s - time.monotonic()))
             last_first.callback(self._children.stop, STOP_NODE_TIMEOUT_S)
-            last_first.callback(self._children.stop, STOP_CLIENTS_TIMEOUT_S, self._children.names() - {NODE})
+            clients = self._children.names() - {node.name for node in self._nodes}
+            last_first.callback(self._children.stop, STOP_CLIENTS_TIMEOUT_S, clients)
             if self._reader is not None:
                 self._reader.close()
 
@@ -158,43 +169,31 @@ class LocalPlatform:
             self._data_dir.demo_data_file.touch()
             step.note = f"{due} of their offsets are due to expire"
 
-    def _start_node(self) -> None:
-        settings = self._settings
-        with self._screen.step("Node") as step:
-            self._children.start(self._node_spec())
-            self._wait_until(self._is_node_ready, NODE_READY_TIMEOUT_S, "The node")
-            step.note = f"{settings.node_url} owns its shards"
+    def _start_nodes(self) -> None:
+        with self._screen.step("Node" if len(self._nodes) == 1 else f"{len(self._nodes)} nodes") as step:
+            for node in self._nodes:
+                self._children.start(node.spec(self._data_dir, self._postgres.database_url()))
+            for node in self._nodes:
+                self._wait_until(partial(self._is_ready, node), NODE_READY_TIMEOUT_S, f"The node on port {node.port}")
+            urls = ", ".join(node.url for node in self._nodes)
+            step.note = f"{urls} owns its shards" if len(self._nodes) == 1 else f"{urls} own their shards"
+        url = self._settings.node_url
         self._addresses += [
-            Address("Node", f"{settings.node_url}/v1/groups (described at {settings.node_url}/docs)"),
+            Address("Node", f"{url}/v1/groups (described at {url}/docs)"),
             Address("Postgres", f"psql {psql_url(self._postgres.database_url())}"),
         ]
 
-    def _is_node_ready(self) -> bool:
-        if self._children.find(NODE) is None:
-            log = self._data_dir.log_file(NODE)
+    def _is_ready(self, node: LocalNode) -> bool:
+        if self._children.find(node.name) is None:
+            log = self._data_dir.log_file(node.name)
             lines = log.read_text(errors="replace").split("\n")
             last = next((line for line in reversed(lines) if line), "it said nothing")
             raise UserError(f"The node ended while it was starting: {last.removeprefix('muster: ')} (see {log}).")
-        return is_ready(self._settings.node_url)
-
-    def _node_spec(self) -> ChildSpec:
-        return ChildSpec(
-            name=NODE,
-            argv=(sys.executable, "-m", "muster", "serve"),
-            env={
-                **os.environ,
-                "MUSTER_DATABASE_URL": self._postgres.database_url(),
-                "MUSTER_DATA_DIR": str(self._data_dir.path),
-                "MUSTER_HTTP_HOST": self._settings.http_host,
-                "MUSTER_HTTP_PORT": str(self._settings.http_port),
-            },
-            log_file=self._data_dir.log_file(NODE),
-            restart=True,
-        )
+        return is_ready(node.url)
 
     def _start_fleet(self) -> None:
         with self._screen.step("Demonstration fleet") as step:
-            fleet = DemoFleet(self._children, self._settings.node_url, self._data_dir, os.environ)
+            fleet = DemoFleet(self._children, [node.url for node in self._nodes], self._data_dir, os.environ)
             step.note = f"{fleet.start()} agents, each a process; kill one and watch"
             self._fleet = fleet
 

@@ -8,8 +8,21 @@ from litestar.handlers import HTTPRouteHandler
 from api.http.call import Door
 from api.http.deadlines import Deadlines
 from api.http.edge import Edge
-from api.http.endpoints import groups, maintenance, membership, node, offsets, settings, topics
+from api.http.endpoints import (
+    changes,
+    groups,
+    history,
+    maintenance,
+    membership,
+    node,
+    offsets,
+    resets,
+    settings,
+    topics,
+)
 from api.http.express import express_lane
+from api.http.forward_mark import ForwardMarks
+from api.http.forwarding import Forwarder
 from api.http.framework import litestar_app
 from api.http.limits import HttpLimits
 from api.http.metrics import Metrics
@@ -37,12 +50,20 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     groups.delete_group,
     groups.force_rebalance,
     groups.remove_member,
+    history.list_rebalances,
+    history.list_transitions,
+    history.list_assignments,
     settings.cluster_settings,
     settings.put_cluster_settings,
     settings.group_settings,
     settings.put_group_settings,
     topics.list_topics,
     topics.put_topic,
+    topics.delete_topic,
+    resets.reset_offsets,
+    changes.list_changes,
+    changes.describe_change,
+    changes.undo_change,
     maintenance.list_runs,
     maintenance.describe_run,
     maintenance.apply_run,
@@ -53,8 +74,28 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
 )
 
 
-def make_app(coordinator: Coordinator, limits: HttpLimits, version: str) -> Edge:
-    """Return the ASGI application of one node."""
+def make_app(
+    coordinator: Coordinator, limits: HttpLimits, version: str, *, forward: bool = True, cluster_secret: str = ""
+) -> Edge:
+    """Return the ASGI application of one node.
+
+    Args:
+        coordinator: the node's.
+        limits: what a request may be and take.
+        version: Muster's.
+        forward: whether requests for another node's groups are passed on to it.
+        cluster_secret: what all nodes sign such requests with.
+    """
     document = describe_api([*AGENTS, *OTHERS], version)
-    door = Door(coordinator, limits, Deadlines(limits.request_timeout_ms), Metrics(), OpaqueReaders())
-    return Edge(door, express_lane(AGENTS), litestar_app([*AGENTS, *OTHERS, *pages(document)]))
+    door = Door(
+        coordinator,
+        limits,
+        Deadlines(limits.request_timeout_ms),
+        Metrics(),
+        OpaqueReaders(),
+        ForwardMarks(cluster_secret),
+    )
+    forwarder = Forwarder(
+        is_on=forward, timeout_ms=limits.request_timeout_ms, max_connections=limits.max_forward_connections
+    )
+    return Edge(door, express_lane(AGENTS), litestar_app([*AGENTS, *OTHERS, *pages(document)]), forwarder)

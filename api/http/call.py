@@ -13,6 +13,7 @@ from litestar.di import NamedDependency
 from litestar.types import HTTPScope
 
 from api.http.deadlines import Deadlines
+from api.http.forward_mark import CLIENT_HEADER, SIGNATURE_HEADER, ForwardMarks
 from api.http.limits import ACTOR_MAX_CHARS, REQUEST_ID_MAX_CHARS, HttpLimits
 from api.http.metrics import Metrics
 from api.http.problems import StillWaiting
@@ -43,12 +44,25 @@ class Door:
     deadlines: Deadlines
     metrics: Metrics
     opaque_readers: OpaqueReaders
+    forward_marks: ForwardMarks
 
 
 class Call:
     """One request; the edge fills it in as it is read."""
 
-    __slots__ = ("actor", "body", "change_id", "door", "group_id", "request", "request_id", "scope")
+    __slots__ = (
+        "actor",
+        "body",
+        "change_id",
+        "client_host",
+        "door",
+        "group_id",
+        "is_forwarded",
+        "is_long_poll",
+        "request",
+        "request_id",
+        "scope",
+    )
 
     def __init__(self, door: Door, scope: HTTPScope) -> None:
         self.door = door
@@ -57,6 +71,12 @@ class Call:
         self.request = "unknown"
         """What is asked, by Kafka's name where it has one."""
         self.group_id: str | None = None
+        client = scope["client"]
+        self.client_host = client[0] if client else ""
+        """The client's address, as `192.0.2.7`; empty where the connection has none."""
+        self.is_forwarded = False
+        """Whether another node passed the request on."""
+        self.is_long_poll = False
         self.body = b""
         self.actor: str | None = None
         self.change_id: str | None = None
@@ -68,10 +88,22 @@ class Call:
         return self.door.coordinator
 
     @property
-    def client_host(self) -> str:
-        """Return the caller's address, as `192.0.2.7`; empty where the connection has none."""
-        client = self.scope["client"]
-        return client[0] if client else ""
+    def target(self) -> bytes:
+        """Return what is asked for: the method, a space, the raw path and the query."""
+        query = self.scope["query_string"]
+        return b"%b %b%b%b" % (self.scope["method"].encode(), self.scope["raw_path"], b"?" if query else b"", query)
+
+    def read_mark(self) -> None:
+        """Learn from the mark, where there is one, who asked first; the body has been read.
+
+        Raises:
+            ForeignMark: a node claims to have passed the request on, and is none of this cluster's.
+        """
+        host = self.header(CLIENT_HEADER)
+        if host is not None:
+            signature = self.header(SIGNATURE_HEADER)
+            self.client_host = self.door.forward_marks.read(self.target, self.body, host, signature)
+            self.is_forwarded = True
 
     def header(self, name: bytes) -> bytes | None:
         """Return a header's first value, or None; the name in lower case."""

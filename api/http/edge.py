@@ -6,6 +6,7 @@ log under the request's id and never to the caller.
 
 import time
 from collections.abc import Mapping
+from typing import Final
 
 import structlog
 from litestar import Litestar
@@ -14,22 +15,27 @@ from litestar.types import HTTPScope, Receive, Send
 from api.http.call import Call, Door
 from api.http.events import note
 from api.http.express import Express
+from api.http.forwarding import Forwarder
 from api.http.framework import answer_by_framework
 from api.http.paths import read_group_path
 from api.http.problems import UnknownServerError, refusal
 from api.http.reading import Disconnected, read_body
 from api.http.replays import Replays
 from api.http.reply import NO_ERROR, Reply
-from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 
 log = structlog.get_logger("muster.http")
+
+ABOUT_THE_NODE: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
+"""What a node that is stopping still answers: whoever watches it wants to know."""
 
 
 class Edge:
     """The whole front door as an ASGI application."""
 
-    def __init__(self, door: Door, express: Mapping[bytes, Express], litestar: Litestar) -> None:
+    def __init__(self, door: Door, express: Mapping[bytes, Express], litestar: Litestar, forwarder: Forwarder) -> None:
         self._door = door
+        self._forwarder = forwarder
         self._express = express
         self._litestar = litestar
         self._replays = Replays()
@@ -39,12 +45,16 @@ class Edge:
         """From now on, tell every caller to ask again elsewhere."""
         self._is_closing = True
 
+    async def end(self) -> None:
+        """Close the connections to other nodes; nobody is asked any more."""
+        await self._forwarder.close()
+
     async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Answer one request. Source: the ASGI specification, version 3."""
         began_at_s = time.perf_counter()
         call = Call(self._door, scope)
         try:
-            reply = await self._answer(call, receive)
+            reply = await self._answer_or_pass_on(call, receive)
         except Disconnected:
             return
         except CoordinatorError as error:
@@ -52,15 +62,23 @@ class Edge:
         except Exception:  # the caller cannot help it, and no other caller must suffer from it
             log.exception("request_failed", request_id=call.request_id.decode(), request=call.request)
             reply = refusal(UnknownServerError("the node's log tells more under this request's id"))
-        self._door.metrics.count(call.request, reply.code)
-        note(call, reply, took_ms=(time.perf_counter() - began_at_s) * 1000)
+        took_s = time.perf_counter() - began_at_s
+        self._door.metrics.count(call.request, reply.code, took_s)
+        note(call, reply, took_ms=took_s * 1000)
         await _send(reply, self._own_headers(call, reply), send)
 
+    async def _answer_or_pass_on(self, call: Call, receive: Receive) -> Reply:
+        try:
+            return await self._answer(call, receive)
+        except NotCoordinator as refused:
+            return await self._forwarder.pass_on(call, refused)
+
     async def _answer(self, call: Call, receive: Receive) -> Reply:
-        if self._is_closing:
+        if self._is_closing and call.scope["raw_path"] not in ABOUT_THE_NODE:
             raise CoordinatorNotAvailable("this node is stopping")
         path = read_group_path(call.scope["method"], call.scope["raw_path"])
         call.body = await read_body(call.scope, receive, self._door.limits.max_body_bytes)
+        call.read_mark()
         if path is not None:
             call.group_id = path.group_id
             express = self._express.get(path.action)

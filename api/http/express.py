@@ -34,6 +34,7 @@ class Express:
     async def answer(self, call: Call, group_id: str) -> Reply:
         """Read the body, ask, and return the answer."""
         call.request = self.request
+        call.is_long_poll = self.is_long_poll
         if call.scope["query_string"]:
             raise InvalidRequest("this request has no query parameters")
         asking = self.function(call, group_id, read_json(call.body, self.body_kind))

@@ -14,6 +14,8 @@ REQUEST_ID_MAX_CHARS = 128
 PROTOCOLS_MAX = 100
 LEAVERS_MAX = 10_000
 PAGE_MAX = 1_000
+HEAD_MAX_BYTES = 65_536
+"""How much of a request is read while its headers have not ended."""
 OPAQUE_READERS_MAX = 100_000
 """Members of type "consumer" that read base64, as far as a node remembers them."""
 REPLAYS_MAX = 10_000
@@ -33,3 +35,5 @@ class HttpLimits:
     """How many partitions one commit or query may name."""
     request_timeout_ms: int = 2_000
     """How long a request may take that is no long poll."""
+    max_forward_connections: int = 64
+    """How many requests, long polls aside, may be on their way to one other node."""

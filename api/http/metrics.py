@@ -1,44 +1,245 @@
-"""What a node counts of its calls, and shows at `/metrics`; every node has its own registry.
+"""What a node shows at `/metrics`: its sums, how it stands, and the positions of its groups, as Prometheus reads them.
+
+Whatever is here stands in docs/metrics.md, and a test compares the two. A group is named only where consumer-group
+exporters name it, under their names; how deep that goes is for whoever scrapes to say.
 
 Source: metrics-and-history.md: `muster_`, Kafka's name in snake case, base units, `_total` for counters.
 """
 
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+from typing import Final, Literal, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, disable_created_metrics
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
 
 from api.http.reply import NO_ERROR
+from coordinator_core.runtime.counters import PARKED_S, Counters, Counts, Distribution, GroupCounts
+from coordinator_core.store.history import GroupPosition
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
 """As the framework wants it, which adds the charset."""
 
+Detail = Literal["node", "group", "topic", "partition"]
+DETAILS: Final[Sequence[Detail]] = ("node", "group", "topic", "partition")
+"""How deep a scrape goes; each holds the one before."""
+
+Labels = tuple[str, ...]
+K = TypeVar("K", bound=Labels)
+EXPIRED: Final = "expired"
+OF_TOPIC: Final = ("consumergroup", "topic")
+OF_PARTITION: Final = (*OF_TOPIC, "partition")
+
 
 class Metrics:
-    """A node's counters."""
+    """What a node counts of its requests."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
-        self.registry = CollectorRegistry(auto_describe=True)
-        self._requests = Counter("muster_requests", "Requests answered.", ["request"], registry=self.registry)
-        self._errors = Counter(
-            "muster_errors",
-            "Requests refused, by Kafka's name of the error.",
-            ["request", "error"],
-            registry=self.registry,
-        )
-        self.offset_commits = Counter("muster_offset_commit", "Partitions committed.", registry=self.registry)
-        self._by_request: dict[str, Counter] = {}
+        self.times_s: dict[str, Distribution] = {}
+        """Request → how long it took, every one that was answered."""
+        self.errors: Counter[tuple[str, str]] = Counter()
+        """(request, Kafka's name of the error) → refusals."""
 
-    def count(self, request: str, code: str) -> None:
+    def count(self, request: str, code: str, took_s: float) -> None:
         """Count an answer; `code` is NONE or the error's name."""
-        counter = self._by_request.get(request)
-        if counter is None:
-            counter = self._by_request[request] = self._requests.labels(request)
-        counter.inc()
+        times_s = self.times_s.get(request)
+        if times_s is None:
+            times_s = self.times_s[request] = Distribution(PARKED_S)
+        times_s.add(took_s)
         if code != NO_ERROR:
-            self._errors.labels(request, code).inc()
+            self.errors[request, code] += 1
 
-    def scrape(self) -> bytes:
-        """Return everything as Prometheus reads it."""
-        return generate_latest(self.registry)
+
+class Scrape:
+    """One look at a node, as the library collects it."""
+
+    def __init__(
+        self, metrics: Metrics, counts: Counts, detail: Detail, positions: tuple[GroupPosition, ...] | None
+    ) -> None:
+        """Prepare.
+
+        Args:
+            metrics: what was counted of requests.
+            counts: what the coordinator says of itself.
+            detail: how deep it goes.
+            positions: of the node's groups; None: not asked for, or not known. What rests on them is then left out.
+        """
+        self._metrics = metrics
+        self._counts = counts
+        self._detail = detail
+        self._positions = positions
+
+    def text(self) -> bytes:
+        """Return everything; this takes some time where there are many groups."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        ProcessCollector(registry=registry)
+        return generate_latest(registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Return every family. Source: prometheus_client, custom collectors."""
+        counts = self._counts
+        yield from _requests(self._metrics)
+        yield from _groups(counts.groups, counts.deadlines_armed)
+        yield from _rebalances(counts.sums)
+        yield from _members(counts.sums)
+        yield from _offsets(counts.sums)
+        yield from _writes(counts)
+        yield from _shards(counts)
+        yield from _node(counts)
+        if self._detail != "node":
+            sizes = {(group_id,): size for group_id, size in counts.members_of_group}
+            yield _gauge("kafka_consumergroup_members", "Members of a group.", sizes, ["consumergroup"])
+        if self._positions is not None:
+            yield from _lag(self._positions, by_partition=self._detail == "partition")
+
+
+# -- families, by what they tell of ---------------------------------------------------------------------------
+
+
+def _requests(metrics: Metrics) -> Iterator[Metric]:
+    times = {(request,): times_s for request, times_s in list(metrics.times_s.items())}
+    answered = {labels: sum(times_s.counts) for labels, times_s in times.items()}
+    yield _counter("muster_requests", "Requests answered.", answered, ["request"])
+    yield _counter("muster_errors", "Requests refused, by Kafka's name of the error.", metrics.errors, OF_ERROR)
+    yield _histogram(
+        "muster_request_total_time_seconds", "Time from reading a request to its answer.", times, "request"
+    )
+
+
+OF_ERROR: Final = ("request", "error")
+
+
+def _groups(groups: GroupCounts, deadlines_armed: int) -> Iterator[Metric]:
+    states = {(str(state),): count for state, count in groups.by_state.items()}
+    yield _gauge("muster_num_groups", "Groups of this node's shards.", states, ["state"])
+    yield _plain("muster_num_members", "Members of all groups.", groups.members)
+    yield _plain("muster_num_static_members", "Members with an instance id.", groups.static_members)
+    yield _plain("muster_num_pending_members", "Member ids handed out and not used yet.", groups.pending_member_ids)
+    parked = {("JoinGroup",): groups.parked_joins, ("SyncGroup",): groups.parked_syncs}
+    yield _gauge("muster_parked_requests", "Requests that wait for others of their group.", parked, ["request"])
+    yield _plain("muster_deadlines_armed", "Sessions, join and sync limits that run.", deadlines_armed)
+
+
+def _rebalances(sums: Counters) -> Iterator[Metric]:
+    started, failed = _labelled(sums.phases_started), _labelled(sums.phases_failed)
+    yield _counter("muster_group_started_rebalance", "Join phases that began.", started, ["trigger"])
+    yield _counter("muster_group_failed_rebalance", "Join phases that had to begin again.", failed, ["trigger"])
+    over = ("trigger", "outcome")
+    yield _counter("muster_group_completed_rebalance", "Rebalances that are over.", sums.rebalances, over)
+    took = {(phase,): distribution for phase, distribution in sums.rebalance_s.items()}
+    yield _histogram("muster_group_rebalance_time_seconds", "How long completed rebalances took.", took, "phase")
+    yield _total("muster_group_moved_partitions", "Partitions that went to another member.", sums.partitions_moved)
+
+
+def _members(sums: Counters) -> Iterator[Metric]:
+    yield _total("muster_members_joined", "Members that came.", sums.members_joined)
+    yield _total("muster_static_members_replaced", "Static members that came back.", sums.members_replaced)
+    removed = _labelled(sums.members_removed)
+    yield _counter("muster_members_removed", "Members that went, or were put out.", removed, ["reason"])
+    yield _total("muster_member_ids_issued", "Member ids handed out.", sums.member_ids_issued)
+    yield _total("muster_member_ids_expired", "Member ids that nobody used in time.", sums.member_ids_expired)
+    yield _total("muster_groups_created", "Groups whose life began.", sums.groups_created)
+    yield _total("muster_groups_removed", "Groups whose life ended.", sums.groups_died)
+
+
+def _offsets(sums: Counters) -> Iterator[Metric]:
+    yield _total("muster_offset_commit", "Partitions committed.", sums.offsets_committed)
+    yield _total("muster_offset_expiration", "Offsets that expired.", sums.offsets_removed[EXPIRED])
+    taken = {(cause,): count for cause, count in list(sums.offsets_removed.items()) if cause != EXPIRED}
+    yield _counter("muster_offset_deletion", "Offsets taken away by somebody.", taken, ["cause"])
+
+
+def _writes(counts: Counts) -> Iterator[Metric]:
+    sums = counts.sums
+    yield _histogram("muster_batch_flush_time_seconds", "Time of a write transaction.", {(): sums.batch_s})
+    yield _histogram("muster_batch_size_rows", "Rows of a write transaction.", {(): sums.batch_rows})
+    yield _total("muster_batches_failed", "Write transactions that failed.", sums.batches_failed)
+    yield _plain("muster_write_queue_rows", "Rows that wait for the next transaction.", counts.queued_rows)
+    yield _plain("muster_store_is_reached", "1 while the database answers, else 0.", int(counts.is_store_reached))
+
+
+def _shards(counts: Counts) -> Iterator[Metric]:
+    sums = counts.sums
+    states = {("active",): counts.shards_active, ("loading",): counts.shards_loading}
+    yield _gauge("muster_num_shards", "Shards that this node owns.", states, ["state"])
+    yield _total("muster_shards_taken", "Shards taken, each under a new epoch.", sums.shards_taken)
+    lost = {("failed",): sums.shards_failed, ("given_up",): sums.shards_given_up}
+    yield _counter("muster_shards_lost", "Shards lost.", lost, ["reason"])
+    yield _histogram("muster_shard_load_time_seconds", "Time to load the shards of one take-over.", {(): sums.load_s})
+    yield _plain("muster_lease_left_seconds", "How long the lease runs that ends first.", counts.lease_left_s)
+    renewals = {("renewed",): sums.renewals, ("failed",): sums.renewals_failed}
+    yield _counter("muster_lease_renewals", "Renewals of all leases at once.", renewals, ["outcome"])
+
+
+def _node(counts: Counts) -> Iterator[Metric]:
+    yield _histogram("muster_loop_gap_seconds", "Pauses in which the node did nothing.", {(): counts.sums.loop_gap_s})
+    names = {(counts.node_id, counts.version): 1}
+    yield _gauge("muster_node_info", "Who this is.", names, ["node_id", "version"])
+
+
+def _lag(positions: tuple[GroupPosition, ...], *, by_partition: bool) -> Iterator[Metric]:
+    offsets: Counter[Labels] = Counter()
+    lags: Counter[Labels] = Counter()
+    committed_at_s: dict[Labels, float] = {}
+    for each in positions:
+        of_topic = (each.group_id, each.topic)
+        offsets[of_topic] += each.offset
+        committed_at_s[of_topic] = max(committed_at_s.get(of_topic, 0), each.last_committed_at_ms / 1000)
+        if each.lag_records is not None:
+            lags[of_topic] += each.lag_records
+    yield _plain("muster_num_offsets", "Committed offsets.", sum(each.partition_count for each in positions))
+    yield _gauge("kafka_consumergroup_current_offset_sum", "Committed offsets, added up.", offsets, OF_TOPIC)
+    yield _gauge("kafka_consumergroup_lag_sum", "Records behind, added up.", lags, OF_TOPIC)
+    last = "muster_consumergroup_last_commit_timestamp_seconds"
+    yield _gauge(last, "When the group last committed.", committed_at_s, OF_TOPIC)
+    if by_partition:
+        named = {(each.group_id, each.topic, str(each.partition)): each for each in positions}
+        offset_of = {labels: each.offset for labels, each in named.items()}
+        yield _gauge("kafka_consumergroup_current_offset", "The committed offset.", offset_of, OF_PARTITION)
+        lag_of = {labels: each.lag_records for labels, each in named.items() if each.lag_records is not None}
+        yield _gauge("kafka_consumergroup_lag", "Records behind.", lag_of, OF_PARTITION)
+
+
+# -- families, by kind ----------------------------------------------------------------------------------------
+
+
+def _labelled(counter: Mapping[str, int]) -> dict[Labels, int]:
+    return {(label,): count for label, count in list(counter.items())}
+
+
+def _plain(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, meaning, value=value)
+
+
+def _total(name: str, meaning: str, value: float) -> Metric:
+    return CounterMetricFamily(name, meaning, value=value)
+
+
+def _gauge(name: str, meaning: str, values: Mapping[K, float], labels: Sequence[str]) -> Metric:
+    family = GaugeMetricFamily(name, meaning, labels=labels)
+    for of, value in list(values.items()):
+        family.add_metric(of, value)
+    return family
+
+
+def _counter(name: str, meaning: str, values: Mapping[K, float], labels: Sequence[str]) -> Metric:
+    family = CounterMetricFamily(name, meaning, labels=labels)
+    for of, value in list(values.items()):
+        family.add_metric(of, value)
+    return family
+
+
+def _histogram(name: str, meaning: str, values: Mapping[K, Distribution], *labels: str) -> Metric:
+    family = HistogramMetricFamily(name, meaning, labels=labels)
+    for of, distribution in values.items():
+        bounds = chain(map(str, distribution.bounds), ["+Inf"])
+        family.add_metric(of, list(zip(bounds, _cumulative(distribution), strict=True)), distribution.total)
+    return family
+
+
+def _cumulative(distribution: Distribution) -> Iterable[int]:
+    return accumulate(list(distribution.counts))

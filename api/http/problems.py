@@ -24,6 +24,7 @@ from coordinator_core.protocol.errors import (
     RequestError,
     RetryError,
 )
+from coordinator_core.runtime.act import CannotUndo, ChangeUnknown, KeyTaken
 
 PROBLEM_JSON: Final = b"application/problem+json"
 
@@ -47,6 +48,12 @@ class BodyTooLarge(InvalidRequest):
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(f"the body is larger than {limit_bytes} bytes")
+
+
+class ForeignMark(RequestError):
+    """The request claims to have been passed on by a node, and its mark is not this cluster's."""
+
+    code, kafka_code = "CLUSTER_AUTHORIZATION_FAILED", 31
 
 
 class UnsupportedMediaType(InvalidRequest):
@@ -86,10 +93,12 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     errors.InvalidGroupId: 400,
     errors.InvalidSessionTimeout: 400,
     errors.OffsetMetadataTooLarge: 400,
+    ForeignMark: 403,
     errors.GroupIdNotFound: 404,
     errors.UnknownMemberId: 404,
     errors.UnknownTopicOrPartition: 404,
     RunUnknown: 404,
+    ChangeUnknown: 404,
     NoSuchRoute: 404,
     MethodNotAllowed: 405,
     errors.InconsistentGroupProtocol: 409,
@@ -102,6 +111,8 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     errors.MemberIdRequired: 409,
     StillWaiting: 409,
     RunDecided: 409,
+    CannotUndo: 409,
+    KeyTaken: 409,
     BodyTooLarge: 413,
     UnsupportedMediaType: 415,
     errors.NotCoordinator: 421,

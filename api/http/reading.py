@@ -33,7 +33,7 @@ async def read_body(scope: HTTPScope, receive: Receive, limit_bytes: int) -> byt
 
     Raises:
         BodyTooLarge: it is over the limit.
-        UnsupportedMediaType: there is one, and it is not JSON.
+        UnsupportedMediaType: there is one, and it is not JSON, or it is compressed.
         InvalidRequest: it is not UTF-8, or holds a character that no field may have.
         Disconnected: there is nobody to answer.
     """
@@ -45,6 +45,8 @@ async def read_body(scope: HTTPScope, receive: Receive, limit_bytes: int) -> byt
             content_type = value
         elif name == b"content-length" and int(value) > limit_bytes:
             raise BodyTooLarge(limit_bytes)
+        elif name == b"content-encoding" and value.strip().lower() != b"identity":
+            raise UnsupportedMediaType("the body must not be compressed")
     body = await _receive_all(receive, limit_bytes)
     if body:
         _check_is_json(content_type)

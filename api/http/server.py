@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.http.edge import Edge
+from api.http.limits import HEAD_MAX_BYTES
 from api.http.problems import PROBLEM_JSON, refusal
 from coordinator_core.protocol.errors import InvalidRequest
 
@@ -66,6 +67,7 @@ class HttpServer:
         assert self._serving is not None
         self._uvicorn.should_exit = True
         await self._serving
+        await self._app.end()
 
 
 class _Uvicorn(uvicorn.Server):
@@ -87,8 +89,26 @@ class _Uvicorn(uvicorn.Server):
 class _ProblemProtocol(HttpToolsProtocol):
     """HTTP as httptools reads it; what cannot be read at all is refused as everything else is."""
 
+    _is_in_head = False
+    _head_bytes = 0
+
+    def on_message_begin(self) -> None:
+        self._is_in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_in_head and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_MAX_BYTES:
+                self.send_400_response("")
+
     def send_400_response(self, msg: str) -> None:
-        body = refusal(InvalidRequest("this is not HTTP, or its path and query are over 65535 bytes")).body
+        body = refusal(InvalidRequest(f"this is not HTTP, or its path or headers are over {HEAD_MAX_BYTES} bytes")).body
         head = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (
             PROBLEM_JSON,
             len(body),

@@ -1,6 +1,9 @@
 """Instants go out as RFC 3339 in UTC; lengths stay numbers of milliseconds."""
 
 from datetime import UTC, datetime
+from typing import Final
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant(at_ms: int) -> datetime:

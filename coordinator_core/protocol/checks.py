@@ -32,7 +32,7 @@ def check_alive(group: Group) -> None:
 
 def check_known(group: Group) -> None:
     """Raise `GroupIdNotFound` where there is no such group any more, or never was; what operators are told."""
-    if not group.exists or group.state is DEAD:
+    if group.state is DEAD:
         raise GroupIdNotFound("there is no such group")
 
 

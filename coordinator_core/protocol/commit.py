@@ -61,11 +61,11 @@ def _check_committer(draft: Draft, request: CommitOffsets) -> None:
 
 def _refusal(offset: OffsetToCommit, context: Context) -> CoordinatorError | None:
     """Return why this one partition is not stored. The metadata limit counts characters, as Kafka's does."""
+    if not context.has_partition(offset.topic, offset.partition):
+        return UnknownTopicOrPartition(f"{offset.topic} has no partition {offset.partition}")
     limit = context.settings.offset_metadata_max_bytes
     if len(offset.metadata) > limit:
         return OffsetMetadataTooLarge(f"metadata has {len(offset.metadata)} characters, and may have {limit}")
-    if not context.has_partition(offset.topic, offset.partition):
-        return UnknownTopicOrPartition(f"{offset.topic} has no partition {offset.partition}")
     return None
 
 

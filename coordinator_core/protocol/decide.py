@@ -18,6 +18,7 @@ from coordinator_core.protocol.offsets import (
     decide_delete_group,
     decide_delete_offsets,
     decide_expire_offsets,
+    decide_remove_topic_offsets,
     decide_retire,
 )
 from coordinator_core.protocol.reconsider import (
@@ -39,11 +40,16 @@ from coordinator_core.protocol.requests import (
     LeaveGroup,
     Reconsider,
     RemoveMember,
+    RemoveTopicOffsets,
     Request,
+    ResetOffsets,
+    RestoreOffsets,
     Resume,
     RetireGroup,
     SyncGroup,
 )
+from coordinator_core.protocol.reset import decide_reset
+from coordinator_core.protocol.restore import decide_restore
 from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.protocol.sync import decide_sync
 
@@ -99,6 +105,12 @@ def _dispatch(draft: Draft, request: Request) -> None:
             decide_delete_group(draft, request)
         case ExpireOffsets():
             decide_expire_offsets(draft, request)
+        case RemoveTopicOffsets():
+            decide_remove_topic_offsets(draft, request)
+        case ResetOffsets():
+            decide_reset(draft, request)
+        case RestoreOffsets():
+            decide_restore(draft, request)
         case RetireGroup():
             decide_retire(draft, request)
         case Heartbeat():

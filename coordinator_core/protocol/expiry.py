@@ -7,9 +7,11 @@ from typing import assert_never
 
 from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.rebalance import (
+    LIMIT_AGAIN_MIN_MS,
     end_join_phase,
     end_join_phase_if_complete,
     end_window,
+    rebalance_limit_ms,
     remove_member,
     settle_after_removal,
 )
@@ -58,6 +60,9 @@ def _expire_sync_phase(draft: Draft) -> None:
         remove_member(draft, member_id, Removal.SYNC_TIMEOUT)
     if silent:
         settle_after_removal(draft, Trigger.SYNC_TIMEOUT, silent[0])
+    elif group.pending_syncs:
+        # Those are spared. The setting may be another one when their time is over once more.
+        draft.start(DeadlineKind.SYNC, max(rebalance_limit_ms(group, draft.context), LIMIT_AGAIN_MIN_MS))
 
 
 def _expire_member(draft: Draft, member_id: str) -> None:

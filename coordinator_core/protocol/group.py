@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Self, assert_never
 
+from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.records import (
     AssignmentAccepted,
@@ -335,8 +336,7 @@ class Group:
         self._enter(EMPTY, record.at_ms)
         self.generation = record.generation
         self.protocol_name = None
-        self.leader_id = None
-        self.subscribed_topics = frozenset()
+        self.subscribed_topics = frozenset() if self.protocol_type == CONSUMER else None
         self.must_rebalance = False
 
     def _time_phase(self, started_node_ms: int, timeout_ms: int | None) -> None:

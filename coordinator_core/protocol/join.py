@@ -30,7 +30,6 @@ from coordinator_core.protocol.rebalance import (
     park_join,
     remove_member,
     restart_session,
-    settle_after_removal,
     start_rebalance,
 )
 from coordinator_core.protocol.records import (
@@ -46,7 +45,7 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.replies import Joined
 from coordinator_core.protocol.requests import NO_MEMBER_ID, DeadlineKind, JoinGroup
 from coordinator_core.protocol.settings import GroupSettings
-from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from coordinator_core.protocol.states import DEAD, EMPTY, PREPARING, STABLE
 
 
 def decide_join(draft: Draft, request: JoinGroup) -> None:
@@ -82,15 +81,11 @@ def _find_or_create(draft: Draft, request: JoinGroup) -> None:
         return
     if request.member_id != NO_MEMBER_ID:
         raise UnknownMemberId("there is no such group")
-    # Protocols are checked before the group is made: an error leaves nothing behind.
-    _check_offers_something(request)
     draft.emit(GroupCreated(draft.now.wall_ms))
 
 
 def _has_room(group: Group, member_id: str, max_size: int) -> bool:
-    """Tell whether the group accepts this joiner; handshake ids take no room."""
-    if group.state in {EMPTY, DEAD}:
-        return True
+    """Tell whether the group accepts this joiner. Handshake ids take no room, and an empty group always has some."""
     if group.state is PREPARING:
         return member_id in group.parked_joins or len(group.parked_joins) < max_size
     return member_id in group.members or len(group.members) < max_size
@@ -103,20 +98,15 @@ def _refuse_for_size(draft: Draft, request: JoinGroup) -> None:
     member_id = request.member_id
     if member_id in draft.group.pending_member_ids:
         _drop_handshake(draft, member_id)
-        end_join_phase_if_complete(draft)
     elif member_id in draft.group.members:
-        remove_member(draft, member_id, Removal.OVER_CAPACITY, request.reason)
-        settle_after_removal(draft, Trigger.OVER_CAPACITY, member_id, request.reason)
-
-
-def _check_offers_something(request: JoinGroup) -> None:
-    if not request.protocol_type or not request.protocols:
-        raise InconsistentGroupProtocol("a protocol type and at least one protocol are needed")
+        remove_member(draft, member_id, Removal.ADMIN, request.reason)
+    end_join_phase_if_complete(draft)
 
 
 def _check_protocols(group: Group, request: JoinGroup) -> None:
     if group.state is EMPTY:
-        _check_offers_something(request)
+        if not request.protocol_type or not request.protocols:
+            raise InconsistentGroupProtocol("a protocol type and at least one protocol are needed")
         return
     if request.protocol_type != group.protocol_type:
         raise InconsistentGroupProtocol(f"the group's protocol type is {group.protocol_type!r}")
@@ -189,11 +179,9 @@ def _join_with_id(draft: Draft, request: JoinGroup) -> None:
         _update_and_rebalance(draft, request, Trigger.SUBSCRIPTION_CHANGED)
     elif draft.group.state is STABLE and is_leader:
         _update_and_rebalance(draft, request, Trigger.LEADER_REJOINED)
-    elif draft.group.state in {STABLE, COMPLETING}:
+    else:
         # Nothing is new: the answer was lost, so it is given again.
         draft.reply(request.token, joined(draft.group, draft.context, member.member_id), member.member_id)
-    else:
-        raise UnknownMemberId("the group has no members")
 
 
 def _update_and_rebalance(draft: Draft, request: JoinGroup, trigger: Trigger) -> None:

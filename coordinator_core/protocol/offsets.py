@@ -1,4 +1,4 @@
-"""Offsets are taken away by an operator's word, with their group, or by a maintenance run that is judged again.
+"""Offsets are taken away by an operator's word, with their group or topic, or by a run that is judged again.
 
 The group holds no offsets, so each request brings what stands in the store now; the driver reads it while it
 holds the group (architecture.md, "Group commit"). Whatever goes, goes to the archive under one change.
@@ -13,9 +13,10 @@ from coordinator_core.protocol.errors import (
     CoordinatorError,
     GroupSubscribedToTopic,
     NonEmptyGroup,
+    UnknownTopicOrPartition,
 )
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import GroupDied, OffsetRemoved
+from coordinator_core.protocol.records import GroupCreated, GroupDied, OffsetRemoved
 from coordinator_core.protocol.replies import (
     CandidateOutcome,
     Done,
@@ -29,6 +30,7 @@ from coordinator_core.protocol.requests import (
     DeleteOffsets,
     ExpireOffsets,
     ExpiryCandidate,
+    RemoveTopicOffsets,
     RetireGroup,
     StoredOffset,
 )
@@ -36,6 +38,7 @@ from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, is_expi
 from coordinator_core.protocol.states import DEAD, EMPTY
 
 EXPIRED = "expired"
+REMOVED = "removed"
 KEPT_GONE = "already_gone"
 KEPT_COMMITTED_SINCE = "committed_since"
 KEPT_NOT_DUE = "not_due"
@@ -48,36 +51,54 @@ def decide_delete_offsets(draft: Draft, request: DeleteOffsets) -> None:
     """Take offsets away, but for topics that a live group reads."""
     group = draft.group
     check_group_id(group)
+    group = _taken_up(draft, request.stored)
     check_known(group)
     if group.state is not EMPTY and group.protocol_type != CONSUMER:
         raise NonEmptyGroup("the group has members, and what they read is not known")
     stored = {(offset.topic, offset.partition): offset for offset in request.stored}
     results = []
     for topic, partition in request.partitions:
-        error = _deletion_refusal(group, topic)
+        error = _deletion_refusal(draft, topic, partition, is_stored=(topic, partition) in stored)
         found = stored.pop((topic, partition), None) if error is None else None
         if found is not None:
-            _remove(draft, found, "deleted", request.change_id)
+            remove_offset(draft, found, "deleted", request.change_id)
         results.append(PartitionResult(topic, partition, error))
     draft.reply(request.token, OffsetsDeleted(tuple(results)))
 
 
-def _deletion_refusal(group: Group, topic: str) -> CoordinatorError | None:
-    """Return why a topic's offsets stay; an unknown subscription counts as one to everything."""
-    if group.state is EMPTY:
-        return None
-    if group.subscribed_topics is None or topic in group.subscribed_topics:
+def _deletion_refusal(draft: Draft, topic: str, partition: int, *, is_stored: bool) -> CoordinatorError | None:
+    """Return why an offset stays; what was committed before its topic was catalogued can be taken away."""
+    if not is_stored and not draft.context.has_partition(topic, partition):
+        return UnknownTopicOrPartition(f"{topic} has no partition {partition}")
+    if is_read(draft.group, topic):
         return GroupSubscribedToTopic(f"a live group reads {topic}")
     return None
 
 
+def _taken_up(draft: Draft, stored: tuple[StoredOffset, ...]) -> Group:
+    """Return the group; offsets that stand there without one are a simple group's, which is taken up here.
+
+    Source: protocol.md section 13, "Offsets without a group record".
+    """
+    if not draft.group.exists and stored:
+        draft.emit(GroupCreated(draft.now.wall_ms))
+    return draft.group
+
+
+def is_read(group: Group, topic: str) -> bool:
+    """Tell whether members read a topic, or may; an unknown subscription counts as one to everything."""
+    if not group.exists or group.state is EMPTY:
+        return False
+    return group.protocol_type != CONSUMER or group.subscribed_topics is None or topic in group.subscribed_topics
+
+
 def decide_delete_group(draft: Draft, request: DeleteGroup) -> None:
     """Take an empty group to Dead, its offsets to the archive."""
-    check_known(draft.group)
+    check_known(_taken_up(draft, request.stored))
     if draft.group.state is not EMPTY:
         raise NonEmptyGroup("the group has members")
     for offset in request.stored:
-        _remove(draft, offset, "group_deleted", request.change_id)
+        remove_offset(draft, offset, "group_deleted", request.change_id)
     _die(draft, "deleted")
     draft.reply(request.token, Done())
 
@@ -90,7 +111,7 @@ def decide_expire_offsets(draft: Draft, request: ExpireOffsets) -> None:
         found = stored.get((candidate.topic, candidate.partition))
         outcome = _judge(draft, candidate, found)
         if found is not None and outcome == EXPIRED:
-            _remove(draft, found, "expired", request.change_id)
+            remove_offset(draft, found, "expired", request.change_id)
         outcomes.append(CandidateOutcome(candidate.topic, candidate.partition, outcome))
     draft.reply(request.token, OffsetsExpired(tuple(outcomes)))
 
@@ -112,6 +133,26 @@ def facts_of(group: Group) -> GroupFacts:
     return GroupFacts(group.state, group.protocol_type, group.state_since_ms, group.subscribed_topics)
 
 
+def decide_remove_topic_offsets(draft: Draft, request: RemoveTopicOffsets) -> None:
+    """Take away what a deleted topic left; unlike an operator's deletion, it does not ask who reads the topic.
+
+    Source: protocol.md section 10.4, last line; Kafka's ``GroupCoordinatorService.onPartitionsDeleted``.
+    """
+    stored = {(offset.topic, offset.partition): offset for offset in request.stored}
+    outcomes = []
+    for candidate in request.candidates:
+        found = stored.get((candidate.topic, candidate.partition))
+        if found is None:
+            outcome = KEPT_GONE
+        elif found.commit_version != candidate.commit_version:
+            outcome = KEPT_COMMITTED_SINCE
+        else:
+            remove_offset(draft, found, "topic_deleted", request.change_id)
+            outcome = REMOVED
+        outcomes.append(CandidateOutcome(candidate.topic, candidate.partition, outcome))
+    draft.reply(request.token, OffsetsExpired(tuple(outcomes)))
+
+
 def decide_retire(draft: Draft, request: RetireGroup) -> None:
     """Take an Empty group to Dead if no offset of it is left; handshake ids do not hold it up."""
     if not draft.group.exists or draft.group.state is DEAD:
@@ -126,7 +167,8 @@ def decide_retire(draft: Draft, request: RetireGroup) -> None:
     draft.reply(request.token, OffsetsExpired((CandidateOutcome("", -1, outcome),)))
 
 
-def _remove(draft: Draft, offset: StoredOffset, cause: str, change_id: str) -> None:
+def remove_offset(draft: Draft, offset: StoredOffset, cause: str, change_id: str) -> None:
+    """Let an offset go to the archive."""
     draft.emit_offset(OffsetRemoved(draft.now.wall_ms, offset, cause, change_id))
 
 

@@ -31,8 +31,8 @@ from coordinator_core.protocol.requests import DeadlineKind, Token
 from coordinator_core.protocol.settings import Context
 from coordinator_core.protocol.states import COMPLETING, EMPTY, MAY_REBALANCE, PREPARING, STABLE
 
-SILENT_WAIT_MIN_MS = 1_000
-"""The least that is waited for silent static members, so that a phase whose limit is nothing does not spin."""
+LIMIT_AGAIN_MIN_MS = 1_000
+"""The least that a limit is when silent static members are waited for once more; one of nothing would spin."""
 
 # -- a join phase starts -------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ def end_join_phase(draft: Draft) -> None:
 
 def _wait_for_silent_static_members(draft: Draft) -> None:
     """Give the phase its whole limit again: nobody is there who could lead."""
-    limit_ms = max(rebalance_limit_ms(draft.group, draft.context), SILENT_WAIT_MIN_MS)
+    limit_ms = max(rebalance_limit_ms(draft.group, draft.context), LIMIT_AGAIN_MIN_MS)
     draft.emit(PhaseRetimed(draft.now.node_ms, draft.context.settings.rebalance_timeout_ms))
     draft.start(DeadlineKind.JOIN, limit_ms)
 

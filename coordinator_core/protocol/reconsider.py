@@ -24,7 +24,7 @@ def decide_reconsider(draft: Draft, request: Reconsider) -> None:
     """Re-time the phase under way if its timeout changed, and rebalance if partition counts did."""
     if request.is_rebalance_timeout_changed:
         _retime_phase(draft)
-    rebalance_if_topics_changed(draft)
+    rebalance_if_topics_changed(draft, request.gone_topics)
 
 
 def _retime_phase(draft: Draft) -> None:
@@ -44,14 +44,14 @@ def _retime_phase(draft: Draft) -> None:
     draft.start(kind, max(0, ends_node_ms - draft.now.node_ms))
 
 
-def rebalance_if_topics_changed(draft: Draft) -> None:
-    """Start a rebalance of a Stable "consumer" group if a topic it reads has more partitions than assigned."""
+def rebalance_if_topics_changed(draft: Draft, gone_topics: frozenset[str] = frozenset()) -> None:
+    """Start a rebalance of a Stable "consumer" group if a topic it reads is gone, or has grown."""
     group = draft.group
     if group.state is not STABLE or group.protocol_type != CONSUMER or not group.subscribed_topics:
         return
     catalogue = draft.context.catalogue
     known = (catalogue[topic] for topic in group.subscribed_topics if topic in catalogue)
-    if any(topic.version > group.topics_version for topic in known):
+    if group.subscribed_topics & gone_topics or any(topic.version > group.topics_version for topic in known):
         start_rebalance(draft, Trigger.PARTITIONS_CHANGED)
 
 

@@ -38,7 +38,7 @@ class Removal(StrEnum):
     REBALANCE_TIMEOUT = "rebalance_timeout"
     SYNC_TIMEOUT = "sync_timeout"
     ADMIN = "admin"
-    OVER_CAPACITY = "over_capacity"
+    """An operator put it out, or a limit that an operator lowered did."""
 
     @property
     def trigger(self) -> Trigger:

@@ -100,12 +100,49 @@ class OffsetsExpired:
     outcomes: tuple[CandidateOutcome, ...]
 
 
+class ResetResult(NamedTuple):
+    """Where a partition stood, where it stands or would stand now, and what is to be said about that."""
+
+    topic: str
+    partition: int
+    old_offset: int | None
+    """None: nothing was committed."""
+    new_offset: int
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsReset:
+    """One result a partition, in the order asked."""
+
+    offsets: tuple[ResetResult, ...]
+
+
+class RestoreResult(NamedTuple):
+    """What became of one partition: `restored` or `removed`, or why it was kept as it is."""
+
+    topic: str
+    partition: int
+    outcome: str
+    offset: int | None
+    """What stands there from now on, where this put it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRestored:
+    """One result a partition, in the order asked."""
+
+    offsets: tuple[RestoreResult, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """The operator's wish was carried out."""
 
 
-Answer = Joined | Synced | Beaten | Left | Committed | OffsetsDeleted | OffsetsExpired | Done
+OfMembers = Joined | Synced | Beaten | Left | Committed
+OfOperators = OffsetsDeleted | OffsetsExpired | OffsetsReset | OffsetsRestored | Done
+Answer = OfMembers | OfOperators
 
 
 class Reply(NamedTuple):

@@ -148,6 +148,8 @@ class Reconsider:
 
     is_rebalance_timeout_changed: bool = False
     """Whether it may have; a phase is timed anew only if it runs by another one."""
+    gone_topics: frozenset[str] = frozenset()
+    """Topics that were taken out of the catalogue."""
 
 
 # -- operators and maintenance ---------------------------------------------------------------------------
@@ -222,6 +224,82 @@ class ExpireOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveTopicOffsets:
+    """Take the offsets of a deleted topic away, whatever the group does; but not what was committed since."""
+
+    token: Token
+    candidates: tuple[ExpiryCandidate, ...]
+    stored: tuple[StoredOffset, ...]
+    change_id: str
+
+
+class ResetTo(StrEnum):
+    """Where a reset puts a group. Source: http-api.md "Operators"."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    SHIFT = "shift"
+    DATETIME = "datetime"
+    CURRENT = "current"
+
+
+class PartitionToReset(NamedTuple):
+    """A partition to reset, with what is known of its log; None is not known."""
+
+    topic: str
+    partition: int
+    log_start_offset: int = 0
+    log_end_offset: int | None = None
+    """The furthest end that any group has reported."""
+    committed_then: int | None = None
+    """What was committed at the instant asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOffsets:
+    """Put an Empty group to other positions, or tell what they would be."""
+
+    token: Token
+    to: ResetTo
+    amount: int
+    """The offset, or by how much to shift; nothing to the other ways."""
+    partitions: tuple[PartitionToReset, ...]
+    unknown_topics: tuple[str, ...]
+    """Topics that were asked for and of which no partition is known."""
+    stored: tuple[StoredOffset, ...]
+    change_id: str
+    is_dry_run: bool = False
+
+
+class OffsetToRestore(NamedTuple):
+    """What a change took from a partition, and what it left there."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    """What stood there before; None: nothing."""
+    leader_epoch: int = -1
+    metadata: str = ""
+    log_end_offset: int | None = None
+    left_offset: int | None = None
+    """What the change put there; None: nothing."""
+    left_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOffsets:
+    """Take a change of offsets back, but nothing that is newer than the change."""
+
+    token: Token
+    offsets: tuple[OffsetToRestore, ...]
+    stored: tuple[StoredOffset, ...]
+    change_id: str
+    is_of_run: bool = False
+    """Whether a maintenance run asks, which notes that a group is active instead of being refused."""
+
+
+@dataclass(frozen=True, slots=True)
 class RetireGroup:
     """Take an Empty group that has no offset left to Dead. Source: protocol.md section 10.4, last paragraph."""
 
@@ -243,5 +321,8 @@ Request = (
     | DeleteOffsets
     | DeleteGroup
     | ExpireOffsets
+    | RemoveTopicOffsets
+    | ResetOffsets
+    | RestoreOffsets
     | RetireGroup
 )

@@ -38,8 +38,11 @@ class GroupSettings:
         return asked_ms if self.session_timeout_ms is None else self.session_timeout_ms
 
     def heartbeat_in_force_ms(self, session_ms: int) -> int:
-        """Return how often a member with this session timeout should heartbeat."""
-        if self.heartbeat_interval_ms is not None:
+        """Return how often a member with this session timeout should heartbeat.
+
+        A configured interval that such a session would not survive is not told.
+        """
+        if self.heartbeat_interval_ms is not None and self.heartbeat_interval_ms < session_ms:
             return self.heartbeat_interval_ms
         return max(1, min(session_ms // 3, HEARTBEAT_INTERVAL_MAX_MS))
 

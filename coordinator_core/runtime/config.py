@@ -13,6 +13,8 @@ class NodeConfig:
     """Its advertised address: a node that starts again at the same address takes its own leases back at once."""
     url: str
     version: str = "0"
+    schema: str = ""
+    """The revision of the database's schema that the program was written for: four digits; "" takes any."""
     lease_ttl_ms: int = 5_000
     defaults: GroupSettings = field(default_factory=GroupSettings)
     """Settings before the cluster's and the group's: defaults, with the environment's in their place."""

@@ -5,7 +5,8 @@ maintenance that waits to be worked off.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from copy import deepcopy
 from functools import lru_cache, partial
 from itertools import count
 from typing import TypeVar
@@ -19,31 +20,32 @@ from coordinator_core.protocol.errors import (
 )
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.loading import answer_while_loading
-from coordinator_core.protocol.replies import Answer, OffsetsDeleted
+from coordinator_core.protocol.replies import Answer
 from coordinator_core.protocol.requests import (
     CommitOffsets,
-    DeleteGroup,
-    DeleteOffsets,
-    ForceRebalance,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    RemoveMember,
     SyncGroup,
     Token,
 )
-from coordinator_core.protocol.setting_rules import SettingValue, check_settings, check_together
-from coordinator_core.runtime.act import Act
 from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Threads
 from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.counters import Counters, Counts, GroupCounts
 from coordinator_core.runtime.describe import describe_group
+from coordinator_core.runtime.desk import Desk
+from coordinator_core.runtime.history import History
+from coordinator_core.runtime.lag import Lag
 from coordinator_core.runtime.maintenance import Maintenance
+from coordinator_core.runtime.operators import Operators
 from coordinator_core.runtime.ownership import Ownership
-from coordinator_core.runtime.shard import Shard, no_outcomes
+from coordinator_core.runtime.readiness import Inspection
+from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.timekeeper import Timekeeper
 from coordinator_core.runtime.views import GroupView, Readiness, SettingInForce, ShardOwner
 from coordinator_core.runtime.writer import Writer
+from coordinator_core.store.history import GroupPosition
 from coordinator_core.store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
 from coordinator_core.store.rows import (
     FetchedOffset,
@@ -58,7 +60,7 @@ from coordinator_core.store.rows import (
 log = structlog.get_logger("muster.runtime")
 
 T = TypeVar("T")
-MemberRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | ForceRebalance | RemoveMember
+MemberRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets
 
 HISTORY_CHECK_S = 3_600
 """How often the partitions of history tables are looked after."""
@@ -83,14 +85,21 @@ class Coordinator:
         self._tokens = count(1)
         self._tasks: list[asyncio.Task[None]] = []
         self._surroundings = Surroundings(config.defaults, config.environment_keys)
-        self._writer = Writer(store, config.node_id, self._threads, config.max_batch_rows)
-        self._ownership = Ownership(store, config, self._clock, self._threads, self._make_shard)
-        self._timekeeper = Timekeeper(self._clock, self._owned_shards, config.pause_ms)
+        self._counters = sums = Counters()
+        shared = (self._clock, self._threads, sums)
+        self._writer = Writer(store, config.node_id, *shared, max_batch_rows=config.max_batch_rows)
+        self._ownership = Ownership(store, config, *shared, self._make_shard)
+        self._timekeeper = Timekeeper(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
         self._maintenance = Maintenance(
             store, self._threads, lambda: self._ownership.owned, self.new_token, config.maintenance_chunk
         )
+        self.history = History(store, self._read)
+        self._inspection = Inspection(store, self._read, config.schema, lambda: self._ownership.failure)
+        self._is_stopping = False
+        self._lag = Lag(store, self._read, self._clock, lambda: self._ownership.owned)
+        desk = Desk(store, self._read, self.new_token, self._serving, lambda: self._clock.now().wall_ms)
+        self.operators = Operators(desk, self._surroundings, self._look_around, self._ownership.hurry)
         self._shard_count = 0
-        self._lacks_history_partitions = False
 
     def _make_shard(self, shard_id: int, epoch: int) -> Shard:
         return Shard(
@@ -99,6 +108,7 @@ class Coordinator:
             clock=self._clock,
             writer=self._writer,
             surroundings=self._surroundings,
+            counters=self._counters,
             on_timer=self._timekeeper.look_again,
             on_drop=self._ownership.forget,
         )
@@ -125,6 +135,7 @@ class Coordinator:
 
     async def stop(self) -> None:
         """Hand every shard over, let whoever waits ask another node, and end."""
+        self._is_stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -168,7 +179,6 @@ class Coordinator:
     async def _look_after_history(self) -> None:
         try:
             await self._threads.read(partial(self._store.create_history_partitions, self._config.history_days_ahead))
-            self._lacks_history_partitions = await self._threads.read(self._store.lacks_history_partitions)
         except StoreError as error:
             log.warning("history_partitions_not_checked", why=str(error))
 
@@ -181,10 +191,14 @@ class Coordinator:
         except StoreError as error:
             log.warning("surroundings_not_read", why=str(error))
             return
-        self._surroundings.update(versions, settings, topics)
+        gone = self._surroundings.update(versions, settings, topics)
         is_settings = before[:2] != versions[:2]
         for shard in self._owned_shards():
-            shard.reconsider_all(is_rebalance_timeout_changed=is_settings)
+            shard.reconsider_all(is_rebalance_timeout_changed=is_settings, gone_topics=gone)
+
+    async def _look_around(self) -> None:
+        """Take up at once what this node has just changed."""
+        await self._refresh(await self._read(self._store.versions))
 
     # -- the group protocol --------------------------------------------------------------------------------
 
@@ -223,6 +237,10 @@ class Coordinator:
         """Return the shard that a group belongs to."""
         return _shard_of(group_id, self._shard_count)
 
+    async def shard_moved(self, group_id: str) -> None:
+        """Wait until the group's shard is served under another epoch than now."""
+        await self._ownership.moved(self.shard_id_of(group_id))
+
     def coordinator_of(self, group_id: str) -> ShardOwner:
         """Return who serves a group, as far as this node knows."""
         shard_id = self.shard_id_of(group_id)
@@ -231,29 +249,7 @@ class Coordinator:
             return ShardOwner(shard_id, None, None, 0 if lease is None else lease.epoch)
         return ShardOwner(shard_id, lease.node_id, lease.url, lease.epoch)
 
-    # -- operators -----------------------------------------------------------------------------------------
-
-    async def delete_offsets(self, group_id: str, topic: str, partition: int | None, act: Act) -> OffsetsDeleted:
-        """Take a topic's offsets, or one of them, away; they go to the archive under the act's change."""
-        shard = self._serving(group_id)
-        async with shard.holding(group_id) as ask:
-            wanted = None if partition is None else [(topic, partition)]
-            stored = await self._read(partial(self._store.stored_offsets, group_id, wanted))
-            of_topic = tuple(offset for offset in stored if offset.topic == topic)
-            partitions = wanted or [(offset.topic, offset.partition) for offset in of_topic]
-            token = self.new_token()
-            request = DeleteOffsets(token, tuple(partitions), of_topic, act.change_id)
-            answer = await ask(token, request, no_outcomes)
-        assert isinstance(answer, OffsetsDeleted)
-        return answer
-
-    async def delete_group(self, group_id: str, act: Act) -> None:
-        """Take an empty group away with its offsets, which go to the archive under the act's change."""
-        shard = self._serving(group_id)
-        async with shard.holding(group_id) as ask:
-            stored = await self._read(partial(self._store.stored_offsets, group_id, None))
-            token = self.new_token()
-            await ask(token, DeleteGroup(token, tuple(stored), act.change_id), no_outcomes)
+    # -- what stands -----------------------------------------------------------------------------------------
 
     def _serving(self, group_id: str) -> Shard:
         shard = self._shard_of(group_id)
@@ -274,6 +270,10 @@ class Coordinator:
         """Tell whether history knows a group that is gone."""
         return await self._read(partial(self._store.was_seen, group_id))
 
+    async def has_offsets(self, group_id: str) -> bool:
+        """Tell whether anything is committed for a group, be it alive or not; any node may."""
+        return await self._read(partial(self._store.has_offsets, group_id))
+
     async def fetch_offsets(self, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
         """Return committed offsets, by topic and partition; any node may."""
         return await self._read(partial(self._store.fetch_offsets, group_id, topics))
@@ -288,37 +288,9 @@ class Coordinator:
         """Return the topic catalogue."""
         return await self._read(self._store.topics)
 
-    async def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, act: Act) -> TopicRow:
-        """Put a topic into the catalogue; a raised count rebalances every Stable group that reads it.
-
-        Raises:
-            ValueError: the count would fall.
-        """
-        change = act.change("put_topic", None, self._clock.now().wall_ms)
-        put = partial(self._store.put_topic, topic, partitions, log_start_offset, change)
-        row = await self._read(put)
-        await self._refresh(await self._read(self._store.versions))
-        return row
-
     def settings_in_force(self, group_id: str | None) -> dict[str, SettingInForce]:
         """Return every setting in force for a group (or the cluster), and where each comes from."""
         return self._surroundings.in_force(group_id)
-
-    async def put_settings(
-        self, group_id: str | None, values: Mapping[str, SettingValue], act: Act
-    ) -> dict[str, SettingInForce]:
-        """Change settings of a group or the cluster; in force here at once, elsewhere within one renewal.
-
-        Raises:
-            InvalidRequest: a key or value that will not do, by itself or beside the others.
-        """
-        check_settings(values)
-        texts = {key: None if value is None else str(value) for key, value in values.items()}
-        check_together(self._surroundings.would_be(group_id, texts))
-        change = act.change("put_settings", group_id, self._clock.now().wall_ms)
-        await self._read(partial(self._store.put_settings, group_id, texts, change))
-        await self._refresh(await self._read(self._store.versions))
-        return self.settings_in_force(group_id)
 
     # -- maintenance ---------------------------------------------------------------------------------------
 
@@ -330,18 +302,6 @@ class Coordinator:
         """Return one maintenance run, with its counts by outcome."""
         return await self._read(partial(self._store.run, run_id))
 
-    async def apply_run(self, run_id: str, act: Act) -> RunRow:
-        """Mark a run as applying; the owners of its shards work it off. Repeating is harmless."""
-        change = act.change("apply_run", None, self._clock.now().wall_ms)
-        run = await self._read(partial(self._store.begin_apply, run_id, change))
-        self._ownership.hurry()
-        return run
-
-    async def reject_run(self, run_id: str, act: Act) -> RunRow:
-        """Mark a proposed run as rejected: nothing of it is applied."""
-        change = act.change("reject_run", None, self._clock.now().wall_ms)
-        return await self._read(partial(self._store.reject, run_id, change))
-
     async def _read(self, call: Callable[[], T]) -> T:
         try:
             return await self._threads.read(call)
@@ -350,17 +310,43 @@ class Coordinator:
 
     # -- itself ----------------------------------------------------------------------------------------------
 
-    def readiness(self) -> Readiness:
-        """Tell whether the node serves; every reason why not is a sentence."""
-        reasons = []
+    def counts(self) -> Counts:
+        """Return what the node has added up since it started, and how it stands now."""
         now_ms = self._clock.now().node_ms
-        sure = [shard for shard in self._owned_shards() if shard.valid_until_ms > now_ms and not shard.is_loading]
-        if self._ownership.failure is not None:
-            reasons.append(f"the database cannot be reached: {self._ownership.failure}")
-        if not sure:
-            reasons.append("the node owns no shard yet")
-        warnings = ("history tables lack partitions of their own",) if self._lacks_history_partitions else ()
-        return Readiness(is_ready=not reasons, reasons=tuple(reasons) + warnings)
+        shards = self._owned_shards()
+        groups = [group for shard in shards for group in shard.live_groups()]
+        lease_left_ms = min((shard.valid_until_ms - now_ms for shard in shards), default=0)
+        return Counts(
+            node_id=self.node_id,
+            version=self._config.version,
+            sums=deepcopy(self._counters),
+            groups=GroupCounts.of(groups),
+            members_of_group=tuple((group.group_id, len(group.members)) for group in groups),
+            shards_active=sum(not shard.is_loading and shard.valid_until_ms > now_ms for shard in shards),
+            shards_loading=sum(shard.is_loading for shard in shards),
+            lease_left_s=max(0, lease_left_ms) / 1000,
+            is_store_reached=self._ownership.failure is None,
+            deadlines_armed=sum(len(shard.timers) for shard in shards),
+            queued_rows=self._writer.queued_rows,
+        )
+
+    async def readiness(self) -> Readiness:
+        """Tell whether the node would serve, as of now; every reason why not is a sentence."""
+        if self._is_stopping:
+            return Readiness(is_ready=False, reasons=("the node is stopping",))
+        found = await self._inspection.look()
+        if self.counts().shards_active or self._is_spare():
+            return found
+        return Readiness(is_ready=False, reasons=(*found.reasons, "the node owns no shard yet"))
+
+    def _is_spare(self) -> bool:
+        """Tell whether there are more nodes than shards, so some must own none."""
+        renewal = self._ownership.last_renewal
+        return renewal is not None and len(renewal.live_nodes) > len(renewal.leases)
+
+    async def positions(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
+        """Return what this node's groups have committed, by topic or partition; None where nobody knows just now."""
+        return None if self._is_stopping else await self._lag.look(by_partition=by_partition)
 
 
 @lru_cache(maxsize=65_536)

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.records import Record
 from coordinator_core.protocol.replies import Reply
 from coordinator_core.protocol.requests import Deadline
 from coordinator_core.store.ledger import Ledger
@@ -11,13 +12,14 @@ from coordinator_core.store.ledger import Ledger
 
 @dataclass(slots=True)
 class Pending:
-    """What a decision still owes when its records are stored: timers to start, replies to send.
+    """What a decision still owes when its records are stored: timers to start, replies to send, records to count.
 
     `followers` are decisions that stored nothing but may have seen this one's records; they wait behind it.
     """
 
     deadlines: tuple[tuple[Deadline, int | None], ...]
     replies: tuple[Reply, ...]
+    records: tuple[Record, ...] = ()
     followers: list["Pending"] = field(default_factory=list)
 
 

@@ -14,12 +14,23 @@ import structlog
 
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError
-from coordinator_core.protocol.replies import OffsetsExpired
-from coordinator_core.protocol.requests import ExpireOffsets, ExpiryCandidate, Token
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.replies import OffsetsExpired, OffsetsRestored
+from coordinator_core.protocol.requests import (
+    ExpireOffsets,
+    ExpiryCandidate,
+    RemoveTopicOffsets,
+    Request,
+    RestoreOffsets,
+    RetireGroup,
+    Token,
+)
+from coordinator_core.protocol.settings import Now
 from coordinator_core.runtime.clock import Threads
-from coordinator_core.runtime.shard import Shard
+from coordinator_core.runtime.notes import to_restore
+from coordinator_core.runtime.shard import HeldAsk, Shard, nothing_beside
 from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import CandidateRow, OutcomeRow
+from coordinator_core.store.rows import TOPIC_DELETION, UNDO, Beside, CandidateRow, OutcomeRow
 
 log = structlog.get_logger("muster.runtime")
 
@@ -67,21 +78,45 @@ class Maintenance:
     async def _judge_group(self, shard: Shard, rows: list[CandidateRow]) -> None:
         """Judge one group's candidates in one decision, while its requests wait."""
         first = rows[0]
-        partitions = [(row.topic, row.partition) for row in rows]
         async with shard.holding(first.group_id) as ask:
-            stored = await self._threads.read(partial(self._store.stored_offsets, first.group_id, partitions))
             token = self._new_token()
-            candidates = tuple(ExpiryCandidate(row.topic, row.partition, row.commit_version) for row in rows)
-            request = ExpireOffsets(token, candidates, tuple(stored), first.change_id)
-            await ask(token, request, partial(_outcomes, first.run_id, first.group_id))
+            request = await self._threads.read(partial(_request, self._store, token, rows))
+            await ask(token, request, partial(_outcomes, first.run_id))
+            if isinstance(request, ExpireOffsets):
+                await self._retire(first.group_id, ask)
+
+    async def _retire(self, group_id: str, ask: HeldAsk) -> None:
+        """Let the group go if it is Empty and its last offset has gone. Source: protocol.md section 10.4."""
+        left = await self._threads.read(partial(self._store.stored_offsets, group_id, None))
+        token = self._new_token()
+        await ask(token, RetireGroup(token, has_offsets=bool(left)), nothing_beside)
 
 
-def _outcomes(run_id: str, group_id: str, decision: Decision) -> tuple[OutcomeRow, ...]:
-    return tuple(_each_outcome(run_id, group_id, decision))
+def _request(store: Store, token: Token, rows: list[CandidateRow]) -> Request:
+    """Return what is asked of a group, with what it takes to decide; it depends on what kind of run this is."""
+    first = rows[0]
+    partitions = [(row.topic, row.partition) for row in rows]
+    stored = tuple(store.stored_offsets(first.group_id, partitions))
+    if first.kind == UNDO and first.undoes is not None:
+        taken = store.archived_offsets(first.undoes, first.group_id, partitions)
+        return RestoreOffsets(token, tuple(map(to_restore, taken)), stored, first.change_id, is_of_run=True)
+    candidates = tuple(ExpiryCandidate(row.topic, row.partition, row.commit_version) for row in rows)
+    ask_for = RemoveTopicOffsets if first.kind == TOPIC_DELETION else ExpireOffsets
+    return ask_for(token, candidates, stored, first.change_id)
+
+
+def _outcomes(run_id: str, before: Group, decision: Decision, _: Now) -> Beside:
+    return Beside(outcomes=tuple(_each_outcome(run_id, before.group_id, decision)))
 
 
 def _each_outcome(run_id: str, group_id: str, decision: Decision) -> Iterable[OutcomeRow]:
     for _, answer, _ in decision.replies:
-        if isinstance(answer, OffsetsExpired):
-            for topic, partition, outcome in answer.outcomes:
-                yield OutcomeRow(run_id, group_id, topic, partition, outcome)
+        match answer:
+            case OffsetsExpired():
+                for topic, partition, outcome in answer.outcomes:
+                    yield OutcomeRow(run_id, group_id, topic, partition, outcome)
+            case OffsetsRestored():
+                for topic, partition, outcome, _ in answer.offsets:
+                    yield OutcomeRow(run_id, group_id, topic, partition, outcome)
+            case _:
+                pass

@@ -18,6 +18,7 @@ import structlog
 from coordinator_core.protocol.errors import NotCoordinator
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.store.interface import Store, StoreError
 from coordinator_core.store.rows import LeaseRow, Renewal, StoredGroup
@@ -33,7 +34,15 @@ MakeShard = Callable[[int, int], Shard]
 class Ownership:
     """The shards of one node, and what it knows of everybody else's."""
 
-    def __init__(self, store: Store, config: NodeConfig, clock: Clock, threads: Threads, make_shard: MakeShard) -> None:
+    def __init__(
+        self,
+        store: Store,
+        config: NodeConfig,
+        clock: Clock,
+        threads: Threads,
+        counters: Counters,
+        make_shard: MakeShard,
+    ) -> None:
         self.owned: dict[int, Shard] = {}
         self.leases: dict[int, LeaseRow] = {}
         self.last_renewal: Renewal | None = None
@@ -43,8 +52,12 @@ class Ownership:
         self._config = config
         self._clock = clock
         self._threads = threads
+        self._counters = counters
+        self._has_told_of_failure = False
         self._make_shard = make_shard
         self._hurry = asyncio.Event()
+        self._moved: dict[tuple[int, int], asyncio.Event] = {}
+        """(shard, epoch) → what is set when the epoch is over; only where somebody waits for that."""
 
     def hurry(self) -> None:
         """Renew now: something changed."""
@@ -74,18 +87,35 @@ class Ownership:
                 lambda: self._store.renew(config.node_id, config.url, config.version, epochs, config.lease_ttl_ms)
             )
         except StoreError as error:
+            self._counters.renewals_failed += 1
             self._note_failure(str(error))
             return None
-        self.failure = None
+        self._counters.renewals += 1
+        self._note_success()
         self.last_renewal = renewal
         self.leases = {lease.shard_id: lease for lease in renewal.leases}
+        for shard_id, epoch in list(self._moved):
+            if self.leases[shard_id].epoch != epoch:
+                self._moved.pop((shard_id, epoch)).set()
         self._extend(renewal, epochs, sent_ms)
         return renewal
 
+    async def moved(self, shard_id: int) -> None:
+        """Wait until a renewal finds a shard under another epoch than it is known to have now."""
+        key = (shard_id, self.leases[shard_id].epoch)
+        await self._moved.setdefault(key, asyncio.Event()).wait()
+
     def _note_failure(self, why: str) -> None:
-        if self.failure is None:
-            log.warning("renewal_failed", why=why)
+        if not self._has_told_of_failure:
+            log.warning("store_unavailable", why=why)
+        self._has_told_of_failure = True
         self.failure = why
+
+    def _note_success(self) -> None:
+        if self._has_told_of_failure:
+            log.info("store_recovered")
+        self._has_told_of_failure = False
+        self.failure = None
 
     def _extend(self, renewal: Renewal, epochs: dict[int, int], sent_ms: int) -> None:
         for shard_id, epoch in epochs.items():
@@ -93,7 +123,7 @@ class Ownership:
             if shard is None or shard.epoch != epoch:
                 continue
             if shard_id in renewal.held:
-                shard.valid_until_ms = sent_ms + self._config.lease_ttl_ms
+                shard.extend_lease(sent_ms + self._config.lease_ttl_ms)
             else:
                 shard.fail(NotCoordinator("another node owns the shard now"))
 
@@ -128,6 +158,7 @@ class Ownership:
             self._note_failure(str(error))
 
     def _open(self, shard_id: int, epoch: int, sent_ms: int) -> Shard:
+        self._counters.shards_taken += 1
         shard = self._make_shard(shard_id, epoch)
         shard.valid_until_ms = sent_ms + self._config.lease_ttl_ms
         self.owned[shard_id] = shard
@@ -136,6 +167,7 @@ class Ownership:
 
     async def _load(self, shards: list[Shard]) -> None:
         ids = [shard.shard_id for shard in shards]
+        began_ms = self._clock.now().node_ms
         try:
             stored = await self._threads.read(partial(self._store.load_shards, ids))
         except StoreError:
@@ -147,7 +179,9 @@ class Ownership:
             of_shard[one.group.shard_id].append(one)
         for shard in shards:
             shard.load(of_shard[shard.shard_id])
-        log.info("shards_taken", shards=len(shards), groups=len(stored))
+        took_ms = self._clock.now().node_ms - began_ms
+        self._counters.load_s.add(took_ms / 1000)
+        log.info("shards_taken", shards=sorted(ids), groups=len(stored), took_ms=took_ms)
 
     async def give_up(self, shard_ids: Iterable[int]) -> None:
         """Release shards, so that another node can take them at once; whoever waits there asks again."""
@@ -159,7 +193,8 @@ class Ownership:
                 shard.drop(NotCoordinator("the shard moves to another node"))
         if not epochs:
             return
-        log.info("shards_given_up", shards=len(epochs))
+        self._counters.shards_given_up += len(epochs)
+        log.info("shards_given_up", shards=sorted(epochs))
         try:
             await self._threads.lease(partial(self._store.release, self._config.node_id, epochs))
         except StoreError as error:

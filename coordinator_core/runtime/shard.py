@@ -21,25 +21,38 @@ from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.replies import Answer
-from coordinator_core.protocol.requests import Deadline, Expire, Reconsider, Request, Resume, Token
+from coordinator_core.protocol.requests import (
+    Deadline,
+    DeadlineKind,
+    Expire,
+    Heartbeat,
+    Reconsider,
+    Request,
+    Resume,
+    Token,
+)
+from coordinator_core.protocol.settings import Now
 from coordinator_core.runtime.clock import Clock
+from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.events import tell_of_members, tell_of_rebalances
 from coordinator_core.runtime.hosting import Hosted, Pending
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.runtime.writer import Entry, Writer
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import project, restore
-from coordinator_core.store.rows import GroupWrite, OutcomeRow, StoredGroup
+from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupWrite, StoredGroup
 
 log = structlog.get_logger("muster.runtime")
 
-OutcomesOf = Callable[[Decision], tuple[OutcomeRow, ...]]
-HeldAsk = Callable[[Token, Request, OutcomesOf], Awaitable[Answer]]
+BesideOf = Callable[[Group, Decision, Now], Beside]
+"""Says what is stored beside a decision: from the group before it, the decision, and its moment."""
+HeldAsk = Callable[[Token, Request, BesideOf], Awaitable[Answer]]
 
 
-def no_outcomes(_: Decision) -> tuple[OutcomeRow, ...]:
-    """Return what every decision but maintenance's has to tell a run: nothing."""
-    return ()
+def nothing_beside(_before: Group, _decision: Decision, _now: Now) -> Beside:
+    """Return what is stored beside the decisions that members ask for: nothing."""
+    return NOTHING_BESIDE
 
 
 class Shard:
@@ -53,6 +66,7 @@ class Shard:
         clock: Clock,
         writer: Writer,
         surroundings: Surroundings,
+        counters: Counters,
         on_timer: Callable[[], None],
         on_drop: Callable[["Shard"], None],
     ) -> None:
@@ -67,6 +81,7 @@ class Shard:
         self._clock = clock
         self._writer = writer
         self._surroundings = surroundings
+        self._counters = counters
         self._on_timer = on_timer
         self._on_drop = on_drop
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
@@ -86,9 +101,17 @@ class Shard:
         for group_id in list(self.groups):
             self.perform(group_id, Resume())
 
+    def extend_lease(self, valid_until_ms: int) -> None:
+        """Count on the lease for longer. While it was in doubt nobody was heard, so that time is nobody's silence."""
+        doubt_ms = self._clock.now().node_ms - self.valid_until_ms
+        if doubt_ms > 0:
+            self.timers.delay_all(doubt_ms)
+        self.valid_until_ms = valid_until_ms
+
     def fail(self, error: CoordinatorError) -> None:
         """Drop the shard because something went wrong; it comes back, loaded from what was stored."""
         if not self.is_dropped:
+            self._counters.shards_failed += 1
             log.warning("shard_failed", shard=self.shard_id, epoch=self.epoch, why=error.detail)
         self.drop(error)
 
@@ -112,19 +135,20 @@ class Shard:
             CoordinatorError: the request was refused, or the shard was lost meanwhile.
         """
         hosted = self.groups.get(group_id)
-        while hosted is not None and hosted.hold is not None:
+        # A heartbeat has nothing to do with what a group is held for, and to hold it up would count as silence.
+        while hosted is not None and hosted.hold is not None and not isinstance(request, Heartbeat):
             async with hosted.hold:
                 pass
             hosted = self.groups.get(group_id)
-        return await self._ask_now(group_id, token, request, no_outcomes)
+        return await self._ask_now(group_id, token, request, nothing_beside)
 
-    async def _ask_now(self, group_id: str, token: Token, request: Request, outcomes_of: OutcomesOf) -> Answer:
+    async def _ask_now(self, group_id: str, token: Token, request: Request, beside_of: BesideOf) -> Answer:
         if self.is_dropped:
             raise NotCoordinator("the shard has moved on")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
         try:
-            self.perform(group_id, request, outcomes_of)
+            self.perform(group_id, request, beside_of)
             return await future
         finally:
             self._waiting.pop(token, None)
@@ -151,31 +175,34 @@ class Shard:
 
     def expire(self, armed: Armed) -> None:
         """Do what a deadline was for."""
+        if armed.deadline.kind is DeadlineKind.HANDSHAKE:
+            self._counters.member_ids_expired += 1
         self.perform(armed.group_id, Expire(armed.deadline))
 
-    def reconsider_all(self, *, is_rebalance_timeout_changed: bool) -> None:
+    def reconsider_all(self, *, is_rebalance_timeout_changed: bool, gone_topics: frozenset[str] = frozenset()) -> None:
         """Let every group look at settings and catalogue again."""
         for group_id in list(self.groups):
-            self.perform(group_id, Reconsider(is_rebalance_timeout_changed))
+            self.perform(group_id, Reconsider(is_rebalance_timeout_changed, gone_topics))
 
     # -- decided, stored, said -----------------------------------------------------------------------------
 
-    def perform(self, group_id: str, request: Request, outcomes_of: OutcomesOf = no_outcomes) -> None:
+    def perform(self, group_id: str, request: Request, beside_of: BesideOf = nothing_beside) -> None:
         """Decide a request and carry the decision out. A broken invariant drops the shard."""
         hosted = self.groups.get(group_id) or self._absent(group_id)
         context = self._surroundings.context(group_id)
+        now = self._clock.now()
         try:
-            decision = decide(hosted.group, request, self._clock.now(), context)
-            self._carry_out(hosted, decision, outcomes_of(decision))
+            decision = decide(hosted.group, request, now, context)
+            self._carry_out(hosted, decision, beside_of(hosted.group, decision, now))
         except Exception:  # whatever it is, memory is no longer to be trusted: the database is
             log.exception("invariant_broken", group=group_id, request=type(request).__name__)
             self.fail(CoordinatorNotAvailable("the group's shard is being loaded again"))
 
-    def _carry_out(self, hosted: Hosted, decision: Decision, outcomes: tuple[OutcomeRow, ...]) -> None:
+    def _carry_out(self, hosted: Hosted, decision: Decision, beside: Beside) -> None:
         before = hosted.group
         hosted.group = decision.group
-        pending = Pending(decision.deadlines, decision.replies)
-        write = project(decision.group, decision.records, hosted.ledger, outcomes)
+        pending = Pending(decision.deadlines, decision.replies, decision.records)
+        write = project(decision.group, decision.records, hosted.ledger, beside)
         if write is not None:
             self._stop_timers(hosted, decision.deadlines)
             if write.is_group_gone:
@@ -195,11 +222,13 @@ class Shard:
         hosted.unsettled += 1
         if write.group is not None or write.is_group_gone:
             hosted.newest = pending
-        stored = partial(self._stored, hosted, pending)
+        stored = partial(self._stored, hosted, pending, write)
         self._writer.enqueue(Entry(self, write, stored, self.fail))
 
-    def _stored(self, hosted: Hosted, pending: Pending) -> None:
+    def _stored(self, hosted: Hosted, pending: Pending, write: GroupWrite) -> None:
         hosted.settle_one(pending)
+        self._counters.observe_rows(write)
+        tell_of_rebalances(write.rebalances)
         if not self.is_dropped:
             for settled in (pending, *pending.followers):
                 self._settle(hosted, settled)
@@ -216,6 +245,9 @@ class Shard:
                 is_sooner |= self.timers.start(Armed(group_id, deadline), now_ms + delay_ms)
         if is_sooner:
             self._on_timer()
+        if pending.records:
+            self._counters.observe(pending.records)
+            tell_of_members(group_id, pending.records)
         for token, answer, _ in pending.replies:
             self._say(token, answer)
 

@@ -32,8 +32,9 @@ class Surroundings:
         """Return what a decision about this group may look at; shared by all groups without settings of their own."""
         return self._own.get(group_id, self._common)
 
-    def update(self, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]) -> None:
-        """Take up what the store has now."""
+    def update(self, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]) -> frozenset[str]:
+        """Take up what the store has now; return the topics that are in the catalogue no more."""
+        known_before = self._common.catalogue.keys()
         self.versions = versions
         self._cluster = settings.cluster
         self._groups = settings.groups
@@ -44,6 +45,7 @@ class Surroundings:
             group_id: replace(self._common, settings=narrowed(common, stored))
             for group_id, stored in settings.groups.items()
         }
+        return frozenset(known_before - catalogue.keys())
 
     def in_force(self, group_id: str | None) -> dict[str, SettingInForce]:
         """Return every setting with where it comes from, for a group or (None) for the cluster."""

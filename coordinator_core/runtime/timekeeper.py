@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from coordinator_core.runtime.clock import Clock
+from coordinator_core.runtime.counters import Distribution
 from coordinator_core.runtime.shard import Shard
 
 log = structlog.get_logger("muster.runtime")
@@ -27,10 +28,13 @@ FIRES_A_TURN = 200
 class Timekeeper:
     """The loop that fires the deadlines of all shards."""
 
-    def __init__(self, clock: Clock, shards: Callable[[], Iterable[Shard]], pause_ms: int) -> None:
+    def __init__(
+        self, clock: Clock, shards: Callable[[], Iterable[Shard]], pause_ms: int, gaps_s: Distribution
+    ) -> None:
         self._clock = clock
         self._shards = shards
         self._pause_ms = pause_ms
+        self._gaps_s = gaps_s
         self._wake = asyncio.Event()
 
     def look_again(self) -> None:
@@ -57,13 +61,15 @@ class Timekeeper:
         await self._fire_due()
 
     def _time_to_sleep_ms(self, now_ms: int) -> int:
-        due = (shard.timers.next_due_ms() for shard in self._shards())
+        # What is due on a doubtful lease waits for a renewal; looking at it all the time would leave no turn for that.
+        due = (shard.timers.next_due_ms() for shard in self._shards() if self._is_sure(shard))
         first_ms = min((at_ms for at_ms in due if at_ms is not None), default=now_ms + TICK_MS)
         return max(0, min(TICK_MS, first_ms - now_ms))
 
     async def _allow_for_gap(self, gap_ms: int) -> None:
         if gap_ms <= self._pause_ms:
             return
+        self._gaps_s.add(gap_ms / 1000)
         log.warning("loop_paused", gap_ms=gap_ms)
         for shard in self._shards():
             shard.timers.delay_members(gap_ms)

@@ -69,6 +69,11 @@ class Timers:
             if armed.deadline.kind in {DeadlineKind.MEMBER, DeadlineKind.HANDSHAKE}:
                 self._due_at_ms[armed] += gap_ms
 
+    def delay_all(self, doubt_ms: int) -> None:
+        """Give everything the time in which nobody could be heard; phases too, for nobody could join or sync."""
+        for armed in self._due_at_ms:
+            self._due_at_ms[armed] += doubt_ms
+
     def __len__(self) -> int:
         return len(self._due_at_ms)
 

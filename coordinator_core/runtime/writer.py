@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
-from coordinator_core.runtime.clock import Threads
+from coordinator_core.runtime.clock import Clock, Threads
+from coordinator_core.runtime.counters import Counters
 from coordinator_core.store.interface import Store, StoreError
 from coordinator_core.store.rows import Batch, GroupWrite, Written
 
@@ -41,16 +42,18 @@ class Entry(NamedTuple):
 class Writer:
     """The queue in front of the database, and the loop that empties it."""
 
-    def __init__(self, store: Store, node_id: str, threads: Threads, max_batch_rows: int) -> None:
+    def __init__(
+        self, store: Store, node_id: str, clock: Clock, threads: Threads, counters: Counters, *, max_batch_rows: int
+    ) -> None:
         self._store = store
         self._node_id = node_id
+        self._clock = clock
         self._threads = threads
+        self._counters = counters
         self._max_batch_rows = max_batch_rows
         self._queue: deque[Entry] = deque()
         self._wake = asyncio.Event()
         self.queued_rows = 0
-        self.batches_written = 0
-        self.rows_written = 0
 
     def enqueue(self, entry: Entry) -> None:
         """Queue an entry behind all others."""
@@ -85,13 +88,15 @@ class Writer:
             return
         epochs = {entry.lease.shard_id: entry.lease.epoch for entry in entries}
         batch = Batch(self._node_id, epochs, tuple(entry.write for entry in entries))
+        began_ms = self._clock.now().node_ms
         try:
             written = await self._threads.write(lambda: self._store.write(batch))
         except StoreError as error:
+            self._counters.batches_failed += 1
             _fail_all(entries, f"the database did not take it: {error}")
             return
-        self.batches_written += 1
-        self.rows_written += sum(entry.write.row_count for entry in entries)
+        self._counters.batch_s.add((self._clock.now().node_ms - began_ms) / 1000)
+        self._counters.batch_rows.add(sum(entry.write.row_count for entry in entries))
         for entry in entries:
             failure = _failure(entry, written.lost_shards, written)
             if failure is None:

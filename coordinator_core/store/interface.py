@@ -16,19 +16,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.store.history import (
+    GroupPosition,
+    ListedRebalance,
+    Moment,
+    OwnedSpan,
+    PositionThen,
+    RebalancePlace,
+    TransitionPlace,
+)
 from coordinator_core.store.rows import (
+    ArchivedOffset,
     Batch,
     CandidateRow,
+    ChangeFilter,
     ChangeRow,
     FetchedOffset,
     GroupFilter,
     LeaseRow,
     ListedGroup,
+    RecordedChange,
     Renewal,
     RunRow,
     StoredGroup,
     StoredSettings,
     TopicRow,
+    TransitionRow,
     Versions,
     Written,
 )
@@ -48,6 +61,10 @@ class OutcomeUnknown(StoreError):
 
 class RunNotFound(StoreError):
     """There is no maintenance run with this id."""
+
+
+class NotUndoable(StoreError):
+    """The change cannot be taken back, and the text says why."""
 
 
 class Store(Protocol):
@@ -119,12 +136,68 @@ class Store(Protocol):
         """Tell whether history knows the group."""
         ...
 
+    def schema(self) -> str | None:
+        """Return the revision of the database's schema, as the migrations number it; None where it has none."""
+        ...
+
     def lacks_history_partitions(self) -> bool:
         """Tell whether a day ahead has no partition of its own, or rows have fallen into a default partition."""
         ...
 
     def create_history_partitions(self, days_ahead: int) -> None:
         """Create the partitions of today and the days ahead, where they are missing."""
+        ...
+
+    # -- changes, and what they took ----------------------------------------------------------------------
+
+    def change(self, change_id: str) -> RecordedChange | None:
+        """Return one change, or None if there is none."""
+        ...
+
+    def changes(self, which: ChangeFilter) -> list[RecordedChange]:
+        """Return at most `limit` changes, the newest first; of one instant, the one with the greater id first."""
+        ...
+
+    def archived_offsets(
+        self, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> list[ArchivedOffset]:
+        """Return what a change took from a group, by topic and partition; from all where no partition is named."""
+        ...
+
+    def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        """Return how far logs reach, as far as groups' present offsets report it; whose end nobody reports has none.
+
+        A commit shows that the log reaches it, so an end is never before what some group has committed.
+        """
+        ...
+
+    # -- history ------------------------------------------------------------------------------------------
+
+    def knows(self, group_id: str) -> bool:
+        """Tell whether there is, or ever was, such a group."""
+        ...
+
+    def rebalances(self, group_id: str, after: RebalancePlace | None, limit: int) -> list[ListedRebalance]:
+        """Return at most `limit` rebalances after a place, the newest first and the one under way before it."""
+        ...
+
+    def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
+        """Return at most `limit` changes of the group's state after a place, the newest first."""
+        ...
+
+    def ownership(self, moment: Moment) -> list[OwnedSpan]:
+        """Return who held which partitions at a moment, by topic, first partition and member."""
+        ...
+
+    def group_positions(self, shard_ids: Iterable[int], *, by_partition: bool) -> list[GroupPosition]:
+        """Return what the groups of these shards have committed, added up by topic or partition, in order."""
+        ...
+
+    def positions(self, moment: Moment) -> list[PositionThen]:
+        """Return what was committed as of a moment, by topic and partition.
+
+        History keeps a position a minute and partition, so of several commits within a past minute it knows the last.
+        """
         ...
 
     # -- settings and catalogue ---------------------------------------------------------------------------
@@ -147,6 +220,14 @@ class Store(Protocol):
         """
         ...
 
+    def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
+        """Take a topic out of the catalogue, and begin a run, under the change's id, that archives its offsets.
+
+        Returns:
+            The change as it was noted, its `after` naming the run; None if the catalogue has no such topic.
+        """
+        ...
+
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
         ...
@@ -155,7 +236,26 @@ class Store(Protocol):
         """Set or (None) unset settings of a group, or of the cluster; the store fills in before and after."""
         ...
 
+    def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        """Take a change of settings back, key by key, where what it set still stands; return the undo as noted.
+
+        Raises:
+            NotUndoable: it was undone already.
+        """
+        ...
+
     # -- maintenance --------------------------------------------------------------------------------------
+
+    def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        """Begin a run, under the undo's id, that takes back what a change archived; a deleted topic returns at once.
+
+        Returns:
+            The undo as it was noted, its `after` naming the run.
+
+        Raises:
+            NotUndoable: it was undone already, or is still under way.
+        """
+        ...
 
     def runs(self, limit: int = 100) -> list[RunRow]:
         """Return the newest runs first."""

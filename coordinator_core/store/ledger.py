@@ -149,7 +149,7 @@ class Ledger:
         reason = record.trigger if record.client_reason is None else f"{record.trigger}: {record.client_reason}"
         self._enter(PREPARING, record.at_ms, reason, record.member_id)
         if self.under_way is not None:
-            self.under_way = replace(self.under_way, restarts=self.under_way.restarts + 1, joined_at_ms=None)
+            self.under_way = replace(self.under_way, restarts=self.under_way.restarts + 1)
             return
         self.under_way = RebalanceUnderWay(
             rebalance_id=self._rebalance_id(record.at_ms),

@@ -22,13 +22,13 @@ from coordinator_core.protocol.records import (
 )
 from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
 from coordinator_core.store.ledger import Ledger, spans_from_json, spans_to_json
-from coordinator_core.store.rows import GroupRow, GroupWrite, Json, MemberRow, OutcomeRow, StoredGroup
+from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupRow, GroupWrite, Json, MemberRow, StoredGroup
 
 # -- a decision becomes rows ---------------------------------------------------------------------------
 
 
 def project(
-    group: Group, records: Iterable[Record], ledger: Ledger, outcomes: tuple[OutcomeRow, ...] = ()
+    group: Group, records: Iterable[Record], ledger: Ledger, beside: Beside = NOTHING_BESIDE
 ) -> GroupWrite | None:
     """Return what a decision stores, and let the ledger take note of it.
 
@@ -36,18 +36,18 @@ def project(
         group: the group after the decision.
         records: the decision's records.
         ledger: the group's; it moves on.
-        outcomes: of maintenance candidates, to be stored in the same transaction.
+        beside: what else is to be stored in the same transaction.
 
     Returns:
         The write, or None if the decision stores nothing.
     """
     stored = [record for record in records if record.is_stored]
-    if not stored and not outcomes:
+    if not stored and beside == NOTHING_BESIDE:
         return None
     committed = tuple(record for record in stored if isinstance(record, OffsetCommitted))
     removed = tuple(record for record in stored if isinstance(record, OffsetRemoved))
     if len(committed) + len(removed) == len(stored):
-        return GroupWrite(group.group_id, ledger.shard_id, committed=committed, removed=removed, outcomes=outcomes)
+        return GroupWrite(group.group_id, ledger.shard_id, committed=committed, removed=removed, **beside._asdict())
     ledger.is_consumer = group.protocol_type == CONSUMER
     for record in stored:
         ledger.observe(record)
@@ -64,7 +64,7 @@ def project(
         transitions=tuple(history.transitions),
         rebalances=tuple(history.rebalances),
         ownerships=tuple(history.ownerships),
-        outcomes=outcomes,
+        **beside._asdict(),
     )
 
 
@@ -87,10 +87,17 @@ def group_row(group: Group, ledger: Ledger) -> GroupRow:
         topics_version=group.topics_version,
         must_rebalance=group.must_rebalance,
         rebalance_started_at_ms=None if under_way is None else under_way.started_at_ms,
-        rebalance_trigger=None if under_way is None else under_way.trigger,
+        rebalance_trigger=_trigger_of(group, ledger),
         rebalance=ledger.snapshot(),
         created_at_ms=ledger.created_at_ms,
     )
+
+
+def _trigger_of(group: Group, ledger: Ledger) -> str | None:
+    """Return why the rebalance under way began, or why the one that is owed will; None where there is none."""
+    if ledger.under_way is not None:
+        return ledger.under_way.trigger
+    return group.trigger if group.must_rebalance else None
 
 
 def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dict[str, MemberRow | None]:

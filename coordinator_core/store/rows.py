@@ -158,7 +158,47 @@ class ChangeRow:
     reason: str | None
 
 
+class Undone(NamedTuple):
+    """That a change is taken back: what its row of `changes` says from now on."""
+
+    change_id: str
+    at_ms: int
+    undone_by: str
+    """The change that takes it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChange:
+    """A row of `changes` as it is read."""
+
+    change: ChangeRow
+    undone_at_ms: int | None
+    undone_by: str | None
+
+
+class ArchivedOffset(NamedTuple):
+    """A row of `archived_offsets`."""
+
+    change_id: str
+    group_id: str
+    shard_id: int
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    log_end_offset: int | None
+    committed_at_ms: int
+    archived_at_ms: int
+    cause: str
+
+
 # -- maintenance ----------------------------------------------------------------------------------------
+
+TOPIC_DELETION = "topic_deletion"
+"""The kind of a run that takes the offsets of a deleted topic away."""
+UNDO = "undo"
+"""The kind of a run that takes back what another change archived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +227,10 @@ class CandidateRow(NamedTuple):
     topic: str
     partition: int
     commit_version: int
+    kind: str = "offset_retention"
+    """The run's."""
+    undoes: str | None = None
+    """The change that a run of kind `undo` takes back."""
 
 
 class OutcomeRow(NamedTuple):
@@ -222,12 +266,25 @@ class GroupWrite:
     ownerships: tuple[OwnershipRow, ...] = ()
     outcomes: tuple[OutcomeRow, ...] = ()
     changes: tuple[ChangeRow, ...] = ()
+    undone: tuple[Undone, ...] = ()
 
     @property
     def row_count(self) -> int:
         """Return how many rows this writes, near enough to bound a batch by."""
         history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
-        return 1 + len(self.members) + len(self.committed) + 2 * len(self.removed) + len(self.outcomes) + history
+        notes = len(self.outcomes) + len(self.changes) + len(self.undone)
+        return 1 + len(self.members) + len(self.committed) + 2 * len(self.removed) + notes + history
+
+
+class Beside(NamedTuple):
+    """What is stored in the transaction of a decision, and is no record of the group."""
+
+    outcomes: tuple[OutcomeRow, ...] = ()
+    changes: tuple[ChangeRow, ...] = ()
+    undone: tuple[Undone, ...] = ()
+
+
+NOTHING_BESIDE = Beside()
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +365,17 @@ class StoredSettings:
 
 
 # -- lists ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFilter:
+    """Which changes a list shows, the newest first."""
+
+    group_id: str | None = None
+    """None: every group's, and those of no group."""
+    after: tuple[int, str] | None = None
+    """Instant and id of the last change of the page before."""
+    limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)

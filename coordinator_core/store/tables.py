@@ -277,6 +277,8 @@ maintenance_runs = Table(
     Column("applied_by", Text, nullable=True),
     Column("change_id", UUID(as_uuid=False), nullable=True),
     Column("finished_at", At, nullable=True),
+    # Of a run of kind `undo`: the change whose archived offsets come back.
+    Column("undoes", UUID(as_uuid=False), nullable=True),
 )
 
 
@@ -354,5 +356,6 @@ changes = Table(
     Column("after", JSONB, nullable=True),
     Column("reason", Text, nullable=True),
     Column("undone_at", At, nullable=True),
+    Column("undone_by", UUID(as_uuid=False), nullable=True),
     Index("changes_group_id_at", "group_id", "at"),
 )

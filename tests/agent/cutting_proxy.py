@@ -15,12 +15,13 @@ HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "host", "dat
 
 
 class CuttingProxy:
-    """Passes requests on, but for those whose number is in `lost_requests` or `lost_answers`."""
+    """Passes requests on, but for those whose number is in `lost_requests` or `lost_answers`, or as told by path."""
 
     def __init__(self, node_url: str) -> None:
         self.lost_requests: set[int] = set()
         self.lost_answers: set[int] = set()
         self.paths: list[str] = []
+        self._lost_path_ends: list[tuple[str, set[int]]] = []
         self._node_url = node_url
         self._http = urllib3.PoolManager(maxsize=20, retries=False)
         self._lock = threading.Lock()
@@ -45,12 +46,32 @@ class CuttingProxy:
         self._server.server_close()
         self._http.clear()
 
+    def lose_next_answer_to(self, path_end: str) -> None:
+        """Lose the answer to the next request whose path ends so."""
+        with self._lock:
+            self._lost_path_ends.append((path_end, self.lost_answers))
+
+    def lose_next_request_to(self, path_end: str) -> None:
+        """Lose the next request whose path ends so."""
+        with self._lock:
+            self._lost_path_ends.append((path_end, self.lost_requests))
+
+    @property
+    def is_to_lose_more(self) -> bool:
+        with self._lock:
+            return bool(self._lost_path_ends)
+
     def number(self, connection: socket.socket, path: str) -> int:
         """Return the number of a request that has come in, from 0."""
         with self._lock:
             self._connections.add(connection)
             self.paths.append(path)
-            return len(self.paths) - 1
+            number = len(self.paths) - 1
+            told = next((each for each in self._lost_path_ends if path.endswith(each[0])), None)
+            if told is not None:
+                self._lost_path_ends.remove(told)
+                told[1].add(number)
+            return number
 
     def passed_on(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
         return self._http.request(method, self._node_url + path, body=body, headers=headers, timeout=60)

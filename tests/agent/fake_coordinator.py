@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -71,7 +73,7 @@ class Seen:
 class FakeCoordinator:
     """One group with one member under test, the leader, beside as many others as the test makes up."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None) -> None:
         self.seen: list[Seen] = []
         self.topics: dict[str, Json] = {"orders": {"partitions": 3, "log_start_offset": 0}}
         self.others: list[Json] = []
@@ -93,11 +95,14 @@ class FakeCoordinator:
         self._connections: set[socket.socket] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = False
+        self._scheme = "http" if certificate is None else "https"
+        if certificate is not None:
+            self._server.socket = _over_tls(self._server.socket, certificate)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="fake-coordinator")
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def start(self) -> None:
         self._thread.start()
@@ -304,9 +309,16 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _hang_up(connection: socket.socket) -> None:
     try:
-        connection.shutdown(socket.SHUT_RDWR)
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:
         return
+
+
+def _over_tls(listener: socket.socket, certificate: Path) -> ssl.SSLSocket:
+    """Return the listener over TLS; each connection shakes hands in its own thread, when it is first read."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context.wrap_socket(listener, server_side=True, do_handshake_on_connect=False)
 
 
 def _problem_body(problem: Problem) -> Json:

@@ -276,6 +276,17 @@ def test_auto_commit_stores_positions_before_they_are_given_back(
     assert stored(coordinator) == {0: 0, 1: 5, 2: 6}
 
 
+def test_auto_commit_stores_positions_before_the_agent_unsubscribes(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    agent = joined(enable_auto_commit=True)
+    agent.seek(TWO, 6)
+    agent.unsubscribe()
+
+    assert stored(coordinator) == {0: 0, 1: 0, 2: 6}
+    assert [seen.call for seen in coordinator.seen[-2:]] == ["commit", "leave"]
+
+
 def test_an_auto_commit_that_fails_holds_no_rebalance_up(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Any
 from agent import Assignor, CommitFailed, ConsumerAgent, Member, TopicPartition
 from agent.assignors.claims import Claim, owned_claim, remembered_claim, remembered_data
 from tests.agent.conftest import AgentMaker, Diary
-from tests.agent.fake_coordinator import FakeCoordinator, Problem, numbers
+from tests.agent.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
 
 REBALANCE = Problem("REBALANCE_IN_PROGRESS", 409, "rejoin")
 
@@ -84,6 +85,22 @@ def test_a_member_put_out_while_it_rejoins_loses_what_it_had_kept(
     rebalance(coordinator, agent, diary, 0, 1)
 
     assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1]), ("assigned", [0, 1])]
+
+
+def test_closing_in_the_midst_of_a_rejoin_loses_what_was_kept_through_it(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    agent = member_of_two(coordinator, joined, diary)
+    is_over = threading.Event()
+    coordinator.next("join", Hold(is_over))
+    coordinator.next("heartbeat", REBALANCE)
+    while coordinator.count("join") < 3:
+        agent.poll()
+        agent.wait(timeout_s=0.05)
+    agent.close(timeout_s=0.2)
+    is_over.set()
+
+    assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
 
 
 def test_a_member_that_learns_while_giving_back_that_it_was_put_out_loses_the_rest(

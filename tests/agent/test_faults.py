@@ -97,7 +97,7 @@ def test_a_commit_that_is_not_answered_in_time_says_so(coordinator: FakeCoordina
     coordinator.next("commit", *[NOBODY] * 1_000)
 
     # The last attempt may be refused, or cut short by the time that is left.
-    with pytest.raises(RetryError, match="COORDINATOR_NOT_AVAILABLE|no answer from .*: timed out"):
+    with pytest.raises(RetryError, match=r"COORDINATOR_NOT_AVAILABLE|no answer from .*: timed out"):
         agent.commit({TopicPartition("orders", 1): 12})
 
 

@@ -81,7 +81,7 @@ class Running:
         self._scene = scene
         self._is_stopping = threading.Event()
         self.agent = ConsumerAgent(
-            scene.node_url,
+            options.pop("base_urls", scene.node_url),  # type: ignore[arg-type]  # whatever an agent takes
             scene.group_id,
             [scene.topic],
             client_id=name,
@@ -264,6 +264,25 @@ def test_whatever_is_lost_between_agent_and_node_is_made_good(scene: Scene, what
     assert committed == {6, 7}
     assert lines == [("assigned", PARTITIONS)]
     assert described["state"] == "Empty"
+
+
+@pytest.mark.parametrize("kind", ["request", "answer"])
+@pytest.mark.parametrize("call", ["heartbeat", "join", "sync", "offsets/query"])
+def test_whatever_is_lost_while_another_member_comes_is_made_good(scene: Scene, call: str, kind: str) -> None:
+    proxy = CuttingProxy(scene.node_url)
+    with proxy.running():
+        first = scene.start("first", base_urls=[proxy.url], retry_backoff_ms=1, heartbeat_interval_ms=100)
+        scene.wait_for(lambda: scene.is_shared(6))
+        lose = proxy.lose_next_request_to if kind == "request" else proxy.lose_next_answer_to
+        lose(f"/{call}")
+        scene.start("second")
+        scene.wait_for(lambda: scene.is_shared(3, 3) and not proxy.is_to_lose_more)
+        generations = {running.agent.generation for running in scene.agents.values()}
+        first.close()
+
+    assert generations == {2}
+    assert [what for what, _ in first.lines] == ["assigned", "revoked", "assigned", "revoked"]
+    assert scene.overlaps == []
 
 
 def test_a_closed_agent_has_left_at_once(scene: Scene) -> None:

@@ -59,9 +59,13 @@ class Client:
 
     def call(self, method: str, path: str, body: Json = None, headers: Mapping[str, str] | None = None) -> Answer:
         """Send JSON as an operator does."""
-        content = None if body is None else json.dumps(body).encode()
+        content = None if body is None else self.encoded(body)
         kind = {} if body is None else {"Content-Type": "application/json"}
         return self.send(method, path, content, {**OPERATOR, **kind, **(headers or {})})
+
+    def encoded(self, body: Json) -> bytes:
+        """Return a body as it goes over the wire."""
+        return json.dumps(body).encode()
 
     def ok(self, method: str, path: str, body: Json = None, headers: Mapping[str, str] | None = None) -> Json:
         """Send JSON, and return the JSON of an answer that must be good."""

@@ -1,6 +1,8 @@
 """Bad input gets one clear sentence and leaves nothing behind: no row, no traceback, no hurt node."""
 
+import gzip
 import json
+import socket
 from base64 import b64encode
 from collections.abc import Iterator
 
@@ -14,7 +16,7 @@ from coordinator_core.protocol.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from tests.api.client import OPERATOR, Answer, Client, Group, Json, join_body, position
+from tests.api.client import OPERATOR, PATIENCE_S, Answer, Client, Group, Json, join_body, position
 
 DEEP = b"[" * 200_000
 COMMIT = {"generation": -1, "member_id": "", "offsets": [position(1)]}
@@ -280,6 +282,87 @@ def test_a_million_partitions_are_too_many(group: Group) -> None:
     answer = group.post("offsets/query", {"partitions": [{"topic": "a", "partitions": [0] * 1_000_000}]})
 
     refuse(answer, "1000000 partitions")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate", "GZIP, identity"])
+def test_a_compressed_body_is_not_read(group: Group, encoding: str) -> None:
+    body = gzip.compress(json.dumps(HEARTBEAT).encode())
+
+    answer = group.client.send("POST", f"{group.path}/heartbeat", body, {"Content-Encoding": encoding})
+
+    refuse(answer, "compressed", status=415)
+
+
+def test_a_body_that_says_that_it_is_not_compressed_is_read(group: Group) -> None:
+    body = json.dumps(COMMIT).encode()
+
+    assert group.client.send("POST", f"{group.path}/offsets", body, {"Content-Encoding": "Identity"}).status == 200
+
+
+# -- HTTP itself ------------------------------------------------------------------------------------------
+
+
+def exchange(client: Client, sent: bytes) -> bytes:
+    """Send bytes on a connection of their own, and return all that comes back until it is closed."""
+    host, _, port = client.address.partition(":")
+    with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
+        connection.sendall(sent)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def request(line: bytes, *headers: bytes, body: bytes = b"") -> bytes:
+    return b"\r\n".join([line, b"Host: x", b"Connection: close", *headers, b"", body])
+
+
+BEAT = b"POST /v1/groups/g/heartbeat HTTP/1.1"
+CHUNKED = b"Transfer-Encoding: chunked"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (request(BEAT, b"Content-Length: -5", body=b"12345"), 400),
+        (request(BEAT, b"Content-Length: five", body=b"12345"), 400),
+        (request(BEAT, b"Content-Length: +5", body=b"12345"), 400),
+        (request(BEAT, b"Content-Length:", body=b""), 400),
+        (request(BEAT, b"Content-Length: 1" + b"0" * 30), 400),
+        (request(BEAT, b"Content-Length: 9223372036854775808"), 413),
+        (request(BEAT, b"Content-Length: 5", b"Content-Length: 6", body=b"123456"), 400),
+        (request(BEAT, CHUNKED, b"Content-Length: 5", body=b"0\r\n\r\n"), 400),
+        (request(BEAT, CHUNKED, body=b"zz\r\nabc\r\n0\r\n\r\n"), 400),
+        (request(BEAT, CHUNKED, body=b"0\r\n\r\n"), 400),
+        (request(BEAT), 400),
+        (request(BEAT, b"X-Muster-Actor: a\0b", b"Content-Length: 0"), 400),
+        (request(BEAT, b"no colon", b"Content-Length: 0"), 400),
+        (request(BEAT, b"two words: x", b"Content-Length: 0"), 400),
+        (request(b"PUT /v1/groups/g/heartbeat HTTP/1.1", b"Content-Length: 0"), 405),
+        (request(b"GET /v1/groups/g/heartbeat HTTP/1.1"), 405),
+        (request(b"TRACE /v1/groups HTTP/1.1"), 405),
+        (request(b"CONNECT h:1 HTTP/1.1"), 400),
+        (request(b"FETCH /v1/groups HTTP/1.1"), 400),
+        (request(b"get /v1/groups HTTP/1.1"), 400),
+        (request(b"OPTIONS * HTTP/1.1"), 404),
+        (request(b"GET  HTTP/1.1"), 400),
+        (request(b"GET /v1/groups HTTP/9.9"), 400),
+        (request(b"GET /v1/groups?prefix=\xff HTTP/1.1"), 400),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (bytes.fromhex("16030100c8010000c40303") + bytes(50), 400),
+        (BEAT + b"\r\nX: " + b"y" * 66_000, 400),
+    ],
+)
+def test_what_is_not_quite_http_is_refused_like_all_else(client: Client, sent: bytes, status: int) -> None:
+    head, _, body = exchange(client, sent).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 %d " % status), head
+    assert b"content-type: application/problem+json" in head
+    assert json.loads(body)["code"] == "INVALID_REQUEST"
+
+
+def test_a_head_is_asked_for_in_vain_and_has_no_body(client: Client) -> None:
+    head, _, body = exchange(client, request(b"HEAD /v1/groups HTTP/1.1")).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 405 ")
+    assert body == b""
 
 
 def test_a_path_can_be_too_long(client: Client) -> None:

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from muster.settings import psql_url
-from tests.api.client import PATIENCE_S, Answer, Client, Group, Json, fresh_id, position
+from tests.api.client import PATIENCE_S, Client, Group, Json, fresh_id, position
 from tests.conftest import Databases
 from tests.nodes import running_node
 
@@ -53,25 +53,6 @@ def test_every_answer_about_a_group_names_its_coordinator(client: Client, group:
 
     assert [answer.headers["x-muster-coordinator"] for answer in answers] == [client.url] * 3
     assert "x-muster-coordinator" not in client.call("GET", "/v1/groups").headers
-
-
-def test_another_nodes_group_is_answered_with_its_address(databases: Databases) -> None:
-    url = databases.create()
-    with running_node(url, lease_ttl_ms=1_000) as one, running_node(url, lease_ttl_ms=1_000) as other:
-        with closing(Client(one.url)) as client:
-            answer = _first_answer_from_elsewhere(client)
-
-        assert (answer.status, answer.json["action"], answer.json["kafka_code"]) == (421, "retry", 16)
-        assert answer.json["coordinator"] == answer.headers["x-muster-coordinator"] == other.url
-    databases.drop(url)
-
-
-def _first_answer_from_elsewhere(client: Client) -> Answer:
-    """Ask about ever new groups until one is another node's; while its shard moves, nobody's address is known."""
-    while True:
-        answer = client.group(fresh_id()).post("offsets", COMMIT)
-        if answer.status == 421 and answer.json["coordinator"] is not None:
-            return answer
 
 
 # -- deadlines ------------------------------------------------------------------------------------------

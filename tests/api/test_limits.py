@@ -22,8 +22,9 @@ def test_the_page_for_callers_tells_the_limits_as_they_are() -> None:
     table = dict(line.strip("| ").split(" | ")[:2] for line in lines if " | " in line)
 
     assert table["a body"] == f"{HttpLimits().max_body_bytes // 2**20} MiB"
-    assert table["partitions in one commit or query"] == f"{HttpLimits().max_partitions_per_request:,}"
+    assert table["partitions in one commit, query or reset"] == f"{HttpLimits().max_partitions_per_request:,}"
     assert table["time for a request that is no long poll"] == f"{HttpLimits().request_timeout_ms // 1_000} s"
+    assert table["headers whose end has not come"] == f"{limits.HEAD_MAX_BYTES // 2**10} KiB"
     lengths = (
         limits.GROUP_ID_MAX_CHARS,
         limits.TOPIC_MAX_CHARS,

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it ships no types
+from jsonschema import Draft202012Validator
 
 from api.http.app import AGENTS, OTHERS
 from tests.api.client import Client, Group, Json, join_body, position

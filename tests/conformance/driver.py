@@ -1,33 +1,59 @@
 """What an interpreter of scenarios needs of a coordinator, wherever that runs: in process, or behind HTTP.
 
-Answers are plain dictionaries in the words of the scenario file. An error is its Kafka name, success is "NONE".
+Answers are plain dictionaries in the words of the scenario file. An error is its Kafka name, success is "NONE". What
+a driver cannot see stands there as `UNSEEN`, and is not compared.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from enum import Enum
+from threading import Event
+from typing import Any, Final, Protocol
 
 Answer = dict[str, Any]
 Value = Any
 """Whatever a field of a scenario may hold."""
 
 
+class Unseen(Enum):
+    """Stands where a driver cannot look."""
+
+    UNSEEN = "unseen"
+
+
+UNSEEN: Final = Unseen.UNSEEN
+
+
 @dataclass(slots=True)
 class Handle:
-    """A join or a sync that was sent, and its answer once there is one."""
+    """A join or a sync that was sent, and its answer once there is one; it may come on another thread."""
 
     on_answer: Callable[[Answer], None]
     answer: Answer | None = None
+    _is_here: Event = field(default_factory=Event)
 
     def resolve(self, answer: Answer) -> None:
         """Take the answer, once."""
         assert self.answer is None, "answered twice"
-        self.answer = answer
         self.on_answer(answer)
+        self.answer = answer
+        self._is_here.set()
+
+    def wait(self, patience_s: float) -> None:
+        """Return when the answer is here, or after so long without it."""
+        self._is_here.wait(patience_s)
 
 
 class Driver(Protocol):
     """A coordinator under test, and its clock."""
+
+    def settle(self, handle: Handle, *, is_due: bool) -> None:
+        """Return when the handle has its answer if it gets one now.
+
+        Args:
+            handle: a join or a sync that was sent.
+            is_due: whether an answer is expected; otherwise only one that comes at once is waited for.
+        """
 
     def join(self, group: str, fields: Answer, handle: Handle) -> None: ...
     def sync(self, group: str, fields: Answer, handle: Handle) -> None: ...

@@ -3,18 +3,18 @@
 Storing is instant here, so replies leave at once. `reload` goes through the rows that a real store would hold.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from coordinator_core.protocol.consumer_protocol import Subscription, topics_of, write_subscription
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorLoadInProgress, NotCoordinator
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.loading import answer_while_loading
+from coordinator_core.protocol.offsets import facts_of
 from coordinator_core.protocol.records import AssignmentAccepted, OffsetCommitted, OffsetRemoved
 from coordinator_core.protocol.replies import Beaten, Committed, Joined, Left, OffsetsDeleted, Synced
 from coordinator_core.protocol.requests import (
@@ -36,12 +36,14 @@ from coordinator_core.protocol.requests import (
     StoredOffset,
     SyncGroup,
 )
+from coordinator_core.protocol.retention import OffsetFacts, due_at
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import STABLE
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import project, restore
 from coordinator_core.store.rows import GroupRow, MemberRow, StoredGroup
+from tests.conformance import metadata
 from tests.conformance.driver import Answer, Handle, Value
 
 EPOCH_MS = 1_700_000_000_000
@@ -55,6 +57,8 @@ SETTINGS = {
     "offsets.retention.minutes": "offsets_retention_minutes",
     "offset.metadata.max.bytes": "offset_metadata_max_bytes",
 }
+COUNTED_AS = {"expired": "offset_expirations", "deleted": "offset_deletions"}
+"""Why an offset went, and what Kafka counts it as; what goes with its group is counted as neither."""
 SWEEP = "offsets.retention.check.interval.ms"
 
 
@@ -81,8 +85,15 @@ class Machine:
         self._offsets: dict[str, dict[tuple[str, int], StoredOffset]] = {}
         self._states: dict[str, list[str]] = {}
         self._completed_rebalances = 0
+        self._counts = {"offset_commits": 0, "offset_expirations": 0, "offset_deletions": 0}
         self._is_loading = False
         self._next_sweep_ms: int = config[SWEEP]
+        self._last_fired_ms: int | None = None
+        self.slack_ms: int | None = None
+        """The smallest distance so far between a step and a deadline; None while there was no deadline."""
+
+    def settle(self, handle: Handle, *, is_due: bool) -> None:
+        """Do nothing: what is answered now is answered already."""
 
     # -- decided, stored, said ---------------------------------------------------------------------------
 
@@ -111,8 +122,11 @@ class Machine:
         offsets = self._offsets.setdefault(group_id, {})
         for committed in write.committed:
             offsets[committed.topic, committed.partition] = self._stored_offset(committed)
+            self._counts["offset_commits"] += 1
         for removed in write.removed:
             offsets.pop((removed.offset.topic, removed.offset.partition), None)
+            if removed.cause in COUNTED_AS:
+                self._counts[COUNTED_AS[removed.cause]] += 1
         if write.is_group_gone:
             for place in (self._stored, self._groups, self._ledgers, self._states):
                 place.pop(group_id, None)
@@ -168,8 +182,21 @@ class Machine:
                 self._next_sweep_ms += self._config[SWEEP]
                 self.cleanup()
             while (armed := self._timers.take_due(self._now_ms)) is not None:
+                self._last_fired_ms = self._now_ms
                 self._perform(armed.group_id, Expire(armed.deadline))
         self._now_ms = end_ms
+        self._note_slack()
+
+    def _note_slack(self) -> None:
+        """Measure how far the end of a wait is from the deadline before it and the one after."""
+        distances = [due_ms - self._now_ms for due_ms in self._timers._due_at_ms.values()]
+        if self._last_fired_ms is not None:
+            distances.append(self._now_ms - self._last_fired_ms)
+        self._narrow_slack(distances)
+
+    def _narrow_slack(self, distances: list[int]) -> None:
+        if distances:
+            self.slack_ms = min(distances if self.slack_ms is None else [*distances, self.slack_ms])
 
     def _next_event_ms(self) -> int:
         due_ms = self._timers.next_due_ms()
@@ -179,11 +206,21 @@ class Machine:
         """Sweep once: what is due by the retention rule expires, what is then empty is retired."""
         for group_id in list(self._groups):
             stored = tuple(self._offsets.get(group_id, {}).values())
+            self._narrow_slack([abs(due_ms - self._now().wall_ms) for due_ms in self._dues_ms(group_id, stored)])
             candidates = tuple(ExpiryCandidate(o.topic, o.partition, o.commit_version) for o in stored)
             token = next(self._serial)
             self._ask(group_id, token, ExpireOffsets(token, candidates, stored, "sweep"))
             token = next(self._serial)
             self._ask(group_id, token, RetireGroup(token, bool(self._offsets.get(group_id))))
+
+    def _dues_ms(self, group_id: str, stored: Iterable[StoredOffset]) -> Iterator[int]:
+        """Return when offsets expire if their group stays as it is, of those that ever do."""
+        retention_ms = self._context().settings.retention_ms
+        for one in stored:
+            facts = OffsetFacts(one.topic, one.committed_at_ms, one.expires_at_ms)
+            due = due_at(facts_of(self._groups[group_id]), facts, retention_ms)
+            if due is not None:
+                yield due[0]
 
     # -- members -------------------------------------------------------------------------------------------
 
@@ -200,7 +237,7 @@ class Machine:
             session_timeout_ms=fields["session_timeout_ms"],
             rebalance_timeout_ms=fields["rebalance_timeout_ms"],
             protocol_type=fields["protocol_type"],
-            protocols=tuple(Offer(p["name"], _metadata(p["metadata"])) for p in fields["protocols"]),
+            protocols=tuple(Offer(p["name"], metadata.to_bytes(p["metadata"])) for p in fields["protocols"]),
             fresh_member_id=f"{stem}-{token}",
             require_known_member_id=fields.get("require_known_member_id", True),
             supports_skip_assignment=fields.get("skip_assignment_supported", True),
@@ -256,7 +293,7 @@ class Machine:
             return {"error": _error(answer)}
         rows = [{"topic": t, "partition": p, "error": _error(e)} for t, p, e in answer.offsets]
         errors = {row["error"] for row in rows}
-        return {"error": errors.pop() if len(errors) == 1 else "MIXED", "partitions": rows}
+        return {"error": errors.pop() if len(errors) == 1 else "MIXED" if errors else "NONE", "partitions": rows}
 
     def fetch(self, group: str, partitions: list[Answer] | None) -> Answer:
         """Read committed offsets; it never depends on the group."""
@@ -388,7 +425,7 @@ class Machine:
 
     def metrics(self) -> Answer:
         """Return what was counted since the start."""
-        return {"completed_rebalances": self._completed_rebalances}
+        return {"completed_rebalances": self._completed_rebalances} | self._counts
 
 
 def _check_fold(before: Group, decision: Decision) -> None:
@@ -397,15 +434,6 @@ def _check_fold(before: Group, decision: Decision) -> None:
     folded = before.fold(of_group)
     for field in Group.__slots__:
         assert getattr(folded, field) == getattr(decision.group, field), f"{field} is not the fold of the records"
-
-
-def _metadata(value: dict[str, Any]) -> bytes:
-    if "raw" in value:
-        return str(value["raw"]).encode()
-    user_data = value.get("user_data")
-    return write_subscription(
-        Subscription(tuple(value["topics"]), user_data=None if user_data is None else str(user_data).encode())
-    )
 
 
 def _joined(answer: Value, member_id: str) -> Answer:
@@ -426,18 +454,13 @@ def _joined(answer: Value, member_id: str) -> Answer:
         "leader": answer.leader_id,
         "member_id": answer.member_id,
         "members": [
-            {"member_id": m.member_id, "instance_id": m.group_instance_id, "metadata": _topics(m.metadata)}
+            {"member_id": m.member_id, "instance_id": m.group_instance_id, "metadata": metadata.from_bytes(m.metadata)}
             for m in answer.members
         ],
         "protocol_type": answer.protocol_type,
         "protocol_name": answer.protocol_name,
         "skip_assignment": answer.skip_assignment,
     }
-
-
-def _topics(metadata: bytes) -> dict[str, Any]:
-    topics = topics_of(metadata)
-    return {"raw": metadata.decode()} if topics is None else {"topics": sorted(topics)}
 
 
 def _synced(answer: Value) -> Answer:

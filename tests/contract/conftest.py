@@ -9,9 +9,10 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.store.interface import Store
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.memory.groups import ArchivedOffset, History, PastOffset
+from coordinator_core.store.memory.groups import History, PastOffset
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.rows import (
+    ArchivedOffset,
     Batch,
     CandidateRow,
     ChangeRow,
@@ -104,7 +105,7 @@ class PostgresWorld:
                 cursor.execute(
                     "INSERT INTO expiry_candidates (run_id, shard_id, group_id, topic, partition, commit_version,"
                     " committed_at, reason) VALUES (%s, %s, %s, %s, %s, %s, now(), 'group_empty')",
-                    (row.run_id, *row[2:]),
+                    (row.run_id, *row[2:7]),
                 )
 
     def history(self) -> History:

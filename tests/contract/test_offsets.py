@@ -4,8 +4,8 @@ import pytest
 
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.interface import Store
-from coordinator_core.store.memory.groups import ArchivedOffset, PastOffset
-from coordinator_core.store.rows import FetchedOffset
+from coordinator_core.store.memory.groups import PastOffset
+from coordinator_core.store.rows import ArchivedOffset, FetchedOffset
 from tests.contract.builders import MINUTE_MS, NOW_MS, SHARD, committed, removed, uuid_of, write
 from tests.contract.conftest import Owner, World
 

@@ -2,8 +2,8 @@
 
 import json
 import os
+import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,17 +15,24 @@ import urllib3
 
 from muster import process_table
 from muster.data_dir import DataDir
+from muster.ports import is_free_port
 from muster.process_table import ProcessKey
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.platform.waiting import eventually
+
+PORTS = range(10_000, 15_000)
+"""Where nothing else of the tests listens, and no client's end of a connection lies."""
+
+
+def is_free(port: int) -> bool:
+    return is_free_port("127.0.0.1", port)
 
 
 class Run:
     """A `muster` command in the background, with what it has printed."""
 
     def __init__(self, home: Path, *arguments: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            self.port = server.getsockname()[1]
+        self.port = next(port for port in random.sample(PORTS, len(PORTS)) if all(map(is_free, range(port, port + 3))))
         self.data_dir = DataDir(home / "data")
         self._output = home / "output"
         ours = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
@@ -48,9 +55,9 @@ class Run:
         (root,) = (row.key for row in rows if row.key.pid == self.process.pid)
         return process_table.descendants_of(root, rows)
 
-    def node_pid(self) -> int | None:
+    def node_pid(self, name: str = "node") -> int | None:
         state = json.loads(self.data_dir.children_file.read_text())
-        return next((int(child["key"]["pid"]) for child in state["children"] if child["name"] == "node"), None)
+        return next((int(child["key"]["pid"]) for child in state["children"] if child["name"] == name), None)
 
     def database_url(self) -> str:
         holder = self.data_dir.holder()
@@ -175,3 +182,27 @@ def test_a_node_alone_brings_its_own_database_and_takes_it_along(tmp_path: Path,
     assert family, "the embedded Postgres"
     assert run.end(signal.SIGTERM) == 0
     assert are_gone(family)
+
+
+def test_three_nodes_share_the_shards_and_lose_one(tmp_path: Path, runs: list[Run]) -> None:
+    run = Run(tmp_path, "up", "--no-airflow", "--no-demo", "--nodes", "3")
+    runs.append(run)
+    run.wait_for("own their shards")
+
+    def shares() -> list[tuple[object, ...]]:
+        return ask(run.database_url(), OWNED_SHARDS)
+
+    eventually(lambda: shares() == [(16,), (17,), (17,)], within_s=60)
+    killed = run.node_pid("node-2")
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    run.wait_for("node-2 was ended by SIGKILL; it starts again in 0.5 s")
+    eventually(lambda: run.node_pid("node-2") not in (None, killed) and shares() == [(16,), (17,), (17,)], within_s=60)
+    family = run.family()
+    assert run.end(signal.SIGTERM) == 0
+    assert are_gone(family)
+
+
+OWNED_SHARDS = """
+    SELECT count(*) FROM shard_leases WHERE expires_at > now() GROUP BY node_id HAVING node_id IS NOT NULL ORDER BY 1
+"""

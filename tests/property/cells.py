@@ -1,21 +1,33 @@
-"""The table "request by state" as members see it: what each request may be answered, in each state of the group.
+"""The table "request by state": what each request may be answered, in each state of the group.
 
-Source: protocol.md section 12. The two rows that are reads, Fetch and Describe, are no decisions and not here.
+Source: protocol.md section 12. The two rows that are reads, Fetch and Describe, are no decisions and not here; the rows
+from "reset offsets" on, of operators, maintenance, time and the node, are ours alone.
 """
 
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.replies import Answer, Left, OffsetsDeleted
+from coordinator_core.protocol.replies import Answer, Left, OffsetsDeleted, OffsetsRestored
 from coordinator_core.protocol.requests import (
     NO_MEMBER_ID,
     CommitOffsets,
+    DeadlineKind,
     DeleteGroup,
     DeleteOffsets,
+    Expire,
+    ExpireOffsets,
+    ForceRebalance,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    Reconsider,
+    RemoveMember,
+    RemoveTopicOffsets,
     Request,
+    ResetOffsets,
+    RestoreOffsets,
+    Resume,
+    RetireGroup,
     SyncGroup,
 )
 from coordinator_core.protocol.states import DEAD, EMPTY, STABLE
@@ -43,12 +55,29 @@ commit simple       | Committed          | Committed        | UNKNOWN_MEMBER_ID 
 commit -1 with ids  | Committed          | Committed        | ILLEGAL_GENERATION    | ILLEGAL_GENERATION    | ILLEGAL_GENERATION     | CNA
 delete offsets      | GROUP_ID_NOT_FOUND | gone             | by subscription       | by subscription       | by subscription        | GROUP_ID_NOT_FOUND
 delete group        | GROUP_ID_NOT_FOUND | Done             | NON_EMPTY_GROUP       | NON_EMPTY_GROUP       | NON_EMPTY_GROUP        | GROUP_ID_NOT_FOUND
+reset offsets       | OffsetsReset       | OffsetsReset     | NON_EMPTY_GROUP       | NON_EMPTY_GROUP       | NON_EMPTY_GROUP        | CNA
+restore offsets     | restored           | restored         | restored if unread    | restored if unread    | restored if unread     | CNA
+a run restores      | restored           | restored         | restored or kept      | restored or kept      | restored or kept       | CNA
+a topic's are gone  | OffsetsExpired     | OffsetsExpired   | OffsetsExpired        | OffsetsExpired        | OffsetsExpired         | OffsetsExpired
+expire offsets      | OffsetsExpired     | OffsetsExpired   | OffsetsExpired        | OffsetsExpired        | OffsetsExpired         | OffsetsExpired
+retire              | OffsetsExpired     | OffsetsExpired   | OffsetsExpired        | OffsetsExpired        | OffsetsExpired         | OffsetsExpired
+force rebalance     | GROUP_ID_NOT_FOUND | INVALID_REQUEST  | Done                  | Done                  | Done                   | GROUP_ID_NOT_FOUND
+put out             | GROUP_ID_NOT_FOUND | INVALID_REQUEST  | Done                  | Done                  | Done                   | GROUP_ID_NOT_FOUND
+join limit          | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
+sync limit          | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
+member's time       | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
+handshake's time    | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
+settings changed    | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
+loaded              | -                  | nobody asks      | -                     | nobody asks           | nobody asks            | -
 """  # noqa: E501 - a table
 
 MEANINGS = {
     "CNA": {"COORDINATOR_NOT_AVAILABLE"},
     "handed an id": {"MEMBER_ID_REQUIRED"},
     "waits": {"waits", "Joined"},
+    "nobody asks": {"waits"},
+    "restored if unread": {"restored", "NON_EMPTY_GROUP"},
+    "restored or kept": {"restored", "group_active"},
     "by subscription": {"gone", "GROUP_SUBSCRIBED_TO_TOPIC", "NON_EMPTY_GROUP"},
 }
 BESIDE_THE_TABLE = {
@@ -76,6 +105,26 @@ ROWS = tuple(dict.fromkeys(row for row, _ in CELLS))
 STATES = tuple(dict.fromkeys(state for _, state in CELLS))
 
 
+_ROW_OF_KIND: dict[type[Request], str] = {
+    DeleteOffsets: "delete offsets",
+    DeleteGroup: "delete group",
+    ResetOffsets: "reset offsets",
+    RemoveTopicOffsets: "a topic's are gone",
+    ExpireOffsets: "expire offsets",
+    RetireGroup: "retire",
+    ForceRebalance: "force rebalance",
+    RemoveMember: "put out",
+    Reconsider: "settings changed",
+    Resume: "loaded",
+}
+_ROW_OF_DEADLINE = {
+    DeadlineKind.JOIN: "join limit",
+    DeadlineKind.SYNC: "sync limit",
+    DeadlineKind.MEMBER: "member's time",
+    DeadlineKind.HANDSHAKE: "handshake's time",
+}
+
+
 def state_of(group: Group) -> str:
     """Return the column of the table that a group is in."""
     return group.state if group.exists else NF
@@ -98,12 +147,12 @@ def row_of(group: Group, request: Request) -> str | None:
             return "leave handshake"
         case LeaveGroup(members=(leaver,)) if leaver.member_id in group.members and leaver.group_instance_id is None:
             return "leave member"
-        case DeleteOffsets():
-            return "delete offsets"
-        case DeleteGroup():
-            return "delete group"
+        case RestoreOffsets() if _is_as_left(request):
+            return "a run restores" if request.is_of_run else "restore offsets"
+        case Expire():
+            return _ROW_OF_DEADLINE[request.deadline.kind]
         case _:
-            return None
+            return _ROW_OF_KIND.get(type(request))
 
 
 def _row_of_join(group: Group, request: JoinGroup) -> str | None:
@@ -119,6 +168,16 @@ def _row_of_join(group: Group, request: JoinGroup) -> str | None:
     if member.protocols != request.protocols:
         return "join changed"
     return "join leader same" if group.leader_id == member.member_id else "join follower same"
+
+
+def _is_as_left(request: RestoreOffsets) -> bool:
+    """Tell whether something stood there before the change, and nothing newer does."""
+    stands = {(one.topic, one.partition): (one.offset, one.committed_at_ms) for one in request.stored}
+    return all(
+        one.offset is not None
+        and stands.get((one.topic, one.partition), (None, None)) == (one.left_offset, one.left_at_ms)
+        for one in request.offsets
+    )
 
 
 def _is_stranger(group: Group, request: SyncGroup | Heartbeat | CommitOffsets) -> bool:
@@ -159,6 +218,8 @@ def _word_for(answer: Answer | CoordinatorError) -> str:
             error = answer.members[0].error
         case OffsetsDeleted() if answer.offsets:
             error = answer.offsets[0].error
+        case OffsetsRestored() if answer.offsets:
+            return answer.offsets[0].outcome
         case _:
             return type(answer).__name__
     return "gone" if error is None else error.code

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.errors import GroupMaxSizeReached, MemberIdRequired
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import (
@@ -11,11 +12,20 @@ from coordinator_core.protocol.records import (
     GroupEmptied,
     MemberRemoved,
     OffsetCommitted,
+    OffsetRemoved,
     RebalanceStarted,
     Removal,
 )
 from coordinator_core.protocol.replies import Joined, Synced
-from coordinator_core.protocol.requests import CommitOffsets, Deadline, DeadlineKind, Expire, SyncGroup
+from coordinator_core.protocol.requests import (
+    CommitOffsets,
+    Deadline,
+    DeadlineKind,
+    Expire,
+    ResetOffsets,
+    RestoreOffsets,
+    SyncGroup,
+)
 from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE, is_legal
 from tests.property.cells import BESIDE_THE_TABLE, CELLS, outcome, row_of, state_of
 from tests.property.steps import STRANGER, Step, is_disjoint, limit_ms_of, partitions_in, picture
@@ -287,6 +297,32 @@ def the_fenced_and_the_stale_commit_nothing(step: Step) -> None:
         assert before.static_members[request.group_instance_id] == request.member_id, "the fenced have committed"
 
 
+def no_position_is_moved_under_a_consumer(step: Step) -> None:
+    """What an operator puts somewhere is read by nobody who is in the group."""
+    if isinstance(step.request, ResetOffsets | RestoreOffsets):
+        group = step.before
+        for record in step.decision.records:
+            if isinstance(record, OffsetCommitted) and group.members:
+                assert group.protocol_type == CONSUMER, "nobody knows what they read"
+                assert record.topic not in (group.subscribed_topics or {record.topic}), "somebody reads it, or will"
+
+
+def an_undo_touches_nothing_newer(step: Step) -> None:
+    """What goes is what the change left; what comes back has an expiry of its own, if there is a retention."""
+    if not isinstance(step.request, RestoreOffsets):
+        return
+    stood = {(one.topic, one.partition): (one.offset, one.committed_at_ms) for one in step.request.stored}
+    left = {(one.topic, one.partition): (one.left_offset, one.left_at_ms) for one in step.request.offsets}
+    for record in step.decision.records:
+        if isinstance(record, OffsetCommitted):
+            key = (record.topic, record.partition)
+            assert stood.get(key, (None, None)) == left[key], "something newer stood there"
+            assert record.expires_at_ms == record.at_ms + step.context.settings.retention_ms
+        elif isinstance(record, OffsetRemoved):
+            key = (record.offset.topic, record.offset.partition)
+            assert stood[key] == left[key], "something newer stood there"
+
+
 LAWS: tuple[Law, ...] = (
     state_is_the_fold_of_records,
     an_error_changes_nothing,
@@ -315,4 +351,6 @@ LAWS: tuple[Law, ...] = (
     no_two_members_own_one_partition,
     no_partition_loses_its_owner,
     the_fenced_and_the_stale_commit_nothing,
+    no_position_is_moved_under_a_consumer,
+    an_undo_touches_nothing_newer,
 )

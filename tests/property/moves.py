@@ -7,19 +7,32 @@ from random import Random
 from coordinator_core.protocol.requests import (
     NO_MEMBER_ID,
     CommitOffsets,
-    ExpireOffsets,
-    ExpiryCandidate,
-    ForceRebalance,
     Heartbeat,
     LeaveGroup,
     Leaver,
     OffsetToCommit,
-    RemoveMember,
-    RetireGroup,
+    Reconsider,
+    ResetTo,
     SyncGroup,
 )
 from coordinator_core.protocol.settings import GroupSettings
-from tests.property.people import LISTS, Person, delete_group, delete_offsets, join, join_again, settle, sync
+from tests.property.people import (
+    LISTS,
+    Person,
+    delete_group,
+    delete_offsets,
+    expire_offsets,
+    force_rebalance,
+    join,
+    join_again,
+    put_out,
+    remove_topic_offsets,
+    reset_offsets,
+    restore_offsets,
+    retire,
+    settle,
+    sync,
+)
 from tests.property.world import SETTINGS, World
 
 Move = Callable[[World, Random], None]
@@ -162,20 +175,39 @@ def the_group_is_deleted(world: World, _: Random) -> None:
 
 def a_rebalance_is_forced(world: World, _: Random) -> None:
     """An operator wants a new generation."""
-    world.ask(ForceRebalance(world.token(), "because"))
+    world.ask(force_rebalance(world))
 
 
 def somebody_is_put_out(world: World, chance: Random) -> None:
     """An operator puts somebody out."""
-    world.ask(RemoveMember(world.token(), _somebody(world, chance), "because"))
+    world.ask(put_out(world, _somebody(world, chance)))
 
 
 def maintenance_sweeps(world: World, _: Random) -> None:
     """What is due expires, and an empty group without offsets goes."""
-    stored = tuple(world.offsets.values())
-    candidates = tuple(ExpiryCandidate(one.topic, one.partition, one.commit_version) for one in stored)
-    world.ask(ExpireOffsets(world.token(), candidates, stored, "change"))
-    world.ask(RetireGroup(world.token(), has_offsets=bool(world.offsets)))
+    world.ask(expire_offsets(world))
+    world.ask(retire(world))
+
+
+def offsets_are_reset(world: World, chance: Random) -> None:
+    """An operator puts the group elsewhere, if it is Empty."""
+    world.ask(reset_offsets(world, chance.choice(list(ResetTo))))
+
+
+def a_change_is_taken_back(world: World, chance: Random) -> None:
+    """A person or a run restores what a change took, or what somebody has committed over since."""
+    request = restore_offsets(world, chance.choice(["orders", "x"]), is_of_run=bool(chance.randrange(2)))
+    if not chance.randrange(3):
+        request = replace(request, offsets=tuple(one._replace(left_offset=77) for one in request.offsets))
+    if not chance.randrange(3):
+        request = replace(request, offsets=tuple(one._replace(offset=None) for one in request.offsets))
+    world.ask(request)
+
+
+def a_topic_is_deleted(world: World, _: Random) -> None:
+    """The topic goes, its offsets with it, and whoever reads it is told."""
+    world.ask(remove_topic_offsets(world))
+    world.ask(Reconsider(gone_topics=frozenset({"orders"})))
 
 
 def settings_change(world: World, chance: Random) -> None:
@@ -242,6 +274,9 @@ MOVES: tuple[Move, ...] = (
     a_rebalance_is_forced,
     somebody_is_put_out,
     maintenance_sweeps,
+    offsets_are_reset,
+    a_change_is_taken_back,
+    a_topic_is_deleted,
     settings_change,
     partitions_change,
     *[a_moment_passes] * 3,

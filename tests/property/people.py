@@ -7,15 +7,31 @@ from coordinator_core.protocol.consumer_protocol import Subscription, write_subs
 from coordinator_core.protocol.requests import (
     NO_MEMBER_ID,
     CommitOffsets,
+    Deadline,
+    DeadlineKind,
     DeleteGroup,
     DeleteOffsets,
+    Expire,
+    ExpireOffsets,
+    ExpiryCandidate,
+    ForceRebalance,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaver,
     Offer,
     OffsetToCommit,
+    OffsetToRestore,
+    PartitionToReset,
+    Reconsider,
+    RemoveMember,
+    RemoveTopicOffsets,
     Request,
+    ResetOffsets,
+    ResetTo,
+    RestoreOffsets,
+    Resume,
+    RetireGroup,
     SyncGroup,
 )
 from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE
@@ -108,6 +124,49 @@ def delete_offsets(world: World, topic: str = "orders") -> DeleteOffsets:
 def delete_group(world: World) -> DeleteGroup:
     """Return a deletion of the group."""
     return DeleteGroup(world.token(), tuple(world.offsets.values()), "change")
+
+
+def reset_offsets(world: World, to: ResetTo = ResetTo.OFFSET) -> ResetOffsets:
+    """Return a reset of a partition that may have a position."""
+    known = PartitionToReset("orders", 0, log_end_offset=9, committed_then=3)
+    return ResetOffsets(world.token(), to, 5, (known,), (), tuple(world.offsets.values()), "change")
+
+
+def restore_offsets(world: World, topic: str = "orders", *, is_of_run: bool = False) -> RestoreOffsets:
+    """Return an undo of whatever put there what stands there now; before, there was 7."""
+    standing = world.offsets.get((topic, 0))
+    left = (None, None) if standing is None else (standing.offset, standing.committed_at_ms)
+    offset = OffsetToRestore(topic, 0, 7, left_offset=left[0], left_at_ms=left[1])
+    return RestoreOffsets(world.token(), (offset,), tuple(world.offsets.values()), "undo", is_of_run)
+
+
+def remove_topic_offsets(world: World) -> RemoveTopicOffsets:
+    """Return that a topic is deleted."""
+    stored = tuple(world.offsets.values())
+    candidates = tuple(ExpiryCandidate(one.topic, one.partition, one.commit_version) for one in stored)
+    return RemoveTopicOffsets(world.token(), candidates, stored, "change")
+
+
+def expire_offsets(world: World) -> ExpireOffsets:
+    """Return maintenance's look at everything that is stored."""
+    stored = tuple(world.offsets.values())
+    candidates = tuple(ExpiryCandidate(one.topic, one.partition, one.commit_version) for one in stored)
+    return ExpireOffsets(world.token(), candidates, stored, "change")
+
+
+def retire(world: World) -> RetireGroup:
+    """Return maintenance's wish to be rid of the group."""
+    return RetireGroup(world.token(), has_offsets=bool(world.offsets))
+
+
+def force_rebalance(world: World) -> ForceRebalance:
+    """Return an operator's wish for a new generation."""
+    return ForceRebalance(world.token(), "because")
+
+
+def put_out(world: World, member_id: str) -> RemoveMember:
+    """Return an operator's wish that a member goes."""
+    return RemoveMember(world.token(), member_id, "because")
 
 
 # -- good members -----------------------------------------------------------------------------------------------
@@ -228,5 +287,19 @@ REQUESTS: dict[str, Callable[[World], Request]] = {
     "commit -1 with ids": lambda world: commit(world, _follower(world), -1),
     "delete offsets": delete_offsets,
     "delete group": delete_group,
+    "reset offsets": reset_offsets,
+    "restore offsets": restore_offsets,
+    "a run restores": lambda world: restore_offsets(world, is_of_run=True),
+    "a topic's are gone": remove_topic_offsets,
+    "expire offsets": expire_offsets,
+    "retire": retire,
+    "force rebalance": force_rebalance,
+    "put out": lambda world: put_out(world, _follower(world)),
+    "join limit": lambda _: Expire(Deadline(DeadlineKind.JOIN)),
+    "sync limit": lambda _: Expire(Deadline(DeadlineKind.SYNC)),
+    "member's time": lambda world: Expire(Deadline(DeadlineKind.MEMBER, _follower(world))),
+    "handshake's time": lambda world: Expire(Deadline(DeadlineKind.HANDSHAKE, _handshake(world))),
+    "settings changed": lambda _: Reconsider(is_rebalance_timeout_changed=True),
+    "loaded": lambda _: Resume(),
 }
 """Row of the table → the request of it, from whoever is there (or "nobody")."""

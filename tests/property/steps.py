@@ -12,7 +12,7 @@ from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.group import ASSIGNMENT_UNFIT, Group
-from coordinator_core.protocol.rebalance import SILENT_WAIT_MIN_MS
+from coordinator_core.protocol.rebalance import LIMIT_AGAIN_MIN_MS
 from coordinator_core.protocol.records import (
     AssignmentAccepted,
     GenerationStarted,
@@ -145,7 +145,7 @@ def _learn_record(memory: Memory, step: Step, before: Group, record: GroupRecord
             memory.durable = memory.durable.copy()
             memory.durable.must_rebalance |= record.trigger in ASSIGNMENT_UNFIT
         case PhaseRetimed():
-            limit_ms = max(limit_ms_of(after, step.context), SILENT_WAIT_MIN_MS)
+            limit_ms = max(limit_ms_of(after, step.context), LIMIT_AGAIN_MIN_MS)
             memory.phase_ends_ms = max(step.now.node_ms, record.node_ms + limit_ms)
         case MemberRemoved():
             _learn_removal(memory, before, record)

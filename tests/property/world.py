@@ -24,7 +24,7 @@ from coordinator_core.protocol.requests import (
     Token,
 )
 from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings, Now
-from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE
+from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import project, restore
@@ -64,8 +64,6 @@ class World:
         self.settings = SETTINGS
         self._members_told: tuple[list[str], int] = [], -1
         """Whom the last leader was told of, and of which generation."""
-        self._has_spared = False
-        """Whether the sync limit may have left static members to their sessions."""
         self._topics_version = 0
         self._ledger = Ledger("g", 0)
         self._timers = Timers()
@@ -97,6 +95,8 @@ class World:
             request: what is asked.
             row: of the table, where the group alone cannot tell.
         """
+        if isinstance(request, Expire):
+            self._timers.stop(Armed("g", request.deadline))
         step = self._decide(self.group, request, row)
         learn(self.memory, step)
         self._carry_out(step.decision)
@@ -141,10 +141,10 @@ class World:
     def _store(self, write: GroupWrite) -> None:
         for row in write.ownerships:
             assert row.valid_from_ms <= row.valid_to_ms, "a span ends before it begins"
-        for committed in write.committed:
-            self.offsets[committed.topic, committed.partition] = self._stored_offset(committed)
         for removed in write.removed:
             del self.offsets[removed.offset.topic, removed.offset.partition]
+        for committed in write.committed:
+            self.offsets[committed.topic, committed.partition] = self._stored_offset(committed)
         if write.is_group_gone:
             self.group, self._ledger, self._row = Group("g"), Ledger("g", 0), None
             self._member_rows.clear()
@@ -174,6 +174,7 @@ class World:
             assert not self.group.exists
             return
         found, ledger, _ = self._restored()
+        assert list(found.members) == list(self.memory.durable.members), "another node finds another order of standing"
         for name in STORED:
             assert getattr(found, name) == getattr(self.memory.durable, name), f"another node finds another {name}"
         if self.group.state is not PREPARING:
@@ -184,7 +185,7 @@ class World:
 
     def _restored(self) -> tuple[Group, Ledger, GroupWrite | None]:
         assert self._row is not None
-        rows = tuple(sorted(self._member_rows.values(), key=lambda row: row.position))
+        rows = tuple(sorted(self._member_rows.values(), key=lambda row: (row.position, row.member_id)))
         return restore(StoredGroup(self._row, rows), EPOCH_MS + self.now_ms)
 
     def _whoever_is_silent_has_a_deadline(self) -> None:
@@ -206,18 +207,13 @@ class World:
         return self._timers.due_at_ms(Armed("g", Deadline(kind, subject)))
 
     def _nobody_waits_for_ever(self) -> None:
-        """A join phase ends by its limit, and whoever has not synced is put out, or spared and timed."""
+        """A join phase ends by its limit, and whoever has not synced is looked at again."""
         group = self.group
         join_ms, sync_ms = self._due_ms(DeadlineKind.JOIN), self._due_ms(DeadlineKind.SYNC)
         assert (join_ms is not None) == (group.state is PREPARING), "a join phase has no limit, or a limit no phase"
         if join_ms is not None:
             assert join_ms <= self.memory.phase_ends_ms, "a join phase outlasts its limit"
-        if sync_ms is None:
-            spared = {m for m in group.pending_syncs if self._has_spared and group.members[m].is_static}
-            assert group.pending_syncs == spared, "a sync is awaited for ever"
-        else:
-            assert group.state in {COMPLETING, STABLE}
-            assert group.pending_syncs, "the sync limit runs, and nobody is awaited"
+        assert (sync_ms is not None) == bool(group.pending_syncs), "a sync limit runs for nobody, or none for somebody"
 
     def _the_ledger_knows_who_holds_what(self) -> None:
         """Open spans are what was assigned, and a rebalance is under way until there is an assignment."""
@@ -263,7 +259,6 @@ class World:
     def change_settings(self, settings: GroupSettings) -> None:
         """Let an operator change what is in force."""
         self.settings = settings
-        self._has_spared |= settings.group_sync_timeout_scope == "dynamic"
         self.ask(Reconsider(is_rebalance_timeout_changed=True))
 
     def change_partitions(self) -> None:

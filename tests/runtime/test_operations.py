@@ -7,7 +7,6 @@ import pytest
 
 from coordinator_core.protocol.errors import InvalidRequest, NonEmptyGroup, UnknownMemberId
 from coordinator_core.protocol.hashing import shard_of
-from coordinator_core.protocol.requests import RemoveMember
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.act import Act
 from coordinator_core.runtime.coordinator import Coordinator
@@ -38,8 +37,8 @@ async def commit_simple(node: Coordinator, group_id: str, partitions: int) -> No
 
 async def test_a_setting_is_in_force_at_once_and_says_where_it_comes_from() -> None:
     async with running(MemoryStore()) as node:
-        await node.put_settings("g", {"session_timeout_ms": 7_000, "group_max_size": 3}, act())
-        await node.put_settings(None, {"group_max_size": 5}, act())
+        await node.operators.put_settings("g", {"session_timeout_ms": 7_000, "group_max_size": 3}, act())
+        await node.operators.put_settings(None, {"group_max_size": 5}, act())
         of_group = node.settings_in_force("g")
         assert (of_group["group_max_size"].value, of_group["group_max_size"].source) == (3, "group")
         assert (node.settings_in_force("h")["group_max_size"].value) == 5
@@ -49,7 +48,7 @@ async def test_a_setting_is_in_force_at_once_and_says_where_it_comes_from() -> N
 async def test_another_node_learns_of_a_setting_within_one_renewal() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
-        await first.put_settings("g", {"group_max_size": 3}, act())
+        await first.operators.put_settings("g", {"group_max_size": 3}, act())
         await until(lambda: second.settings_in_force("g")["group_max_size"].value == 3, "it is known")
 
 
@@ -67,17 +66,17 @@ async def test_a_nonsensical_setting_is_refused_and_nothing_changes(values: dict
     store = MemoryStore()
     async with running(store) as node:
         with pytest.raises(InvalidRequest):
-            await node.put_settings(None, values, act())
+            await node.operators.put_settings(None, values, act())
         assert store.settings().cluster == {}
 
 
 async def test_a_raised_partition_count_rebalances_the_groups_that_read_the_topic() -> None:
     async with running(MemoryStore()) as node:
-        await node.put_topic("t", 3, None, act())
+        await node.operators.put_topic("t", 3, None, act())
         reader, other = Member(node, "reader"), Member(node, "other", topics=("u",))
         await reader.settle()
         await other.settle()
-        await node.put_topic("t", 6, None, act())
+        await node.operators.put_topic("t", 6, None, act())
         assert state_of(node, "reader") == "PreparingRebalance"
         assert state_of(node, "other") == "Stable"
 
@@ -88,7 +87,7 @@ async def test_a_lowered_rebalance_timeout_frees_a_group_that_is_stuck() -> None
         await silent.settle()
         joining = asyncio.create_task(Member(node, "g").join())
         await until(lambda: state_of(node, "g") == "PreparingRebalance", "it prepares")
-        await node.put_settings("g", {"rebalance_timeout_ms": 1}, act())
+        await node.operators.put_settings("g", {"rebalance_timeout_ms": 1}, act())
         assert (await joining).generation == 2
 
 
@@ -99,7 +98,7 @@ async def test_a_member_that_is_put_out_is_no_member() -> None:
     async with running(MemoryStore()) as node:
         member = Member(node, "g")
         await member.settle()
-        await node.ask("g", RemoveMember(node.new_token(), member.member_id, "it hangs"))
+        await node.operators.remove_member("g", member.member_id, act())
         with pytest.raises(UnknownMemberId):
             await member.heartbeat()
 
@@ -108,14 +107,14 @@ async def test_a_group_with_members_is_not_deleted() -> None:
     async with running(MemoryStore()) as node:
         await Member(node, "g").settle()
         with pytest.raises(NonEmptyGroup):
-            await node.delete_group("g", act())
+            await node.operators.delete_group("g", act())
 
 
 async def test_a_deleted_group_leaves_its_offsets_in_the_archive_and_starts_afresh() -> None:
     store = MemoryStore()
     async with running(store) as node:
         await commit_simple(node, "g", 2)
-        await node.delete_group("g", act())
+        await node.operators.delete_group("g", act())
         assert node.describe("g") is None
         assert await node.was_seen("g")
         assert [row.partition for row in store.history.archived] == [0, 1]
@@ -128,7 +127,7 @@ async def test_a_commit_waits_while_offsets_are_read_for_a_deletion() -> None:
         await commit_simple(node, "g", 1)
         store.go.clear()
         store.is_writing.clear()
-        deletion = asyncio.create_task(node.delete_offsets("g", "t", 0, act()))
+        deletion = asyncio.create_task(node.operators.delete_offsets("g", "t", 0, act()))
         await asyncio.to_thread(store.is_writing.wait)
         commit = asyncio.create_task(Member(node, "g").commit(99))
         await asyncio.sleep(0)
@@ -140,13 +139,15 @@ async def test_a_commit_waits_while_offsets_are_read_for_a_deletion() -> None:
 # -- maintenance -------------------------------------------------------------------------------------------
 
 
-def propose(store: MemoryStore, group_id: str) -> str:
-    """Propose to expire every offset of a group, as a job would."""
+def propose(store: MemoryStore, *group_ids: str) -> str:
+    """Propose to expire every offset of some groups, as a job would."""
     run_id = str(uuid4())
     run = RunRow(run_id, "offset_retention", 0, None, None, "proposed", dry_run=False, counts={})
-    shard = shard_of(group_id, 50)
     candidates = [
-        CandidateRow(run_id, "", shard, group_id, offset.topic, offset.partition, offset.commit_version)
+        CandidateRow(
+            run_id, "", shard_of(group_id, 50), group_id, offset.topic, offset.partition, offset.commit_version
+        )
+        for group_id in group_ids
         for offset in store.stored_offsets(group_id)
     ]
     store.propose(run, candidates)
@@ -158,7 +159,7 @@ DUE = GroupSettings(group_initial_rebalance_delay_ms=0, offsets_retention_minute
 
 async def outcome_counts(node: Coordinator, run_id: str) -> dict[str, int]:
     """Apply a run, wait until it is worked off, and return its counts."""
-    await node.apply_run(run_id, act())
+    await node.operators.apply_run(run_id, act())
     async with asyncio.timeout(10):
         while (run := await node.run(run_id)).status != "applied":  # noqa: ASYNC110 - only the store knows
             await asyncio.sleep(0.005)
@@ -203,7 +204,7 @@ async def test_retention_set_to_for_ever_since_keeps_everything() -> None:
     async with running(store, config(settings=DUE)) as node:
         await commit_simple(node, "g", 2)
         run_id = propose(store, "g")
-        await node.put_settings("g", {"offsets_retention_minutes": -1}, act())
+        await node.operators.put_settings("g", {"offsets_retention_minutes": -1}, act())
         assert (await outcome_counts(node, run_id))["not_due"] == 2
 
 
@@ -212,6 +213,6 @@ async def test_a_run_that_is_only_proposed_takes_nothing() -> None:
     async with running(store, config(settings=DUE)) as node:
         await commit_simple(node, "g", 2)
         run_id = propose(store, "g")
-        await node.put_settings(None, {"group_max_size": 9}, act())
+        await node.operators.put_settings(None, {"group_max_size": 9}, act())
         assert (await node.run(run_id)).status == "proposed"
         assert len(await node.fetch_offsets("g", None)) == 2

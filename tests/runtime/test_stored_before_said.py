@@ -75,7 +75,7 @@ async def test_a_failed_write_is_a_retriable_error_and_leaves_what_was_stored(
         store.failure = failure  # type: ignore[assignment]  # both are store errors
         with pytest.raises(RetryError):
             await member.commit(8)
-        await until(lambda: node.readiness().is_ready, "the shards come back")
+        await until(lambda: node.counts().shards_active == 50, "the shards come back")
         await until(lambda: _is_served(member), "the group comes back")
         assert [offset.offset for offset in await node.fetch_offsets("g", None)] == [7]
         await member.heartbeat()

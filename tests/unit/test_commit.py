@@ -7,12 +7,13 @@ import pytest
 
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
+from coordinator_core.protocol.errors import UnknownMemberId
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import OffsetCommitted
 from coordinator_core.protocol.replies import Committed
 from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
-from tests.unit.groups import NOW, answer, ask, commit, empty, fresh, preparing, recorded, stable, timed, told
+from tests.unit.groups import NOW, answer, ask, commit, empty, fresh, preparing, recorded, reply, stable, timed, told
 
 SHORT = GroupSettings(offset_metadata_max_bytes=3)
 
@@ -37,6 +38,18 @@ def test_an_offset_s_own_time_to_live_counts_from_now() -> None:
     assert record.expires_at_ms == NOW.wall_ms + 1_000
 
 
+def test_an_offset_may_have_no_time_to_live_at_all() -> None:
+    (record,) = ask(empty(), commit("", -1, retention_ms=0)).records
+    assert isinstance(record, OffsetCommitted)
+    assert record.expires_at_ms == NOW.wall_ms
+
+
+def test_whoever_commits_from_outside_into_a_live_group_is_told_why_it_may_not() -> None:
+    refused = reply(ask(stable(), commit("", -1))).answer
+    assert isinstance(refused, UnknownMemberId)
+    assert refused.detail == "the group has members; only they may commit"
+
+
 def test_an_offset_lives_until_the_year_9999_at_the_latest() -> None:
     """A later instant fits neither Postgres nor Python, and one commit must not cost the group its node."""
     (record,) = ask(empty(), commit("", -1, retention_ms=2**62)).records
@@ -56,6 +69,13 @@ def test_only_a_partition_beyond_a_known_count_is_refused() -> None:
     known, beyond, unknown = (OffsetToCommit(*where, 1) for where in [("orders", 1), ("orders", 2), ("sales", 99)])
     decision = decide(stable(), commit("b", 7, None, known, beyond, unknown), NOW, context)
     assert results(decision) == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
+
+
+def test_a_partition_that_is_not_there_is_refused_as_such_whatever_else_is_wrong() -> None:
+    """Kafka looks at the topic before the coordinator sees the commit."""
+    context = Context(SHORT, {"orders": CataloguedTopic(2, 1)})
+    beyond = OffsetToCommit("orders", 2, 1, metadata="long")
+    assert results(decide(stable(), commit("b", 7, None, beyond), NOW, context)) == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
 def test_a_commit_of_nothing_from_outside_makes_a_group_all_the_same() -> None:

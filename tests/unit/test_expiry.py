@@ -118,6 +118,16 @@ def test_the_sync_limit_can_be_told_to_spare_static_members() -> None:
     assert ask(group, SYNC_LIMIT, settings).group is group
 
 
+@pytest.mark.parametrize(("rebalance_ms", "again_ms"), [(60_000, 60_000), (0, 1_000)])
+def test_whoever_the_sync_limit_spares_is_looked_at_again(rebalance_ms: int, again_ms: int) -> None:
+    """The setting may have been taken back by then."""
+    group = stable(A, member("s", "S", rebalance_ms=rebalance_ms), late=["s"])
+    settings = GroupSettings(rebalance_timeout_ms=rebalance_ms, group_sync_timeout_scope="dynamic")
+    spared = ask(group, SYNC_LIMIT, settings)
+    assert timed(spared) == {"sync": again_ms}
+    assert list(ask(spared.group, SYNC_LIMIT).group.members) == ["a"]
+
+
 @pytest.mark.parametrize("group", [stable(), preparing(), empty()], ids=lambda group: str(group.state))
 def test_the_sync_limit_means_nothing_where_no_sync_is_awaited(group: Group) -> None:
     assert ask(group, SYNC_LIMIT).group is group

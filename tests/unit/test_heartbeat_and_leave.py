@@ -3,6 +3,8 @@
 Source: protocol.md sections 7 and 8.
 """
 
+import pytest
+
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.records import MemberRemoved, RebalanceStarted, Removal, Trigger
 from coordinator_core.protocol.replies import Beaten, Left
@@ -57,6 +59,12 @@ def test_a_third_of_the_session_but_at_most_three_seconds_is_the_interval() -> N
     assert answer(ask(stable(), heartbeat("b"))) == Beaten(10_000, 3_000)
     short = stable(member("a", session_ms=6_000))
     assert answer(ask(short, heartbeat("a"))) == Beaten(6_000, 2_000)
+
+
+@pytest.mark.parametrize(("interval_ms", "told_ms"), [(9_999, 9_999), (10_000, 3_000), (25_000, 3_000)])
+def test_an_interval_that_a_member_s_own_session_would_not_survive_is_not_told(interval_ms: int, told_ms: int) -> None:
+    settings = GroupSettings(heartbeat_interval_ms=interval_ms)
+    assert answer(ask(stable(), heartbeat("b"), settings)) == Beaten(10_000, told_ms)
 
 
 def test_a_newcomer_s_heartbeat_shortens_the_time_it_is_given() -> None:

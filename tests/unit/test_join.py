@@ -83,6 +83,15 @@ def test_a_stranger_with_an_id_makes_no_group() -> None:
     assert not ask(nobody_saw(), join("x")).group.exists
 
 
+def test_whether_there_is_such_a_group_is_asked_before_what_is_offered() -> None:
+    assert refusal(ask(nobody_saw(), join("x", protocols=()))) == "UNKNOWN_MEMBER_ID"
+
+
+def test_what_is_offered_is_asked_before_who_it_is() -> None:
+    assert refusal(ask(stable(), join("x", protocols=offers("sticky")))) == "INCONSISTENT_GROUP_PROTOCOL"
+    assert refusal(ask(empty(), join("x", protocols=()))) == "INCONSISTENT_GROUP_PROTOCOL"
+
+
 def test_a_join_that_offers_nothing_makes_no_group() -> None:
     assert not ask(nobody_saw(), join(protocols=())).group.exists
     assert refusal(ask(nobody_saw(), join(protocol_type=""))) == "INCONSISTENT_GROUP_PROTOCOL"
@@ -160,7 +169,7 @@ def test_in_a_join_phase_those_who_wait_fill_the_group() -> None:
     decision = ask(group, join("n"), TWO)
     assert told(decision) == ["GROUP_MAX_SIZE_REACHED", "a.join Joined", "b.join Joined"]
     removed = [record for record in decision.records if isinstance(record, MemberRemoved)]
-    assert [(record.member_id, record.removal) for record in removed] == [("n", Removal.OVER_CAPACITY)]
+    assert [(record.member_id, record.removal) for record in removed] == [("n", Removal.ADMIN)]
     assert decision.group.generation == GENERATION + 1
 
 

@@ -12,13 +12,16 @@ from coordinator_core.protocol.records import (
     MemberRemoved,
     RebalanceStarted,
     Removal,
+    Trigger,
     WindowExtended,
 )
 from coordinator_core.protocol.replies import Joined
 from coordinator_core.protocol.requests import DeadlineKind
 from coordinator_core.protocol.settings import GroupSettings
 from tests.unit.groups import (
+    DELAY_MS,
     GENERATION,
+    REBALANCE_MS,
     A,
     B,
     S,
@@ -28,6 +31,7 @@ from tests.unit.groups import (
     empty,
     expire,
     join,
+    leave,
     member,
     offers,
     preparing,
@@ -94,6 +98,14 @@ def test_a_delay_that_changes_meanwhile_does_not_let_the_windows_outlast_the_reb
     assert decision.records == (WindowExtended(9_000, 0),)
 
 
+def test_whoever_came_into_an_earlier_window_opens_none_later() -> None:
+    """That window had no time left for another, and the group was left since."""
+    group = ask(window(A, B), JOIN_LIMIT).group
+    again = ask(ask(group, leave("a", "b")).group, join(instance_id="N")).group
+    assert (again.window_ms, again.remaining_ms) == (DELAY_MS, REBALANCE_MS - DELAY_MS)
+    assert told(ask(again, JOIN_LIMIT)) == ["Joined"]
+
+
 def test_a_window_in_which_nobody_came_ends_the_phase() -> None:
     decision = ask(window(A, remaining_ms=57_000), JOIN_LIMIT)
     assert told(decision) == ["a.join Joined"]
@@ -128,6 +140,10 @@ def test_a_window_that_everybody_left_ends_in_an_empty_group() -> None:
 
 
 # -- the ordinary phase -----------------------------------------------------------------------------------
+
+
+def test_a_group_knows_why_it_rebalances() -> None:
+    assert ask(stable(), leave("b")).group.trigger is Trigger.MEMBER_LEFT
 
 
 def test_the_limit_is_the_largest_timeout_of_those_present_the_joiner_included() -> None:

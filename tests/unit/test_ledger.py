@@ -313,6 +313,13 @@ def test_a_take_over_of_a_group_that_awaits_its_assignment_goes_on_with_the_reba
     assert (row.started_at_ms, row.joined_at_ms, row.outcome) == (50, 60, "completed")
 
 
+def test_a_generation_that_a_take_over_falls_back_to_is_still_known_to_have_joined() -> None:
+    other = taken_over(first_generation(a=assigned(0)).started().generation(2).started(Trigger.MEMBER_JOINED))
+    other.ledger.resume(COMPLETING, 90)
+    (row,) = other.accepted(a=assigned(0)).rows.rebalances
+    assert (row.generation, row.restarts, row.joined_at_ms, row.outcome) == (2, 1, 60, "completed")
+
+
 def test_a_take_over_of_a_settled_group_leaves_no_trace() -> None:
     for told, state in ((first_generation(a=b""), STABLE), (Told().created(), EMPTY)):
         other = taken_over(told)

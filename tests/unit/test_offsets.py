@@ -5,6 +5,7 @@ Source: protocol.md sections 10.3, 10.4 and 11.
 
 import pytest
 
+from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import GroupCreated, GroupDied, OffsetRemoved
@@ -18,7 +19,7 @@ from coordinator_core.protocol.requests import (
     RetireGroup,
     StoredOffset,
 )
-from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
 from tests.unit.groups import (
     BORN_MS,
     NOW,
@@ -30,6 +31,7 @@ from tests.unit.groups import (
     dead,
     empty,
     fresh,
+    join,
     nobody_saw,
     preparing,
     stable,
@@ -72,6 +74,15 @@ def test_an_offset_that_is_not_there_is_deleted_already() -> None:
     assert removed(decision) == [("sales", "deleted", "change")]
 
 
+def test_a_partition_that_is_not_there_is_refused_as_such_but_one_that_was_committed_before_can_go() -> None:
+    context = Context(GroupSettings(), {"orders": CataloguedTopic(2, 1)})
+    partitions = (("orders", 2), ("orders", 3), ("orders", 1))
+    beyond = DeleteOffsets(TOKEN, partitions, (stored_offset("orders", 3),), "change")
+    asked = [decide(group, beyond, NOW, context) for group in (empty(), stable())]
+    assert results(asked[0]) == ["UNKNOWN_TOPIC_OR_PARTITION", "NONE", "NONE"]
+    assert results(asked[1]) == ["UNKNOWN_TOPIC_OR_PARTITION", *["GROUP_SUBSCRIBED_TO_TOPIC"] * 2]
+
+
 def test_a_partition_named_twice_goes_to_the_archive_once() -> None:
     decision = ask(empty(), delete("orders", "orders"))
     assert results(decision) == ["NONE", "NONE"]
@@ -81,6 +92,12 @@ def test_a_partition_named_twice_goes_to_the_archive_once() -> None:
 def test_who_reads_what_is_unknown_until_the_first_join_phase_ends() -> None:
     """Unknown counts as everything: nobody's offsets are taken while it joins."""
     assert results(ask(window(A), delete("orders", "sales"))) == ["GROUP_SUBSCRIBED_TO_TOPIC"] * 2
+
+
+@pytest.mark.parametrize(("was", "code"), [("consumer", "NONE"), ("connect", "GROUP_SUBSCRIBED_TO_TOPIC")])
+def test_of_an_empty_group_it_is_known_that_nobody_reads_only_if_it_was_of_consumers(was: str, code: str) -> None:
+    group = ask(empty(protocol_type=was), join(instance_id="S")).group
+    assert results(ask(group, delete("orders"))) == [code]
 
 
 def test_a_group_of_another_type_keeps_everything_while_it_has_members() -> None:

@@ -10,6 +10,7 @@ from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
+from coordinator_core.protocol.records import RebalanceStarted
 from coordinator_core.protocol.requests import (
     DeadlineKind,
     DeleteGroup,
@@ -21,7 +22,7 @@ from coordinator_core.protocol.requests import (
 from coordinator_core.protocol.settings import Context, GroupSettings
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import project, restore
-from coordinator_core.store.rows import GroupRow, GroupWrite, MemberRow, OutcomeRow, StoredGroup
+from coordinator_core.store.rows import Beside, GroupRow, GroupWrite, MemberRow, OutcomeRow, StoredGroup
 from tests.unit.groups import (
     HELD,
     NOW,
@@ -137,7 +138,7 @@ def test_a_commit_stores_the_offset_and_not_the_group() -> None:
 
 def test_outcomes_are_stored_even_if_nothing_else_is() -> None:
     outcome = OutcomeRow("run", "g", "orders", 0, "not_due")
-    write = project(Group("g"), (), Ledger("g", 3), (outcome,))
+    write = project(Group("g"), (), Ledger("g", 3), Beside((outcome,)))
     assert write == GroupWrite("g", 3, outcomes=(outcome,))
 
 
@@ -271,6 +272,14 @@ def test_a_removal_outlives_the_node_and_so_does_the_rebalance_it_is_owed() -> N
     other = node.lost()
     assert list(other.group.members) == ["a", "s"]
     assert [type(record).__name__ for record in other.ask(Resume()).records] == ["RebalanceStarted"]
+
+
+def test_what_a_rebalance_is_owed_for_outlives_any_number_of_nodes() -> None:
+    node = Node().settle(*USUAL)
+    node.ask(leave("b"))
+    (started,) = node.lost().lost().ask(Resume()).records
+    assert isinstance(started, RebalanceStarted)
+    assert started.trigger == "member_left"
 
 
 def test_an_operator_s_rebalance_outlives_the_node() -> None:

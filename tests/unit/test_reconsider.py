@@ -91,6 +91,17 @@ def test_a_wait_that_began_again_is_counted_from_then() -> None:
     assert timed(ask(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=5_000), later)) == {"join": 2_000}
 
 
+@pytest.mark.parametrize(("timeout_ms", "left_ms"), [(None, 57_000), (5_000, 2_000), (9_000, None)])
+def test_a_phase_is_timed_from_when_it_began_by_what_was_in_force_then(
+    timeout_ms: int | None, left_ms: int | None
+) -> None:
+    """Here it began by a timeout of nine seconds, three seconds ago."""
+    began = ask(stable(), leave("b"), GroupSettings(rebalance_timeout_ms=9_000))
+    later = Now(NOW.node_ms + 3_000, NOW.wall_ms + 3_000)
+    changed = ask(began.group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=timeout_ms), later)
+    assert timed(changed) == ({} if left_ms is None else {"join": left_ms})
+
+
 # -- partitions that change -----------------------------------------------------------------------------------
 
 

@@ -8,7 +8,18 @@ Source: protocol.md section 12.
 import pytest
 
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.requests import DeleteGroup, DeleteOffsets, Request
+from coordinator_core.protocol.requests import (
+    DeleteGroup,
+    DeleteOffsets,
+    ExpiryCandidate,
+    OffsetToRestore,
+    PartitionToReset,
+    RemoveTopicOffsets,
+    Request,
+    ResetOffsets,
+    ResetTo,
+    RestoreOffsets,
+)
 from tests.unit.groups import (
     HELD,
     TOKEN,
@@ -261,7 +272,7 @@ OFFSETS: list[tuple[str, Request, dict[str, str]]] = [
         "deletion of offsets, one of a topic that members read",
         DeleteOffsets(TOKEN, (("orders", 0), ("sales", 0)), (stored_offset(), stored_offset("sales")), "change"),
         {
-            "NF": NOT_FOUND,
+            "NF": "Empty 0; OffsetsDeleted; GroupCreated OffsetRemoved OffsetRemoved; no timer",
             "Empty": "Empty 7; OffsetsDeleted; OffsetRemoved OffsetRemoved; no timer",
             "Preparing": "PreparingRebalance 7; OffsetsDeleted; OffsetRemoved; no timer",
             "Completing": "CompletingRebalance 7; OffsetsDeleted; OffsetRemoved; no timer",
@@ -273,7 +284,7 @@ OFFSETS: list[tuple[str, Request, dict[str, str]]] = [
         "deletion of the group",
         DeleteGroup(TOKEN, (stored_offset(),), "change"),
         {
-            "NF": NOT_FOUND,
+            "NF": "Dead 0; Done; GroupCreated OffsetRemoved GroupDied; no timer",
             "Empty": "Dead 7; Done; OffsetRemoved GroupDied; handshake:h=off",
             "Preparing": "PreparingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
             "Completing": "CompletingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
@@ -283,9 +294,74 @@ OFFSETS: list[tuple[str, Request, dict[str, str]]] = [
     ),
 ]
 
+RESTORED = OffsetToRestore("orders", 0, 5)
+ALL_REMOVED = (ExpiryCandidate("orders", 0, 1),)
+OURS: list[tuple[str, Request, dict[str, str]]] = [
+    (
+        "deletion of offsets that are not there",
+        DeleteOffsets(TOKEN, (("sales", 0),), (), "change"),
+        {
+            "NF": NOT_FOUND,
+            "Empty": "Empty 7; OffsetsDeleted; nothing; no timer",
+            "Preparing": "PreparingRebalance 7; OffsetsDeleted; nothing; no timer",
+            "Completing": "CompletingRebalance 7; OffsetsDeleted; nothing; no timer",
+            "Stable": "Stable 7; OffsetsDeleted; nothing; no timer",
+            "Dead": "Dead 7; GROUP_ID_NOT_FOUND; nothing; no timer",
+        },
+    ),
+    (
+        "reset",
+        ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, (PartitionToReset("orders", 0),), (), (stored_offset(),), "change"),
+        {
+            "NF": "Empty 0; OffsetsReset; GroupCreated OffsetRemoved OffsetCommitted; no timer",
+            "Empty": "Empty 7; OffsetsReset; OffsetRemoved OffsetCommitted; no timer",
+            "Preparing": "PreparingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
+            "Completing": "CompletingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
+            "Stable": "Stable 7; NON_EMPTY_GROUP; nothing; no timer",
+            "Dead": GONE,
+        },
+    ),
+    (
+        "undo of a deletion",
+        RestoreOffsets(TOKEN, (RESTORED,), (), "undo"),
+        {
+            "NF": "Empty 0; OffsetsRestored; GroupCreated OffsetCommitted; no timer",
+            "Empty": "Empty 7; OffsetsRestored; OffsetCommitted; no timer",
+            "Preparing": "PreparingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
+            "Completing": "CompletingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
+            "Stable": "Stable 7; NON_EMPTY_GROUP; nothing; no timer",
+            "Dead": GONE,
+        },
+    ),
+    (
+        "undo by a run",
+        RestoreOffsets(TOKEN, (RESTORED,), (), "undo", is_of_run=True),
+        {
+            "NF": "Empty 0; OffsetsRestored; GroupCreated OffsetCommitted; no timer",
+            "Empty": "Empty 7; OffsetsRestored; OffsetCommitted; no timer",
+            "Preparing": "PreparingRebalance 7; OffsetsRestored; nothing; no timer",
+            "Completing": "CompletingRebalance 7; OffsetsRestored; nothing; no timer",
+            "Stable": "Stable 7; OffsetsRestored; nothing; no timer",
+            "Dead": GONE,
+        },
+    ),
+    (
+        "deletion of a topic",
+        RemoveTopicOffsets(TOKEN, ALL_REMOVED, (stored_offset(),), "change"),
+        {
+            "NF": "Dead 0; OffsetsExpired; OffsetRemoved; no timer",
+            "Empty": "Empty 7; OffsetsExpired; OffsetRemoved; no timer",
+            "Preparing": "PreparingRebalance 7; OffsetsExpired; OffsetRemoved; no timer",
+            "Completing": "CompletingRebalance 7; OffsetsExpired; OffsetRemoved; no timer",
+            "Stable": "Stable 7; OffsetsExpired; OffsetRemoved; no timer",
+            "Dead": "Dead 7; OffsetsExpired; OffsetRemoved; no timer",
+        },
+    ),
+]
+
 CELLS = [
     pytest.param(request, state, follows, id=f"{state}: {row}")
-    for row, request, cells in [*JOINS, *IN_THE_GROUP, *OFFSETS]
+    for row, request, cells in [*JOINS, *IN_THE_GROUP, *OFFSETS, *OURS]
     for state, follows in cells.items()
 ]
 

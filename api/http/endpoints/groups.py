@@ -19,9 +19,7 @@ from api.http.times import instant_or_none
 from api.http.translation import AssignmentJson, assignment_shown
 from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.errors import GroupIdNotFound, InvalidRequest
-from coordinator_core.protocol.replies import Done
-from coordinator_core.protocol.requests import ForceRebalance, RemoveMember
-from coordinator_core.protocol.states import DEAD, STABLE, GroupState
+from coordinator_core.protocol.states import DEAD, EMPTY, STABLE, GroupState
 from coordinator_core.runtime.views import GroupView, MemberView
 from coordinator_core.store.rows import GroupFilter, ListedGroup
 
@@ -149,9 +147,12 @@ async def describe_group(call: ThisCall, group_id: GroupId) -> GroupDescribed:
     view = call.coordinator.describe(group_id)
     if view is not None:
         return _described(call, view)
-    if not await call.coordinator.was_seen(group_id):
+    described = _dead(call, group_id)
+    if await call.coordinator.has_offsets(group_id):
+        described.state = EMPTY  # offsets that were put there by hand are a simple group's
+    elif not await call.coordinator.was_seen(group_id):
         raise GroupIdNotFound("nobody has ever seen this group")
-    return _dead(call, group_id)
+    return described
 
 
 def _described(call: Call, view: GroupView) -> GroupDescribed:
@@ -234,18 +235,16 @@ class ReasonBody(Struct, forbid_unknown_fields=True):
 @delete("/v1/groups/{group_id:str}", tags=TAGS, opt={REQUEST: "DeleteGroups"})
 async def delete_group(call: ThisCall, group_id: GroupId, reason: ReasonNeeded) -> None:
     """Delete a group that has no members; its offsets go to the archive."""
-    await call.coordinator.delete_group(group_id, call.act(reason))
+    await call.coordinator.operators.delete_group(group_id, call.act(reason))
 
 
 @post("/v1/groups/{group_id:str}/rebalance", status_code=204, tags=TAGS, opt={REQUEST: "ForceRebalance"})
 async def force_rebalance(call: ThisCall, group_id: GroupId, data: JSONBody[ReasonBody]) -> None:
     """Make the group rebalance, as if its membership had changed."""
-    call.act(data.reason)
-    await call.ask(group_id, ForceRebalance(call.coordinator.new_token(), data.reason), Done)
+    await call.coordinator.operators.force_rebalance(group_id, call.act(data.reason))
 
 
 @delete("/v1/groups/{group_id:str}/members/{member_id:str}", tags=TAGS, opt={REQUEST: "RemoveMember"})
 async def remove_member(call: ThisCall, group_id: GroupId, member_id: FromPath[str], reason: ReasonNeeded) -> None:
     """Put a member out, as if it had left; it may join again."""
-    call.act(reason)
-    await call.ask(group_id, RemoveMember(call.coordinator.new_token(), member_id, reason), Done)
+    await call.coordinator.operators.remove_member(group_id, member_id, call.act(reason))

@@ -65,7 +65,7 @@ async def describe_run(call: ThisCall, run_id: FromPath[str]) -> RunShown:
 async def apply_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[DecisionBody | None] = None) -> RunShown:
     """Have a proposal applied: each candidate is judged again, by the owner of its shard. Repeating is harmless."""
     act = call.act(data.reason if data else None)
-    row = await _known(call.coordinator.apply_run(_uuid(run_id), act), run_id)
+    row = await _known(call.coordinator.operators.apply_run(_uuid(run_id), act), run_id)
     if row.status == REJECTED:
         raise RunDecided("the run was rejected; nothing of it will be applied")
     return _shown(row)
@@ -75,7 +75,7 @@ async def apply_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[Decisi
 async def reject_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[DecisionBody | None] = None) -> RunShown:
     """Reject a proposal: nothing of it will be applied. Repeating is harmless."""
     act = call.act(data.reason if data else None)
-    row = await _known(call.coordinator.reject_run(_uuid(run_id), act), run_id)
+    row = await _known(call.coordinator.operators.reject_run(_uuid(run_id), act), run_id)
     if row.status != REJECTED:
         raise RunDecided(f"the run is {row.status}; it is too late to reject it")
     return _shown(row)

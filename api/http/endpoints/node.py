@@ -1,13 +1,16 @@
 """The node about itself: that it lives, whether it serves, and what it counted."""
 
+import asyncio
 from typing import Final
 
 from litestar import Response, get
+from litestar.params import FromQuery
 from msgspec import Struct
 
 from api.http.call import ThisCall
 from api.http.express import REQUEST
-from api.http.metrics import CONTENT_TYPE
+from api.http.metrics import CONTENT_TYPE, DETAILS, Detail, Scrape
+from coordinator_core.protocol.errors import InvalidRequest
 
 TAGS: Final = ["Node"]
 
@@ -34,12 +37,24 @@ async def health() -> Health:
 @get("/readyz", tags=TAGS, opt={REQUEST: "Readiness"})
 async def readiness(call: ThisCall) -> Response[ReadyAnswer]:
     """Say whether the node owns shards and reaches the database: 200, or 503 with the reasons."""
-    readiness = call.coordinator.readiness()
+    readiness = await call.coordinator.readiness()
     answer = ReadyAnswer(readiness.is_ready, list(readiness.reasons))
     return Response(answer, status_code=200 if readiness.is_ready else 503)
 
 
 @get("/metrics", tags=TAGS, opt={REQUEST: "Metrics"}, media_type=CONTENT_TYPE)
-async def metrics(call: ThisCall) -> Response[bytes]:
-    """Show the node's counters as Prometheus reads them."""
-    return Response(call.door.metrics.scrape(), media_type=CONTENT_TYPE)
+async def metrics(call: ThisCall, detail: FromQuery[str] = "topic") -> Response[bytes]:
+    """Show the node's sums as Prometheus reads them, and its groups as deep as `detail` says (docs/metrics.md)."""
+    deep = _detail(detail)
+    positions = None
+    if deep in {"topic", "partition"}:
+        positions = await call.coordinator.positions(by_partition=deep == "partition")
+    scrape = Scrape(call.door.metrics, call.coordinator.counts(), deep, positions)
+    return Response(await asyncio.to_thread(scrape.text), media_type=CONTENT_TYPE)
+
+
+def _detail(asked: str) -> Detail:
+    for known in DETAILS:
+        if asked == known:
+            return known
+    raise InvalidRequest(f"detail must be one of {', '.join(DETAILS)}")

@@ -96,7 +96,6 @@ async def commit(call: ThisCall, group_id: GroupId, data: JSONBody[CommitBody]) 
         retention_time_ms=data.retention_time_ms,
     )
     answer = await call.ask(group_id, request, Committed)
-    call.door.metrics.offset_commits.inc(sum(result.error is None for result in answer.offsets))
     return _results(answer.offsets)
 
 
@@ -174,7 +173,7 @@ async def delete_offsets(
 ) -> ResultsAnswer:
     """Take a topic's offsets, or one of them, into the archive; refused while a live group reads the topic."""
     act = call.act(reason, default_actor=ANONYMOUS)
-    answer = await call.coordinator.delete_offsets(group_id, topic, partition, act)
+    answer = await call.coordinator.operators.delete_offsets(group_id, topic, partition, act)
     return _results(answer.offsets)
 
 

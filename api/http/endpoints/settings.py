@@ -48,7 +48,8 @@ async def cluster_settings(call: ThisCall) -> SettingsAnswer:
 @put("/v1/config", tags=TAGS, opt={REQUEST: "AlterClusterConfig"})
 async def put_cluster_settings(call: ThisCall, data: JSONBody[SettingsBody]) -> SettingsAnswer:
     """Change settings of the cluster; in force on every node within one renewal."""
-    return _answer(await call.coordinator.put_settings(None, data.values, call.act(data.reason)))
+    await call.coordinator.operators.put_settings(None, data.values, call.act(data.reason))
+    return _answer(call.coordinator.settings_in_force(None))
 
 
 @get("/v1/groups/{group_id:str}/config", tags=TAGS, opt={REQUEST: "DescribeGroupConfig"})
@@ -60,7 +61,8 @@ async def group_settings(call: ThisCall, group_id: GroupId) -> SettingsAnswer:
 @put("/v1/groups/{group_id:str}/config", tags=TAGS, opt={REQUEST: "AlterGroupConfig"})
 async def put_group_settings(call: ThisCall, group_id: GroupId, data: JSONBody[SettingsBody]) -> SettingsAnswer:
     """Change settings of a group, which need not exist yet; in force on every node within one renewal."""
-    return _answer(await call.coordinator.put_settings(group_id, data.values, call.act(data.reason)))
+    await call.coordinator.operators.put_settings(group_id, data.values, call.act(data.reason))
+    return _answer(call.coordinator.settings_in_force(group_id))
 
 
 def _answer(in_force: dict[str, SettingInForce]) -> SettingsAnswer:

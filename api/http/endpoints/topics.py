@@ -5,15 +5,15 @@ Source: http-api.md "Operators".
 
 from typing import Final
 
-from litestar import get, put
+from litestar import delete, get, put
 from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from api.http.call import ThisCall
 from api.http.express import REQUEST
-from api.http.fields import Offset, PartitionCount, Reason
+from api.http.fields import Offset, PartitionCount, Reason, ReasonNeeded
 from api.http.limits import TOPIC_MAX_CHARS
-from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.errors import InvalidRequest, UnknownTopicOrPartition
 from coordinator_core.store.rows import TopicRow
 
 TAGS: Final = ["Operators: topics"]
@@ -54,9 +54,28 @@ async def put_topic(call: ThisCall, topic: FromPath[str], data: JSONBody[TopicBo
         raise InvalidRequest(f"the topic has {len(topic)} characters, and may have {TOPIC_MAX_CHARS}")
     act = call.act(data.reason)
     try:
-        return _shown(await call.coordinator.put_topic(topic, data.partitions, data.log_start_offset, act))
+        row = await call.coordinator.operators.put_topic(topic, data.partitions, data.log_start_offset, act)
     except ValueError as refusal:
         raise InvalidRequest(f"partitions: {refusal}") from refusal
+    return _shown(row)
+
+
+class TopicDeleted(Struct):
+    """The topic is out of the catalogue; the run archives the offsets that groups have in it."""
+
+    topic: str
+    run_id: str
+    candidates: int
+    """How many offsets the run has to archive."""
+
+
+@delete("/v1/topics/{topic:str}", status_code=202, tags=TAGS, opt={REQUEST: "DeleteTopic"})
+async def delete_topic(call: ThisCall, topic: FromPath[str], reason: ReasonNeeded) -> TopicDeleted:
+    """Take a topic out of the catalogue; all groups' offsets in it go to the archive, and its readers rebalance."""
+    noted = await call.coordinator.operators.delete_topic(topic, call.act(reason))
+    if noted is None:
+        raise UnknownTopicOrPartition(f"the catalogue has no topic {topic}")
+    return TopicDeleted(**noted)
 
 
 def _shown(row: TopicRow) -> TopicShown:

@@ -13,6 +13,8 @@ from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.memory.refusals import refusal
 from coordinator_core.store.rows import (
+    ArchivedOffset,
+    ChangeFilter,
     ChangeRow,
     FetchedOffset,
     GroupFilter,
@@ -24,8 +26,10 @@ from coordinator_core.store.rows import (
     OutcomeRow,
     OwnershipRow,
     RebalanceRow,
+    RecordedChange,
     StoredGroup,
     TransitionRow,
+    Undone,
 )
 
 MINUTE_MS = 60_000
@@ -47,23 +51,6 @@ class PastOffset(NamedTuple):
     offset: int
     log_end_offset: int | None
     member_id: str
-
-
-class ArchivedOffset(NamedTuple):
-    """A row of `archived_offsets`."""
-
-    change_id: str
-    group_id: str
-    shard_id: int
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
-    log_end_offset: int | None
-    committed_at_ms: int
-    archived_at_ms: int
-    cause: str
 
 
 @dataclass(slots=True)
@@ -98,6 +85,7 @@ class History:
     offset_history: list[PastOffset] = field(default_factory=list)
     archived: list[ArchivedOffset] = field(default_factory=list)
     changes: list[ChangeRow] = field(default_factory=list)
+    undone: list[Undone] = field(default_factory=list)
     outcomes: list[OutcomeRow] = field(default_factory=list)
 
     def extend(self, other: "History") -> None:
@@ -108,6 +96,7 @@ class History:
         self.offset_history += other.offset_history
         self.archived += other.archived
         self.changes += other.changes
+        self.undone += other.undone
 
 
 class Groups:
@@ -140,6 +129,7 @@ class Groups:
             news.rebalances += group_write.rebalances
             news.ownerships += group_write.ownerships
             news.changes += group_write.changes
+            news.undone += group_write.undone
             news.outcomes += group_write.outcomes
         self._keep_unique(news)
         self._groups[group_id] = draft
@@ -154,6 +144,21 @@ class Groups:
     def was_made(self, change_id: str) -> bool:
         """Tell whether a change is there already."""
         return ("changes", change_id) in self._unique
+
+    def change(self, change_id: str) -> RecordedChange | None:
+        """Return one change as it stands."""
+        return next((self._recorded(row) for row in self.history.changes if row.change_id == change_id), None)
+
+    def changes(self, which: ChangeFilter) -> list[RecordedChange]:
+        """Return a page of changes, the newest first."""
+        rows = sorted(self.history.changes, key=lambda row: (row.at_ms, row.change_id), reverse=True)
+        wanted = [row for row in rows if which.group_id in {None, row.group_id}]
+        page = [row for row in wanted if which.after is None or (row.at_ms, row.change_id) < which.after]
+        return [self._recorded(row) for row in page[: which.limit]]
+
+    def _recorded(self, change: ChangeRow) -> RecordedChange:
+        undone = next((one for one in self.history.undone if one.change_id == change.change_id), None)
+        return RecordedChange(change, undone and undone.at_ms, undone and undone.undone_by)
 
     def _write_group(self, draft: Group, group_write: GroupWrite) -> None:
         if group_write.is_group_gone:
@@ -241,6 +246,22 @@ class Groups:
             if partitions is None or key in partitions
         ]
 
+    def archived(
+        self, change_id: str, group_id: str, partitions: frozenset[tuple[str, int]] | None
+    ) -> list[ArchivedOffset]:
+        """Return what a change took from a group, by topic and partition."""
+        taken = [row for row in self.history.archived if (row.change_id, row.group_id) == (change_id, group_id)]
+        wanted = [row for row in taken if partitions is None or (row.topic, row.partition) in partitions]
+        return sorted(wanted, key=lambda row: (row.topic, row.partition))
+
+    def all_stored(self) -> list[tuple[str, int, StoredOffset]]:
+        """Return every offset with its group and shard."""
+        return [
+            (group_id, group.offsets[one.topic, one.partition].shard_id, one)
+            for group_id, group in sorted(self._groups.items(), key=lambda entry: entry[0])
+            for one in self.stored(group_id, None)
+        ]
+
     def _positions(self, group_id: str) -> list[tuple[tuple[str, int], OffsetCommitted]]:
         group = self._groups.get(group_id, Group())
         return [(key, position.record) for key, position in sorted(group.offsets.items(), key=lambda entry: entry[0])]
@@ -272,6 +293,18 @@ class Groups:
     def was_seen(self, group_id: str) -> bool:
         """Tell whether history knows the group."""
         return group_id in self._seen
+
+    def standing(self, group_id: str) -> Group:
+        """Return what stands of a group, which is not to be changed."""
+        return self._groups.get(group_id, Group())
+
+    def of_shards(self, shard_ids: frozenset[int]) -> list[tuple[str, Group]]:
+        """Return everything that stands of shards' groups, by id."""
+        return [
+            (group_id, group)
+            for group_id, group in sorted(self._groups.items(), key=lambda entry: entry[0])
+            if any(position.shard_id in shard_ids for position in group.offsets.values())
+        ]
 
 
 def _in_order(members: Iterable[MemberRow]) -> tuple[MemberRow, ...]:

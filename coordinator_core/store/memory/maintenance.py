@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from coordinator_core.store.interface import RunNotFound
-from coordinator_core.store.rows import CandidateRow, OutcomeRow, RunRow
+from coordinator_core.store.rows import CandidateRow, ChangeRow, OutcomeRow, RunRow
 
 Key = tuple[str, str, int]
 
@@ -27,6 +27,7 @@ class Run:
     created_at_ms: int
     candidates: dict[Key, Candidate]
     change_id: str | None = None
+    undoes: str | None = None
 
     def counts(self) -> dict[str, int]:
         """Return the job's counts and the candidates by outcome."""
@@ -46,6 +47,20 @@ class Maintenance:
             (row.group_id, row.topic, row.partition): Candidate(row.shard_id, row.commit_version) for row in candidates
         }
         self._runs[run.run_id] = Run(run, created_at_ms, by_key)
+
+    def begin(self, kind: str, change: ChangeRow, candidates: Iterable[CandidateRow], undoes: str | None) -> int:
+        """Add a run under a change's own id, which is applied as soon as it is there; return its candidates' number."""
+        rows = list(candidates)
+        counts = {"candidates": len(rows)}
+        run = RunRow(change.change_id, kind, change.at_ms, None, None, "applying", dry_run=False, counts=counts)
+        self.propose(run, rows, change.at_ms)
+        self._runs[run.run_id].change_id = change.change_id
+        self._runs[run.run_id].undoes = undoes
+        return len(rows)
+
+    def is_under_way(self, change_id: str) -> bool:
+        """Tell whether a change's run is still being worked off."""
+        return any(run.change_id == change_id and run.row.status == "applying" for run in self._runs.values())
 
     def newest(self, limit: int) -> list[RunRow]:
         """Return the newest runs first."""
@@ -106,7 +121,9 @@ def _undecided(run_id: str, run: Run, shard_ids: frozenset[int]) -> list[Candida
     """Return a run's undecided candidates, shard by shard and group by group."""
     assert run.change_id is not None, "a run is applied under a change"
     open_ones = [
-        CandidateRow(run_id, run.change_id, candidate.shard_id, *key, candidate.commit_version)
+        CandidateRow(
+            run_id, run.change_id, candidate.shard_id, *key, candidate.commit_version, run.row.kind, run.undoes
+        )
         for key, candidate in run.candidates.items()
         if candidate.outcome is None and candidate.shard_id in shard_ids
     ]

@@ -9,13 +9,28 @@ from dataclasses import replace
 from threading import RLock
 
 from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.store.history import (
+    GroupPosition,
+    ListedRebalance,
+    Moment,
+    OwnedSpan,
+    PositionThen,
+    RebalancePlace,
+    TransitionPlace,
+)
+from coordinator_core.store.interface import NotUndoable
+from coordinator_core.store.memory import history
 from coordinator_core.store.memory.groups import Groups, History, Refused
 from coordinator_core.store.memory.leases import Leases
 from coordinator_core.store.memory.maintenance import Maintenance
 from coordinator_core.store.memory.partitions import Partitions
 from coordinator_core.store.rows import (
+    TOPIC_DELETION,
+    UNDO,
+    ArchivedOffset,
     Batch,
     CandidateRow,
+    ChangeFilter,
     ChangeRow,
     FetchedOffset,
     GroupFilter,
@@ -23,13 +38,24 @@ from coordinator_core.store.rows import (
     Json,
     LeaseRow,
     ListedGroup,
+    RecordedChange,
     Renewal,
     RunRow,
     StoredGroup,
     StoredSettings,
     TopicRow,
+    TransitionRow,
+    Undone,
     Versions,
     Written,
+)
+from coordinator_core.store.undoing import (
+    DELETE_TOPIC,
+    NEWER,
+    RESTORED,
+    settings_to_restore,
+    topic_json,
+    undo_of_settings,
 )
 
 
@@ -57,6 +83,7 @@ class MemoryStore:
         self._topics: dict[str, TopicRow] = {}
         self._cluster_settings: dict[str, str] = {}
         self._group_settings: dict[str, dict[str, str]] = {}
+        self._set_at_ms: dict[tuple[str | None, str], int] = {}
         self._versions = Versions(0, 0, 0)
 
     def close(self) -> None:
@@ -163,6 +190,10 @@ class MemoryStore:
         with self._lock:
             return self._groups.was_seen(group_id)
 
+    def schema(self) -> str | None:
+        """There is no schema that could be too old."""
+        return "9999"
+
     def lacks_history_partitions(self) -> bool:
         """Tell whether a day ahead has no partition of its own, or rows have fallen into a default partition."""
         with self._lock:
@@ -172,6 +203,71 @@ class MemoryStore:
         """Create the partitions of today and the days ahead, where they are missing."""
         with self._lock:
             self._partitions.create(self._clock_ms(), days_ahead)
+
+    # -- changes, and what they took ----------------------------------------------------------------------
+
+    def change(self, change_id: str) -> RecordedChange | None:
+        """Return one change, or None if there is none."""
+        with self._lock:
+            return self._groups.change(change_id)
+
+    def changes(self, which: ChangeFilter) -> list[RecordedChange]:
+        """Return at most `limit` changes, the newest first."""
+        with self._lock:
+            return self._groups.changes(which)
+
+    def archived_offsets(
+        self, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> list[ArchivedOffset]:
+        """Return what a change took from a group, by topic and partition."""
+        with self._lock:
+            return self._groups.archived(change_id, group_id, None if partitions is None else frozenset(partitions))
+
+    def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        """Return how far logs reach, as far as groups' present offsets report it; whose end nobody reports has none."""
+        with self._lock:
+            found = [one for _, _, one in self._groups.all_stored() if one.topic in topics]
+        ends: dict[tuple[str, int], int] = {}
+        for one in found:
+            if one.log_end_offset is not None:
+                key = (one.topic, one.partition)
+                ends[key] = max(one.log_end_offset, ends.get(key, 0))
+        return {
+            key: max(end, *(one.offset for one in found if (one.topic, one.partition) == key))
+            for key, end in ends.items()
+        }
+
+    # -- history ------------------------------------------------------------------------------------------
+
+    def knows(self, group_id: str) -> bool:
+        """Tell whether there is, or ever was, such a group."""
+        with self._lock:
+            return self._groups.standing(group_id).row is not None or self._groups.was_seen(group_id)
+
+    def rebalances(self, group_id: str, after: RebalancePlace | None, limit: int) -> list[ListedRebalance]:
+        """Return a page of rebalances, the newest first and the one under way before it."""
+        with self._lock:
+            return history.rebalances(self._groups.standing(group_id), self.history, group_id, after)[:limit]
+
+    def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
+        """Return a page of changes of the group's state, the newest first."""
+        with self._lock:
+            return history.transitions(self.history, group_id, after)[:limit]
+
+    def ownership(self, moment: Moment) -> list[OwnedSpan]:
+        """Return who held which partitions at a moment."""
+        with self._lock:
+            return history.ownership(self._groups.standing(moment.group_id), self.history, moment)
+
+    def group_positions(self, shard_ids: Iterable[int], *, by_partition: bool) -> list[GroupPosition]:
+        """Return what the groups of these shards have committed, added up by topic or partition."""
+        with self._lock:
+            return history.group_positions(self._groups.of_shards(frozenset(shard_ids)), by_partition=by_partition)
+
+    def positions(self, moment: Moment) -> list[PositionThen]:
+        """Return what was committed as of a moment."""
+        with self._lock:
+            return history.positions(self._groups.standing(moment.group_id), self.history, moment)
 
     # -- settings and catalogue ---------------------------------------------------------------------------
 
@@ -193,7 +289,7 @@ class MemoryStore:
             after = self._raised(before, topic, partitions, log_start_offset)
             self._versions = self._versions._replace(topics=max(self._versions.topics, after.version))
             self._topics[topic] = after
-            self._note(change, None if before is None else _topic_json(before), _topic_json(after))
+            self._note(change, None if before is None else topic_json(before), topic_json(after))
             return after
 
     def _raised(self, before: TopicRow | None, topic: str, partitions: int, log_start_offset: int | None) -> TopicRow:
@@ -204,6 +300,25 @@ class MemoryStore:
         version = before.version if partitions == before.partitions else self._versions.topics + 1
         start = before.log_start_offset if log_start_offset is None else log_start_offset
         return TopicRow(topic, partitions, start, version)
+
+    def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
+        """Take a topic out of the catalogue, and begin a run that archives its offsets."""
+        with self._lock:
+            made = self._groups.change(change.change_id)
+            if made is not None:
+                return made.change
+            row = self._topics.pop(topic, None)
+            if row is None:
+                return None
+            self._versions = self._versions._replace(topics=self._versions.topics + 1)
+            found = [one for one in self._groups.all_stored() if one[2].topic == topic]
+            candidates = [
+                CandidateRow(change.change_id, "", shard, group_id, topic, one.partition, one.commit_version)
+                for group_id, shard, one in found
+            ]
+            count = self._maintenance.begin(TOPIC_DELETION, change, candidates, None)
+            after = {"topic": topic, "run_id": change.change_id, "candidates": count}
+            return self._note(change, topic_json(row), after)
 
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
@@ -218,17 +333,80 @@ class MemoryStore:
                 return
             stored = self._cluster_settings if group_id is None else self._group_settings.setdefault(group_id, {})
             before = {key: stored.get(key) for key in values}
-            for key, value in values.items():
-                stored.pop(key, None)
-                if value is not None:
-                    stored[key] = value
-            cluster, groups, topics = self._versions
-            is_cluster = group_id is None
-            self._versions = Versions(cluster + is_cluster, groups + (not is_cluster), topics)
+            self._set(group_id, values, change.at_ms)
             self._note(change, before, dict(values))
 
-    def _note(self, change: ChangeRow, before: Json, after: Json) -> None:
-        self._groups.note(replace(change, before=before, after=after))
+    def _set(self, group_id: str | None, values: Mapping[str, str | None], at_ms: int) -> None:
+        stored = self._cluster_settings if group_id is None else self._group_settings.setdefault(group_id, {})
+        for key, value in values.items():
+            stored.pop(key, None)
+            if value is not None:
+                stored[key] = value
+                self._set_at_ms[group_id, key] = at_ms
+        cluster, groups, topics = self._versions
+        is_cluster = group_id is None
+        self._versions = Versions(cluster + is_cluster, groups + (not is_cluster), topics)
+
+    def _note(self, change: ChangeRow, before: Json, after: Json) -> ChangeRow:
+        noted = replace(change, before=before, after=after)
+        self._groups.note(noted)
+        return noted
+
+    # -- undo ---------------------------------------------------------------------------------------------
+
+    def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        """Take a change of settings back, key by key, where what it set still stands."""
+        with self._lock:
+            made = self._groups.change(change.change_id)
+            if made is not None:
+                return made.change
+            undone = self._undoable(change_id)
+            group_id = undone.group_id
+            stored = self._cluster_settings if group_id is None else self._group_settings.get(group_id, {})
+            standing = {key: (value, self._set_at_ms[group_id, key]) for key, value in stored.items()}
+            restored = settings_to_restore(undone, standing)
+            self._set(group_id, restored, change.at_ms)
+            return self._undo(change_id, undo_of_settings(undone, change, standing, restored))
+
+    def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        """Begin a run that takes back what a change archived."""
+        with self._lock:
+            made = self._groups.change(change.change_id)
+            if made is not None:
+                return made.change
+            undone = self._undoable(change_id)
+            if self._maintenance.is_under_way(change_id):
+                raise NotUndoable("its run is still being worked off; ask again when it is applied")
+            after: Json = {"undoes": change_id, "action": undone.action, "run_id": change.change_id}
+            if undone.action == DELETE_TOPIC:
+                after["topic"] = self._restore_topic(undone.before)
+            taken = [row for row in self.history.archived if row.change_id == change_id]
+            candidates = [
+                CandidateRow(change.change_id, "", row.shard_id, row.group_id, row.topic, row.partition, 0)
+                for row in taken
+            ]
+            after["candidates"] = self._maintenance.begin(UNDO, change, candidates, change_id)
+            return self._undo(change_id, replace(change, after=after))
+
+    def _undoable(self, change_id: str) -> ChangeRow:
+        found = self._groups.change(change_id)
+        if found is None or found.undone_at_ms is not None:
+            raise NotUndoable("it was undone already" if found else "there is no such change")
+        return found.change
+
+    def _restore_topic(self, before: Json) -> Json:
+        topic = before["topic"]
+        if topic in self._topics:
+            return {"topic": topic, "outcome": NEWER}
+        version = self._versions.topics + 1
+        self._versions = self._versions._replace(topics=version)
+        self._topics[topic] = TopicRow(**before, version=version)
+        return {"topic": topic, "outcome": RESTORED}
+
+    def _undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        self._groups.note(change)
+        self.history.undone.append(Undone(change_id, change.at_ms, change.change_id))
+        return change
 
     # -- maintenance --------------------------------------------------------------------------------------
 
@@ -267,7 +445,3 @@ class MemoryStore:
         """Mark every applying run that has no undecided candidate as applied, and return their ids."""
         with self._lock:
             return self._maintenance.finish()
-
-
-def _topic_json(row: TopicRow) -> Json:
-    return {"topic": row.topic, "partitions": row.partitions, "log_start_offset": row.log_start_offset}

@@ -24,6 +24,7 @@ from coordinator_core.store.rows import (
     OwnershipRow,
     RebalanceRow,
     TransitionRow,
+    Undone,
 )
 
 MINUTE_MS = 60_000
@@ -80,6 +81,7 @@ class Folded:
     rebalances: list[RebalanceRow] = field(default_factory=list)
     ownerships: list[OwnershipRow] = field(default_factory=list)
     changes: list[ChangeRow] = field(default_factory=list)
+    undone: list[Undone] = field(default_factory=list)
 
 
 def fold(writes: Iterable[GroupWrite]) -> Folded:
@@ -98,6 +100,7 @@ def fold(writes: Iterable[GroupWrite]) -> Folded:
         folded.rebalances += write.rebalances
         folded.ownerships += write.ownerships
         folded.changes += write.changes
+        folded.undone += write.undone
     return folded
 
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, insert, select, update
 
-from coordinator_core.store.interface import RunNotFound
+from coordinator_core.store.interface import NotUndoable, RunNotFound
 from coordinator_core.store.postgres.arrays import array_literal
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import as_ms
+from coordinator_core.store.postgres.instants import as_ms, from_ms
 from coordinator_core.store.postgres.statements import insert_changes
-from coordinator_core.store.rows import CandidateRow, ChangeRow, RunRow
+from coordinator_core.store.rows import TOPIC_DELETION, UNDO, CandidateRow, ChangeRow, RunRow
 from coordinator_core.store.tables import expiry_candidates, maintenance_runs
 
 PROPOSED, APPLYING, REJECTED = "proposed", "applying", "rejected"
@@ -77,8 +77,8 @@ def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: st
 # A run and a shard at a time, so that the index hands out the candidates in its own order and no more are read.
 _NEXT_CANDIDATES = """
 SELECT run.run_id::text, run.change_id::text, next.shard_id, next.group_id, next.topic, next.partition,
-    next.commit_version
-FROM (SELECT run_id, change_id FROM maintenance_runs WHERE status = 'applying' ORDER BY run_id) AS run
+    next.commit_version, run.kind, run.undoes::text
+FROM (SELECT run_id, change_id, kind, undoes FROM maintenance_runs WHERE status = 'applying' ORDER BY run_id) AS run
 CROSS JOIN unnest(%(shards)s::smallint[]) AS ours (shard_id)
 CROSS JOIN LATERAL (
     SELECT shard_id, group_id, topic, partition, commit_version
@@ -97,6 +97,63 @@ def next_candidates(transaction: Transaction, shard_ids: Iterable[int], limit: i
     found = [CandidateRow(*row) for row in transaction.execute(_NEXT_CANDIDATES, wanted)]
     return sorted(found, key=lambda candidate: (candidate.run_id, candidate.group_id))
 
+
+# -- runs that are applied as soon as they are proposed ---------------------------------------------------------
+
+_TOPIC_CANDIDATES = """
+INSERT INTO expiry_candidates
+    (run_id, group_id, shard_id, topic, partition, commit_version, committed_at, reason)
+SELECT %(run_id)s, group_id, shard_id, topic, partition, commit_version, committed_at, 'topic_deleted'
+FROM offsets WHERE topic = %(topic)s
+"""
+
+# What was archived has no version any more: what stands there now is compared with what the change left.
+_UNDO_CANDIDATES = """
+INSERT INTO expiry_candidates
+    (run_id, group_id, shard_id, topic, partition, commit_version, committed_at, reason)
+SELECT %(run_id)s, group_id, shard_id, topic, partition, 0, committed_at, 'undo'
+FROM archived_offsets WHERE change_id = %(undoes)s
+"""
+
+
+def begin_topic_deletion(transaction: Transaction, topic: str, change: ChangeRow) -> int:
+    """Begin a run over every offset of a topic; return how many there are."""
+    found = transaction.execute(_TOPIC_CANDIDATES, {"run_id": change.change_id, "topic": topic})
+    return _begin_run(transaction, TOPIC_DELETION, change, found.rowcount, None)
+
+
+def begin_undo_run(transaction: Transaction, undoes: str, change: ChangeRow) -> int:
+    """Begin a run over everything that a change archived; return how much that is.
+
+    Raises:
+        NotUndoable: the change is a run that is still under way.
+    """
+    under_way = select(maintenance_runs.c.run_id).where(
+        maintenance_runs.c.change_id == undoes, maintenance_runs.c.status == APPLYING
+    )
+    if transaction.execute(under_way).first() is not None:
+        raise NotUndoable("its run is still being worked off; ask again when it is applied")
+    found = transaction.execute(_UNDO_CANDIDATES, {"run_id": change.change_id, "undoes": undoes})
+    return _begin_run(transaction, UNDO, change, found.rowcount, undoes)
+
+
+def _begin_run(transaction: Transaction, kind: str, change: ChangeRow, candidates: int, undoes: str | None) -> int:
+    """Add a run under the change's own id."""
+    row = {
+        "run_id": change.change_id,
+        "kind": kind,
+        "as_of": from_ms(change.at_ms),
+        "status": APPLYING,
+        "counts": {"candidates": candidates},
+        "applied_by": change.actor,
+        "change_id": change.change_id,
+        "undoes": undoes,
+    }
+    transaction.execute(insert(maintenance_runs).values(row))
+    return candidates
+
+
+# -- the end ------------------------------------------------------------------------------------------------------
 
 _FINISH_RUNS = """
 UPDATE maintenance_runs AS run

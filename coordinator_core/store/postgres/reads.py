@@ -51,12 +51,12 @@ def stored_offsets(
     """Return offsets by topic and partition, each with the version that names it."""
     wanted = _READ.where(offsets.c.group_id == group_id)
     if partitions is not None:
-        wanted = wanted.where(tuple_(*_BY_PARTITION).in_(_named(partitions)))
+        wanted = wanted.where(tuple_(*_BY_PARTITION).in_(named_partitions(partitions)))
     return [StoredOffset(*row) for row in transaction.execute(wanted)]
 
 
-def _named(partitions: Sequence[tuple[str, int]]) -> Select[Any]:
-    """Two arrays, however many partitions there are."""
+def named_partitions(partitions: Sequence[tuple[str, int]]) -> Select[Any]:
+    """Return partitions as rows to compare with: two arrays, however many there are."""
     topics = literal([topic for topic, _ in partitions], ARRAY(Text))
     numbers = literal([number for _, number in partitions], ARRAY(Integer))
     named = func.unnest(topics, numbers).table_valued("topic", "partition").render_derived()
@@ -66,6 +66,21 @@ def _named(partitions: Sequence[tuple[str, int]]) -> Select[Any]:
 def has_offsets(transaction: Transaction, group_id: str) -> bool:
     """Tell whether the group has an offset."""
     return _exists(transaction, select(literal(1)).where(offsets.c.group_id == group_id))
+
+
+# -- what a reset goes by ---------------------------------------------------------------------------------
+
+
+def log_ends(transaction: Transaction, of_topics: Sequence[str]) -> dict[tuple[str, int], int]:
+    """Return how far logs reach, by topic and partition, where somebody has reported an end."""
+    reported = func.max(offsets.c.log_end_offset)
+    furthest = (
+        select(*_BY_PARTITION, func.greatest(reported, func.max(offsets.c.committed_offset)))
+        .where(offsets.c.topic.in_(of_topics))
+        .group_by(*_BY_PARTITION)
+        .having(reported.is_not(None))
+    )
+    return {(topic, partition): end for topic, partition, end in transaction.execute(furthest)}
 
 
 # -- groups -----------------------------------------------------------------------------------------------

@@ -14,11 +14,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 
+from coordinator_core.store.postgres.changes import find_change, lock_undoable, note, was_made
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import from_ms
-from coordinator_core.store.postgres.statements import insert_changes
-from coordinator_core.store.rows import ChangeRow, Json, StoredSettings, TopicRow
-from coordinator_core.store.tables import changes, cluster_config, group_configs, topics, versions
+from coordinator_core.store.postgres.instants import as_ms, from_ms
+from coordinator_core.store.postgres.maintenance import begin_topic_deletion, begin_undo_run
+from coordinator_core.store.postgres.statements import mark_undone
+from coordinator_core.store.rows import ChangeRow, Json, StoredSettings, TopicRow, Undone
+from coordinator_core.store.tables import cluster_config, group_configs, topics, versions
+from coordinator_core.store.undoing import DELETE_TOPIC, settings_to_restore, topic_json, undo_of_settings
 
 # -- the catalogue ------------------------------------------------------------------------------------------
 
@@ -38,7 +41,7 @@ def put_topic(
     """
     catalogue_version = _lock(transaction, versions.c.topics)
     before = _read_topic(transaction, topic)
-    if before is not None and _was_made(transaction, change):
+    if before is not None and was_made(transaction, change.change_id):
         return before
     after = _raised(before, topic, partitions, log_start_offset, catalogue_version)
     if before is None or after.version != before.version:
@@ -50,7 +53,10 @@ def put_topic(
         "version": after.version,
     }
     transaction.execute(insert(topics).values(row).on_conflict_do_update(index_elements=["topic"], set_=row))
-    _note(transaction, change, None if before is None else _topic_json(before), _topic_json(after))
+    note(
+        transaction,
+        replace(change, before=None if before is None else topic_json(before), after=topic_json(after)),
+    )
     return after
 
 
@@ -69,10 +75,6 @@ def _raised(
 def _read_topic(transaction: Transaction, topic: str) -> TopicRow | None:
     row = transaction.execute(select(topics).where(topics.c.topic == topic)).first()
     return None if row is None else TopicRow(*row)
-
-
-def _topic_json(row: TopicRow) -> Json:
-    return {"topic": row.topic, "partitions": row.partitions, "log_start_offset": row.log_start_offset}
 
 
 # -- settings -----------------------------------------------------------------------------------------------
@@ -94,13 +96,13 @@ def put_settings(
     """Set what has a value and unset what is None, of a group or of the cluster."""
     version = versions.c.cluster_config if group_id is None else versions.c.group_configs
     _lock(transaction, version)
-    if _was_made(transaction, change):
+    if was_made(transaction, change.change_id):
         return
     table, owner = (cluster_config, {}) if group_id is None else (group_configs, {"group_id": group_id})
     before = _read_values(transaction, table, owner)
     _replace_values(transaction, table, owner, values, change)
     transaction.execute(update(versions).values({version: version + 1}))
-    _note(transaction, change, {key: before.get(key) for key in values}, dict(values))
+    note(transaction, replace(change, before={key: before.get(key) for key in values}, after=dict(values)))
 
 
 def _read_values(transaction: Transaction, table: Table, owner: Mapping[str, str]) -> dict[str, str]:
@@ -129,18 +131,71 @@ def _owned(table: Table, owner: Mapping[str, str]) -> list[ColumnElement[bool]]:
     return [table.c[name] == value for name, value in owner.items()]
 
 
-# -- changes ------------------------------------------------------------------------------------------------
+def undo_settings(transaction: Transaction, change_id: str, change: ChangeRow) -> ChangeRow:
+    """Take a change of settings back where what it set still stands, and return the undo as noted."""
+    _lock(transaction, versions.c.cluster_config)
+    made = find_change(transaction, change.change_id)
+    if made is not None:
+        return made.change
+    undone = lock_undoable(transaction, change_id)
+    group_id = undone.group_id
+    table, owner = (cluster_config, {}) if group_id is None else (group_configs, {"group_id": group_id})
+    rows = transaction.execute(select(table.c.key, table.c.value, as_ms(table.c.set_at)).where(*_owned(table, owner)))
+    standing = {key: (value, set_at_ms) for key, value, set_at_ms in rows}
+    restored = settings_to_restore(undone, standing)
+    _replace_values(transaction, table, owner, restored, change)
+    version = versions.c.cluster_config if group_id is None else versions.c.group_configs
+    transaction.execute(update(versions).values({version: version + 1}))
+    mark_undone(transaction, [Undone(change_id, change.at_ms, change.change_id)])
+    return note(transaction, undo_of_settings(undone, change, standing, restored))
+
+
+# -- topics that go and come back --------------------------------------------------------------------------
+
+
+def delete_topic(transaction: Transaction, topic: str, change: ChangeRow) -> ChangeRow | None:
+    """Take a topic out of the catalogue, and begin the run that archives its offsets."""
+    catalogue_version = _lock(transaction, versions.c.topics)
+    made = find_change(transaction, change.change_id)
+    if made is not None:
+        return made.change
+    row = _read_topic(transaction, topic)
+    if row is None:
+        return None
+    transaction.execute(delete(topics).where(topics.c.topic == topic))
+    transaction.execute(update(versions).values(topics=catalogue_version + 1))
+    candidates = begin_topic_deletion(transaction, topic, change)
+    after = {"topic": topic, "run_id": change.change_id, "candidates": candidates}
+    return note(transaction, replace(change, before=topic_json(row), after=after))
+
+
+def begin_undo(transaction: Transaction, change_id: str, change: ChangeRow) -> ChangeRow:
+    """Begin the run that takes back what a change archived; a topic that was deleted returns at once."""
+    catalogue_version = _lock(transaction, versions.c.topics)
+    made = find_change(transaction, change.change_id)
+    if made is not None:
+        return made.change
+    undone = lock_undoable(transaction, change_id)
+    after: Json = {"undoes": change_id, "action": undone.action, "run_id": change.change_id}
+    if undone.action == DELETE_TOPIC:
+        after["topic"] = _restore_topic(transaction, undone.before, catalogue_version)
+    after["candidates"] = begin_undo_run(transaction, change_id, change)
+    mark_undone(transaction, [Undone(change_id, change.at_ms, change.change_id)])
+    return note(transaction, replace(change, after=after))
+
+
+def _restore_topic(transaction: Transaction, before: Json, catalogue_version: int) -> Json:
+    """Put a topic into the catalogue again, unless there is one of its name."""
+    if _read_topic(transaction, before["topic"]) is not None:
+        return {"topic": before["topic"], "outcome": "newer_there"}
+    transaction.execute(insert(topics).values({**before, "version": catalogue_version + 1}))
+    transaction.execute(update(versions).values(topics=catalogue_version + 1))
+    return {"topic": before["topic"], "outcome": "restored"}
+
+
+# -- order --------------------------------------------------------------------------------------------------
 
 
 def _lock(transaction: Transaction, version: ColumnElement[int]) -> int:
     """Wait for whoever changes a small table just now; return the version."""
     return int(transaction.execute(select(version).select_from(versions).with_for_update()).scalar_one())
-
-
-def _was_made(transaction: Transaction, change: ChangeRow) -> bool:
-    seen = select(changes.c.change_id).where(changes.c.change_id == change.change_id)
-    return transaction.execute(seen).first() is not None
-
-
-def _note(transaction: Transaction, change: ChangeRow, before: Json, after: Json) -> None:
-    insert_changes(transaction, [replace(change, before=before, after=after)])

@@ -13,7 +13,7 @@ from coordinator_core.store import tables
 from coordinator_core.store.postgres.arrays import Arrays, quoted
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.folding import Folded, FoldedGroup
-from coordinator_core.store.rows import ChangeRow, MemberRow
+from coordinator_core.store.rows import ChangeRow, MemberRow, Undone
 
 Rows = list[tuple[Any, ...]]
 
@@ -28,11 +28,17 @@ def store(transaction: Transaction, folded: Folded) -> None:
     _insert(transaction, "assignments", _OWNERSHIPS, map(_OWNERSHIPS.values_of, folded.ownerships))
     _run(transaction, _DECIDE_CANDIDATES, _OUTCOMES, folded.outcomes.values())
     insert_changes(transaction, folded.changes)
+    mark_undone(transaction, folded.undone)
 
 
 def insert_changes(transaction: Transaction, changes: Iterable[ChangeRow]) -> None:
     """Write rows of `changes`."""
     _insert(transaction, "changes", _CHANGES, map(_CHANGES.values_of, changes))
+
+
+def mark_undone(transaction: Transaction, undone: Iterable[Undone]) -> None:
+    """Say of changes that they are taken back."""
+    _run(transaction, _MARK_UNDONE, _UNDONE, undone)
 
 
 def _store_groups(transaction: Transaction, groups: Mapping[str, FoldedGroup]) -> None:
@@ -89,7 +95,8 @@ _TRANSITIONS = _all_but(tables.group_transitions)
 _REBALANCES = _all_but(tables.rebalances)
 _OWNERSHIPS = _all_but(tables.assignments)
 _OFFSET_HISTORY = _all_but(tables.offset_history)
-_CHANGES = _all_but(tables.changes, "undone_at")
+_CHANGES = _all_but(tables.changes, "undone_at", "undone_by")
+_UNDONE = Arrays(*(tables.changes.c[name] for name in ("change_id", "undone_at", "undone_by")))
 _MEMBERS = _all_but(tables.members)
 _COMMITS = Arrays(
     *(column for column in tables.offsets.columns if column.name != "commit_version"),
@@ -210,6 +217,12 @@ INSERT INTO archived_offsets (change_id, group_id, shard_id, topic, partition, c
 SELECT change_id, group_id, shard_id, topic, partition, committed_offset, leader_epoch,
     metadata, log_end_offset, committed_at, archived_at, cause
 FROM gone
+"""  # noqa: S608
+
+_MARK_UNDONE = f"""
+UPDATE changes SET undone_at = given.undone_at, undone_by = given.undone_by
+FROM ({_UNDONE.source}) AS given
+WHERE changes.change_id = given.change_id
 """  # noqa: S608
 
 _DECIDE_CANDIDATES = f"""

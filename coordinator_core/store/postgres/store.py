@@ -5,21 +5,45 @@ from dataclasses import replace
 from functools import partial
 
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.store.postgres import leases, loading, maintenance, partitions, reads, small_tables, writes
+from coordinator_core.store.history import (
+    GroupPosition,
+    ListedRebalance,
+    Moment,
+    OwnedSpan,
+    PositionThen,
+    RebalancePlace,
+    TransitionPlace,
+)
+from coordinator_core.store.postgres import (
+    changes,
+    history,
+    leases,
+    loading,
+    maintenance,
+    partitions,
+    reads,
+    revision,
+    small_tables,
+    writes,
+)
 from coordinator_core.store.postgres.connections import Limits, Line
 from coordinator_core.store.rows import (
+    ArchivedOffset,
     Batch,
     CandidateRow,
+    ChangeFilter,
     ChangeRow,
     FetchedOffset,
     GroupFilter,
     LeaseRow,
     ListedGroup,
+    RecordedChange,
     Renewal,
     RunRow,
     StoredGroup,
     StoredSettings,
     TopicRow,
+    TransitionRow,
     Versions,
     Written,
 )
@@ -133,6 +157,10 @@ class PostgresStore:
         """Tell whether history knows the group."""
         return self._readers.read(partial(reads.was_seen, group_id=group_id))
 
+    def schema(self) -> str | None:
+        """Return the revision of the database's schema."""
+        return self._readers.read(revision.read_schema)
+
     def lacks_history_partitions(self) -> bool:
         """Tell whether a day ahead has no partition of its own, or rows have fallen into a default partition."""
         return partitions.lack(self._changes)
@@ -140,6 +168,55 @@ class PostgresStore:
     def create_history_partitions(self, days_ahead: int) -> None:
         """Create the partitions of today and the days ahead, where they are missing."""
         partitions.create_ahead(self._changes, days_ahead)
+
+    # -- history ------------------------------------------------------------------------------------------
+
+    def knows(self, group_id: str) -> bool:
+        """Tell whether there is, or ever was, such a group."""
+        return self._readers.read(partial(history.knows, group_id=group_id))
+
+    def rebalances(self, group_id: str, after: RebalancePlace | None, limit: int) -> list[ListedRebalance]:
+        """Return a page of rebalances, the newest first and the one under way before it."""
+        return self._readers.read(partial(history.read_rebalances, group_id=group_id, after=after, limit=limit))
+
+    def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
+        """Return a page of changes of the group's state, the newest first."""
+        return self._readers.read(partial(history.read_transitions, group_id=group_id, after=after, limit=limit))
+
+    def ownership(self, moment: Moment) -> list[OwnedSpan]:
+        """Return who held which partitions at a moment."""
+        return self._readers.read(partial(history.read_ownership, moment=moment))
+
+    def group_positions(self, shard_ids: Iterable[int], *, by_partition: bool) -> list[GroupPosition]:
+        """Return what the groups of these shards have committed, added up by topic or partition."""
+        wanted = list(shard_ids)
+        read = partial(history.read_group_positions, shard_ids=wanted, by_partition=by_partition)
+        return self._readers.read(read)
+
+    def positions(self, moment: Moment) -> list[PositionThen]:
+        """Return what was committed as of a moment."""
+        return self._readers.read(partial(history.read_positions, moment=moment))
+
+    # -- changes, and what they took ----------------------------------------------------------------------
+
+    def change(self, change_id: str) -> RecordedChange | None:
+        """Return one change, or None if there is none."""
+        return self._readers.read(partial(changes.find_change, change_id=change_id))
+
+    def changes(self, which: ChangeFilter) -> list[RecordedChange]:
+        """Return at most `limit` changes, the newest first."""
+        return self._readers.read(partial(changes.list_changes, which=which))
+
+    def archived_offsets(
+        self, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> list[ArchivedOffset]:
+        """Return what a change took from a group, by topic and partition."""
+        find = partial(changes.archived_offsets, change_id=change_id, group_id=group_id, partitions=partitions)
+        return self._readers.read(find)
+
+    def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        """Return how far logs reach, as far as groups' present offsets report it; whose end nobody reports has none."""
+        return self._readers.read(partial(reads.log_ends, of_topics=topics))
 
     # -- settings and catalogue ---------------------------------------------------------------------------
 
@@ -162,6 +239,10 @@ class PostgresStore:
         )
         return self._changes.transact(put)
 
+    def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
+        """Take a topic out of the catalogue, and begin a run that archives its offsets."""
+        return self._changes.transact(partial(small_tables.delete_topic, topic=topic, change=change))
+
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
         return self._readers.read(small_tables.read_settings)
@@ -171,7 +252,15 @@ class PostgresStore:
         put = partial(small_tables.put_settings, group_id=group_id, values=values, change=change)
         self._changes.transact(put)
 
+    def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        """Take a change of settings back, key by key, where what it set still stands."""
+        return self._changes.transact(partial(small_tables.undo_settings, change_id=change_id, change=change))
+
     # -- maintenance --------------------------------------------------------------------------------------
+
+    def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        """Begin a run that takes back what a change archived."""
+        return self._changes.transact(partial(small_tables.begin_undo, change_id=change_id, change=change))
 
     def runs(self, limit: int = 100) -> list[RunRow]:
         """Return the newest runs first."""

@@ -1,0 +1,273 @@
+"""The ledger over HTTP: how a group rebalanced, which states it went through, who owned what and when.
+
+Rows are those of the tables of the same names, column by column. Any node answers, of groups that are gone too.
+
+Source: http-api.md "Operators".
+"""
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated, Final, NoReturn, TypeAlias
+
+from litestar import get
+from litestar.params import FromQuery, QueryParameter
+from msgspec import Meta, Struct, ValidationError, convert
+
+from api.http import base64url
+from api.http.call import ThisCall
+from api.http.express import REQUEST
+from api.http.fields import GroupId, PageLimit, PartitionAsked
+from api.http.limits import TOPIC_MAX_CHARS
+from api.http.times import EPOCH, instant, instant_or_none
+from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.store.history import (
+    END_OF_TIME_MS,
+    ListedRebalance,
+    Moment,
+    OwnedSpan,
+    PositionThen,
+    RebalancePlace,
+    TransitionPlace,
+    place_of,
+)
+from coordinator_core.store.rows import TransitionRow
+
+TAGS: Final = ["Operators: history"]
+UUID_LETTERS: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+REBALANCE_CURSOR: Final = re.compile(rf"(\d{{1,15}}) ({UUID_LETTERS})", re.ASCII)
+TRANSITION_CURSOR: Final = re.compile(r"(\d{1,15}) (\d{1,15}) (\d{1,9}) (\d)", re.ASCII)
+
+# -- rebalances -------------------------------------------------------------------------------------------
+
+
+class RebalanceShown(Struct):
+    """A rebalance; under way while `completed_at` is null."""
+
+    rebalance_id: str
+    group_id: str
+    shard_id: int
+    group_created_at: datetime
+    generation: int
+    trigger: str
+    trigger_member_id: str | None
+    client_reason: str | None
+    started_at: datetime
+    joined_at: datetime | None
+    completed_at: datetime | None
+    outcome: str | None
+    restarts: int
+    member_count_before: int
+    member_count_after: int | None
+    partitions_moved: int | None
+
+
+class RebalancesAnswer(Struct):
+    """A page of rebalances, the newest first; `next_cursor` asks for the next one, and is null on the last."""
+
+    rebalances: list[RebalanceShown]
+    next_cursor: str | None
+
+
+@get("/v1/groups/{group_id:str}/rebalances", tags=TAGS, opt={REQUEST: "ListRebalances"})
+async def list_rebalances(
+    call: ThisCall, group_id: GroupId, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> RebalancesAnswer:
+    """List a group's rebalances, the newest first: why each began, how long it took, what came of it."""
+    found = await call.coordinator.history.rebalances(group_id, _rebalance_place(cursor), limit + 1)
+    page = found[:limit]
+    next_cursor = base64url.encode("{} {}".format(*page[-1].place)) if len(found) > limit else None
+    return RebalancesAnswer([_rebalance(each) for each in page], next_cursor)
+
+
+def _rebalance_place(cursor: str) -> RebalancePlace | None:
+    if not cursor:
+        return None
+    at_ms, rebalance_id = _taken_apart(cursor, REBALANCE_CURSOR)
+    return RebalancePlace(_in_time(int(at_ms)), rebalance_id)
+
+
+def _rebalance(row: ListedRebalance) -> RebalanceShown:
+    return RebalanceShown(
+        rebalance_id=row.rebalance_id,
+        group_id=row.group_id,
+        shard_id=row.shard_id,
+        group_created_at=instant(row.group_created_at_ms),
+        generation=row.generation,
+        trigger=row.trigger,
+        trigger_member_id=row.trigger_member_id,
+        client_reason=row.client_reason,
+        started_at=instant(row.started_at_ms),
+        joined_at=instant_or_none(row.joined_at_ms),
+        completed_at=instant_or_none(row.completed_at_ms),
+        outcome=row.outcome,
+        restarts=row.restarts,
+        member_count_before=row.member_count_before,
+        member_count_after=row.member_count_after,
+        partitions_moved=row.partitions_moved,
+    )
+
+
+# -- transitions ------------------------------------------------------------------------------------------
+
+
+class TransitionShown(Struct):
+    """One change of a group's state; `from_state` is null where a life of the group began."""
+
+    group_id: str
+    shard_id: int
+    group_created_at: datetime
+    at: datetime
+    generation: int
+    from_state: str | None
+    to_state: str
+    reason: str
+    member_id: str | None
+
+
+class TransitionsAnswer(Struct):
+    """A page of transitions, the newest first; `next_cursor` asks for the next one, and is null on the last."""
+
+    transitions: list[TransitionShown]
+    next_cursor: str | None
+
+
+@get("/v1/groups/{group_id:str}/transitions", tags=TAGS, opt={REQUEST: "ListTransitions"})
+async def list_transitions(
+    call: ThisCall, group_id: GroupId, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> TransitionsAnswer:
+    """List the changes of a group's state, the newest first, and why each happened."""
+    found = await call.coordinator.history.transitions(group_id, _transition_place(cursor), limit + 1)
+    page = found[:limit]
+    next_cursor = base64url.encode("{} {} {} {}".format(*place_of(page[-1]))) if len(found) > limit else None
+    return TransitionsAnswer([_transition(each) for each in page], next_cursor)
+
+
+def _transition_place(cursor: str) -> TransitionPlace | None:
+    if not cursor:
+        return None
+    at_ms, created_at_ms, generation, rank = map(int, _taken_apart(cursor, TRANSITION_CURSOR))
+    return TransitionPlace(_in_time(at_ms), _in_time(created_at_ms), generation, rank)
+
+
+def _transition(row: TransitionRow) -> TransitionShown:
+    return TransitionShown(
+        group_id=row.group_id,
+        shard_id=row.shard_id,
+        group_created_at=instant(row.group_created_at_ms),
+        at=instant(row.at_ms),
+        generation=row.generation,
+        from_state=row.from_state,
+        to_state=row.to_state,
+        reason=row.reason,
+        member_id=row.member_id,
+    )
+
+
+# -- who owned what ---------------------------------------------------------------------------------------
+
+
+class AssignmentShown(Struct):
+    """Partitions of one topic that a member held at the moment asked about; `valid_to` is null while it lasts."""
+
+    member_id: str
+    topic: str
+    partitions: list[int]
+    generation: int
+    rebalance_id: str
+    valid_from: datetime
+    valid_to: datetime | None
+
+
+class PositionShown(Struct):
+    """What was committed for a partition as of the moment asked about; history knows the last position of a minute."""
+
+    topic: str
+    partition: int
+    offset: int
+    log_end_offset: int | None
+    committed_at: datetime
+    member_id: str | None
+    """Who committed it; "" is a consumer in no group, null is not known."""
+
+
+class AssignmentsAnswer(Struct):
+    """Who owned what, and what was committed; `at` is the moment that was asked about, null for now."""
+
+    group_id: str
+    at: datetime | None
+    assignments: list[AssignmentShown]
+    offsets: list[PositionShown]
+
+
+TopicNarrowing: TypeAlias = Annotated[
+    str | None, QueryParameter(name="topic", min_length=1, max_length=TOPIC_MAX_CHARS)
+]
+
+
+@get("/v1/groups/{group_id:str}/assignments", tags=TAGS, opt={REQUEST: "ListAssignments"})
+async def list_assignments(
+    call: ThisCall,
+    group_id: GroupId,
+    at: FromQuery[str] = "",
+    topic: TopicNarrowing = None,
+    partition: PartitionAsked = None,
+) -> AssignmentsAnswer:
+    """Say who owned which partitions at a moment (now, if none is named), and what was committed by then."""
+    moment = _moment(at) if at else None
+    at_ms = END_OF_TIME_MS if moment is None else (moment - EPOCH) // timedelta(milliseconds=1)
+    owned, committed = await call.coordinator.history.as_of(Moment(group_id, at_ms, topic, partition))
+    return AssignmentsAnswer(
+        group_id, moment, [_assignment(each) for each in owned], [_position(each) for each in committed]
+    )
+
+
+def _moment(text: str) -> datetime:
+    """Read a moment; a plus that came unencoded, which a query reads as a space, is put back."""
+    try:
+        moment: datetime = convert(re.sub(r" (?=\d\d:\d\d$)", "+", text), Annotated[datetime, Meta(tz=True)])
+    except ValidationError:
+        raise InvalidRequest("at must be a moment in RFC 3339 with its offset, such as 2026-11-21T02:13:00Z") from None
+    return moment
+
+
+def _assignment(span: OwnedSpan) -> AssignmentShown:
+    return AssignmentShown(
+        member_id=span.member_id,
+        topic=span.topic,
+        partitions=list(span.partitions),
+        generation=span.generation,
+        rebalance_id=span.rebalance_id,
+        valid_from=instant(span.valid_from_ms),
+        valid_to=instant_or_none(span.valid_to_ms),
+    )
+
+
+def _position(then: PositionThen) -> PositionShown:
+    return PositionShown(
+        topic=then.topic,
+        partition=then.partition,
+        offset=then.offset,
+        log_end_offset=then.log_end_offset,
+        committed_at=instant(then.committed_at_ms),
+        member_id=then.member_id,
+    )
+
+
+# -- cursors ----------------------------------------------------------------------------------------------
+
+
+def _taken_apart(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
+    """Return the parts of a cursor of ours."""
+    try:
+        parts = form.fullmatch(base64url.decode(cursor).decode("ascii"))
+    except ValueError:
+        parts = None
+    return _refuse_cursor() if parts is None else parts.groups()
+
+
+def _in_time(at_ms: int) -> int:
+    return at_ms if at_ms <= END_OF_TIME_MS else _refuse_cursor()
+
+
+def _refuse_cursor() -> NoReturn:
+    raise InvalidRequest("the cursor is not one that this list gave")

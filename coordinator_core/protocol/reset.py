@@ -1,0 +1,130 @@
+"""A reset puts an Empty group to other positions; all of its partitions, or none.
+
+Whoever asks brings what is known of each partition's log. What is needed and not known is refused by the partition's
+name, and a position outside of the log, as far as its ends are known, moves to the nearer end, with a note that says
+so. A group that nobody knows is made, as by a simple commit: so a consumer can be given its positions before it first
+comes. The old positions go to the archive under the change; the new ones are commits of nobody.
+
+Source: http-api.md "Operators"; Kafka's ``ConsumerGroupCommand.resetOffsets`` and ``OffsetsUtils.checkOffsetsRange``.
+"""
+
+from typing import assert_never
+
+from coordinator_core.protocol.checks import check_group_id
+from coordinator_core.protocol.decision import Draft
+from coordinator_core.protocol.errors import (
+    CoordinatorNotAvailable,
+    GroupIdNotFound,
+    InvalidRequest,
+    NonEmptyGroup,
+    UnknownTopicOrPartition,
+)
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.offsets import remove_offset
+from coordinator_core.protocol.records import GroupCreated, OffsetCommitted
+from coordinator_core.protocol.replies import OffsetsReset, ResetResult
+from coordinator_core.protocol.requests import NO_MEMBER_ID, PartitionToReset, ResetOffsets, ResetTo, StoredOffset
+from coordinator_core.protocol.states import DEAD, EMPTY
+
+MAX_OFFSET = 2**63 - 1
+CLAMPED = frozenset({ResetTo.OFFSET, ResetTo.SHIFT, ResetTo.DATETIME})
+"""The ways that may point outside of the log."""
+
+
+def decide_reset(draft: Draft, request: ResetOffsets) -> None:
+    """Put every partition asked for to where it is to go; a dry run only tells."""
+    _check_resettable(draft.group, request)
+    stored = {(offset.topic, offset.partition): offset for offset in request.stored}
+    moves = []
+    for known in request.partitions:
+        if not draft.context.has_partition(known.topic, known.partition):
+            raise UnknownTopicOrPartition(f"{known.topic} has no partition {known.partition}")
+        found = stored.get((known.topic, known.partition))
+        moves.append((known, found, _result(request, known, found)))
+    if not request.is_dry_run:
+        _move(draft, request, moves)
+    draft.reply(request.token, OffsetsReset(tuple(result for _, _, result in moves)))
+
+
+def _check_resettable(group: Group, request: ResetOffsets) -> None:
+    """Refuse a group that is not Empty, and topics of which nothing is known."""
+    check_group_id(group)
+    if group.exists and group.state is DEAD:
+        raise CoordinatorNotAvailable("the group has just been removed")
+    if group.exists and group.state is not EMPTY:
+        raise NonEmptyGroup("the group has members; stop them first")
+    for topic in request.unknown_topics:
+        raise UnknownTopicOrPartition(f"no partition of {topic} is known; name them, or put it into the catalogue")
+    if not group.exists and not request.partitions:
+        raise GroupIdNotFound("there is no such group, and no topic is named")
+
+
+# -- where to ---------------------------------------------------------------------------------------------
+
+
+def _result(request: ResetOffsets, known: PartitionToReset, found: StoredOffset | None) -> ResetResult:
+    old_offset = None if found is None else found.offset
+    wanted = _wanted(request, known, old_offset)
+    offset = _within_log(wanted, known) if request.to in CLAMPED else wanted
+    note = None if offset == wanted else f"{wanted} is outside of the log"
+    return ResetResult(known.topic, known.partition, old_offset, offset, note)
+
+
+def _wanted(request: ResetOffsets, known: PartitionToReset, old_offset: int | None) -> int:
+    match request.to:
+        case ResetTo.EARLIEST:
+            return known.log_start_offset
+        case ResetTo.LATEST:
+            return _known(known, known.log_end_offset, "nobody has reported where its log ends")
+        case ResetTo.OFFSET:
+            return request.amount
+        case ResetTo.SHIFT:
+            return _known(known, old_offset, "nothing is committed to shift from") + request.amount
+        case ResetTo.DATETIME:
+            return _known(known, known.committed_then, "nothing is known to have been committed by then")
+        case ResetTo.CURRENT:
+            at_end = known.log_end_offset if old_offset is None else old_offset
+            return _known(known, at_end, "nothing is committed, and nobody has reported where its log ends")
+        case _:
+            assert_never(request.to)
+
+
+def _known(partition: PartitionToReset, value: int | None, otherwise: str) -> int:
+    if value is None:
+        raise InvalidRequest(f"{partition.topic} {partition.partition}: {otherwise}")
+    return value
+
+
+def _within_log(offset: int, known: PartitionToReset) -> int:
+    """Return the nearest offset between the log's ends, as far as they are known."""
+    end = MAX_OFFSET if known.log_end_offset is None else known.log_end_offset
+    return max(known.log_start_offset, min(offset, end))
+
+
+# -- what is stored ---------------------------------------------------------------------------------------
+
+
+def _move(
+    draft: Draft, request: ResetOffsets, moves: list[tuple[PartitionToReset, StoredOffset | None, ResetResult]]
+) -> None:
+    if not draft.group.exists:
+        draft.emit(GroupCreated(draft.now.wall_ms))
+    for known, found, result in moves:
+        if found is not None:
+            remove_offset(draft, found, "reset", request.change_id)
+        draft.emit_offset(_committed(draft, known, result.new_offset))
+
+
+def _committed(draft: Draft, known: PartitionToReset, offset: int) -> OffsetCommitted:
+    """Return a commit of nobody; where the log ends is worth keeping, what the consumer noted is not."""
+    return OffsetCommitted(
+        at_ms=draft.now.wall_ms,
+        topic=known.topic,
+        partition=known.partition,
+        offset=offset,
+        leader_epoch=-1,
+        metadata="",
+        log_end_offset=known.log_end_offset,
+        expires_at_ms=None,
+        member_id=NO_MEMBER_ID,
+    )

@@ -1,0 +1,61 @@
+"""How far this node's groups are behind is asked of the database, rarely enough that asking never weighs on it.
+
+What was found is shown again for ten times as long as it took to find, so looking takes a tenth of one connection at
+most, whoever looks how often.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.runtime.clock import Clock
+from coordinator_core.runtime.history import Read
+from coordinator_core.store.history import GroupPosition
+from coordinator_core.store.interface import Store
+
+PATIENCE_S: Final = 1.0
+"""How long a look may take; past it the positions are not known."""
+REST_FACTOR: Final = 10
+
+
+class Lag:
+    """Positions of the groups that this node serves, as of some seconds ago."""
+
+    def __init__(self, store: Store, read: Read, clock: Clock, shard_ids: Callable[[], Iterable[int]]) -> None:
+        self._store = store
+        self._read = read
+        self._clock = clock
+        self._shard_ids = shard_ids
+        self._looks: dict[bool, _Look] = {}
+
+    async def look(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
+        """Return positions by topic or by partition, or None where the database does not tell them in time."""
+        shard_ids = frozenset(self._shard_ids())
+        last = self._looks.get(by_partition)
+        if last is not None and last.shard_ids == shard_ids and self._clock.now().node_ms < last.good_until_ms:
+            return last.found
+        began_ms = self._clock.now().node_ms
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                found = tuple(
+                    await self._read(partial(self._store.group_positions, shard_ids, by_partition=by_partition))
+                )
+        except (CoordinatorNotAvailable, TimeoutError):
+            return None
+        ended_ms = self._clock.now().node_ms
+        good_until_ms = ended_ms + REST_FACTOR * (ended_ms - began_ms)
+        self._looks[by_partition] = _Look(shard_ids, good_until_ms, found)
+        return found
+
+
+class _Look:
+    """What was found, of which shards, and until when it is shown again."""
+
+    __slots__ = ("found", "good_until_ms", "shard_ids")
+
+    def __init__(self, shard_ids: frozenset[int], good_until_ms: int, found: tuple[GroupPosition, ...]) -> None:
+        self.shard_ids = shard_ids
+        self.good_until_ms = good_until_ms
+        self.found = found

@@ -1,0 +1,100 @@
+"""What operators do to one group: each act holds the group, is decided, and is stored with its row of `changes`.
+
+An act that was done before under the same id is answered from that row (`act`). The group is held meanwhile, so of
+two alike that come at once the second finds the first.
+
+Source: http-api.md "Operators"; architecture.md "Group commit", what needs to read offsets in order to decide.
+"""
+
+from functools import partial
+
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.replies import Answer, OffsetsDeleted
+from coordinator_core.protocol.requests import DeleteGroup, DeleteOffsets, ForceRebalance, RemoveMember, StoredOffset
+from coordinator_core.runtime.act import Act, Noting
+from coordinator_core.runtime.desk import Desk
+from coordinator_core.runtime.notes import deleted_json, deletion_noted, group_json, offsets_json, removed
+from coordinator_core.store.rows import Json
+
+DELETE_OFFSETS = "delete_offsets"
+DELETE_GROUP = "delete_group"
+FORCE_REBALANCE = "force_rebalance"
+REMOVE_MEMBER = "remove_member"
+
+
+async def delete_offsets(desk: Desk, group_id: str, topic: str, partition: int | None, act: Act) -> OffsetsDeleted:
+    """Take a topic's offsets, or one of them, away; they go to the archive under the act's change."""
+    what = {"topic": topic, "partition": partition}
+    async with desk.serving(group_id).holding(group_id) as ask:
+        made = await desk.made(act, DELETE_OFFSETS, group_id, what)
+        if made is not None:
+            return deletion_noted(made)
+        wanted = None if partition is None else [(topic, partition)]
+        stored = await desk.read(partial(desk.store.stored_offsets, group_id, wanted))
+        of_topic = tuple(offset for offset in stored if offset.topic == topic)
+        partitions = wanted or [(offset.topic, offset.partition) for offset in of_topic]
+        token = desk.new_token()
+        request = DeleteOffsets(token, tuple(partitions), of_topic, act.change_id)
+        noting = Noting(act, DELETE_OFFSETS, group_id, token, partial(_tell_deletion, what, of_topic))
+        answer = await ask(token, request, noting.beside)
+    assert isinstance(answer, OffsetsDeleted)
+    return answer
+
+
+def _tell_deletion(
+    what: Json, stored: tuple[StoredOffset, ...], _before: Group, _after: Group, answer: Answer
+) -> tuple[Json, Json]:
+    assert isinstance(answer, OffsetsDeleted)
+    return offsets_json(removed(stored, answer)), {**what, **deleted_json(answer)}
+
+
+async def delete_group(desk: Desk, group_id: str, act: Act) -> None:
+    """Take an empty group away with its offsets, which go to the archive under the act's change."""
+    async with desk.serving(group_id).holding(group_id) as ask:
+        if await desk.made(act, DELETE_GROUP, group_id) is not None:
+            return
+        stored = await desk.read(partial(desk.store.stored_offsets, group_id, None))
+        token = desk.new_token()
+        noting = Noting(act, DELETE_GROUP, group_id, token, partial(_tell_end, stored))
+        await ask(token, DeleteGroup(token, tuple(stored), act.change_id), noting.beside)
+
+
+def _tell_end(stored: list[StoredOffset], before: Group, after: Group, _: Answer) -> tuple[Json, Json]:
+    was = {**group_json(before), "protocol_type": before.protocol_type, **offsets_json(stored)}
+    return was, {"state": str(after.state), "archived": len(stored)}
+
+
+async def force_rebalance(desk: Desk, group_id: str, act: Act) -> None:
+    """Start a rebalance because an operator wants one; one that is under way goes on."""
+    async with desk.serving(group_id).holding(group_id) as ask:
+        if await desk.made(act, FORCE_REBALANCE, group_id) is not None:
+            return
+        token = desk.new_token()
+        noting = Noting(act, FORCE_REBALANCE, group_id, token, _tell_states)
+        await ask(token, ForceRebalance(token, act.reason or ""), noting.beside)
+
+
+def _tell_states(before: Group, after: Group, _: Answer) -> tuple[Json, Json]:
+    return group_json(before), group_json(after)
+
+
+async def remove_member(desk: Desk, group_id: str, member_id: str, act: Act) -> None:
+    """Put a member out as if it had left."""
+    what = {"member_id": member_id}
+    async with desk.serving(group_id).holding(group_id) as ask:
+        if await desk.made(act, REMOVE_MEMBER, group_id, what) is not None:
+            return
+        token = desk.new_token()
+        noting = Noting(act, REMOVE_MEMBER, group_id, token, partial(_tell_removal, member_id))
+        await ask(token, RemoveMember(token, member_id, act.reason or ""), noting.beside)
+
+
+def _tell_removal(member_id: str, before: Group, after: Group, _: Answer) -> tuple[Json, Json]:
+    member = before.members[member_id]
+    who = {
+        "member_id": member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+    }
+    return {**who, **group_json(before)}, {"member_id": member_id, **group_json(after)}

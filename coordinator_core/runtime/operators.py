@@ -1,0 +1,173 @@
+"""What operators may change, all in one place; each act is stored with its row of `changes` and can be repeated.
+
+Groups are changed by the node that owns them; settings, the catalogue and runs by any.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from coordinator_core.protocol.replies import OffsetsDeleted, OffsetsReset
+from coordinator_core.protocol.setting_rules import SettingValue, check_settings, check_together
+from coordinator_core.runtime import operations, resetting, undoing
+from coordinator_core.runtime.act import Act, ChangeUnknown
+from coordinator_core.runtime.desk import Desk
+from coordinator_core.runtime.resetting import Reset
+from coordinator_core.runtime.surroundings import Surroundings
+from coordinator_core.store.rows import ChangeFilter, ChangeRow, Json, RecordedChange, RunRow, TopicRow
+from coordinator_core.store.undoing import DELETE_TOPIC, PUT_SETTINGS
+
+PUT_TOPIC = "put_topic"
+APPLY_RUN = "apply_run"
+REJECT_RUN = "reject_run"
+
+
+class Operators:
+    """One node's answers to operators."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        surroundings: Surroundings,
+        refresh: Callable[[], Awaitable[None]],
+        hurry: Callable[[], None],
+    ) -> None:
+        """Take up what operations work with.
+
+        Args:
+            desk: the store, and the shards.
+            surroundings: settings and catalogue as this node knows them.
+            refresh: reads settings and catalogue again.
+            hurry: makes the node look for work at once.
+        """
+        self._desk = desk
+        self._store = desk.store
+        self._surroundings = surroundings
+        self._refresh = refresh
+        self._hurry = hurry
+
+    # -- one group ------------------------------------------------------------------------------------------
+
+    async def delete_offsets(self, group_id: str, topic: str, partition: int | None, act: Act) -> OffsetsDeleted:
+        """Take a topic's offsets, or one of them, away; they go to the archive."""
+        return await operations.delete_offsets(self._desk, group_id, topic, partition, act)
+
+    async def delete_group(self, group_id: str, act: Act) -> None:
+        """Take an Empty group away with its offsets, which go to the archive."""
+        await operations.delete_group(self._desk, group_id, act)
+
+    async def force_rebalance(self, group_id: str, act: Act) -> None:
+        """Start a rebalance because an operator wants one."""
+        await operations.force_rebalance(self._desk, group_id, act)
+
+    async def remove_member(self, group_id: str, member_id: str, act: Act) -> None:
+        """Put a member out as if it had left."""
+        await operations.remove_member(self._desk, group_id, member_id, act)
+
+    async def try_reset(self, group_id: str, reset: Reset) -> OffsetsReset:
+        """Tell what a reset would do."""
+        return await resetting.try_reset(self._desk, group_id, reset)
+
+    async def reset_offsets(self, group_id: str, reset: Reset, act: Act) -> OffsetsReset:
+        """Put an Empty group to other positions; the old ones go to the archive."""
+        return await resetting.reset_offsets(self._desk, group_id, reset, act)
+
+    # -- changes --------------------------------------------------------------------------------------------
+
+    async def changes(self, which: ChangeFilter) -> list[RecordedChange]:
+        """Return a page of changes, the newest first."""
+        return await self._desk.read(partial(self._store.changes, which))
+
+    async def change(self, change_id: str) -> RecordedChange:
+        """Return one change.
+
+        Raises:
+            ChangeUnknown: there is none.
+        """
+        found = await self._desk.read(partial(self._store.change, change_id))
+        if found is None:
+            raise ChangeUnknown(f"there is no change {change_id}")
+        return found
+
+    async def undo(self, change_id: str, act: Act) -> ChangeRow:
+        """Take a change back as far as nothing newer stands there; return the undo, whose `after` tells how far.
+
+        Raises:
+            ChangeUnknown: there is no such change.
+            CannotUndo: it cannot be taken back, or not any more.
+        """
+        undone = await undoing.find_undoable(self._desk, change_id, act)
+        made = await self._desk.made(act, undoing.UNDO, undone.group_id, {"undoes": undone.change_id})
+        if made is not None:
+            return made
+        if undone.action in undoing.OF_ONE_GROUP:
+            return await undoing.undo_in_group(self._desk, undone, act)
+        if undone.action == PUT_SETTINGS:
+            check_together(self._surroundings.would_be(undone.group_id, undone.before))
+        noted = await undoing.undo_in_store(self._desk, undone, act)
+        await self._refresh()
+        self._hurry()
+        return noted
+
+    # -- settings and catalogue -------------------------------------------------------------------------------
+
+    async def put_settings(self, group_id: str | None, values: Mapping[str, SettingValue], act: Act) -> None:
+        """Change settings of a group or the cluster; in force here at once, elsewhere within one renewal.
+
+        Raises:
+            InvalidRequest: a key or value that will not do, by itself or beside the others.
+        """
+        check_settings(values)
+        texts = {key: None if value is None else str(value) for key, value in values.items()}
+        if await self._desk.made(act, PUT_SETTINGS, group_id, texts) is not None:
+            return
+        check_together(self._surroundings.would_be(group_id, texts))
+        change = act.change(PUT_SETTINGS, group_id, self._desk.wall_ms())
+        await self._desk.read(partial(self._store.put_settings, group_id, texts, change))
+        await self._refresh()
+
+    async def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, act: Act) -> TopicRow:
+        """Put a topic into the catalogue; a raised count rebalances every Stable group that reads it.
+
+        Raises:
+            ValueError: the count would fall.
+        """
+        made = await self._desk.made(act, PUT_TOPIC, None, {"topic": topic})
+        if made is not None:
+            return TopicRow(**made.after, version=0)
+        change = act.change(PUT_TOPIC, None, self._desk.wall_ms())
+        row = await self._desk.read(partial(self._store.put_topic, topic, partitions, log_start_offset, change))
+        await self._refresh()
+        return row
+
+    async def delete_topic(self, topic: str, act: Act) -> Json | None:
+        """Take a topic out of the catalogue; a run archives the offsets that all groups have in it.
+
+        Groups that read it and are Stable rebalance. What is committed from now on stays: the topic is unknown then.
+
+        Returns:
+            What the change keeps: the run and its number of candidates; None if the catalogue has no such topic.
+        """
+        made = await self._desk.made(act, DELETE_TOPIC, None, {"topic": topic})
+        if made is not None:
+            return made.after
+        change = act.change(DELETE_TOPIC, None, self._desk.wall_ms())
+        noted = await self._desk.read(partial(self._store.delete_topic, topic, change))
+        await self._refresh()
+        self._hurry()
+        return None if noted is None else noted.after
+
+    # -- maintenance ----------------------------------------------------------------------------------------
+
+    async def apply_run(self, run_id: str, act: Act) -> RunRow:
+        """Mark a run as applying; the owners of its shards work it off. Repeating is harmless."""
+        await self._desk.made(act, APPLY_RUN, None, {"run_id": run_id})
+        change = act.change(APPLY_RUN, None, self._desk.wall_ms())
+        run = await self._desk.read(partial(self._store.begin_apply, run_id, change))
+        self._hurry()
+        return run
+
+    async def reject_run(self, run_id: str, act: Act) -> RunRow:
+        """Mark a proposed run as rejected: nothing of it is applied."""
+        await self._desk.made(act, REJECT_RUN, None, {"run_id": run_id})
+        change = act.change(REJECT_RUN, None, self._desk.wall_ms())
+        return await self._desk.read(partial(self._store.reject, run_id, change))

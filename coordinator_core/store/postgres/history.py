@@ -1,0 +1,257 @@
+"""What history answers about one group, each answer by one statement, so it tells of one moment.
+
+Every condition names the column by which its table is partitioned, so days that cannot matter are not looked at. The
+column list of a select is in the order of the row it becomes.
+"""
+
+from decimal import Decimal
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Select,
+    Text,
+    case,
+    cast,
+    column,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    table,
+    tuple_,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import UUID
+
+from coordinator_core.store.history import (
+    END_OF_TIME_MS,
+    RANK_IN_GENERATION,
+    GroupPosition,
+    ListedRebalance,
+    Moment,
+    OwnedSpan,
+    PositionThen,
+    RebalancePlace,
+    TransitionPlace,
+    in_order,
+)
+from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.instants import as_ms, columns_of, from_ms
+from coordinator_core.store.rows import TransitionRow
+from coordinator_core.store.tables import group_transitions, groups, rebalances
+
+
+def knows(transaction: Transaction, group_id: str) -> bool:
+    """Tell whether the group stands, or history knows it."""
+    stands = select(literal(1)).where(groups.c.group_id == group_id).exists()
+    was_seen = select(literal(1)).where(group_transitions.c.group_id == group_id).exists()
+    return bool(transaction.execute(select(or_(stands, was_seen))).scalar_one())
+
+
+# -- rebalances -------------------------------------------------------------------------------------------
+
+_OVER: Final = tuple(ListedRebalance.__dataclass_fields__)
+
+
+def read_rebalances(
+    transaction: Transaction, group_id: str, after: RebalancePlace | None, limit: int
+) -> list[ListedRebalance]:
+    """Return a page of rebalances, the one under way first."""
+    page = _over(group_id, after).limit(limit).subquery()
+    wanted = select(page)
+    if after is None:
+        both = union_all(_under_way(group_id), wanted).subquery()
+        newest_first = (both.c.completed_at_ms.desc().nulls_first(), both.c.rebalance_id.desc())
+        wanted = select(both).order_by(*newest_first).limit(limit)
+    else:
+        wanted = wanted.order_by(page.c.completed_at_ms.desc(), page.c.rebalance_id.desc())
+    return [ListedRebalance(**row) for row in transaction.execute(wanted).mappings()]
+
+
+def _over(group_id: str, after: RebalancePlace | None) -> Select[Any]:
+    """Rebalances that are over, from the index on group and time."""
+    columns = zip(_OVER, columns_of(rebalances, _OVER), strict=True)
+    over = select(*(each.label(name) for name, each in columns)).where(rebalances.c.group_id == group_id)
+    if after is not None and after.completed_at_ms != END_OF_TIME_MS:
+        at = from_ms(after.completed_at_ms)
+        place = tuple_(at, literal(after.rebalance_id, UUID(as_uuid=False)))
+        over = over.where(
+            rebalances.c.completed_at <= at, tuple_(rebalances.c.completed_at, rebalances.c.rebalance_id) < place
+        )
+    return over.order_by(rebalances.c.completed_at.desc(), rebalances.c.rebalance_id.desc())
+
+
+def _under_way(group_id: str) -> Select[Any]:
+    known = groups.c.rebalance["under_way"]
+    return select(
+        cast(known["rebalance_id"].astext, UUID(as_uuid=False)).label("rebalance_id"),
+        groups.c.group_id,
+        groups.c.shard_id,
+        as_ms(groups.c.created_at).label("group_created_at_ms"),
+        groups.c.generation,
+        known["trigger"].astext.label("trigger"),
+        known["trigger_member_id"].astext.label("trigger_member_id"),
+        known["client_reason"].astext.label("client_reason"),
+        known["started_at_ms"].astext.cast(BigInteger).label("started_at_ms"),
+        known["joined_at_ms"].astext.cast(BigInteger).label("joined_at_ms"),
+        null().cast(BigInteger).label("completed_at_ms"),
+        null().cast(Text).label("outcome"),
+        known["restarts"].astext.cast(Integer).label("restarts"),
+        known["member_count_before"].astext.cast(Integer).label("member_count_before"),
+        null().cast(Integer).label("member_count_after"),
+        null().cast(Integer).label("partitions_moved"),
+    ).where(groups.c.group_id == group_id, known["rebalance_id"].astext.is_not(None))
+
+
+# -- transitions ------------------------------------------------------------------------------------------
+
+_TRANSITION: Final = tuple(TransitionRow.__dataclass_fields__)
+_RANK: Final = case(
+    {str(state): rank for state, rank in RANK_IN_GENERATION.items()}, value=group_transitions.c.to_state
+)
+_PLACE: Final = (
+    group_transitions.c.at,
+    group_transitions.c.group_created_at,
+    group_transitions.c.generation,
+    _RANK,
+)
+
+
+def read_transitions(
+    transaction: Transaction, group_id: str, after: TransitionPlace | None, limit: int
+) -> list[TransitionRow]:
+    """Return a page of transitions, the newest first."""
+    wanted = select(*columns_of(group_transitions, _TRANSITION)).where(group_transitions.c.group_id == group_id)
+    if after is not None:
+        at, created_at = from_ms(after.at_ms), from_ms(after.group_created_at_ms)
+        place = tuple_(at, created_at, literal(after.generation), literal(after.rank))
+        wanted = wanted.where(group_transitions.c.at <= at, tuple_(*_PLACE) < place)
+    newest_first = wanted.order_by(*(each.desc() for each in _PLACE)).limit(limit)
+    return [TransitionRow(*row) for row in transaction.execute(newest_first)]
+
+
+# -- who held what ----------------------------------------------------------------------------------------
+
+_OWNED: Final = ("member_id", "topic", "partitions", "generation", "rebalance_id", "valid_from", "valid_to")
+_ownership: Final = table("ownership", column("group_id"), *(column(name) for name in _OWNED), schema="dashboards")
+
+
+def read_ownership(transaction: Transaction, moment: Moment) -> list[OwnedSpan]:
+    """Return who held what; from the very view that people ask."""
+    owned, at = _ownership.c, from_ms(moment.at_ms)
+    conditions: list[ColumnElement[bool]] = [
+        owned.group_id == moment.group_id,
+        owned.valid_from <= at,
+        or_(owned.valid_to > at, owned.valid_to.is_(None)),
+    ]
+    if moment.topic is not None:
+        conditions.append(owned.topic == moment.topic)
+    if moment.partition is not None:
+        conditions.append(literal(moment.partition) == func.any(owned.partitions))
+    wanted = select(
+        owned.member_id,
+        owned.topic,
+        owned.partitions,
+        owned.generation,
+        cast(owned.rebalance_id, Text),
+        as_ms(owned.valid_from),
+        as_ms(owned.valid_to),
+    ).where(*conditions)
+    rows = transaction.execute(wanted)
+    spans = [OwnedSpan(member_id, topic, tuple(numbers), *rest) for member_id, topic, numbers, *rest in rows]
+    return in_order(spans, moment.partition)
+
+
+# -- what was committed -----------------------------------------------------------------------------------
+
+_POSITIONS: Final = """
+WITH archive AS (
+    SELECT topic, partition, committed_offset, log_end_offset, committed_at, archived_at
+    FROM archived_offsets
+    WHERE group_id = %(group_id)s AND (%(topic)s::text IS NULL OR topic = %(topic)s)
+        AND (%(partition)s::integer IS NULL OR partition = %(partition)s)
+), present AS (
+    SELECT topic, partition, committed_offset, log_end_offset, committed_at, member_id
+    FROM offsets
+    WHERE group_id = %(group_id)s AND (%(topic)s::text IS NULL OR topic = %(topic)s)
+        AND (%(partition)s::integer IS NULL OR partition = %(partition)s)
+), committed_later AS (
+    SELECT topic, partition FROM present WHERE committed_at > to_timestamp(%(at_ms)s / 1000.0)
+    UNION
+    SELECT topic, partition FROM archive WHERE committed_at > to_timestamp(%(at_ms)s / 1000.0)
+), known AS (
+    SELECT topic, partition, committed_offset, log_end_offset, committed_at, member_id,
+        NULL::timestamptz AS gone_at, 0 AS place
+    FROM present
+    UNION ALL
+    SELECT committed_later.topic, committed_later.partition, past.*, NULL, 1
+    FROM committed_later
+    CROSS JOIN LATERAL (
+        SELECT committed_offset, log_end_offset, at, member_id
+        FROM offset_history
+        WHERE group_id = %(group_id)s
+            AND topic = committed_later.topic
+            AND partition = committed_later.partition
+            AND at <= to_timestamp(%(at_ms)s / 1000.0)
+        ORDER BY at DESC
+        LIMIT 1
+    ) AS past
+    UNION ALL
+    SELECT topic, partition, committed_offset, log_end_offset, committed_at, NULL, archived_at, 2
+    FROM archive
+), newest AS (
+    SELECT DISTINCT ON (topic, partition) *
+    FROM known
+    WHERE committed_at <= to_timestamp(%(at_ms)s / 1000.0)
+    ORDER BY topic, partition, committed_at DESC, place, gone_at DESC
+)
+SELECT topic, partition, committed_offset, log_end_offset, floor(extract(epoch FROM committed_at) * 1000)::bigint,
+    member_id
+FROM newest
+WHERE gone_at IS NULL OR gone_at > to_timestamp(%(at_ms)s / 1000.0)
+ORDER BY topic, partition
+"""
+"""History is only asked where a later commit stands in front; a row that was archived before then is no answer."""
+
+
+def read_positions(transaction: Transaction, moment: Moment) -> list[PositionThen]:
+    """Return what was committed, by topic and partition."""
+    parameters = {
+        "group_id": moment.group_id,
+        "at_ms": moment.at_ms,
+        "topic": moment.topic,
+        "partition": moment.partition,
+    }
+    return [PositionThen(*row) for row in transaction.execute(_POSITIONS, parameters)]
+
+
+# -- how far groups are behind ------------------------------------------------------------------------------
+
+_GROUP_POSITIONS: Final = """
+SELECT group_id, topic, {partition}, count(*), sum(committed_offset),
+    sum(greatest(log_end_offset - committed_offset, 0)) FILTER (WHERE log_end_offset IS NOT NULL),
+    floor(extract(epoch FROM max(committed_at)) * 1000)::bigint
+FROM offsets
+WHERE shard_id = ANY(%(shard_ids)s)
+GROUP BY {key}
+ORDER BY {key}
+"""
+_BY_TOPIC: Final = _GROUP_POSITIONS.format(partition="NULL", key="group_id, topic")
+_BY_PARTITION: Final = _GROUP_POSITIONS.format(partition="partition", key="group_id, topic, partition")
+
+
+def read_group_positions(transaction: Transaction, shard_ids: list[int], *, by_partition: bool) -> list[GroupPosition]:
+    """Return what the groups of these shards have committed, added up."""
+    wanted = _BY_PARTITION if by_partition else _BY_TOPIC
+    return [_group_position(*row) for row in transaction.execute(wanted, {"shard_ids": shard_ids})]
+
+
+def _group_position(
+    group_id: str, topic: str, partition: int | None, count: int, offset: Decimal, lag: Decimal | None, at_ms: int
+) -> GroupPosition:
+    """Make whole numbers of sums, which may be larger than any column."""
+    return GroupPosition(group_id, topic, partition, count, int(offset), None if lag is None else int(lag), at_ms)

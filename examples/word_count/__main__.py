@@ -1,0 +1,108 @@
+"""`python -m examples.word_count`: what goes wrong is one sentence on stderr, and exit status 1."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from agent import RequestError
+from examples.word_count.catalogue import register
+from examples.word_count.consumer import WordCounter
+from examples.word_count.counts import Counts
+from examples.word_count.errors import UserError
+from examples.word_count.producer import produce
+from examples.word_count.topic import Topic
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one of the commands, and return its exit status."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    options = _parsed(arguments)
+    try:
+        options.command(options)
+    except (UserError, RequestError, ValueError, OSError) as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _produce(options: argparse.Namespace) -> None:
+    stopping = threading.Event()
+    _on_signals(stopping.set)
+    written = produce(options.directory, options.partitions, options.lines, options.pause_s, stopping)
+    print(f"{written} lines appended")
+
+
+def _consume(options: argparse.Namespace) -> None:
+    topic = Topic(options.directory)
+    register(options.url[0], topic)
+    counter = WordCounter(
+        options.url, options.group, topic, options.session_timeout_ms, is_from_start=options.from_start
+    )
+    _on_signals(counter.stop)
+    counter.run()
+
+
+def _total(options: argparse.Namespace) -> None:
+    topic = Topic(options.directory)
+    words: Counter[str] = Counter()
+    for partition in range(topic.partitions):
+        words += Counts.load(topic.path(partition)).words
+    for word, count in sorted(words.items(), key=lambda each: (-each[1], each[0])):
+        print(f"{count:8} {word}")
+
+
+def _parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.word_count", description="Count the words of a directory."
+    )
+    commands = parser.add_subparsers(required=True, metavar="produce|consume|total")
+    writing = _command(commands, "produce", _produce, "append lines to the files, until Ctrl-C")
+    writing.add_argument("--partitions", type=_at_least_one, default=4, help="how many files (4)")
+    writing.add_argument("--lines", type=_at_least_one, help="stop after so many")
+    writing.add_argument("--pause-s", type=float, default=0.1, help="between two lines, in seconds (0.1)")
+    reading = _command(commands, "consume", _consume, "count words as a member of a group, until Ctrl-C")
+    reading.add_argument("--url", action="append", help="a Muster node (http://127.0.0.1:8080); may be repeated")
+    reading.add_argument("--group", default="word-count", help="the group's id (word-count)")
+    reading.add_argument(
+        "--session-timeout-ms", type=_at_least_one, default=6_000, help="silence that means death (6000)"
+    )
+    reading.add_argument("--from-start", action="store_true", help="count every file anew")
+    _command(commands, "total", _total, "print what has been counted")
+    options = parser.parse_args(arguments)
+    options.url = getattr(options, "url", None) or ["http://127.0.0.1:8080"]
+    return options
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    command: Callable[[argparse.Namespace], None],
+    what_it_does: str,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=what_it_does, description=what_it_does)
+    parser.set_defaults(command=command)
+    parser.add_argument("directory", type=Path, help="the directory that is the topic")
+    return parser
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, and is {number}")
+    return number
+
+
+def _on_signals(stop: Callable[[], object]) -> None:
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, lambda *_: stop())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

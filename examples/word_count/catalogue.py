@@ -1,0 +1,31 @@
+"""Muster's catalogue is told how many partitions the topic has, so that commits beyond them are refused."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import urllib3
+
+from examples.word_count.errors import UserError
+from examples.word_count.topic import Topic
+
+TIMEOUT_S = 10.0
+
+
+def register(url: str, topic: Topic) -> None:
+    """Enter the topic with its partition count; that it is there already is fine.
+
+    Raises:
+        UserError: there is no node at the URL, or it refuses.
+    """
+    path = f"{url.rstrip('/')}/v1/topics/{quote(topic.name, safe='')}"
+    body = {"partitions": topic.partitions, "reason": "the directory has so many files"}
+    headers = {"X-Muster-Actor": "word-count"}
+    try:
+        with urllib3.PoolManager(retries=False, timeout=TIMEOUT_S) as http:
+            response = http.request("PUT", path, json=body, headers=headers)
+            problem = {} if response.status < 300 else response.json()
+    except (urllib3.exceptions.HTTPError, ValueError):
+        raise UserError(f"there is no Muster node at {url}; `make run` starts one at http://127.0.0.1:8080") from None
+    if problem:
+        raise UserError(f"the node at {url} refuses the topic {topic.name}: {problem.get('detail', response.status)}")

@@ -1,0 +1,260 @@
+"""Any node takes any request: two nodes share a database, and every request here goes to the one that does not own."""
+
+import contextlib
+import http.client
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import psycopg2
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from api.http.forward_mark import ForwardMarks
+from muster.settings import psql_url
+from tests.api.client import Client, Group, fresh_id, join_body, position
+from tests.conftest import Databases
+from tests.nodes import Node, running_node
+from tests.waiting import poll_until
+
+SECRET = "the cluster's own"
+OPTIONS: dict[str, int | str] = {"group_initial_rebalance_delay_ms": 0, "lease_ttl_ms": 3_000, "cluster_secret": SECRET}
+DIRECT = {"X-Muster-Forward": "false"}
+NOBODY = "127.0.0.1:1"
+
+
+class Pair:
+    """Two nodes on one database, and clients of both."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        self.clients = [Client(node.url) for node in nodes]
+
+    def elsewhere(self) -> Group:
+        """Return a group of the second node's, as the clients of the first see it."""
+        return self.clients[0].group(self.owned_by(1))
+
+    def owned_by(self, index: int) -> str:
+        """Return the id of a group that a node owns, and both know that it does."""
+        while True:
+            group_id = fresh_id("a/group")
+            if self._owner_seen_by(0, group_id) == self._owner_seen_by(1, group_id) == self.nodes[index].url:
+                return group_id
+
+    def _owner_seen_by(self, index: int, group_id: str) -> str | None:
+        group = self.clients[index].group(group_id)
+        url: str | None = self.clients[index].ok("GET", f"{group.path}/coordinator")["url"]
+        return url
+
+    def share_evenly(self) -> None:
+        """Wait until each owns half of the shards."""
+        poll_until(lambda: all(self._is_even(client) for client in self.clients))
+
+    def _is_even(self, client: Client) -> bool:
+        urls = [client.ok("GET", f"/v1/groups/g{n}/coordinator")["url"] for n in range(30)]
+        return set(urls) == {node.url for node in self.nodes}
+
+
+@pytest.fixture(scope="module")
+def pair(databases: Databases) -> Iterator[Pair]:
+    url = databases.create()
+    with contextlib.ExitStack() as stack:
+        pair = Pair([stack.enter_context(running_node(url, **OPTIONS)) for _ in range(2)])
+        pair.share_evenly()
+        yield pair
+        for client in pair.clients:
+            client.close()
+    databases.drop(url)
+
+
+@pytest.fixture
+def group(pair: Pair) -> Group:
+    return pair.elsewhere()
+
+
+def test_an_agent_can_do_everything_at_a_node_that_does_not_own_its_group(pair: Pair, group: Group) -> None:
+    member = group.stable()
+
+    assert member.ask("heartbeat").status == 200
+    assert member.commit(position(41)).json == {"offsets": [{"topic": "orders", "partition": 0, "code": "NONE"}]}
+    assert group.describe()["members"][0]["member_id"] == member.member_id
+    assert group.describe()["coordinator"]["url"] == pair.nodes[1].url
+    assert group.post("leave", {"members": [{"member_id": member.member_id}]}).status == 200
+    assert group.describe()["state"] == "Empty"
+
+
+def test_the_answer_names_the_owner_so_that_the_next_request_goes_there(pair: Pair, group: Group) -> None:
+    answer = group.post("join", join_body())
+
+    assert answer.headers["x-muster-coordinator"] == pair.nodes[1].url
+
+
+def test_a_long_poll_is_answered_when_the_group_is_ready(pair: Pair, group: Group) -> None:
+    first = group.stable()
+    waiting = pair.clients[0].later(group, "join", join_body(member_id=group.handshake()))
+    poll_until(lambda: first.ask("heartbeat").status == 409)
+    body = join_body(member_id=first.member_id)
+    leader = group.member(pair.clients[0].later(group, "join", body).result())
+
+    assert waiting.result().json["generation"] == leader.generation == 2
+
+
+def test_a_refusal_comes_back_as_the_owner_said_it(group: Group) -> None:
+    group.stable()
+    answer = group.post("heartbeat", {"generation": 1, "member_id": "a stranger"})
+
+    assert (answer.status, answer.code, answer.json["kafka_code"]) == (404, "UNKNOWN_MEMBER_ID", 25)
+
+
+def test_the_members_host_is_the_clients_not_the_nodes(pair: Pair, group: Group) -> None:
+    address = urlsplit(pair.nodes[0].url).netloc
+    connection = http.client.HTTPConnection(address, timeout=30, source_address=("127.0.0.2", 0))
+    member_id = group.handshake()
+    body = pair.clients[0].encoded(join_body(member_id=member_id))
+    connection.request("POST", f"{group.path}/join", body, {"Content-Type": "application/json"})
+    assert connection.getresponse().status == 200
+    connection.close()
+
+    assert group.describe()["members"][0]["client_host"] == "127.0.0.2"
+
+
+def test_a_change_keeps_the_id_that_the_caller_gave_it(pair: Pair, group: Group) -> None:
+    member = group.stable()
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    key = str(uuid4())
+    answer = pair.clients[0].call("DELETE", f"{group.path}?reason=tidy", headers={"Idempotency-Key": key})
+
+    assert (answer.status, answer.headers["x-muster-change-id"]) == (204, key)
+
+
+def test_a_caller_that_wants_to_know_is_told_the_owner_instead(pair: Pair, group: Group) -> None:
+    answer = pair.clients[0].call("POST", f"{group.path}/join", join_body(), DIRECT)
+
+    assert (answer.status, answer.code, answer.json["coordinator"]) == (421, "NOT_COORDINATOR", pair.nodes[1].url)
+
+
+def test_a_node_can_be_told_never_to_pass_anything_on(databases: Databases) -> None:
+    url = databases.create()
+    with running_node(url, **OPTIONS, forward=False) as first, running_node(url, **OPTIONS) as second:
+        pair = Pair([first, second])
+        pair.share_evenly()
+        answer = pair.elsewhere().post("join", join_body())
+        assert (answer.status, answer.json["coordinator"]) == (421, second.url)
+        for client in pair.clients:
+            client.close()
+    databases.drop(url)
+
+
+# -- marks ----------------------------------------------------------------------------------------------
+
+
+def test_what_was_passed_on_once_is_not_passed_on_again(pair: Pair, group: Group) -> None:
+    body = pair.clients[0].encoded(join_body())
+    answer = pair.clients[0].send("POST", f"{group.path}/join", body, mark(group, body, SECRET))
+
+    assert answer.code == "NOT_COORDINATOR"
+
+
+@pytest.mark.parametrize("secret", ["", "another cluster's"])
+def test_a_mark_that_the_cluster_did_not_sign_is_refused(pair: Pair, group: Group, secret: str) -> None:
+    body = pair.clients[0].encoded(join_body())
+    answer = pair.clients[0].send("POST", f"{group.path}/join", body, mark(group, body, secret))
+
+    assert (answer.status, answer.code) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+
+
+def test_a_mark_belongs_to_the_request_it_was_made_for(pair: Pair, group: Group) -> None:
+    body = pair.clients[0].encoded(join_body())
+    marks = mark(group, b"another body", SECRET)
+
+    assert pair.clients[0].send("POST", f"{group.path}/join", body, marks).status == 403
+
+
+def test_a_mark_without_a_signature_is_refused(pair: Pair, group: Group) -> None:
+    marks = {"X-Muster-Forwarded-For": "192.0.2.7", "Content-Type": "application/json"}
+    body = pair.clients[0].encoded(join_body())
+
+    assert pair.clients[0].send("POST", f"{group.path}/join", body, marks).status == 403
+
+
+def mark(group: Group, body: bytes, secret: str) -> dict[str, str]:
+    """Return the headers of a join that another node passes on."""
+    target = f"POST {group.path}/join".encode()
+    marks = ForwardMarks(secret).headers(target, body, "192.0.2.7")
+    return {name.decode(): value.decode() for name, value in marks} | {"Content-Type": "application/json"}
+
+
+# -- owners that go away ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lone(databases: Databases) -> Iterator["Lone"]:
+    """Give a node whose shards can be taken from it."""
+    url = databases.create()
+    with running_node(url, **OPTIONS, request_timeout_ms=500) as node, contextlib.closing(Client(node.url)) as client:
+        connection = psycopg2.connect(psql_url(url))
+        connection.autocommit = True
+        yield Lone(client, connection)
+        connection.close()
+    databases.drop(url)
+
+
+@dataclass(frozen=True, slots=True)
+class Lone:
+    """One node, and its database."""
+
+    client: Client
+    connection: PsycopgConnection
+
+    def group_of(self, owner: str) -> Group:
+        """Return a group that belongs to a node at this address from now on."""
+        group = self.client.group(fresh_id())
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO nodes (node_id, url, version, started_at, expires_at)"
+                " VALUES (%s, %s, '0', now(), now() + interval '1 hour')",
+                [owner, f"http://{owner}"],
+            )
+        self.move(group, owner)
+        return group
+
+    def move(self, group: Group, owner: str) -> None:
+        """Let a node own the group's shard under a new epoch, and wait until that is known."""
+        shard_id = self.client.ok("GET", f"{group.path}/coordinator")["shard_id"]
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE shard_leases SET node_id = %s, epoch = epoch + 1, expires_at = now() + interval '1 hour'"
+                " WHERE shard_id = %s RETURNING epoch",
+                [owner, shard_id],
+            )
+            epoch = cursor.fetchone()
+        poll_until(lambda: (self.client.ok("GET", f"{group.path}/coordinator")["epoch"],) == epoch)
+
+
+@pytest.fixture
+def silent_address() -> Iterator[str]:
+    """Give the address of somebody who takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_an_owner_that_is_gone_is_a_reason_to_ask_again(lone: Lone) -> None:
+    answer = lone.group_of(NOBODY).post("join", join_body())
+
+    assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "COORDINATOR_NOT_AVAILABLE", "1")
+
+
+def test_an_owner_that_is_silent_is_a_reason_to_ask_again(lone: Lone, silent_address: str) -> None:
+    answer = lone.group_of(silent_address).post("heartbeat", {"generation": 1, "member_id": "m"})
+
+    assert (answer.status, answer.code) == (503, "COORDINATOR_NOT_AVAILABLE")
+
+
+def test_a_long_poll_ends_when_the_groups_shard_moves(lone: Lone, silent_address: str) -> None:
+    group = lone.group_of(silent_address)
+    waiting = lone.client.later(group, "join", join_body())
+    lone.move(group, silent_address)
+
+    assert (waiting.result().status, waiting.result().code) == (421, "NOT_COORDINATOR")

@@ -1,0 +1,76 @@
+"""docs/logs.md names every event that the code writes, with its level, and an operator finds what happened."""
+
+import ast
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import structlog
+
+from tests.api.client import Client, Json, join_body
+from tests.nodes import running_node
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "logs.md"
+ROW = re.compile(r"\| `(?P<event>[a-z_]+)` \| (?P<level>[a-z]+) \|")
+LEVELS = {"info": "info", "warning": "warning", "error": "error", "exception": "error"}
+"""Method → level."""
+
+
+def written() -> Iterator[tuple[str, str]]:
+    """Return every event in the code, with its level."""
+    for room in ("api", "coordinator_core", "muster"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                match node:
+                    case ast.Call(func=ast.Attribute(ast.Name("log"), method), args=[name]) if method in LEVELS:
+                        assert isinstance(name, ast.Constant), f"{path}: an event has one name"
+                        assert isinstance(name.value, str), f"{path}: an event's name is a text"
+                        yield name.value, LEVELS[method]
+
+
+def test_the_page_names_what_the_code_writes() -> None:
+    promised = {row["event"]: row["level"] for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
+    of_requests = {event: promised.pop(event) for event in ("request_answered", "request_refused")}
+
+    assert promised == dict(written())
+    assert of_requests == {"request_answered": "info", "request_refused": "info"}
+
+
+def test_a_nodes_life_and_its_groups_are_told(database_url: str) -> None:
+    quick = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 1}
+    with (
+        structlog.testing.capture_logs() as events,
+        running_node(database_url, **quick) as node,
+        closing(Client(node.url)) as client,
+    ):
+        member = client.group("g").stable(session_timeout_ms=1_000)
+        while not of(events, "rebalance_over", outcome="emptied"):
+            client.call("GET", "/healthz")
+
+    started, put_out = of(events, "node_started"), of(events, "member_put_out")
+    assert [event["url"] for event in started] == [node.url]
+    assert [(event["group"], event["member"], event["why"]) for event in put_out] == [
+        ("g", member.member_id, "session_expired")
+    ]
+    completed, emptied = of(events, "rebalance_over")
+    assert (completed["trigger"], completed["outcome"], completed["members_after"]) == ("member_joined", "completed", 1)
+    assert (emptied["trigger"], emptied["outcome"]) == ("session_expired", "emptied")
+    assert [len(event["shards"]) for event in of(events, "shards_taken")] == [50]
+    assert [event["event"] for event in events][-2:] == ["shards_given_up", "node_stopped"]
+    assert of(events, "node_stopping")
+
+
+def of(events: list[Json], name: str, **fields: str) -> list[Json]:
+    return [event for event in events if event["event"] == name and fields.items() <= event.items()]
+
+
+def test_who_leaves_by_itself_is_no_news(client: Client) -> None:
+    with structlog.testing.capture_logs() as events:
+        group = client.group("leaver")
+        member = group.stable()
+        group.post("leave", {"members": [{"member_id": member.member_id}]})
+        group.post("join", join_body())
+
+    assert not of(events, "member_put_out")

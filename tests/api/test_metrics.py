@@ -1,0 +1,151 @@
+"""What `/metrics` shows: everything that docs/metrics.md promises, and nothing else."""
+
+import re
+from pathlib import Path
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.api.client import Client, Group, gives, position
+from tests.nodes import running_node
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+ROW = re.compile(r"\| `(?P<name>[a-z_]+)` \| (?P<kind>[a-z]+) \| (?P<labels>[a-z_, ]*) ?\| (?P<meaning>[^|]+) \|")
+NOBODY = {"generation": -1, "member_id": ""}
+
+
+def scraped(client: Client, query: str = "?detail=partition") -> dict[str, Metric]:
+    answer = client.call("GET", f"/metrics{query}")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
+
+
+def values(family: Metric, suffix: str = "", **labels: str) -> list[float]:
+    return [
+        sample.value
+        for sample in family.samples
+        if sample.name == family.name + suffix and labels.items() <= sample.labels.items()
+    ]
+
+
+def labels_of(family: Metric) -> set[str]:
+    return {name for sample in family.samples for name in sample.labels} - {"le"}
+
+
+# -- the page ---------------------------------------------------------------------------------------------
+
+
+def test_the_page_names_what_a_scrape_shows(client: Client, group: Group) -> None:
+    let_something_happen(group)
+    promised = {row["name"]: row for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
+
+    shown = {
+        family.name + ("_total" if family.type == "counter" else ""): family for family in scraped(client).values()
+    }
+
+    assert promised.keys() == shown.keys()
+    assert {name: row["kind"] for name, row in promised.items()} == {name: each.type for name, each in shown.items()}
+    for name, row in promised.items():
+        named = {label.strip() for label in row["labels"].split(",") if label.strip()}
+        assert labels_of(shown[name]) in ([named] if shown[name].samples else [set()]), name
+
+
+def let_something_happen(group: Group) -> None:
+    """Fill every family that has labels."""
+    member = group.stable()
+    member.commit(position(5, log_end_offset=9))
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    group.client.ok("DELETE", f"{group.path}?reason=test")
+    group.stable().commit(position(5, log_end_offset=9))
+
+
+def test_the_alerts_of_the_page_use_families_that_exist(client: Client) -> None:
+    alerts = PAGE.read_text().partition("## Alerts")[2]
+    used = set(re.findall(r"\b(?:muster|kafka)_[a-z_]+", alerts))
+
+    assert len(used) > 4
+    assert {name.removesuffix("_total") for name in used} <= scraped(client).keys()
+
+
+# -- what is counted ----------------------------------------------------------------------------------------
+
+
+def test_what_groups_do_is_counted(database_url: str) -> None:
+    with running_node(database_url, group_initial_rebalance_delay_ms=0) as node:
+        client = Client(node.url)
+        group = client.group("g")
+        member = group.join()
+        member.sync(gives(member.member_id, 0, 1))
+        member.commit(position(5, log_end_offset=9), position(7, partition=1))
+        member.ask("heartbeat")
+        member.ask("heartbeat")
+        group.post("heartbeat", {"generation": 9, "member_id": "nobody"})
+        found = scraped(client)
+        group.post("leave", {"members": [{"member_id": member.member_id}]})
+        after = scraped(client)
+        client.close()
+
+    assert values(found["muster_requests"], "_total", request="Heartbeat") == [3]
+    assert values(found["muster_errors"], "_total", request="Heartbeat", error="UNKNOWN_MEMBER_ID") == [1]
+    assert values(found["muster_request_total_time_seconds"], "_count", request="Heartbeat") == [3]
+    assert values(found["muster_num_groups"], state="Stable") == values(found["muster_num_members"]) == [1]
+    assert values(found["muster_group_started_rebalance"], "_total", trigger="member_joined") == [1]
+    over = found["muster_group_completed_rebalance"]
+    assert values(over, "_total", trigger="member_joined", outcome="completed") == [1]
+    assert values(found["muster_group_rebalance_time_seconds"], "_count", phase="join") == [1]
+    assert values(found["muster_offset_commit"], "_total") == values(found["muster_num_offsets"]) == [2]
+    assert values(found["muster_members_joined"], "_total") == [1]
+    assert values(found["muster_num_shards"], state="active") == values(found["muster_shards_taken"], "_total") == [50]
+    assert values(found["muster_store_is_reached"]) == [1]
+    assert values(found["muster_batch_flush_time_seconds"], "_count")[0] >= 4
+    assert values(after["muster_members_removed"], "_total", reason="left") == [1]
+    assert values(after["muster_group_completed_rebalance"], "_total", outcome="emptied") == [1]
+    assert values(after["muster_num_groups"], state="Empty") == [1]
+
+
+def test_positions_are_shown_as_deep_as_asked(client: Client, group: Group) -> None:
+    commits = [position(5, log_end_offset=9), position(7, partition=1, log_end_offset=8), position(1, partition=2)]
+    group.post("offsets", {**NOBODY, "offsets": commits})
+
+    by_detail = {detail: scraped(client, f"?detail={detail}") for detail in ("node", "group", "topic", "partition")}
+
+    of_group = {"consumergroup": group.group_id}
+    families = {detail: {name for name in found if "consumergroup" in name} for detail, found in by_detail.items()}
+    assert [len(families[detail]) for detail in ("node", "group", "topic", "partition")] == [0, 1, 4, 6]
+    assert values(by_detail["group"]["kafka_consumergroup_members"], **of_group) == [0]
+    assert values(by_detail["topic"]["kafka_consumergroup_lag_sum"], **of_group, topic="orders") == [5]
+    assert values(by_detail["topic"]["kafka_consumergroup_current_offset_sum"], **of_group) == [13]
+    lags = by_detail["partition"]["kafka_consumergroup_lag"]
+    assert [values(lags, **of_group, partition=partition) for partition in "012"] == [[4], [1], []]
+    assert values(by_detail["partition"]["kafka_consumergroup_current_offset"], **of_group, partition="2") == [1]
+
+
+def test_the_default_goes_down_to_topics(client: Client, group: Group) -> None:
+    group.post("offsets", {**NOBODY, "offsets": [position(5)]})
+
+    assert scraped(client, "").keys() == scraped(client, "?detail=topic").keys()
+
+
+def test_a_depth_that_there_is_none_of_is_refused(client: Client) -> None:
+    answer = client.call("GET", "/metrics?detail=member")
+
+    assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+    assert "node, group, topic, partition" in answer.json["detail"]
+
+
+def test_names_of_groups_are_quoted_as_prometheus_wants(client: Client) -> None:
+    name = 'a "b"\\c\nd é'
+    client.group(name).post("offsets", {**NOBODY, "offsets": [position(2**63 - 1), position(2**63 - 1, partition=1)]})
+
+    found = scraped(client)
+
+    assert values(found["kafka_consumergroup_current_offset"], consumergroup=name, partition="1") == [float(2**63 - 1)]
+
+
+def test_a_scrape_does_not_name_groups_unless_asked(client: Client, group: Group) -> None:
+    group.stable()
+
+    text = client.call("GET", "/metrics?detail=node").body.decode()
+
+    assert group.group_id not in text
+    assert f'node_id="{client.address}"' in text

@@ -1,0 +1,68 @@
+"""What a scenario looks at or does beside HTTP: the ledger's tables, and a proposal as the retention job writes it.
+
+Tables are an interface of the project (docs/tables.md), so this too is a look from outside.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+import psycopg2
+
+from muster.settings import psql_url
+
+TRANSITIONS: Final = (
+    "SELECT to_state FROM group_transitions WHERE group_id = %(group)s AND from_state IS NOT NULL"
+    " AND group_created_at = (SELECT max(group_created_at) FROM group_transitions WHERE group_id = %(group)s)"
+    " ORDER BY at, ctid"
+)
+COMPLETED: Final = "SELECT count(*) FROM rebalances WHERE group_id = ANY(%s) AND outcome = 'completed'"
+ARCHIVED: Final = "SELECT count(*) FROM archived_offsets WHERE group_id = ANY(%s) AND cause = %s"
+RUN: Final = (
+    "INSERT INTO maintenance_runs (run_id, kind, as_of, status) VALUES (%s, 'offset_retention', now(), 'proposed')"
+)
+CANDIDATES: Final = (
+    "INSERT INTO expiry_candidates (run_id, group_id, shard_id, topic, partition, commit_version, committed_at, reason)"
+    " SELECT %s, group_id, shard_id, topic, partition, commit_version, committed_at, 'conformance'"
+    " FROM offsets WHERE group_id = ANY(%s)"
+)
+
+
+class DatabaseView:
+    """A connection to the node's database, opened when it is first needed; for one thread."""
+
+    def __init__(self, database_url: str) -> None:
+        self._url = database_url
+        self._connection: Any = None
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def transitions(self, group: str) -> list[str]:
+        """Return every state that the group has entered in its present life."""
+        return [str(state) for (state,) in self._rows(TRANSITIONS, {"group": group})]
+
+    def completed_rebalances(self, groups: Sequence[str]) -> int:
+        """Return how many rebalances of these groups were completed."""
+        return int(self._rows(COMPLETED, (list(groups),))[0][0])
+
+    def archived(self, groups: Sequence[str], cause: str) -> int:
+        """Return how many offsets of these groups went for this cause."""
+        return int(self._rows(ARCHIVED, (list(groups), cause))[0][0])
+
+    def propose(self, groups: Sequence[str]) -> str:
+        """Propose every offset of these groups for expiry, due or not: the node is the judge. Returns the run's id."""
+        run_id = str(uuid4())
+        self._rows(RUN, (run_id,))
+        self._rows(CANDIDATES, (run_id, list(groups)))
+        return run_id
+
+    def _rows(self, statement: str, values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 - as the driver takes them
+        if self._connection is None:
+            self._connection = psycopg2.connect(psql_url(self._url))
+            self._connection.autocommit = True
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return list(cursor.fetchall()) if cursor.description else []

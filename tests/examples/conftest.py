@@ -1,0 +1,18 @@
+"""A node for readers' programs, which puts the dead out soon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import Databases
+from tests.nodes import running_node
+
+
+@pytest.fixture
+def reader_node(databases: Databases) -> Iterator[str]:
+    url = databases.create()
+    with running_node(url, group_initial_rebalance_delay_ms=100, group_min_session_timeout_ms=100) as node:
+        yield node.url
+    databases.drop(url)
