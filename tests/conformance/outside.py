@@ -166,10 +166,14 @@ def _slack_ms(scenario: Scenario) -> int | None:
     return machine.slack_ms
 
 
+def _is_about_retention(scenario: Scenario) -> bool:
+    """Tell whether offsets come to the end of their retention, which is set in whole minutes and so keeps its pace."""
+    return 0 < scenario.config["offsets.retention.minutes"] * MS_PER_MINUTE <= scenario.total_ms
+
+
 def _scale(scenario: Scenario, slack_ms: int | None) -> float:
     """Return how much faster than told the scenario runs: 1 where that is short enough."""
-    retention_ms = scenario.config["offsets.retention.minutes"] * MS_PER_MINUTE
-    if 0 < retention_ms <= scenario.total_ms:
+    if _is_about_retention(scenario):
         return 1.0
     scale = max(1.0, scenario.total_ms / 1000 / TARGET_S)
     if slack_ms is None or scenario.total_ms == 0:
@@ -179,9 +183,10 @@ def _scale(scenario: Scenario, slack_ms: int | None) -> float:
 
 def _why_too_long(scenario: Scenario, slack_ms: int | None, scale: float, limit_s: float) -> str | None:
     real_s = scenario.total_ms / scale / 1000
+    if _is_about_retention(scenario) and slack_ms is not None and slack_ms < LEAST_SLACK_MS:
+        return f"has a step {slack_ms} ms from the end of a retention, which cannot be slowed down: it is whole minutes"
     if real_s <= limit_s:
         return None
-    retention = scenario.config["offsets.retention.minutes"]
-    if 0 < retention * MS_PER_MINUTE <= scenario.total_ms:
+    if _is_about_retention(scenario):
         return f"would take {real_s:.0f} s: retention is set in whole minutes, so its time cannot be scaled down"
     return f"has a step {slack_ms} ms from a deadline: at a pace that a machine can keep, it would take {real_s:.0f} s"
