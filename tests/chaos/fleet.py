@@ -17,7 +17,6 @@ from muster.demo_member import dies_with_parent
 from tests.chaos.journal import Committed, Held, Journal
 
 TOPIC = "chaos"
-SESSION_TIMEOUT_MS = 10_000
 POLL_INTERVAL_MS = 15_000
 ANSWER_TIMEOUT_MS = 3_000
 STEP_S = 0.4
@@ -28,21 +27,21 @@ PARTITIONS_A_MEMBER = 2
 class Consumer:
     """One agent, and the journal of what it is told."""
 
-    def __init__(self, name: str, urls: list[str], group_id: str, partition_count: int, journal: Journal) -> None:
+    def __init__(self, name: str, options: argparse.Namespace, journal: Journal) -> None:
         self._name = name
-        self._group_id = group_id
+        self._group_id = group_id = f"chaos-{int(name.rpartition('-')[2]) // options.members}"
         self._journal = journal
         self._random = Random(name)
         self._agent = ConsumerAgent(
-            urls,
+            options.url,
             group_id,
             [TOPIC],
             client_id=name,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
+            session_timeout_ms=options.session_timeout_ms,
             max_poll_interval_ms=POLL_INTERVAL_MS,
             request_timeout_ms=ANSWER_TIMEOUT_MS,
             api_timeout_ms=ANSWER_TIMEOUT_MS,
-            partitions_of=lambda _: partition_count,
+            partitions_of=lambda _: options.members * PARTITIONS_A_MEMBER,
             on_assigned=lambda _: self._note_holding(),
         )
 
@@ -81,6 +80,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--members", type=int, required=True, help="of each group")
+    parser.add_argument("--session-timeout-ms", type=int, required=True)
     options = parser.parse_args()
     if not dies_with_parent():
         return
@@ -88,11 +88,8 @@ def main() -> None:
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     journal = Journal(options.journal)
-    partition_count = options.members * PARTITIONS_A_MEMBER
-    consumers = [
-        Consumer(f"agent-{number}", options.url, f"chaos-{number // options.members}", partition_count, journal)
-        for number in range(options.first, options.first + options.count)
-    ]
+    numbers = range(options.first, options.first + options.count)
+    consumers = [Consumer(f"agent-{number}", options, journal) for number in numbers]
     threads = [threading.Thread(target=consumer.run, args=(stopping,)) for consumer in consumers]
     for thread in threads:
         thread.start()

@@ -40,6 +40,7 @@ class Size:
     processes: int = 4
     """Processes that the agents are spread over."""
     lease_ttl_ms: int = 5_000
+    session_timeout_ms: int = 10_000
 
 
 class _NoRegister:
@@ -115,6 +116,7 @@ class Platform:
             "MUSTER_DATABASE_URL": self.postgres.database_url(),
             "MUSTER_HTTP_PORT": str(port),
             "MUSTER_LEASE_TTL_MS": str(self.size.lease_ttl_ms),
+            "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS": str(self.size.session_timeout_ms),
             "MUSTER_CLUSTER_SECRET": "chaos",
         }
         argv = (sys.executable, "-m", "muster", "serve")
@@ -127,6 +129,7 @@ class Platform:
             "--first": number * share,
             "--count": share,
             "--members": self.size.members,
+            "--session-timeout-ms": self.size.session_timeout_ms,
         }
         urls = [part for port in self._ports for part in ("--url", f"http://{HOST}:{port}")]
         words = [str(part) for option in options.items() for part in option]

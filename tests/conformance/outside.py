@@ -168,7 +168,8 @@ def _slack_ms(scenario: Scenario) -> int | None:
 
 def _is_about_retention(scenario: Scenario) -> bool:
     """Tell whether offsets come to the end of their retention, which is set in whole minutes and so keeps its pace."""
-    return 0 < scenario.config["offsets.retention.minutes"] * MS_PER_MINUTE <= scenario.total_ms
+    retention_minutes: int = scenario.config["offsets.retention.minutes"]
+    return 0 < retention_minutes * MS_PER_MINUTE <= scenario.total_ms
 
 
 def _scale(scenario: Scenario, slack_ms: int | None) -> float:
