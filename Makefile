@@ -2,7 +2,7 @@
 # ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test conformance chaos docker-check check format lock clean
+.PHONY: help setup run test sim conformance chaos bench docker-check check format lock clean
 
 BIN := .venv/bin
 MAKEFLAGS += --no-print-directory
@@ -19,11 +19,17 @@ run: setup ## start everything: Postgres, a node, Airflow, a small live fleet (C
 test: setup ## run all tests
 	@exec $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
+sim: setup ## simulate SEEDS=1000 worlds on JOBS=2 cores (all, if not said), or one: SEED=7
+	@exec $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
+
 conformance: setup ## run the Kafka scenarios, in process and over HTTP (SCENARIOS=file.json: your own)
 	@exec $(BIN)/python -m tests.conformance $(SCENARIOS) $(ARGS)
 
 chaos: setup ## kill, stop and cut off real nodes, agents and Postgres for some minutes (ARGS="--minutes 5 --agents 200")
 	@exec $(BIN)/python -m tests.chaos.run $(ARGS)
+
+bench: setup ## measure everything beside what this machine allows, into bench/results (ARGS=heartbeats: only that)
+	@exec $(BIN)/python -m bench $(ARGS)
 
 docker-check: setup ## check what can be checked of docker/ without an engine
 	@exec $(BIN)/python -m pytest tests/docker $(ARGS)

@@ -8,7 +8,6 @@ Run: python -m bench.assignors [FILE]
 
 import argparse
 import json
-import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from pathlib import Path
 from random import Random
 from time import perf_counter
 
+from bench.figures import Figure, report
 from coordinator_core.protocol.assignors import ASSIGNORS, Assignment, MemberSubscription, TopicPartition, assign
 
 MEMBERS = 1_000
@@ -26,6 +26,7 @@ REPEATS = 5
 SEED = 11
 WANTED_MS = {"range": 100.0, "roundrobin": 100.0, "sticky": 1_000.0, "cooperative-sticky": 1_000.0}
 UNEQUAL_WANTED_MS = 5_000.0
+BESIDE = "merely dealing out"
 
 Group = list[MemberSubscription]
 COUNTS = {f"topic-{number:03}": PARTITIONS_A_TOPIC for number in range(TOPICS)}
@@ -60,7 +61,8 @@ def main() -> None:
             f"{row.took_ms:>8.1f}{row.ratio:>11.1f}{row.wanted_ms:>11.0f}"
         )
     if file is not None:
-        file.write_text(json.dumps(report(ceiling_ms, rows), indent=2) + "\n")
+        written = {**report("assignors", slowest(ceiling_ms, rows)), "rows": [asdict(row) for row in rows]}
+        file.write_text(json.dumps(written, indent=2) + "\n")
 
 
 def measured(ceiling_ms: float) -> Iterator[Row]:
@@ -140,16 +142,13 @@ def took_ms(work: Callable[[], object]) -> float:
     return min(times) * 1_000
 
 
-def report(ceiling_ms: float, rows: Sequence[Row]) -> dict[str, object]:
-    """Return the figures as they are written."""
-    return {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "members": MEMBERS,
-        "partitions": sum(COUNTS.values()),
-        "ceiling_ms": ceiling_ms,
-        "rows": [asdict(row) for row in rows],
-    }
+def slowest(ceiling_ms: float, rows: Sequence[Row]) -> list[Figure]:
+    """Return each assignor's worst time, for the table of all benchmarks."""
+    worst = {row.assignor: row for row in sorted(rows, key=lambda row: row.took_ms)}
+    return [
+        Figure(f"{name}, {row.subscriptions}, {row.start}", row.took_ms, "ms", BESIDE, ceiling_ms, better="less")
+        for name, row in worst.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -31,6 +31,10 @@ LOOPBACK = "127.0.0.1"
 USERNAME = "admin"
 SPARK_MASTER = "local[2]"
 PARALLELISM = 4
+SPARK_POOL = "muster_spark"
+SPARK_SLOTS = 1
+"""One Spark at a time: each takes all cores, and half a gigabyte."""
+SPARK_POOL_IS_FOR = "Spark jobs, one at a time on one machine"
 REQUEST_TIMEOUT_S = 10.0
 FIRST_ERROR_STATUS = 400
 RESTART_DELAY_S = 2.0
@@ -83,7 +87,7 @@ class AirflowServices:
     # -- starting --------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make secrets, and Airflow's tables unless this version has made them; blocking, some seconds the first time.
+        """Make secrets, and Airflow's tables and pool unless this version has; blocking, some seconds the first time.
 
         Raises:
             UserError: Airflow cannot use its database; the sentence names the log.
@@ -94,12 +98,12 @@ class AirflowServices:
             return
         log = self._logs / "airflow-migrate.log"
         with log.open("wb") as output:
-            done = subprocess.run(
-                [_airflow(), "db", "migrate"], env=self.environment, stdout=output, stderr=output, check=False
-            )
-        if done.returncode != 0:
-            raise UserError(f"Airflow could not prepare its database; {log} tells why.")
-        write_private(self._home_file(MIGRATED), version("apache-airflow"))
+            for arguments in (("db", "migrate"), ("pools", "set", SPARK_POOL, str(SPARK_SLOTS), SPARK_POOL_IS_FOR)):
+                command = [_airflow(), *arguments]
+                done = subprocess.run(command, env=self.environment, stdout=output, stderr=output, check=False)
+                if done.returncode != 0:
+                    raise UserError(f"Airflow could not prepare its database; {log} tells why.")
+        write_private(self._home_file(MIGRATED), _prepared())
 
     def children(self) -> list[ChildSpec]:
         """Return the services, each to be started again when it dies."""
@@ -158,13 +162,14 @@ class AirflowServices:
         return {
             "MUSTER_DATABASE_URL": self._database_url,
             "MUSTER_URL": self._node_url,
+            "MUSTER_SPARK_POOL": os.environ.get("MUSTER_SPARK_POOL") or SPARK_POOL,
             "PYTHONPATH": os.pathsep.join(filter(None, [str(_project_root()), os.environ.get("PYTHONPATH", "")])),
         }
 
     def _has_tables(self) -> bool:
         """Tell whether this version of Airflow has made its tables here; asking Airflow itself takes seconds."""
         migrated = self._home_file(MIGRATED)
-        if not migrated.exists() or migrated.read_text() != version("apache-airflow"):
+        if not migrated.exists() or migrated.read_text() != _prepared():
             return False
         try:
             connection = psycopg2.connect(psql_url(self._airflow_database_url))
@@ -243,6 +248,11 @@ class AirflowServices:
         # Each call has a token of its own: calls are few, and a token that was kept would run out one day.
         credentials = {"username": self.username, "password": self.password}
         return str(self._call("POST", "/auth/token", credentials, is_signed_in=False)["access_token"])
+
+
+def _prepared() -> str:
+    """Return what is noted when this version's tables and pool are there."""
+    return f"{version('apache-airflow')} {SPARK_POOL}={SPARK_SLOTS}"
 
 
 def _airflow() -> str:

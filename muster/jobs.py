@@ -80,7 +80,8 @@ def apply_by_any_node(run_id: str, database_url: str) -> None:
         return
     except submit.CoordinatorRefused as failure:
         raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
-    counts = ", ".join(f"{outcome} {count}" for outcome, count in sorted(run.counts.items()) if count)
+    told = sorted((name, count) for name, count in run.counts.items() if name not in submit.MEASURES)
+    counts = ", ".join(f"{outcome} {count}" for outcome, count in told if count)
     print(f"Run {run_id} is {run.status}: {counts or 'nothing to do'}.")
 
 

@@ -6,6 +6,7 @@ starts again takes its own leases back at once.
 
 import asyncio
 import contextlib
+import gc
 import importlib.metadata
 import logging
 import signal
@@ -34,6 +35,8 @@ from muster.settings import Settings
 HAND_OVER_S: Final = 2.5
 """How long handing the shards over may take; what is left of them is free when its leases run out."""
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+COLLECT_AFTER: Final = (50_000, 20, 100)
+"""How much the garbage collector lets come together: more than the rows of a batch, so that it finds little to do."""
 
 log = structlog.get_logger("muster.node")
 
@@ -146,11 +149,22 @@ def write_log() -> None:
 
 async def _serve_until_signalled(settings: Settings, store: Store, listener: socket.socket) -> None:
     def announce() -> None:
+        _spare_the_collector()
         print(f"Muster serves on {settings.node_url}", flush=True)
 
     stopping = asyncio.Event()
     with _set_by_signals(stopping):
         await serve_node(settings, store, listener, stopping, announce)
+
+
+def _spare_the_collector() -> None:
+    """Let garbage be looked for among what comes and goes, not again and again in half a million objects that stay.
+
+    Measured, a node under load spent half of its time, and whole tenths of a second at once, looking through them.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 @contextlib.contextmanager

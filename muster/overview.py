@@ -128,7 +128,11 @@ FROM maintenance_runs ORDER BY created_at DESC LIMIT :runs_max
 
 OUTCOMES_SQL = """
 SELECT coalesce(outcome, 'undecided') AS outcome, group_id, count(*)
-FROM expiry_candidates WHERE run_id = CAST(:run_id AS uuid) GROUP BY 1, 2 ORDER BY 1, 2
+FROM (
+    SELECT run_id, group_id, outcome FROM expiry_candidates
+    UNION ALL SELECT run_id, group_id, outcome FROM cleanup_candidates
+) AS candidates
+WHERE run_id = CAST(:run_id AS uuid) GROUP BY 1, 2 ORDER BY 1, 2
 """
 
 

@@ -11,6 +11,10 @@ from spark_jobs.publish import Proposal
 DEFAULT_READ_PARTITIONS = 8
 MAX_READ_PARTITIONS = 256
 MAX_RETENTION_MS = (2**31 - 1) * 60_000
+DEFAULT_SHARE_FROM = 1_000
+MAX_SHARE_FROM = 2**31 - 1
+DEFAULT_REPORT_DAYS = 30
+MAX_REPORT_DAYS = 3_650
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class JobArguments:
     retention_ms: int
     is_dry_run: bool
     read_partitions: int
+    share_from: int = DEFAULT_SHARE_FROM
+    report_days: int = DEFAULT_REPORT_DAYS
 
     @property
     def now_ms(self) -> int:
@@ -33,7 +39,9 @@ class JobArguments:
     def proposal(self, kind: str) -> Proposal:
         """Return what the job's proposal of this kind is called."""
         start, end = (None if at is None else at.isoformat() for at in (self.interval_start, self.interval_end))
-        return Proposal(self.run_id, kind, self.as_of.isoformat(), start, end, self.is_dry_run)
+        return Proposal(
+            self.run_id, kind, self.as_of.isoformat(), start, end, self.is_dry_run, self.share_from, self.report_days
+        )
 
 
 def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobArguments:
@@ -43,9 +51,11 @@ def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobAr
     parser.add_argument("--as-of", required=True, type=_instant, help="the instant by which to judge (RFC 3339)")
     parser.add_argument("--interval-start", type=_instant_or_none, help="the data interval's begin, empty for none")
     parser.add_argument("--interval-end", type=_instant_or_none, help="the data interval's end, empty for none")
-    parser.add_argument("--retention-ms", required=True, type=_retention_ms, help="where nothing narrower is set")
+    parser.add_argument("--retention-ms", default=-1, type=_retention_ms, help="where nothing narrower is set")
     parser.add_argument("--dry-run", default=False, type=_truth, help="true: the proposal is only for looking at")
     parser.add_argument("--read-partitions", default=DEFAULT_READ_PARTITIONS, type=_partitions, help="parallel reads")
+    parser.add_argument("--share-from", default=DEFAULT_SHARE_FROM, type=_share_from, help="no share of fewer counts")
+    parser.add_argument("--report-days", default=DEFAULT_REPORT_DAYS, type=_days, help="how long reports are kept")
     found = parser.parse_args(command_line)
     return JobArguments(
         found.run_id,
@@ -55,6 +65,8 @@ def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobAr
         found.retention_ms,
         found.dry_run,
         found.read_partitions,
+        found.share_from,
+        found.report_days,
     )
 
 
@@ -85,6 +97,14 @@ def _retention_ms(text: str) -> int:
 
 def _partitions(text: str) -> int:
     return _whole_number(text, 1, MAX_READ_PARTITIONS)
+
+
+def _share_from(text: str) -> int:
+    return _whole_number(text, 0, MAX_SHARE_FROM)
+
+
+def _days(text: str) -> int:
+    return _whole_number(text, 1, MAX_REPORT_DAYS)
 
 
 def _truth(text: str) -> bool:

@@ -5,6 +5,8 @@ Rules:
 * Candidates are replaced only while the run is `proposed`. Once it is being applied, was applied, rejected or failed, a
   job that comes again changes nothing and says so.
 * A proposal without candidates is published too: "nothing was due" is an answer.
+* A report that goes with a proposal is published in the same transaction. It is kept by its data interval, so a second
+  run of an interval replaces the first; of the reports of one day the last stays.
 * Staging rows of an attempt go with it, published or not; those of an attempt that was killed go a day later. An
   attempt's id therefore begins with its time, as a UUID of version 7 does.
 """
@@ -14,11 +16,14 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Identifier
+
+from coordinator_core.protocol.retention import MS_PER_MINUTE
 
 ABANDONED_AFTER_MS = 86_400_000
 
@@ -31,6 +36,23 @@ class CandidateTable:
 
     name: str
     columns: tuple[str, ...]
+    of: str
+    """The query for how many rows there are of which these are candidates."""
+    largest: str | None = None
+    """The query for the most candidates of one group, and the greatest share of one in thousandths."""
+
+    @property
+    def staging(self) -> str:
+        """Name the table that takes an attempt's rows until all of them are there."""
+        return f"{self.name}_staging"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """Where a report lives, which has a row a group and data interval; `columns` are those that the job fills."""
+
+    name: str
+    columns: tuple[str, ...]
 
     @property
     def staging(self) -> str:
@@ -40,7 +62,11 @@ class CandidateTable:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a run is called and what it is about; instants are RFC 3339, the interval's may be None."""
+    """What a run is called and what it is about; instants are RFC 3339, the interval's may be None.
+
+    `share_from` is how many candidates a group must have for its share to be looked at; `report_days` is how long
+    reports are kept.
+    """
 
     run_id: str
     kind: str
@@ -48,6 +74,8 @@ class Proposal:
     interval_start: str | None
     interval_end: str | None
     is_dry_run: bool
+    share_from: int
+    report_days: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +92,31 @@ def new_attempt_id(now_ms: int) -> str:
     return str(UUID(int=_version_7(now_ms) | secrets.randbits(62) | secrets.randbits(12) << 64))
 
 
-def publish(connection: pg.connection, proposal: Proposal, table: CandidateTable, attempt_id: str) -> Published:
+def publish(
+    connection: pg.connection,
+    proposal: Proposal,
+    table: CandidateTable,
+    attempt_id: str,
+    report: ReportTable | None = None,
+) -> Published:
     """Make the attempt's staged rows the run's candidates, unless the run has gone further than `proposed`."""
     with _transaction(connection) as cursor:
         status, counts = _claim(cursor, proposal)
         if status == PROPOSED:
             _replace_candidates(cursor, proposal.run_id, table, attempt_id)
-            counts = _count(cursor, proposal.run_id, table)
+            counts = _count(cursor, proposal, table)
             _describe(cursor, proposal, counts)
-        _discard(cursor, table, attempt_id)
+            if report is not None:
+                _replace_report(cursor, proposal, report, attempt_id)
+        for staged in (table, report):
+            if staged is not None:
+                _discard(cursor, staged, attempt_id)
         return Published(status, counts, status == PROPOSED)
 
 
-def discard_staged(connection: pg.connection, table: CandidateTable, attempt_id: str, now_ms: int) -> None:
+def discard_staged(
+    connection: pg.connection, table: CandidateTable | ReportTable, attempt_id: str, now_ms: int
+) -> None:
     """Remove the attempt's staged rows, and those of attempts that were killed a day ago or earlier."""
     oldest = str(UUID(int=_version_7(max(0, now_ms - ABANDONED_AFTER_MS))))
     with _transaction(connection) as cursor:
@@ -92,6 +132,17 @@ def count_shards(connection: pg.connection) -> int:
     with _transaction(connection) as cursor:
         cursor.execute("SELECT count(*) FROM shard_leases")
         return int(_only_row(cursor)[0])
+
+
+def least_retention_ms(connection: pg.connection, key: str, default_ms: int) -> int | None:
+    """Return the shortest retention of all levels, or None where all of them keep for ever."""
+    minutes = r"SELECT value::numeric AS minutes FROM {} WHERE key = %(key)s AND value ~ '^\s*\+?[0-9]+\s*$'"
+    levels = SQL(" UNION ALL ").join(SQL(minutes).format(Identifier(of)) for of in ("cluster_config", "group_configs"))
+    with _transaction(connection) as cursor:
+        cursor.execute(SQL("SELECT min(minutes)::numeric FROM ({}) AS levels").format(levels), {"key": key})
+        (least_minutes,) = _only_row(cursor)
+    stored = [] if least_minutes is None else [int(least_minutes) * MS_PER_MINUTE]
+    return min([*stored, *([default_ms] if default_ms >= 0 else [])], default=None)
 
 
 def _claim(cursor: pg.cursor, proposal: Proposal) -> tuple[str, dict[str, int]]:
@@ -128,8 +179,9 @@ def _replace_candidates(cursor: pg.cursor, run_id: str, table: CandidateTable, a
     cursor.execute(replace, {"run_id": run_id, "attempt_id": attempt_id})
 
 
-def _count(cursor: pg.cursor, run_id: str, table: CandidateTable) -> dict[str, int]:
-    """Count the candidates, their groups, and the candidates of each reason."""
+def _count(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> dict[str, int]:
+    """Count the candidates, what they are taken of, their groups, the largest, and the candidates of each reason."""
+    run_id = proposal.run_id
     cursor.execute(
         SQL("SELECT reason, count(*) FROM {} WHERE run_id = %s GROUP BY reason ORDER BY reason").format(
             Identifier(table.name)
@@ -140,7 +192,38 @@ def _count(cursor: pg.cursor, run_id: str, table: CandidateTable) -> dict[str, i
     cursor.execute(
         SQL("SELECT count(DISTINCT group_id) FROM {} WHERE run_id = %s").format(Identifier(table.name)), (run_id,)
     )
-    return {"candidates": sum(by_reason.values()), "groups": int(_only_row(cursor)[0]), **by_reason}
+    groups = int(_only_row(cursor)[0])
+    cursor.execute(table.of)
+    counts = {"candidates": sum(by_reason.values()), "of": int(_only_row(cursor)[0]), "groups": groups}
+    if table.largest is not None:
+        cursor.execute(table.largest, {"run_id": run_id, "share_from": proposal.share_from})
+        counts |= dict(zip(("largest_group", "largest_group_permille"), map(int, _only_row(cursor)), strict=True))
+    return counts | by_reason
+
+
+def _replace_report(cursor: pg.cursor, proposal: Proposal, report: ReportTable, attempt_id: str) -> None:
+    """Put the attempt's rows in place of the interval's; a run by hand has the interval of its one instant."""
+    replace = SQL(
+        "DELETE FROM {table} WHERE interval_end = %(end)s AND interval_start = %(start)s;"
+        " DELETE FROM {table} WHERE interval_end < %(end)s AND (interval_end >= date_trunc('day', %(end)s, 'UTC')"
+        " OR interval_end < %(end)s - %(days)s * interval '1 day');"
+        " INSERT INTO {table} (interval_start, interval_end, run_id, as_of, {columns})"
+        " SELECT %(start)s, %(end)s, %(run_id)s, %(as_of)s, {columns} FROM {staging}"
+        " WHERE attempt_id = %(attempt_id)s ON CONFLICT DO NOTHING"
+    ).format(
+        table=Identifier(report.name),
+        staging=Identifier(report.staging),
+        columns=SQL(", ").join(map(Identifier, report.columns)),
+    )
+    given = {
+        "start": datetime.fromisoformat(proposal.interval_start or proposal.as_of),
+        "end": datetime.fromisoformat(proposal.interval_end or proposal.as_of),
+        "days": proposal.report_days,
+        "run_id": proposal.run_id,
+        "as_of": proposal.as_of,
+        "attempt_id": attempt_id,
+    }
+    cursor.execute(replace, given)
 
 
 def _describe(cursor: pg.cursor, proposal: Proposal, counts: dict[str, int]) -> None:
@@ -159,7 +242,7 @@ def _describe(cursor: pg.cursor, proposal: Proposal, counts: dict[str, int]) -> 
     )
 
 
-def _discard(cursor: pg.cursor, table: CandidateTable, attempt_id: str) -> None:
+def _discard(cursor: pg.cursor, table: CandidateTable | ReportTable, attempt_id: str) -> None:
     statement = SQL("DELETE FROM {} WHERE attempt_id = %s").format(Identifier(table.staging))
     cursor.execute(statement, (attempt_id,))
 

@@ -51,6 +51,7 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     groups.force_rebalance,
     groups.remove_member,
     history.list_rebalances,
+    history.list_rebalance_members,
     history.list_transitions,
     history.list_assignments,
     settings.cluster_settings,

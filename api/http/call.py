@@ -57,6 +57,7 @@ class Call:
         "client_host",
         "door",
         "group_id",
+        "headers",
         "is_forwarded",
         "is_long_poll",
         "request",
@@ -67,6 +68,8 @@ class Call:
     def __init__(self, door: Door, scope: HTTPScope) -> None:
         self.door = door
         self.scope = scope
+        self.headers: dict[bytes, bytes] = dict(reversed(list(scope["headers"])))
+        """By their names in lower case; of several of one name the first."""
         self.request_id = self._request_id()
         self.request = "unknown"
         """What is asked, by Kafka's name where it has one."""
@@ -99,18 +102,15 @@ class Call:
         Raises:
             ForeignMark: a node claims to have passed the request on, and is none of this cluster's.
         """
-        host = self.header(CLIENT_HEADER)
+        host = self.headers.get(CLIENT_HEADER)
         if host is not None:
-            signature = self.header(SIGNATURE_HEADER)
+            signature = self.headers.get(SIGNATURE_HEADER)
             self.client_host = self.door.forward_marks.read(self.target, self.body, host, signature)
             self.is_forwarded = True
 
     def header(self, name: bytes) -> bytes | None:
         """Return a header's first value, or None; the name in lower case."""
-        for key, value in self.scope["headers"]:
-            if key == name:
-                return value
-        return None
+        return self.headers.get(name)
 
     async def ask(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
         """Ask the coordinator, and return its answer, which is of the kind that belongs to the request."""
@@ -135,7 +135,7 @@ class Call:
         return Act(self.actor, reason, self.change_id)
 
     def _actor(self) -> str | None:
-        value = self.header(ACTOR_HEADER)
+        value = self.headers.get(ACTOR_HEADER)
         if not value:
             return None
         try:
@@ -147,7 +147,7 @@ class Call:
         return actor
 
     def _change_id(self) -> str:
-        value = self.header(IDEMPOTENCY_HEADER)
+        value = self.headers.get(IDEMPOTENCY_HEADER)
         if value is None:
             return str(uuid4())
         try:
@@ -157,7 +157,7 @@ class Call:
 
     def _request_id(self) -> bytes:
         """Return the caller's own id where it has one that can be sent back, else a new one."""
-        value = self.header(REQUEST_ID_HEADER)
+        value = self.headers.get(REQUEST_ID_HEADER)
         if value is not None and PRINTABLE.fullmatch(value):
             return value
         return b"%s%012x" % (RUN_ID, next(_request_numbers))

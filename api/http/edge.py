@@ -54,7 +54,7 @@ class Edge:
         began_at_s = time.perf_counter()
         call = Call(self._door, scope)
         try:
-            reply = await self._answer_or_pass_on(call, receive)
+            reply = await self._answer(call, receive)
         except Disconnected:
             return
         except CoordinatorError as error:
@@ -67,24 +67,22 @@ class Edge:
         note(call, reply, took_ms=took_s * 1000)
         await _send(reply, self._own_headers(call, reply), send)
 
-    async def _answer_or_pass_on(self, call: Call, receive: Receive) -> Reply:
-        try:
-            return await self._answer(call, receive)
-        except NotCoordinator as refused:
-            return await self._forwarder.pass_on(call, refused)
-
     async def _answer(self, call: Call, receive: Receive) -> Reply:
         if self._is_closing and call.scope["raw_path"] not in ABOUT_THE_NODE:
             raise CoordinatorNotAvailable("this node is stopping")
-        path = read_group_path(call.scope["method"], call.scope["raw_path"])
-        call.body = await read_body(call.scope, receive, self._door.limits.max_body_bytes)
+        method = call.scope["method"]
+        path = read_group_path(method, call.scope["raw_path"])
+        call.body = await read_body(method, call.headers, receive, self._door.limits.max_body_bytes)
         call.read_mark()
-        if path is not None:
-            call.group_id = path.group_id
-            express = self._express.get(path.action)
-            if express is not None and call.scope["method"] == "POST":
-                return await express.answer(call, path.group_id)
-        return self._replays.find(call) or await self._by_framework(call)
+        try:
+            if path is not None:
+                call.group_id = path.group_id
+                express = self._express.get(path.action)
+                if express is not None and method == "POST":
+                    return await express.answer(call, path.group_id)
+            return self._replays.find(call) or await self._by_framework(call)
+        except NotCoordinator as refused:
+            return await self._forwarder.pass_on(call, refused)
 
     async def _by_framework(self, call: Call) -> Reply:
         reply = await self._door.deadlines.keep(answer_by_framework(self._litestar, call))
@@ -96,7 +94,7 @@ class Edge:
         if call.change_id is not None and reply.code == NO_ERROR:
             headers.append((b"x-muster-change-id", call.change_id.encode()))
         if call.group_id is not None:
-            owner = self._door.coordinator.coordinator_of(call.group_id).url
+            owner = self._door.coordinator.owner_url(call.group_id)
             if owner is not None:
                 headers.append((b"x-muster-coordinator", owner.encode()))
         return headers
@@ -106,6 +104,6 @@ async def _send(reply: Reply, headers: list[tuple[bytes, bytes]], send: Send) ->
     headers.extend(reply.headers)
     if reply.status != 204:
         headers.append((b"content-type", reply.content_type))
-        headers.append((b"content-length", str(len(reply.body)).encode()))
+        headers.append((b"content-length", b"%d" % len(reply.body)))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body, "more_body": False})

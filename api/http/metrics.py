@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 
 from api.http.reply import NO_ERROR
 from coordinator_core.runtime.counters import PARKED_S, Counters, Counts, Distribution, GroupCounts
-from coordinator_core.store.history import GroupPosition
+from coordinator_core.store.history import ExpiryForecast, GroupPosition
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
 """As the framework wants it, which adds the charset."""
@@ -57,7 +57,12 @@ class Scrape:
     """One look at a node, as the library collects it."""
 
     def __init__(
-        self, metrics: Metrics, counts: Counts, detail: Detail, positions: tuple[GroupPosition, ...] | None
+        self,
+        metrics: Metrics,
+        counts: Counts,
+        detail: Detail,
+        positions: tuple[GroupPosition, ...] | None,
+        forecast: ExpiryForecast | None,
     ) -> None:
         """Prepare.
 
@@ -66,11 +71,13 @@ class Scrape:
             counts: what the coordinator says of itself.
             detail: how deep it goes.
             positions: of the node's groups; None: not asked for, or not known. What rests on them is then left out.
+            forecast: what will expire of them; None: not asked for, or not known.
         """
         self._metrics = metrics
         self._counts = counts
         self._detail = detail
         self._positions = positions
+        self._forecast = forecast
 
     def text(self) -> bytes:
         """Return everything; this takes some time where there are many groups."""
@@ -84,6 +91,7 @@ class Scrape:
         counts = self._counts
         yield from _requests(self._metrics)
         yield from _groups(counts.groups, counts.deadlines_armed)
+        yield from _unsettled(counts)
         yield from _rebalances(counts.sums)
         yield from _members(counts.sums)
         yield from _offsets(counts.sums)
@@ -95,6 +103,7 @@ class Scrape:
             yield _gauge("kafka_consumergroup_members", "Members of a group.", sizes, ["consumergroup"])
         if self._positions is not None:
             yield from _lag(self._positions, by_partition=self._detail == "partition")
+            yield from _expiring(self._forecast)
 
 
 # -- families, by what they tell of ---------------------------------------------------------------------------
@@ -122,6 +131,14 @@ def _groups(groups: GroupCounts, deadlines_armed: int) -> Iterator[Metric]:
     parked = {("JoinGroup",): groups.parked_joins, ("SyncGroup",): groups.parked_syncs}
     yield _gauge("muster_parked_requests", "Requests that wait for others of their group.", parked, ["request"])
     yield _plain("muster_deadlines_armed", "Sessions, join and sync limits that run.", deadlines_armed)
+
+
+def _unsettled(counts: Counts) -> Iterator[Metric]:
+    over = {(str(state), str(over_s)): number for (state, over_s), number in counts.groups.unsettled.items()}
+    labels = ("state", "longer_than_seconds")
+    yield _gauge("muster_num_unsettled_groups", "Groups that rebalance for long.", over, labels)
+    longest_s = {(): counts.longest_rebalance_s}
+    yield _gauge("muster_longest_rebalance_seconds", "How long a rebalance is under way.", longest_s, [])
 
 
 def _rebalances(sums: Counters) -> Iterator[Metric]:
@@ -202,6 +219,17 @@ def _lag(positions: tuple[GroupPosition, ...], *, by_partition: bool) -> Iterato
         yield _gauge("kafka_consumergroup_current_offset", "The committed offset.", offset_of, OF_PARTITION)
         lag_of = {labels: each.lag_records for labels, each in named.items() if each.lag_records is not None}
         yield _gauge("kafka_consumergroup_lag", "Records behind.", lag_of, OF_PARTITION)
+
+
+def _expiring(forecast: ExpiryForecast | None) -> Iterator[Metric]:
+    """Return what the newest forecast says; without one the families have no samples."""
+    counts: dict[Labels, int] = {}
+    made_at_s: dict[Labels, float] = {}
+    if forecast is not None:
+        counts = {("1d",): forecast.within_a_day, ("7d",): forecast.within_a_week}
+        made_at_s = {(): forecast.as_of_ms / 1000}
+    yield _gauge("muster_offsets_expiring", "Offsets that will expire.", counts, ["within"])
+    yield _gauge("muster_offsets_forecast_timestamp_seconds", "When the forecast was made.", made_at_s, [])
 
 
 # -- families, by kind ----------------------------------------------------------------------------------------

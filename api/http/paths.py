@@ -15,6 +15,10 @@ from api.http.problems import NoSuchRoute
 from coordinator_core.protocol.errors import InvalidGroupId, InvalidRequest
 
 GROUPS: Final = b"/v1/groups/"
+PATHS_REMEMBERED: Final = 32_768
+"""How many paths are not read again: agents ask the same ones all the time."""
+REMEMBERED_MAX_BYTES: Final = 512
+"""What is longer is read each time, so that nobody can fill the memory with paths."""
 EMPTY_ID_ACTIONS: Final = frozenset(
     {("GET", b""), ("DELETE", b""), ("POST", b"offsets"), ("GET", b"offsets"), ("POST", b"offsets/query")}
 )
@@ -37,6 +41,11 @@ def read_group_path(method: str, raw_path: bytes) -> GroupPath | None:
         InvalidRequest: the segment is no text.
         NoSuchRoute: another segment is empty.
     """
+    read = _read_anew if len(raw_path) > REMEMBERED_MAX_BYTES else _read
+    return read(method, raw_path)
+
+
+def _read_anew(method: str, raw_path: bytes) -> GroupPath | None:
     if not raw_path.startswith(GROUPS):
         _refuse_empty_segments(raw_path)
         return None
@@ -49,7 +58,9 @@ def read_group_path(method: str, raw_path: bytes) -> GroupPath | None:
     return GroupPath(group_id, action)
 
 
-@lru_cache(maxsize=16_384)
+_read = lru_cache(PATHS_REMEMBERED)(_read_anew)
+
+
 def read_group_id(segment: bytes) -> str:
     """Return the group id that a raw path segment names; `~` and base64url can name any."""
     text = read_segment(segment)

@@ -6,13 +6,14 @@ A number in quotes is no number, an unknown field is a typing error, and a strin
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
-from litestar.types import HTTPScope, Receive
+from litestar.types import Receive
 
 from api.http.problems import BodyTooLarge, UnsupportedMediaType
+from api.http.reply import JSON
 from coordinator_core.protocol.errors import InvalidRequest
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class Disconnected(Exception):
     """The caller went away before it had asked."""
 
 
-async def read_body(scope: HTTPScope, receive: Receive, limit_bytes: int) -> bytes:
+async def read_body(method: str, headers: Mapping[bytes, bytes], receive: Receive, limit_bytes: int) -> bytes:
     """Return the whole body, or refuse it before it is all here.
 
     Raises:
@@ -37,37 +38,29 @@ async def read_body(scope: HTTPScope, receive: Receive, limit_bytes: int) -> byt
         InvalidRequest: it is not UTF-8, or holds a character that no field may have.
         Disconnected: there is nobody to answer.
     """
-    if scope["method"] not in MAY_HAVE_BODY:
+    if method not in MAY_HAVE_BODY:
         return b""
-    content_type = b""
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            content_type = value
-        elif name == b"content-length" and int(value) > limit_bytes:
-            raise BodyTooLarge(limit_bytes)
-        elif name == b"content-encoding" and value.strip().lower() != b"identity":
-            raise UnsupportedMediaType("the body must not be compressed")
-    body = await _receive_all(receive, limit_bytes)
-    if body:
-        _check_is_json(content_type)
-        _check_text(body)
-    return body
-
-
-async def _receive_all(receive: Receive, limit_bytes: int) -> bytes:
+    if int(headers.get(b"content-length", 0)) > limit_bytes:
+        raise BodyTooLarge(limit_bytes)
+    if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        raise UnsupportedMediaType("the body must not be compressed")
     parts: list[bytes] = []
     size = 0
-    while True:
+    has_more = True
+    while has_more:
         message = await receive()
         if message["type"] != "http.request":
             raise Disconnected
-        part = message["body"]
-        size += len(part)
+        parts.append(message["body"])
+        size += len(message["body"])
         if size > limit_bytes:
             raise BodyTooLarge(limit_bytes)
-        parts.append(part)
-        if not message["more_body"]:
-            return b"".join(parts)
+        has_more = message["more_body"]
+    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    if body:
+        _check_is_json(headers.get(b"content-type", JSON))
+        _check_text(body)
+    return body
 
 
 def read_json(body: bytes, kind: type[T]) -> T:
@@ -76,8 +69,10 @@ def read_json(body: bytes, kind: type[T]) -> T:
     Raises:
         InvalidRequest: it is not JSON, or not of that kind; the detail names the field.
     """
+    decoder = _decoders.get(kind) or _decoder(kind)
     try:
-        return _decoder(kind).decode(body)
+        value: T = decoder.decode(body)
+        return value
     except msgspec.ValidationError as error:
         raise InvalidRequest(sentence_of(str(error))) from None
     except msgspec.DecodeError as error:
@@ -97,10 +92,9 @@ def sentence_of(complaint: str) -> str:
 
 
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """Return the decoder of a kind; there are as many as there are kinds of bodies."""
-    if kind not in _decoders:
-        _decoders[kind] = msgspec.json.Decoder(kind)
-    return _decoders[kind]
+    """Make the decoder of a kind; there are as many as there are kinds of bodies."""
+    decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
 
 
 # -- kind and text ------------------------------------------------------------------------------------
@@ -108,8 +102,10 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 def _check_is_json(content_type: bytes) -> None:
     """Accept JSON, and a body whose kind is not told."""
+    if content_type == JSON:
+        return
     kind = content_type.partition(b";")[0].strip().lower()
-    if kind and kind != b"application/json" and not kind.endswith(b"+json"):
+    if kind and kind != JSON and not kind.endswith(b"+json"):
         raise UnsupportedMediaType("the body must be application/json")
 
 

@@ -10,8 +10,7 @@ The driver owes it four things, in this order (architecture.md, "decided, stored
 If the store refuses, the group is loaded again and nobody is told anything but a retriable error.
 """
 
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.group import Group
@@ -21,8 +20,7 @@ from coordinator_core.protocol.requests import Deadline, DeadlineKind, Token
 from coordinator_core.protocol.settings import Context, Now
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What follows from one request."""
 
     group: Group

@@ -25,8 +25,5 @@ def decide_heartbeat(group: Group, request: Heartbeat, context: Context) -> Deci
         answer = RebalanceInProgress("the group is rebalancing; join again")
     else:
         answer = Beaten(session_ms, context.settings.heartbeat_in_force_ms(session_ms))
-    return Decision(
-        group,
-        replies=(Reply(request.token, answer),),
-        deadlines=((Deadline(DeadlineKind.MEMBER, member.member_id), session_ms),),
-    )
+    replies = (Reply(request.token, answer),)
+    return Decision(group, (), replies, ((Deadline(DeadlineKind.MEMBER, member.member_id), session_ms),))

@@ -34,7 +34,7 @@ from coordinator_core.protocol.requests import (
     RetireGroup,
     StoredOffset,
 )
-from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, is_expired
+from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, is_expired, is_of_no_use
 from coordinator_core.protocol.states import DEAD, EMPTY
 
 EXPIRED = "expired"
@@ -45,6 +45,8 @@ KEPT_NOT_DUE = "not_due"
 RETIRED = "retired"
 KEPT_NOT_EMPTY = "not_empty"
 KEPT_HAS_OFFSETS = "has_offsets"
+KEPT_WOKE = "woke_since"
+KEPT_JOINING = "being_joined"
 
 
 def decide_delete_offsets(draft: Draft, request: DeleteOffsets) -> None:
@@ -154,17 +156,26 @@ def decide_remove_topic_offsets(draft: Draft, request: RemoveTopicOffsets) -> No
 
 
 def decide_retire(draft: Draft, request: RetireGroup) -> None:
-    """Take an Empty group to Dead if no offset of it is left; handshake ids do not hold it up."""
-    if not draft.group.exists or draft.group.state is DEAD:
-        outcome = KEPT_GONE
-    elif draft.group.state is not EMPTY:
-        outcome = KEPT_NOT_EMPTY
-    elif request.has_offsets:
-        outcome = KEPT_HAS_OFFSETS
-    else:
+    """Take an Empty group to Dead if no offset of it is left, and if it is still the one that was proposed."""
+    outcome = _judge_retirement(draft.group, request)
+    if outcome == RETIRED:
         _die(draft, "retired: empty, and no offset left")
-        outcome = RETIRED
     draft.reply(request.token, OffsetsExpired((CandidateOutcome("", -1, outcome),)))
+
+
+def _judge_retirement(group: Group, request: RetireGroup) -> str:
+    """Return what becomes of the group.
+
+    When its last offset has expired, handshake ids do not hold it up (RT-07, RT-11). A proposal is a look from
+    outside, which does not see them: whoever holds one is about to join, and the next proposal comes soon.
+    """
+    if not group.exists or group.state is DEAD:
+        return KEPT_GONE
+    if not is_of_no_use(group.state, has_offsets=request.has_offsets):
+        return KEPT_NOT_EMPTY if group.state is not EMPTY else KEPT_HAS_OFFSETS
+    if request.seen is not None and request.seen != (group.generation, group.state_since_ms):
+        return KEPT_WOKE
+    return KEPT_JOINING if request.seen is not None and group.pending_member_ids else RETIRED
 
 
 def remove_offset(draft: Draft, offset: StoredOffset, cause: str, change_id: str) -> None:

@@ -40,8 +40,7 @@ class Synced:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Beaten:
+class Beaten(NamedTuple):
     """The heartbeat counted; the two times are those in force."""
 
     session_timeout_ms: int

@@ -299,12 +299,21 @@ class RestoreOffsets:
     """Whether a maintenance run asks, which notes that a group is active instead of being refused."""
 
 
+class GroupSeen(NamedTuple):
+    """What a proposal saw of a group: one that woke since then, and emptied again, looks otherwise."""
+
+    generation: int
+    state_since_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class RetireGroup:
     """Take an Empty group that has no offset left to Dead. Source: protocol.md section 10.4, last paragraph."""
 
     token: Token
     has_offsets: bool
+    seen: GroupSeen | None = None
+    """What was proposed; None: the last offset has just expired, and it is the group's whole life that counts."""
 
 
 Request = (

@@ -9,6 +9,7 @@ Rules:
 * Whatever else is true of a group (it rebalances, its subscription is unknown, it is not a "consumer" group
   and has members), its offsets stay.
 * A retention below zero is for ever. An own expiry still counts then, because it replaces the retention test.
+* An Empty group that has no offset left is given up too.
 
 The coordinator judges a candidate by this rule when a proposal is applied. `spark_jobs.rules.retention` says the
 same in Spark's column expressions, and a property test holds the two equal.
@@ -88,6 +89,11 @@ def due_at(group: GroupFacts, offset: OffsetFacts, retention_ms: int) -> tuple[i
         return None
     since_ms, reason = ground
     return since_ms + retention_ms, reason
+
+
+def is_of_no_use(state: GroupState, *, has_offsets: bool) -> bool:
+    """Tell whether a group has nothing left to be kept for, however young it is."""
+    return state is EMPTY and not has_offsets
 
 
 def retention_ms_from_minutes(minutes: int) -> int:

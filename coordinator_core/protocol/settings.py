@@ -75,8 +75,7 @@ class Context:
         return known is None or partition < known.partitions
 
 
-@dataclass(frozen=True, slots=True)
-class Now:
+class Now(NamedTuple):
     """One moment on two clocks."""
 
     node_ms: int

@@ -27,7 +27,7 @@ class SystemClock:
 
     def now(self) -> Now:
         """Return this moment on both clocks."""
-        return Now(node_ms=time.monotonic_ns() // 1_000_000, wall_ms=time.time_ns() // 1_000_000)
+        return Now(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
 
 
 class Threads(Protocol):

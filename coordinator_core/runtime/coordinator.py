@@ -41,11 +41,12 @@ from coordinator_core.runtime.operators import Operators
 from coordinator_core.runtime.ownership import Ownership
 from coordinator_core.runtime.readiness import Inspection
 from coordinator_core.runtime.shard import Shard
+from coordinator_core.runtime.stays import Hours
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.timekeeper import Timekeeper
 from coordinator_core.runtime.views import GroupView, Readiness, SettingInForce, ShardOwner
 from coordinator_core.runtime.writer import Writer
-from coordinator_core.store.history import GroupPosition
+from coordinator_core.store.history import ExpiryForecast, GroupPosition
 from coordinator_core.store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
 from coordinator_core.store.rows import (
     FetchedOffset,
@@ -132,6 +133,7 @@ class Coordinator:
         self._start_loop("timekeeper", self._timekeeper.run())
         self._start_loop("ownership", self._keep_tending())
         self._start_loop("history", self._keep_history())
+        self._start_loop("hours", Hours(self._owned_shards, self._is_writer_behind).run())
 
     async def stop(self) -> None:
         """Hand every shard over, let whoever waits ask another node, and end."""
@@ -145,6 +147,9 @@ class Coordinator:
         except StoreError as error:
             log.warning("node_not_retired", why=str(error))
         await asyncio.to_thread(self._threads.close)
+
+    def _is_writer_behind(self) -> bool:
+        return self._writer.queued_rows > self._config.max_batch_rows
 
     def _start_loop(self, name: str, loop: Coroutine[None, None, None]) -> None:
         self._tasks.append(asyncio.create_task(loop, name=f"muster-{name}"))
@@ -249,6 +254,11 @@ class Coordinator:
             return ShardOwner(shard_id, None, None, 0 if lease is None else lease.epoch)
         return ShardOwner(shard_id, lease.node_id, lease.url, lease.epoch)
 
+    def owner_url(self, group_id: str) -> str | None:
+        """Return where a group is served, as far as this node knows; None where nobody is known to."""
+        lease = self._ownership.leases.get(self.shard_id_of(group_id))
+        return None if lease is None or lease.is_expired else lease.url
+
     # -- what stands -----------------------------------------------------------------------------------------
 
     def _serving(self, group_id: str) -> Shard:
@@ -312,15 +322,18 @@ class Coordinator:
 
     def counts(self) -> Counts:
         """Return what the node has added up since it started, and how it stands now."""
-        now_ms = self._clock.now().node_ms
+        now = self._clock.now()
+        now_ms = now.node_ms
         shards = self._owned_shards()
+        began_ms = min((shard.oldest_rebalance_ms(now.wall_ms) for shard in shards), default=now.wall_ms)
         groups = [group for shard in shards for group in shard.live_groups()]
         lease_left_ms = min((shard.valid_until_ms - now_ms for shard in shards), default=0)
         return Counts(
             node_id=self.node_id,
             version=self._config.version,
             sums=deepcopy(self._counters),
-            groups=GroupCounts.of(groups),
+            groups=GroupCounts.of(groups, now.wall_ms),
+            longest_rebalance_s=max(0, now.wall_ms - began_ms) / 1000,
             members_of_group=tuple((group.group_id, len(group.members)) for group in groups),
             shards_active=sum(not shard.is_loading and shard.valid_until_ms > now_ms for shard in shards),
             shards_loading=sum(shard.is_loading for shard in shards),
@@ -347,6 +360,10 @@ class Coordinator:
     async def positions(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
         """Return what this node's groups have committed, by topic or partition; None where nobody knows just now."""
         return None if self._is_stopping else await self._lag.look(by_partition=by_partition)
+
+    async def expiring(self) -> ExpiryForecast | None:
+        """Return what will expire of this node's groups; None where nobody has looked, or knows just now."""
+        return None if self._is_stopping else await self._lag.expiring()
 
 
 @lru_cache(maxsize=65_536)

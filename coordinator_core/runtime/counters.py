@@ -18,11 +18,12 @@ from coordinator_core.protocol.records import (
     MemberJoined,
     MemberRemoved,
     MemberReplaced,
+    OffsetCommitted,
     RebalanceStarted,
     Record,
     Removal,
 )
-from coordinator_core.protocol.states import DEAD, GroupState
+from coordinator_core.protocol.states import COMPLETING, DEAD, PREPARING, GroupState
 from coordinator_core.store.rows import GroupWrite, RebalanceRow
 
 QUICK_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -33,6 +34,8 @@ PATIENT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0
 """Bounds for what waits for people's programs."""
 ROWS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 """Bounds for rows in a batch; a larger decision goes alone."""
+UNSETTLED_S: Final = (10, 60, 300, 1_800)
+"""How long a group has been between two settled states at least, to be counted."""
 
 Phase = Literal["join", "sync"]
 
@@ -93,6 +96,8 @@ class Counters:
         """Count what is in records and in no row."""
         for record in records:
             match record:
+                case OffsetCommitted():
+                    pass  # By far the most, and counted from the rows.
                 case RebalanceStarted():
                     self.phases_started[record.trigger] += 1
                 case MemberJoined():
@@ -136,11 +141,14 @@ class GroupCounts:
     pending_member_ids: int = 0
     parked_joins: int = 0
     parked_syncs: int = 0
+    unsettled: dict[tuple[GroupState, int], int] = field(default_factory=dict)
+    """(state, seconds) → groups that have been preparing or completing a rebalance for longer."""
 
     @classmethod
-    def of(cls, groups: Iterable[Group]) -> "GroupCounts":
-        """Count groups; a few hundred nanoseconds each."""
+    def of(cls, groups: Iterable[Group], wall_ms: int) -> "GroupCounts":
+        """Count groups, as of a moment; a few hundred nanoseconds each."""
         counted = cls({state: 0 for state in GroupState if state is not DEAD})
+        counted.unsettled = {(state, over_s): 0 for state in (PREPARING, COMPLETING) for over_s in UNSETTLED_S}
         for group in groups:
             counted.by_state[group.state] += 1
             counted.members += len(group.members)
@@ -148,6 +156,9 @@ class GroupCounts:
             counted.pending_member_ids += len(group.pending_member_ids)
             counted.parked_joins += len(group.parked_joins)
             counted.parked_syncs += len(group.parked_syncs)
+            if group.state is PREPARING or group.state is COMPLETING:
+                for over_s in UNSETTLED_S:
+                    counted.unsettled[group.state, over_s] += wall_ms - group.state_since_ms > over_s * 1000
         return counted
 
 
@@ -159,6 +170,8 @@ class Counts:
     version: str
     sums: Counters
     groups: GroupCounts
+    longest_rebalance_s: float
+    """How long the rebalance has been under way that began first, however often it fell back; 0 where none is."""
     members_of_group: tuple[tuple[str, int], ...]
     """Group and how many members it has, of every group of the node."""
     shards_active: int

@@ -14,7 +14,7 @@ from coordinator_core.store.history import (
     TransitionPlace,
 )
 from coordinator_core.store.interface import Store
-from coordinator_core.store.rows import TransitionRow
+from coordinator_core.store.rows import RebalanceMemberRow, TransitionRow
 
 T = TypeVar("T")
 
@@ -40,6 +40,11 @@ class History:
     async def rebalances(self, group_id: str, after: RebalancePlace | None, limit: int) -> list[ListedRebalance]:
         """Return at most `limit` rebalances after a place, the newest first and the one under way before it."""
         return await self._known(group_id, await self._read(partial(self._store.rebalances, group_id, after, limit)))
+
+    async def rebalance_members(self, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
+        """Return everybody's part in a rebalance that is over, who was waited for longest first."""
+        read = partial(self._store.rebalance_members, group_id, rebalance_id)
+        return await self._known(group_id, await self._read(read))
 
     async def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
         """Return at most `limit` changes of the group's state after a place, the newest first."""

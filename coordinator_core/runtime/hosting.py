@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import Record
 from coordinator_core.protocol.replies import Reply
@@ -14,13 +15,14 @@ from coordinator_core.store.ledger import Ledger
 class Pending:
     """What a decision still owes when its records are stored: timers to start, replies to send, records to count.
 
-    `followers` are decisions that stored nothing but may have seen this one's records; they wait behind it.
+    `followers` are decisions that stored nothing but may have seen this one's records; they wait behind it. A decision
+    that waits for nothing is settled as it is.
     """
 
     deadlines: tuple[tuple[Deadline, int | None], ...]
     replies: tuple[Reply, ...]
     records: tuple[Record, ...] = ()
-    followers: list["Pending"] = field(default_factory=list)
+    followers: list[Decision] = field(default_factory=list)
 
 
 class Hosted:

@@ -1,4 +1,4 @@
-"""How far this node's groups are behind is asked of the database, rarely enough that asking never weighs on it.
+"""How far this node's groups are behind, and what they will lose, is asked of the database, but never often.
 
 What was found is shown again for ten times as long as it took to find, so looking takes a tenth of one connection at
 most, whoever looks how often.
@@ -7,13 +7,15 @@ most, whoever looks how often.
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.history import Read
-from coordinator_core.store.history import GroupPosition
+from coordinator_core.store.history import ExpiryForecast, GroupPosition
 from coordinator_core.store.interface import Store
+
+T = TypeVar("T")
 
 PATIENCE_S: Final = 1.0
 """How long a look may take; past it the positions are not known."""
@@ -28,25 +30,34 @@ class Lag:
         self._read = read
         self._clock = clock
         self._shard_ids = shard_ids
-        self._looks: dict[bool, _Look] = {}
+        self._looks: dict[object, _Look] = {}
 
     async def look(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
         """Return positions by topic or by partition, or None where the database does not tell them in time."""
+
+        def positions(shard_ids: frozenset[int]) -> tuple[GroupPosition, ...]:
+            return tuple(self._store.group_positions(shard_ids, by_partition=by_partition))
+
+        return await self._seen(by_partition, positions)
+
+    async def expiring(self) -> ExpiryForecast | None:
+        """Return what will expire, or None where nobody has looked, or the database does not tell in time."""
+        return await self._seen(ExpiryForecast, self._store.expiring)
+
+    async def _seen(self, what: object, find: Callable[[frozenset[int]], T]) -> T | None:
         shard_ids = frozenset(self._shard_ids())
-        last = self._looks.get(by_partition)
+        last = self._looks.get(what)
         if last is not None and last.shard_ids == shard_ids and self._clock.now().node_ms < last.good_until_ms:
-            return last.found
+            return cast(T, last.found)
         began_ms = self._clock.now().node_ms
         try:
             async with asyncio.timeout(PATIENCE_S):
-                found = tuple(
-                    await self._read(partial(self._store.group_positions, shard_ids, by_partition=by_partition))
-                )
+                found = await self._read(partial(find, shard_ids))
         except (CoordinatorNotAvailable, TimeoutError):
             return None
         ended_ms = self._clock.now().node_ms
         good_until_ms = ended_ms + REST_FACTOR * (ended_ms - began_ms)
-        self._looks[by_partition] = _Look(shard_ids, good_until_ms, found)
+        self._looks[what] = _Look(shard_ids, good_until_ms, found)
         return found
 
 
@@ -55,7 +66,7 @@ class _Look:
 
     __slots__ = ("found", "good_until_ms", "shard_ids")
 
-    def __init__(self, shard_ids: frozenset[int], good_until_ms: int, found: tuple[GroupPosition, ...]) -> None:
+    def __init__(self, shard_ids: frozenset[int], good_until_ms: int, found: object) -> None:
         self.shard_ids = shard_ids
         self.good_until_ms = good_until_ms
         self.found = found

@@ -30,7 +30,7 @@ from coordinator_core.runtime.clock import Threads
 from coordinator_core.runtime.notes import to_restore
 from coordinator_core.runtime.shard import HeldAsk, Shard, nothing_beside
 from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import TOPIC_DELETION, UNDO, Beside, CandidateRow, OutcomeRow
+from coordinator_core.store.rows import GROUP_CLEANUP, TOPIC_DELETION, UNDO, Beside, CandidateRow, OutcomeRow
 
 log = structlog.get_logger("muster.runtime")
 
@@ -95,6 +95,8 @@ class Maintenance:
 def _request(store: Store, token: Token, rows: list[CandidateRow]) -> Request:
     """Return what is asked of a group, with what it takes to decide; it depends on what kind of run this is."""
     first = rows[0]
+    if first.kind == GROUP_CLEANUP:
+        return RetireGroup(token, store.has_offsets(first.group_id), first.seen)
     partitions = [(row.topic, row.partition) for row in rows]
     stored = tuple(store.stored_offsets(first.group_id, partitions))
     if first.kind == UNDO and first.undoes is not None:

@@ -36,6 +36,7 @@ from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.events import tell_of_members, tell_of_rebalances
 from coordinator_core.runtime.hosting import Hosted, Pending
+from coordinator_core.runtime.stays import NEVER_MS, ROWS_A_WRITE, SIGNS_OF_LIFE, hear
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.runtime.writer import Entry, Writer
@@ -74,6 +75,8 @@ class Shard:
         self.epoch = epoch
         self.valid_until_ms = 0
         """Node time until which the lease certainly holds."""
+        self.awake_until_ms = NEVER_MS
+        """Node time past which the loop has stood still for too long, unless it is moved on before."""
         self.is_dropped = False
         self.is_loading = True
         self.groups: dict[str, Hosted] = {}
@@ -106,7 +109,19 @@ class Shard:
         doubt_ms = self._clock.now().node_ms - self.valid_until_ms
         if doubt_ms > 0:
             self.timers.delay_all(doubt_ms)
+            self._give_back(doubt_ms)
         self.valid_until_ms = valid_until_ms
+
+    def allow_for_pause(self, length_ms: int) -> None:
+        """Give every member and handshake the time in which the loop did not run."""
+        self.timers.delay_members(length_ms)
+        self._give_back(length_ms)
+
+    def _give_back(self, length_ms: int) -> None:
+        node_ms = self._clock.now().node_ms
+        for hosted in self.groups.values():
+            for stay in hosted.ledger.stays.values():
+                stay.give_back(length_ms, node_ms)
 
     def fail(self, error: CoordinatorError) -> None:
         """Drop the shard because something went wrong; it comes back, loaded from what was stored."""
@@ -139,8 +154,14 @@ class Shard:
         while hosted is not None and hosted.hold is not None and not isinstance(request, Heartbeat):
             async with hosted.hold:
                 pass
+            self._check_lease()
             hosted = self.groups.get(group_id)
         return await self._ask_now(group_id, token, request, nothing_beside)
+
+    def _check_lease(self) -> None:
+        """Refuse what has waited for so long that the shard may be another node's by now."""
+        if self.valid_until_ms <= self._clock.now().node_ms:
+            raise CoordinatorNotAvailable("the lease on the group's shard may have run out meanwhile")
 
     async def _ask_now(self, group_id: str, token: Token, request: Request, beside_of: BesideOf) -> Answer:
         if self.is_dropped:
@@ -168,10 +189,14 @@ class Shard:
         try:
             async with lock:
                 await hosted.wait_until_quiet()
-                yield partial(self._ask_now, group_id)
+                yield partial(self._ask_held, group_id)
         finally:
             hosted.hold = None
             self._forget_if_absent(hosted)
+
+    async def _ask_held(self, group_id: str, token: Token, request: Request, beside_of: BesideOf) -> Answer:
+        self._check_lease()
+        return await self._ask_now(group_id, token, request, beside_of)
 
     def expire(self, armed: Armed) -> None:
         """Do what a deadline was for."""
@@ -193,6 +218,8 @@ class Shard:
         now = self._clock.now()
         try:
             decision = decide(hosted.group, request, now, context)
+            if isinstance(request, SIGNS_OF_LIFE) and (decision.deadlines or decision.records):
+                hear(hosted.ledger.stays.get(request.member_id), now, self.awake_until_ms)
             self._carry_out(hosted, decision, beside_of(hosted.group, decision, now))
         except Exception:  # whatever it is, memory is no longer to be trusted: the database is
             log.exception("invariant_broken", group=group_id, request=type(request).__name__)
@@ -201,9 +228,9 @@ class Shard:
     def _carry_out(self, hosted: Hosted, decision: Decision, beside: Beside) -> None:
         before = hosted.group
         hosted.group = decision.group
-        pending = Pending(decision.deadlines, decision.replies, decision.records)
         write = project(decision.group, decision.records, hosted.ledger, beside)
         if write is not None:
+            pending = Pending(decision.deadlines, decision.replies, decision.records)
             self._stop_timers(hosted, decision.deadlines)
             if write.is_group_gone:
                 hosted.group = Group(before.group_id)
@@ -212,9 +239,9 @@ class Shard:
             self._enqueue(hosted, write, pending)
         elif hosted.newest is not None:
             self._stop_timers(hosted, decision.deadlines)
-            hosted.newest.followers.append(pending)
+            hosted.newest.followers.append(decision)
         else:
-            self._settle(hosted, pending)
+            self._settle(hosted, decision)
         if before.state is not decision.group.state:
             _log_transition(before, decision)
 
@@ -223,32 +250,38 @@ class Shard:
         if write.group is not None or write.is_group_gone:
             hosted.newest = pending
         stored = partial(self._stored, hosted, pending, write)
-        self._writer.enqueue(Entry(self, write, stored, self.fail))
+        self._writer.enqueue(Entry(self, write, write.row_count, stored, self.fail))
 
     def _stored(self, hosted: Hosted, pending: Pending, write: GroupWrite) -> None:
         hosted.settle_one(pending)
         self._counters.observe_rows(write)
         tell_of_rebalances(write.rebalances)
         if not self.is_dropped:
-            for settled in (pending, *pending.followers):
-                self._settle(hosted, settled)
+            self._settle(hosted, pending)
+            for follower in pending.followers:
+                self._settle(hosted, follower)
         self._forget_if_absent(hosted)
 
-    def _settle(self, hosted: Hosted, pending: Pending) -> None:
+    def _settle(self, hosted: Hosted, decided: Decision | Pending) -> None:
         group_id = hosted.group.group_id
         now_ms = self._clock.now().node_ms
         is_sooner = False
-        for deadline, delay_ms in pending.deadlines:
+        stays = hosted.ledger.stays
+        for deadline, delay_ms in decided.deadlines:
             if delay_ms is None:
                 self.timers.stop(Armed(group_id, deadline))
             else:
                 is_sooner |= self.timers.start(Armed(group_id, deadline), now_ms + delay_ms)
+                stay = stays.get(deadline.subject)
+                # Who was heard in this very millisecond needs no second look.
+                if stay is not None and (stay.gap_began_ms != now_ms or stay.session_timeout_ms != delay_ms):
+                    stay.session_began(now_ms, delay_ms)
         if is_sooner:
             self._on_timer()
-        if pending.records:
-            self._counters.observe(pending.records)
-            tell_of_members(group_id, pending.records)
-        for token, answer, _ in pending.replies:
+        if decided.records:
+            self._counters.observe(decided.records)
+            tell_of_members(group_id, decided.records)
+        for token, answer, _ in decided.replies:
             self._say(token, answer)
 
     def _say(self, token: Token, answer: Answer | CoordinatorError) -> None:
@@ -265,11 +298,31 @@ class Shard:
         for deadline, _ in deadlines:
             self.timers.stop(Armed(hosted.group.group_id, deadline))
 
+    # -- hours of stays ----------------------------------------------------------------------------------
+
+    def tell_hours(self, limit: int) -> int:
+        """Queue rows of stays of which an hour is over, at most `limit`; return how many."""
+        now = self._clock.now()
+        if self.valid_until_ms <= now.node_ms:
+            return 0
+        told = 0
+        for group_id, hosted in list(self.groups.items()):
+            rows = hosted.ledger.tell_hours(now.wall_ms, min(ROWS_A_WRITE, limit - told))
+            if rows:
+                self._enqueue(hosted, GroupWrite(group_id, self.shard_id, sessions=rows), Pending((), ()))
+                told += len(rows)
+        return told
+
     # -- which groups there are --------------------------------------------------------------------------
 
     def live_groups(self) -> Iterator[Group]:
         """Return the groups that exist."""
         return (hosted.group for hosted in self.groups.values() if hosted.group.exists)
+
+    def oldest_rebalance_ms(self, wall_ms: int) -> int:
+        """Return when the rebalance began, in wall time, that has been under way for longest; now, if none is."""
+        under_way = (hosted.ledger.under_way for hosted in self.groups.values())
+        return min((each.started_at_ms for each in under_way if each is not None), default=wall_ms)
 
     def _absent(self, group_id: str) -> Hosted:
         return Hosted(Group(group_id), Ledger(group_id, self.shard_id))

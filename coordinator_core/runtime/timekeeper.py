@@ -50,6 +50,8 @@ class Timekeeper:
         """Sleep until something may be due, then fire what is."""
         began_ms = self._clock.now().node_ms
         sleep_ms = self._time_to_sleep_ms(began_ms)
+        for shard in self._shards():
+            shard.awake_until_ms = began_ms + sleep_ms + self._pause_ms
         if sleep_ms > 0:
             try:
                 async with asyncio.timeout(sleep_ms / 1000):
@@ -72,7 +74,7 @@ class Timekeeper:
         self._gaps_s.add(gap_ms / 1000)
         log.warning("loop_paused", gap_ms=gap_ms)
         for shard in self._shards():
-            shard.timers.delay_members(gap_ms)
+            shard.allow_for_pause(gap_ms)
         for _ in range(ROUNDS_OF_READING):
             await asyncio.sleep(0)
 

@@ -35,6 +35,7 @@ class Entry(NamedTuple):
 
     lease: Lease
     write: GroupWrite
+    rows: int
     on_stored: Callable[[], None]
     on_failed: Callable[[CoordinatorError], None]
 
@@ -58,7 +59,7 @@ class Writer:
     def enqueue(self, entry: Entry) -> None:
         """Queue an entry behind all others."""
         self._queue.append(entry)
-        self.queued_rows += entry.write.row_count
+        self.queued_rows += entry.rows
         self._wake.set()
 
     async def run(self) -> None:
@@ -73,14 +74,14 @@ class Writer:
         """Take entries up to the row limit, at least one; those whose shard was dropped since are let go."""
         taken: list[Entry] = []
         rows = 0
-        while self._queue and (not taken or rows + self._queue[0].write.row_count <= self._max_batch_rows):
+        while self._queue and (not taken or rows + self._queue[0].rows <= self._max_batch_rows):
             entry = self._queue.popleft()
-            self.queued_rows -= entry.write.row_count
+            self.queued_rows -= entry.rows
             if entry.lease.is_dropped:
                 entry.on_failed(NotCoordinator("the shard has moved on"))
                 continue
             taken.append(entry)
-            rows += entry.write.row_count
+            rows += entry.rows
         return taken
 
     async def _write_batch(self, entries: list[Entry]) -> None:
@@ -96,7 +97,7 @@ class Writer:
             _fail_all(entries, f"the database did not take it: {error}")
             return
         self._counters.batch_s.add((self._clock.now().node_ms - began_ms) / 1000)
-        self._counters.batch_rows.add(sum(entry.write.row_count for entry in entries))
+        self._counters.batch_rows.add(sum(entry.rows for entry in entries))
         for entry in entries:
             failure = _failure(entry, written.lost_shards, written)
             if failure is None:

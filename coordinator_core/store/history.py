@@ -137,3 +137,15 @@ class GroupPosition(NamedTuple):
     lag_records: int | None
     """Records between what is committed and the end of the log, added up where the end is known; None: nowhere."""
     last_committed_at_ms: int
+
+
+# -- what will expire ---------------------------------------------------------------------------------------
+
+
+class ExpiryForecast(NamedTuple):
+    """How many offsets will expire after an instant, as the newest run of `offset_retention` saw it then."""
+
+    as_of_ms: int
+    within_a_day: int
+    within_a_week: int
+    """Those of the first day included."""

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.history import (
+    ExpiryForecast,
     GroupPosition,
     ListedRebalance,
     Moment,
@@ -35,6 +36,7 @@ from coordinator_core.store.rows import (
     GroupFilter,
     LeaseRow,
     ListedGroup,
+    RebalanceMemberRow,
     RecordedChange,
     Renewal,
     RunRow,
@@ -181,6 +183,10 @@ class Store(Protocol):
         """Return at most `limit` rebalances after a place, the newest first and the one under way before it."""
         ...
 
+    def rebalance_members(self, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
+        """Return everybody's part in a rebalance that is over; who was waited for longest comes first, then by id."""
+        ...
+
     def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
         """Return at most `limit` changes of the group's state after a place, the newest first."""
         ...
@@ -191,6 +197,10 @@ class Store(Protocol):
 
     def group_positions(self, shard_ids: Iterable[int], *, by_partition: bool) -> list[GroupPosition]:
         """Return what the groups of these shards have committed, added up by topic or partition, in order."""
+        ...
+
+    def expiring(self, shard_ids: Iterable[int]) -> ExpiryForecast | None:
+        """Return what will expire of the groups of these shards; None where no run has ever looked."""
         ...
 
     def positions(self, moment: Moment) -> list[PositionThen]:

@@ -6,28 +6,53 @@ of is over, and is stored in the transaction of the record that ended it (tables
 * A *rebalance* lasts from its first join phase until Stable, Empty, or abandoned at a take-over. A phase that
   falls back before it is Stable is the same rebalance, counted in `restarts`.
 * A *span* of ownership ends when a partition changes hands or its holder goes; what stays with its member goes on.
+* A *stay* (stays.py) begins with a member's first join, or at a take-over, and ends when the member goes; a *part*
+  (parts.py) is a member's share in the rebalance under way.
+
+Volatile records are taken note of as well, and bring no row: what they tell of is forgotten with the node.
 """
 
 import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator_core.protocol.consumer_protocol import partitions_of
+from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.records import (
     AssignmentAccepted,
     GenerationStarted,
     GroupCreated,
     GroupDied,
     GroupEmptied,
+    JoinParked,
+    MemberJoined,
     MemberRemoved,
     MemberReplaced,
     RebalanceStarted,
     Record,
+    Removal,
+    SyncParked,
+    SyncReceived,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
-from coordinator_core.store.rows import Json, OwnershipRow, RebalanceRow, TransitionRow
+from coordinator_core.store.parts import Parts
+from coordinator_core.store.rows import (
+    Json,
+    MemberRow,
+    MemberSessionRow,
+    OwnershipRow,
+    RebalanceMemberRow,
+    RebalanceRow,
+    TransitionRow,
+)
+from coordinator_core.store.stays import HOUR_MS, NOT_HEARD, NOT_YET, Stay
+
+HOUR: Final = "hour"
+"""The end of a row that is no end of its stay."""
+REPLACED: Final = "replaced"
+"""The end of a static member's stay whose place another process has taken."""
 
 Partitions = dict[str, set[int]]
 """Topic → partitions of it."""
@@ -64,6 +89,8 @@ class HistoryRows:
     transitions: list[TransitionRow] = field(default_factory=list)
     rebalances: list[RebalanceRow] = field(default_factory=list)
     ownerships: list[OwnershipRow] = field(default_factory=list)
+    rebalance_members: list[RebalanceMemberRow] = field(default_factory=list)
+    sessions: list[MemberSessionRow] = field(default_factory=list)
 
 
 class Ledger:
@@ -75,6 +102,7 @@ class Ledger:
         self.created_at_ms = 0
         self.state: GroupState | None = None
         self.generation = 0
+        self.leader_id: str | None = None
         self.is_consumer = False
         """Whether assignments can be looked into; those of other protocol types are the clients' own affair."""
         self.member_count = 0
@@ -83,10 +111,13 @@ class Ledger:
         self.held: dict[str, tuple[Span, ...]] = {}
         self.orphans: dict[tuple[str, int], str] = {}
         """(topic, partition) → the member that held it last, where that member has gone and none has followed."""
+        self.stays: dict[str, Stay] = {}
+        """Everybody who is in the group, newcomers included."""
+        self._parts = Parts()
         self._rows = HistoryRows()
 
     def observe(self, record: Record) -> None:
-        """Take note of a record; volatile ones, and offsets, leave no trace here."""
+        """Take note of a record; offsets leave no trace here."""
         match record:
             case GroupCreated():
                 self.created_at_ms = record.at_ms
@@ -94,10 +125,7 @@ class Ledger:
             case RebalanceStarted():
                 self._rebalance_started(record)
             case GenerationStarted():
-                self.generation = record.generation
-                if self.under_way is not None:
-                    self.under_way = replace(self.under_way, joined_at_ms=record.at_ms)
-                self._enter(COMPLETING, record.at_ms, "all have joined, or time was up", record.leader_id)
+                self._generation_started(record)
             case AssignmentAccepted():
                 self._assignment_accepted(record)
             case GroupEmptied():
@@ -113,6 +141,22 @@ class Ledger:
             case GroupDied():
                 self._enter(DEAD, record.at_ms, record.cause, None)
             case _:
+                self._observe_volatile(record)
+
+    def _observe_volatile(self, record: Record) -> None:
+        match record:
+            case MemberJoined(member=member):
+                stay = self.stays[member.member_id] = stay_of(member, member.joined_at_ms)
+                self._parts.came(member.member_id, stay)
+            case JoinParked():
+                self._forget_gap(record.member_id, until=NOT_HEARD)
+                self._parts.joined(record.member_id, record.at_ms)
+            case SyncParked():
+                self._forget_gap(record.member_id, until=NOT_YET)
+                self._parts.synced(record.member_id, record.at_ms)
+            case SyncReceived():
+                self._parts.synced(record.member_id, record.at_ms)
+            case _:
                 pass
 
     def take_rows(self) -> HistoryRows:
@@ -124,8 +168,10 @@ class Ledger:
         """Go on after a take-over: a join phase under way was forgotten, so its rebalance was abandoned."""
         if self.state is PREPARING:
             self._enter(state, at_ms, "the node was lost; the join phase under way is forgotten", None)
-        if self.under_way is not None and state is not COMPLETING:
+        if state is not COMPLETING:
             self._close_rebalance(at_ms, "abandoned", len(self.held))
+        elif self.leader_id is not None:
+            self._parts.leader_awaited(self.leader_id, at_ms)
 
     # -- states and rebalances -----------------------------------------------------------------------
 
@@ -148,6 +194,7 @@ class Ledger:
     def _rebalance_started(self, record: RebalanceStarted) -> None:
         reason = record.trigger if record.client_reason is None else f"{record.trigger}: {record.client_reason}"
         self._enter(PREPARING, record.at_ms, reason, record.member_id)
+        self._parts.phase_started(record.at_ms, self.stays)
         if self.under_way is not None:
             self.under_way = replace(self.under_way, restarts=self.under_way.restarts + 1)
             return
@@ -160,6 +207,15 @@ class Ledger:
             member_count_before=self.member_count,
         )
 
+    def _generation_started(self, record: GenerationStarted) -> None:
+        self.generation, self.leader_id = record.generation, record.leader_id
+        if self.under_way is not None:
+            self.under_way = replace(self.under_way, joined_at_ms=record.at_ms)
+        self._enter(COMPLETING, record.at_ms, "all have joined, or time was up", record.leader_id)
+        self._parts.phase_ended(record.at_ms, record.leader_id)
+        for stay in self.stays.values():
+            stay.join_phase_over()
+
     def _rebalance_id(self, started_at_ms: int) -> str:
         """Return a name that no other rebalance has: a group's life, the generation before, and the moment."""
         name = f"{self.group_id}\0{self.created_at_ms}\0{self.generation}\0{started_at_ms}"
@@ -169,26 +225,26 @@ class Ledger:
         under_way, self.under_way = self.under_way, None
         if under_way is None:
             return
-        self._rows.rebalances.append(
-            RebalanceRow(
-                rebalance_id=under_way.rebalance_id,
-                group_id=self.group_id,
-                shard_id=self.shard_id,
-                group_created_at_ms=self.created_at_ms,
-                generation=self.generation,
-                trigger=under_way.trigger,
-                trigger_member_id=under_way.trigger_member_id,
-                client_reason=under_way.client_reason,
-                started_at_ms=under_way.started_at_ms,
-                joined_at_ms=under_way.joined_at_ms,
-                completed_at_ms=at_ms,
-                outcome=outcome,
-                restarts=under_way.restarts,
-                member_count_before=under_way.member_count_before,
-                member_count_after=member_count_after,
-                partitions_moved=moved,
-            )
+        row = RebalanceRow(
+            rebalance_id=under_way.rebalance_id,
+            group_id=self.group_id,
+            shard_id=self.shard_id,
+            group_created_at_ms=self.created_at_ms,
+            generation=self.generation,
+            trigger=under_way.trigger,
+            trigger_member_id=under_way.trigger_member_id,
+            client_reason=under_way.client_reason,
+            started_at_ms=under_way.started_at_ms,
+            joined_at_ms=under_way.joined_at_ms,
+            completed_at_ms=at_ms,
+            outcome=outcome,
+            restarts=under_way.restarts,
+            member_count_before=under_way.member_count_before,
+            member_count_after=member_count_after,
+            partitions_moved=moved,
         )
+        self._rows.rebalances.append(row)
+        self._rows.rebalance_members += self._parts.close(row)
 
     # -- who holds what -----------------------------------------------------------------------------------
 
@@ -203,6 +259,8 @@ class Ledger:
             self._hand_over(member_id, partitions, record.at_ms)
         self.orphans.clear()
         self.member_count = len(given)
+        if self.leader_id is not None:
+            self._parts.synced(self.leader_id, record.at_ms)
         self._enter(STABLE, record.at_ms, "the leader's assignment was accepted", None)
         self._close_rebalance(record.at_ms, "completed", len(given), moved)
 
@@ -244,12 +302,21 @@ class Ledger:
         spans = self.held.pop(record.member_id, ())
         self._close(record.member_id, spans, record.at_ms)
         self.orphans |= dict.fromkeys(_each_of(spans), record.member_id)
+        self._parts.went(record.member_id, record.at_ms, "left" if record.removal is Removal.LEFT else "evicted")
+        self._end_stay(record.member_id, record.at_ms, record.removal)
 
     def _member_replaced(self, record: MemberReplaced) -> None:
         """Close the old id's spans and open the same ones for the new id: the place stays, the process does not."""
         spans = self.held.pop(record.old_member_id, ())
         self._close(record.old_member_id, spans, record.at_ms)
         self.held[record.member.member_id] = tuple(span._replace(since_ms=record.at_ms) for span in spans)
+        if self.leader_id == record.old_member_id:
+            self.leader_id = record.member.member_id
+        stay = stay_of(record.member, record.at_ms)
+        stay.forget_gap(until=NOT_YET)
+        self._parts.replaced(record.old_member_id, record.member.member_id, stay)
+        self._end_stay(record.old_member_id, record.at_ms, REPLACED)
+        self.stays[record.member.member_id] = stay
 
     def _close(self, member_id: str, spans: Iterable[Span], at_ms: int) -> None:
         self._rows.ownerships += [
@@ -269,24 +336,71 @@ class Ledger:
             if span.partitions
         ]
 
+    # -- who stays, and how it keeps in touch -----------------------------------------------------------------
+
+    def _forget_gap(self, member_id: str, until: int) -> None:
+        stay = self.stays.get(member_id)
+        if stay is not None:
+            stay.forget_gap(until)
+
+    def _end_stay(self, member_id: str, at_ms: int, end_reason: str) -> None:
+        stay = self.stays.pop(member_id, None)
+        if stay is not None:
+            self._rows.sessions.append(self._told(member_id, stay, at_ms, end_reason))
+
+    def tell_hours(self, at_ms: int, limit: int) -> tuple[MemberSessionRow, ...]:
+        """Return rows of stays of which nothing was told for an hour, at most so many; they go on."""
+        due = [(name, stay) for name, stay in self.stays.items() if at_ms - stay.told_until_ms >= HOUR_MS]
+        return tuple(self._told(member_id, stay, at_ms, HOUR) for member_id, stay in due[:limit])
+
+    def _told(self, member_id: str, stay: Stay, at_ms: int, end_reason: str) -> MemberSessionRow:
+        return stay.told(
+            group_id=self.group_id,
+            shard_id=self.shard_id,
+            group_created_at_ms=self.created_at_ms,
+            generation=self.generation,
+            member_id=member_id,
+            at_ms=at_ms,
+            end_reason=end_reason,
+        )
+
     # -- kept between nodes ---------------------------------------------------------------------------------
 
     def snapshot(self) -> Json:
         """Return what `restore_rebalance` needs, as JSON; None when nothing is under way."""
-        if self.under_way is None and not self.orphans:
+        known = self.under_way
+        if known is None and not self.orphans:
             return None
+        parts = {} if known is None else self._parts.snapshot(has_generation=known.joined_at_ms is not None)
         return {
-            "under_way": None if self.under_way is None else asdict(self.under_way),
+            "under_way": None if known is None else asdict(known),
             "orphans": [[topic, partition, member_id] for (topic, partition), member_id in self.orphans.items()],
+            **parts,
         }
 
     def restore_rebalance(self, snapshot: Json) -> None:
-        """Take up what another node knew of the rebalance under way."""
+        """Take up what another node knew of the rebalance under way, once it is known who stays."""
         if snapshot is None:
             return
         known = snapshot["under_way"]
         self.under_way = None if known is None else RebalanceUnderWay(**known)
         self.orphans = {(topic, partition): member_id for topic, partition, member_id in snapshot["orphans"]}
+        if self.under_way is not None:
+            # Who had joined a phase that led to no generation was not stored, so nobody's part in it is known.
+            has_generation = self.under_way.joined_at_ms is not None
+            self._parts.restore(snapshot, self.stays if has_generation else {})
+
+
+def stay_of(member: Member | MemberRow, told_until_ms: int) -> Stay:
+    """Return the stay of a member of which nothing was measured yet."""
+    return Stay(
+        client_id=member.client_id,
+        client_host=member.client_host,
+        group_instance_id=member.group_instance_id,
+        session_timeout_ms=member.session_timeout_ms,
+        joined_at_ms=member.joined_at_ms,
+        told_until_ms=told_until_ms,
+    )
 
 
 def spans_to_json(spans: Iterable[Span]) -> Json:

@@ -4,7 +4,7 @@
 handshake ids, parked requests, timers, and a join phase under way.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of, topics_of
 from coordinator_core.protocol.group import Group
@@ -21,14 +21,14 @@ from coordinator_core.protocol.records import (
     Trigger,
 )
 from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
-from coordinator_core.store.ledger import Ledger, spans_from_json, spans_to_json
+from coordinator_core.store.ledger import Ledger, spans_from_json, spans_to_json, stay_of
 from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupRow, GroupWrite, Json, MemberRow, StoredGroup
 
 # -- a decision becomes rows ---------------------------------------------------------------------------
 
 
 def project(
-    group: Group, records: Iterable[Record], ledger: Ledger, beside: Beside = NOTHING_BESIDE
+    group: Group, records: Sequence[Record], ledger: Ledger, beside: Beside = NOTHING_BESIDE
 ) -> GroupWrite | None:
     """Return what a decision stores, and let the ledger take note of it.
 
@@ -42,14 +42,17 @@ def project(
         The write, or None if the decision stores nothing.
     """
     stored = [record for record in records if record.is_stored]
-    if not stored and beside == NOTHING_BESIDE:
-        return None
-    committed = tuple(record for record in stored if isinstance(record, OffsetCommitted))
-    removed = tuple(record for record in stored if isinstance(record, OffsetRemoved))
+    if not stored:
+        for record in records:
+            ledger.observe(record)
+        if beside == NOTHING_BESIDE:
+            return None
+    committed = tuple([record for record in stored if isinstance(record, OffsetCommitted)])
+    removed = tuple([record for record in stored if isinstance(record, OffsetRemoved)])
     if len(committed) + len(removed) == len(stored):
         return GroupWrite(group.group_id, ledger.shard_id, committed=committed, removed=removed, **beside._asdict())
     ledger.is_consumer = group.protocol_type == CONSUMER
-    for record in stored:
+    for record in records:
         ledger.observe(record)
     history = ledger.take_rows()
     is_gone = isinstance(stored[-1], GroupDied)
@@ -64,6 +67,8 @@ def project(
         transitions=tuple(history.transitions),
         rebalances=tuple(history.rebalances),
         ownerships=tuple(history.ownerships),
+        rebalance_members=tuple(history.rebalance_members),
+        sessions=tuple(history.sessions),
         **beside._asdict(),
     )
 
@@ -172,7 +177,7 @@ def restore(stored: StoredGroup, at_ms: int) -> tuple[Group, Ledger, GroupWrite 
         The group in a settled state, its ledger, and what is to be stored of a phase that was forgotten.
     """
     group = _restore_group(stored)
-    ledger = _restore_ledger(stored)
+    ledger = _restore_ledger(stored, at_ms)
     ledger.resume(group.state, at_ms)
     history = ledger.take_rows()
     if not history.transitions and not history.rebalances:
@@ -183,6 +188,7 @@ def restore(stored: StoredGroup, at_ms: int) -> tuple[Group, Ledger, GroupWrite 
         group=group_row(group, ledger),
         transitions=tuple(history.transitions),
         rebalances=tuple(history.rebalances),
+        rebalance_members=tuple(history.rebalance_members),
     )
     return group, ledger, write
 
@@ -226,13 +232,15 @@ def _restore_member(row: MemberRow) -> Member:
     )
 
 
-def _restore_ledger(stored: StoredGroup) -> Ledger:
+def _restore_ledger(stored: StoredGroup, at_ms: int) -> Ledger:
     row = stored.group
     ledger = Ledger(row.group_id, row.shard_id)
     ledger.created_at_ms = row.created_at_ms
     ledger.state = GroupState(row.state)
     ledger.generation = row.generation
+    ledger.leader_id = row.leader_id
     ledger.member_count = len(stored.members)
     ledger.held = {member.member_id: spans_from_json(member.held) for member in stored.members}
+    ledger.stays = {member.member_id: stay_of(member, at_ms) for member in stored.members}
     ledger.restore_rebalance(row.rebalance)
     return ledger

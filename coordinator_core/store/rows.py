@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
-from coordinator_core.protocol.requests import Offer
+from coordinator_core.protocol.requests import GroupSeen, Offer
 
 Json = Any
 """What `json.loads` may return."""
@@ -129,6 +129,47 @@ class RebalanceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RebalanceMemberRow:
+    """A row of `rebalance_members`: one member's part in a rebalance that is over."""
+
+    rebalance_id: str
+    group_id: str
+    shard_id: int
+    group_created_at_ms: int
+    completed_at_ms: int
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    joined_after_ms: int | None
+    synced_after_ms: int | None
+    waited_for_ms: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSessionRow:
+    """A row of `member_sessions`: a member's stay, or an hour of it; all instants are wall time."""
+
+    group_id: str
+    shard_id: int
+    group_created_at_ms: int
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    generation: int
+    session_timeout_ms: int
+    joined_at_ms: int
+    started_at_ms: int
+    ended_at_ms: int
+    end_reason: str
+    last_heartbeat_at_ms: int | None
+    heartbeat_count: int
+    heartbeat_gap_ms_max: int | None
+    heartbeat_gap_histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OwnershipRow:
     """A row of `assignments`: a span of ownership that is over."""
 
@@ -199,6 +240,10 @@ TOPIC_DELETION = "topic_deletion"
 """The kind of a run that takes the offsets of a deleted topic away."""
 UNDO = "undo"
 """The kind of a run that takes back what another change archived."""
+GROUP_CLEANUP = "group_cleanup"
+"""The kind of a run that retires groups; its candidates are groups, and no offsets."""
+WHOLE_GROUP: tuple[str, int] = ("", -1)
+"""The topic and partition of a candidate, or of an outcome, that is about a group and no offset of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +262,10 @@ class RunRow:
 
 
 class CandidateRow(NamedTuple):
-    """A row of `expiry_candidates` that has no outcome yet, in a run that is applying."""
+    """A row of `expiry_candidates` or `cleanup_candidates` that has no outcome yet, in a run that is applying.
+
+    One of `cleanup_candidates` has the topic and partition of WHOLE_GROUP and the commit version 0.
+    """
 
     run_id: str
     change_id: str
@@ -231,6 +279,18 @@ class CandidateRow(NamedTuple):
     """The run's."""
     undoes: str | None = None
     """The change that a run of kind `undo` takes back."""
+    seen: GroupSeen | None = None
+    """What a row of `cleanup_candidates` says of its group."""
+
+
+class ForecastRow(NamedTuple):
+    """A row of `offset_expiry_forecasts`, without what its run says."""
+
+    group_id: str
+    shard_id: int
+    within_a_day: int
+    within_a_week: int
+    next_at_ms: int
 
 
 class OutcomeRow(NamedTuple):
@@ -241,6 +301,11 @@ class OutcomeRow(NamedTuple):
     topic: str
     partition: int
     outcome: str
+
+    @property
+    def is_of_group(self) -> bool:
+        """Tell whether it is about a group, and no offset of it."""
+        return (self.topic, self.partition) == WHOLE_GROUP
 
 
 # -- writes -----------------------------------------------------------------------------------------------
@@ -264,6 +329,8 @@ class GroupWrite:
     transitions: tuple[TransitionRow, ...] = ()
     rebalances: tuple[RebalanceRow, ...] = ()
     ownerships: tuple[OwnershipRow, ...] = ()
+    rebalance_members: tuple[RebalanceMemberRow, ...] = ()
+    sessions: tuple[MemberSessionRow, ...] = ()
     outcomes: tuple[OutcomeRow, ...] = ()
     changes: tuple[ChangeRow, ...] = ()
     undone: tuple[Undone, ...] = ()
@@ -272,6 +339,7 @@ class GroupWrite:
     def row_count(self) -> int:
         """Return how many rows this writes, near enough to bound a batch by."""
         history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
+        history += len(self.rebalance_members) + len(self.sessions)
         notes = len(self.outcomes) + len(self.changes) + len(self.undone)
         return 1 + len(self.members) + len(self.committed) + 2 * len(self.removed) + notes + history
 

@@ -221,6 +221,48 @@ rebalances = Table(
     postgresql_partition_by="RANGE (completed_at)",
 )
 
+rebalance_members = Table(
+    "rebalance_members",
+    metadata,
+    Column("rebalance_id", UUID(as_uuid=False), nullable=False),
+    *_group_key(),
+    Column("group_created_at", At, nullable=False),
+    Column("completed_at", At, nullable=False),
+    Column("member_id", Name, nullable=False),
+    Column("group_instance_id", Text, nullable=True),
+    Column("client_id", Text, nullable=False),
+    Column("joined_after_ms", BigInteger, nullable=True),
+    Column("synced_after_ms", BigInteger, nullable=True),
+    Column("waited_for_ms", BigInteger, nullable=False),
+    Column("outcome", Text, nullable=False),
+    PrimaryKeyConstraint("rebalance_id", "completed_at", "member_id"),
+    postgresql_partition_by="RANGE (completed_at)",
+)
+
+member_sessions = Table(
+    "member_sessions",
+    metadata,
+    *_group_key(),
+    Column("group_created_at", At, nullable=False),
+    Column("member_id", Text, nullable=False),
+    Column("group_instance_id", Text, nullable=True),
+    Column("client_id", Text, nullable=False),
+    Column("client_host", Text, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("session_timeout_ms", Integer, nullable=False),
+    Column("joined_at", At, nullable=False),
+    Column("started_at", At, nullable=False),
+    Column("ended_at", At, nullable=False),
+    Column("end_reason", Text, nullable=False),
+    Column("last_heartbeat_at", At, nullable=True),
+    Column("heartbeat_count", Integer, nullable=False),
+    Column("heartbeat_gap_ms_max", Integer, nullable=True),
+    # How many gaps were at most 1 ms, 2 ms, 4 ms … 2^21 ms long, each beyond the bound before; the last: longer.
+    Column("heartbeat_gap_histogram", ARRAY(Integer), nullable=False),
+    Index("member_sessions_group_id_ended_at", "group_id", "ended_at"),
+    postgresql_partition_by="RANGE (ended_at)",
+)
+
 assignments = Table(
     "assignments",
     metadata,
@@ -254,6 +296,8 @@ offset_history = Table(
 HISTORY_TABLES = {
     "group_transitions": "at",
     "rebalances": "completed_at",
+    "rebalance_members": "completed_at",
+    "member_sessions": "ended_at",
     "assignments": "valid_to",
     "offset_history": "at",
 }
@@ -326,6 +370,32 @@ expiry_candidates_staging = Table(
     prefixes=["UNLOGGED"],
 )
 
+cleanup_candidates = Table(
+    "cleanup_candidates",
+    metadata,
+    Column("run_id", UUID(as_uuid=False), nullable=False),
+    *_group_key(),
+    Column("generation", Integer, nullable=False),
+    Column("state_since", At, nullable=False),
+    Column("reason", Text, nullable=False),
+    # NULL while undecided; then `retired` or why the group was kept.
+    Column("outcome", Text, nullable=True),
+    PrimaryKeyConstraint("run_id", "group_id"),
+    Index("cleanup_candidates_undecided", "run_id", "shard_id", "group_id", postgresql_where=text("outcome IS NULL")),
+)
+
+cleanup_candidates_staging = Table(
+    "cleanup_candidates_staging",
+    metadata,
+    Column("attempt_id", UUID(as_uuid=False), nullable=False),
+    *_group_key(),
+    Column("generation", Integer, nullable=False),
+    Column("state_since", At, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("cleanup_candidates_staging_attempt_id", "attempt_id"),
+    prefixes=["UNLOGGED"],
+)
+
 archived_offsets = Table(
     "archived_offsets",
     metadata,
@@ -358,4 +428,33 @@ changes = Table(
     Column("undone_at", At, nullable=True),
     Column("undone_by", UUID(as_uuid=False), nullable=True),
     Index("changes_group_id_at", "group_id", "at"),
+)
+
+# -- reports: a row a group and data interval, which a second run of the interval replaces ---------------------
+
+offset_expiry_forecasts = Table(
+    "offset_expiry_forecasts",
+    metadata,
+    Column("interval_start", At, nullable=False),
+    Column("interval_end", At, nullable=False),
+    *_group_key(),
+    Column("run_id", UUID(as_uuid=False), nullable=False),
+    Column("as_of", At, nullable=False),
+    Column("within_a_day", BigInteger, nullable=False),
+    Column("within_a_week", BigInteger, nullable=False),
+    Column("next_at", At, nullable=False),
+    PrimaryKeyConstraint("interval_end", "interval_start", "group_id"),
+    Index("offset_expiry_forecasts_run_id", "run_id"),
+)
+
+offset_expiry_forecasts_staging = Table(
+    "offset_expiry_forecasts_staging",
+    metadata,
+    Column("attempt_id", UUID(as_uuid=False), nullable=False),
+    *_group_key(),
+    Column("within_a_day", BigInteger, nullable=False),
+    Column("within_a_week", BigInteger, nullable=False),
+    Column("next_at", At, nullable=False),
+    Index("offset_expiry_forecasts_staging_attempt_id", "attempt_id"),
+    prefixes=["UNLOGGED"],
 )

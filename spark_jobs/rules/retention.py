@@ -40,6 +40,11 @@ def due_at_ms(facts: RetentionFacts, retention_ms: Column) -> Column:
     return sf.when(_ground(facts).isNotNull(), sf.coalesce(by_own_expiry, by_retention))
 
 
+def is_of_no_use(state: Column, has_offsets: Column) -> Column:
+    """Say whether a group has nothing left to be kept for, however young it is."""
+    return (state == EMPTY.value) & ~has_offsets
+
+
 def retention_ms_from_setting(value: Column) -> Column:
     """Turn the text of `offsets_retention_minutes` into milliseconds, NULL where it is not set.
 

@@ -50,6 +50,11 @@ def apply_run(run_id: str, *, actor: str, reason: str, url: str | None = None) -
     return _call("POST", f"/v1/maintenance/runs/{run_id}/apply", url, actor=actor, body={"reason": reason})
 
 
+def reject_run(run_id: str, *, actor: str, reason: str, url: str | None = None) -> MaintenanceRun:
+    """Ask for a proposal to be rejected: nothing of it will be applied; raises as `apply_run` does."""
+    return _call("POST", f"/v1/maintenance/runs/{run_id}/reject", url, actor=actor, body={"reason": reason})
+
+
 def read_run(run_id: str, *, url: str | None = None) -> MaintenanceRun:
     """Read a run's status and counts; raises as `apply_run` does."""
     return _call("GET", f"/v1/maintenance/runs/{run_id}", url)
@@ -80,7 +85,8 @@ def _headers(actor: str | None) -> dict[str, str]:
     token = os.environ.get("MUSTER_TOKEN")
     headers = {"Accept": "application/json"}
     if actor:
-        headers["X-Muster-Actor"] = actor
+        # Names are UTF-8 on the wire, and the library takes each character for one byte.
+        headers["X-Muster-Actor"] = actor.encode().decode("latin-1")
     if token:
         headers["Authorization"] = f"Bearer {token}"
     return headers

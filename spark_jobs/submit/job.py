@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID, uuid5
 
 from spark_jobs.errors import JobError
 
-JOBS = ("offset_retention",)
+JOBS = ("offset_retention", "group_cleanup")
 """Every job there is; a job, its file and its DAG share one name."""
 
 RUN_NAMESPACE = UUID("0490e7b0-feca-47cf-9697-96af9affe7fc")
@@ -15,6 +16,8 @@ RUN_NAMESPACE = UUID("0490e7b0-feca-47cf-9697-96af9affe7fc")
 
 DEFAULT_RETENTION_MINUTES = 10_080
 MAX_RETENTION_MINUTES = 2**31 - 1
+MAX_MINUTES = 7 * 24 * 60
+"""The longest that anything waits: a week."""
 
 SPARK_CONF = {
     # One machine's worth; a cluster's own defaults file says otherwise by naming other keys.
@@ -49,8 +52,9 @@ def job_arguments(
     as_of: str,
     interval_start: str = "",
     interval_end: str = "",
-    retention_ms: int | str,
+    retention_ms: int | str | None = None,
     is_dry_run: bool | str,
+    share_from: int | str | None = None,
 ) -> list[str]:
     """Return a job's command line; each value may be a template that Airflow fills in before the job starts.
 
@@ -59,16 +63,18 @@ def job_arguments(
         as_of: The instant by which to judge (RFC 3339).
         interval_start: The data interval's begin (RFC 3339), empty when there is none.
         interval_end: Its end, likewise.
-        retention_ms: The retention where neither the cluster nor the group sets one.
+        retention_ms: The retention where neither the cluster nor the group sets one; None where the job asks for none.
         is_dry_run: Whether the proposal is only for looking at.
+        share_from: How many candidates a group must have for its share to be measured; None leaves it to the job.
     """
+    optional = {"--retention-ms": retention_ms, "--share-from": share_from}
     return [
         f"--run-id={run_id}",
         f"--as-of={as_of}",
         f"--interval-start={interval_start}",
         f"--interval-end={interval_end}",
-        f"--retention-ms={retention_ms}",
         f"--dry-run={is_dry_run}",
+        *(f"{name}={value}" for name, value in optional.items() if value is not None),
     ]
 
 
@@ -95,3 +101,19 @@ def retention_ms() -> int:
             f" {MAX_RETENTION_MINUTES}, or -1 for ever."
         )
     return -1 if minutes < 0 else minutes * 60_000
+
+
+def minutes(variable: str, default: int) -> timedelta:
+    """Read a length of time from the environment, in minutes.
+
+    Raises:
+        JobError: The setting is not a whole number from 1 to MAX_MINUTES.
+    """
+    text = os.environ.get(variable, "").strip() or str(default)
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if not 1 <= count <= MAX_MINUTES:
+        raise JobError(f"{variable} is {text!r}; it must be a whole number of minutes from 1 to {MAX_MINUTES}.")
+    return timedelta(minutes=count)

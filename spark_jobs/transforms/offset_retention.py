@@ -1,11 +1,15 @@
-"""An offset that is past its time becomes a candidate which carries what was seen of it and of its group."""
+"""An offset that is past its time becomes a candidate which carries what was seen; what soon will be is forecast."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from spark_jobs.rules.retention import RetentionFacts, expiry_reason, retention_ms_from_setting
+from spark_jobs.rules.retention import RetentionFacts, due_at_ms, expiry_reason, retention_ms_from_setting
 
 RETENTION_KEY = "offsets_retention_minutes"
+
+DAY_MS = 86_400_000
+FORECAST_MS = 7 * DAY_MS
+"""How far the forecast looks ahead."""
 
 OFFSET_COLUMNS = (
     "group_id",
@@ -15,8 +19,12 @@ OFFSET_COLUMNS = (
     "commit_version",
     "committed_at",
     "expires_at",
+    "generation",
+    "state",
+    "state_since",
+    "protocol_type",
+    "subscribed_topics",
 )
-GROUP_COLUMNS = ("group_id", "generation", "state", "state_since", "protocol_type", "subscribed_topics")
 CLUSTER_CONFIG_COLUMNS = ("key", "value")
 GROUP_CONFIG_COLUMNS = ("group_id", "key", "value")
 
@@ -31,38 +39,62 @@ CANDIDATE_COLUMNS = (
     "committed_at",
     "reason",
 )
+DUE_COLUMNS = (*CANDIDATE_COLUMNS, "due_at_ms")
+
+FORECAST_COLUMNS = ("group_id", "shard_id", "within_a_day", "within_a_week", "next_at")
 
 
-def expiry_candidates(
-    offsets: DataFrame,
-    groups: DataFrame,
-    cluster_config: DataFrame,
-    group_configs: DataFrame,
-    *,
-    retention_ms: int,
-    now_ms: int,
+def offsets_due(
+    offsets: DataFrame, cluster_config: DataFrame, group_configs: DataFrame, *, retention_ms: int, until_ms: int
 ) -> DataFrame:
-    """Find the offsets whose time is over.
+    """Find the offsets whose time is over by some instant, if their groups stay as they are.
 
     Args:
-        offsets: A row an offset, OFFSET_COLUMNS.
-        groups: A row a group, GROUP_COLUMNS; an offset without one belongs to a simple group.
+        offsets: A row an offset, OFFSET_COLUMNS; `state` is NULL where its group has no row.
         cluster_config: CLUSTER_CONFIG_COLUMNS, at most one row a key.
         group_configs: GROUP_CONFIG_COLUMNS, at most one row a group and key.
         retention_ms: The retention where neither the cluster nor the group sets one; below zero for ever.
-        now_ms: The wall time by which to judge.
+        until_ms: The instant, as wall time.
 
     Returns:
-        A row an expired offset, CANDIDATE_COLUMNS; `generation` and `state_since` are NULL without a group row.
+        A row an offset, DUE_COLUMNS; `generation` and `state_since` are NULL without a group row.
     """
     in_force = sf.coalesce("group_retention_ms", "cluster_retention_ms", sf.lit(retention_ms).cast("long"))
     return (
-        offsets.join(groups, on="group_id", how="left")
-        .join(_retention_by_group(group_configs), on="group_id", how="left")
+        offsets.join(_retention_by_group(group_configs), on="group_id", how="left")
         .crossJoin(_retention_of_cluster(cluster_config))
-        .withColumn("reason", expiry_reason(_facts(), in_force, sf.lit(now_ms).cast("long")))
+        .withColumn("reason", expiry_reason(_facts(), in_force, sf.lit(until_ms).cast("long")))
+        .withColumn("due_at_ms", due_at_ms(_facts(), in_force))
         .where(sf.col("reason").isNotNull())
-        .select(*CANDIDATE_COLUMNS)
+        .select(*DUE_COLUMNS)
+    )
+
+
+def expiry_candidates(due: DataFrame, *, now_ms: int) -> DataFrame:
+    """Return those of the offsets (DUE_COLUMNS) whose time is over now: a row an offset, CANDIDATE_COLUMNS."""
+    return due.where(sf.col("due_at_ms") <= now_ms).select(*CANDIDATE_COLUMNS)
+
+
+def expiry_forecasts(due: DataFrame, *, now_ms: int) -> DataFrame:
+    """Tell how much will expire in the days to come, beyond what is due now.
+
+    Args:
+        due: A row an offset, DUE_COLUMNS, as far as FORECAST_MS from now.
+        now_ms: Wall time.
+
+    Returns:
+        A row a group that has anything to expire, FORECAST_COLUMNS; the week's number includes the day's.
+    """
+    at = sf.col("due_at_ms")
+    return (
+        due.where((at > now_ms) & (at <= now_ms + FORECAST_MS))
+        .groupBy("group_id", "shard_id")
+        .agg(
+            sf.count_if(at <= now_ms + DAY_MS).alias("within_a_day"),
+            sf.count("*").alias("within_a_week"),
+            sf.timestamp_millis(sf.min(at)).alias("next_at"),
+        )
+        .select(*FORECAST_COLUMNS)
     )
 
 

@@ -42,6 +42,36 @@ def test_every_rebalance_is_told_with_its_reason_and_outcome(group: Group) -> No
     assert (emptied["outcome"], emptied["client_reason"]) == ("emptied", "going home")
 
 
+def test_who_held_a_rebalance_up_is_told(client: Client, group: Group) -> None:
+    member = group.stable()
+    parked = client.later(group, "join", join_body(member_id=group.handshake()))
+    while member.ask("heartbeat").status == 200:
+        pass
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    newcomer = group.member(parked.result(PATIENCE_S)).member_id
+    assert group.member(parked.result()).sync(gives(newcomer, 0)).status == 200
+
+    newest = listed(group, "rebalances")["rebalances"][0]["rebalance_id"]
+    told = listed(group, f"rebalances/{newest}/members")
+
+    left, joined = sorted(told["members"], key=lambda part: part["member_id"] == newcomer)
+    assert (told["group_id"], told["rebalance_id"]) == (group.group_id, newest)
+    assert (left["member_id"], left["outcome"], left["joined_after_ms"]) == (member.member_id, "left", None)
+    assert (joined["member_id"], joined["outcome"], joined["joined_after_ms"]) == (newcomer, "joined", 0)
+    assert [part["waited_for_ms"] for part in told["members"]] == sorted(
+        (left["waited_for_ms"], joined["waited_for_ms"]), reverse=True
+    )
+
+
+def test_a_rebalance_that_is_not_over_or_not_there_has_no_members(client: Client, group: Group) -> None:
+    group.stable()
+    nobody = "00000000-0000-4000-8000-000000000000"
+    assert listed(group, f"rebalances/{nobody}/members")["members"] == []
+    assert client.call("GET", f"{group.path}/rebalances/first/members").code == "INVALID_REQUEST"
+    unheard = client.call("GET", f"/v1/groups/unheard-of/rebalances/{nobody}/members")
+    assert unheard.code == "GROUP_ID_NOT_FOUND"
+
+
 def test_the_rebalance_under_way_comes_first_and_has_no_end(client: Client, group: Group) -> None:
     member = group.stable()
     parked = client.later(group, "join", join_body(member_id=group.handshake()))

@@ -10,6 +10,7 @@ import structlog
 
 from tests.api.client import Client, Json, join_body
 from tests.nodes import running_node
+from tests.waiting import poll_until
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "logs.md"
@@ -46,8 +47,7 @@ def test_a_nodes_life_and_its_groups_are_told(database_url: str) -> None:
         closing(Client(node.url)) as client,
     ):
         member = client.group("g").stable(session_timeout_ms=1_000)
-        while not of(events, "rebalance_over", outcome="emptied"):
-            client.call("GET", "/healthz")
+        poll_until(lambda: bool(of(events, "rebalance_over", outcome="emptied")))
 
     started, put_out = of(events, "node_started"), of(events, "member_put_out")
     assert [event["url"] for event in started] == [node.url]

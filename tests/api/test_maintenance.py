@@ -94,3 +94,30 @@ def test_who_decided_on_a_run_is_kept(client: Client, run_id: str, rows: Psycopg
         query = "SELECT actor, action, reason FROM changes WHERE change_id = %s"
         cursor.execute(query, (answer.headers["x-muster-change-id"],))
         assert cursor.fetchall() == [("ada", "apply_run", "reviewed")]
+
+
+def test_a_group_that_has_nothing_left_is_retired_and_its_old_members_are_strangers(
+    client: Client, group: Group, rows: PsycopgConnection
+) -> None:
+    member = group.stable()
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    run_id = str(uuid4())
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status)"
+            " VALUES (%s, 'group_cleanup', now(), 'proposed')",
+            (run_id,),
+        )
+        cursor.execute(
+            "INSERT INTO cleanup_candidates (run_id, group_id, shard_id, generation, state_since, reason)"
+            " SELECT %s, group_id, shard_id, generation, state_since, 'empty_without_offsets' FROM groups"
+            " WHERE group_id = %s",
+            (run_id, group.group_id),
+        )
+    client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+    while (run := client.ok("GET", f"/v1/maintenance/runs/{run_id}"))["status"] != "applied":
+        pass
+    assert run["counts"] == {"retired": 1}
+    assert client.ok("GET", f"/v1/groups/{group.group_id}")["state"] == "Dead"
+    assert member.ask("heartbeat").code == "UNKNOWN_MEMBER_ID"
+    assert group.join().generation == 1

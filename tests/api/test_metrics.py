@@ -1,11 +1,14 @@
 """What `/metrics` shows: everything that docs/metrics.md promises, and nothing else."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 
+import psycopg2
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from muster.settings import psql_url
 from tests.api.client import Client, Group, gives, position
 from tests.nodes import running_node
 
@@ -149,3 +152,25 @@ def test_a_scrape_does_not_name_groups_unless_asked(client: Client, group: Group
 
     assert group.group_id not in text
     assert f'node_id="{client.address}"' in text
+
+
+def test_what_will_expire_is_shown_as_the_newest_forecast_says(database_url: str) -> None:
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(FORECASTS)
+    with running_node(database_url) as node:
+        families = scraped(Client(node.url), "?detail=topic")
+    assert values(families["muster_offsets_expiring"], within="1d") == [3]
+    assert values(families["muster_offsets_expiring"], within="7d") == [12]
+    assert values(families["muster_offsets_forecast_timestamp_seconds"]) == [1_795_262_400]
+
+
+FORECASTS = """
+INSERT INTO maintenance_runs (run_id, kind, as_of, status) VALUES
+    ('0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'offset_retention', '2026-11-21T11:50Z', 'applied'),
+    ('1b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'offset_retention', '2026-11-21T12:00Z', 'proposed'),
+    ('2b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'group_cleanup', '2026-11-21T12:10Z', 'proposed');
+INSERT INTO offset_expiry_forecasts
+SELECT as_of, as_of, group_id, 1, run_id, as_of, 1 + number, 5 + number, now()
+FROM maintenance_runs, (VALUES ('a', 0), ('b', 1)) AS groups (group_id, number) WHERE kind = 'offset_retention';
+UPDATE offset_expiry_forecasts SET within_a_week = within_a_week + 1 WHERE group_id = 'a';
+"""

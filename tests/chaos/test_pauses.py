@@ -5,6 +5,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.journal import read_journals
 from tests.chaos.platform import Platform, Size, running_platform, wake
 from tests.chaos.verdict import agents_without_commits_since
@@ -15,6 +17,7 @@ NODE_AHEAD_S = 0.3
 WITHIN_S = 60.0
 
 
+@pytest.mark.timeout(300)
 def test_a_pause_longer_than_sessions_and_shorter_than_the_lease_costs_no_rebalance(tmp_path: Path) -> None:
     with running_platform(tmp_path, ONE) as platform:
         all_consume(platform, time.monotonic())

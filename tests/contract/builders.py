@@ -4,15 +4,19 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
-from coordinator_core.protocol.requests import Offer, StoredOffset
+from coordinator_core.protocol.requests import GroupSeen, Offer, StoredOffset
 from coordinator_core.store.rows import (
+    GROUP_CLEANUP,
+    WHOLE_GROUP,
     CandidateRow,
     ChangeRow,
     GroupRow,
     GroupWrite,
     MemberRow,
+    MemberSessionRow,
     OutcomeRow,
     OwnershipRow,
+    RebalanceMemberRow,
     RebalanceRow,
     RunRow,
     TransitionRow,
@@ -155,6 +159,49 @@ def ownership_row(group_id: str = "orders", **given: object) -> OwnershipRow:
     return OwnershipRow(**row)
 
 
+def part_row(member_id: str = "m-1", rebalance: str = "first", **given: object) -> RebalanceMemberRow:
+    row: dict[str, Any] = {
+        "rebalance_id": uuid_of(rebalance),
+        "group_id": "orders",
+        "shard_id": SHARD,
+        "group_created_at_ms": NOW_MS,
+        "completed_at_ms": NOW_MS + 3_000,
+        "member_id": member_id,
+        "group_instance_id": None,
+        "client_id": "client",
+        "joined_after_ms": 2_000,
+        "synced_after_ms": None,
+        "waited_for_ms": 1_500,
+        "outcome": "joined",
+    }
+    row.update(given)
+    return RebalanceMemberRow(**row)
+
+
+def session_row(member_id: str = "m-1", group_id: str = "orders", **given: object) -> MemberSessionRow:
+    row: dict[str, Any] = {
+        "group_id": group_id,
+        "shard_id": SHARD,
+        "group_created_at_ms": NOW_MS,
+        "member_id": member_id,
+        "group_instance_id": None,
+        "client_id": "client",
+        "client_host": "127.0.0.1",
+        "generation": 1,
+        "session_timeout_ms": 45_000,
+        "joined_at_ms": NOW_MS,
+        "started_at_ms": NOW_MS,
+        "ended_at_ms": NOW_MS + 9_000,
+        "end_reason": "left",
+        "last_heartbeat_at_ms": NOW_MS + 8_000,
+        "heartbeat_count": 3,
+        "heartbeat_gap_ms_max": 3_001,
+        "heartbeat_gap_histogram": (0, 2, 1),
+    }
+    row.update(given)
+    return MemberSessionRow(**row)
+
+
 def change_row(name: str = "change", **given: object) -> ChangeRow:
     row: dict[str, Any] = {
         "change_id": uuid_of(name),
@@ -187,6 +234,12 @@ def run_row(name: str = "run", **given: object) -> RunRow:
 
 def candidate(partition: int, group_id: str = "orders", *, run: str = "run", shard_id: int = SHARD) -> CandidateRow:
     return CandidateRow(uuid_of(run), uuid_of("apply"), shard_id, group_id, "clicks", partition, 1)
+
+
+def retirement(group_id: str = "orders", *, run: str = "run", shard_id: int = SHARD) -> CandidateRow:
+    """Build the candidate that a group itself is."""
+    ours = (uuid_of(run), uuid_of("apply"), shard_id, group_id, *WHOLE_GROUP, 0)
+    return CandidateRow(*ours, kind=GROUP_CLEANUP, seen=GroupSeen(3, NOW_MS))
 
 
 def outcome(partition: int, what: str = "expired", group_id: str = "orders", *, run: str = "run") -> OutcomeRow:

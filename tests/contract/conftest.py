@@ -16,8 +16,11 @@ from coordinator_core.store.rows import (
     Batch,
     CandidateRow,
     ChangeRow,
+    ForecastRow,
     GroupWrite,
+    MemberSessionRow,
     OwnershipRow,
+    RebalanceMemberRow,
     RebalanceRow,
     RunRow,
     TransitionRow,
@@ -37,7 +40,9 @@ class World(Protocol):
 
     def pass_time(self, length_ms: int) -> None: ...
 
-    def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None: ...
+    def propose(
+        self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()
+    ) -> None: ...
 
     def history(self) -> History: ...
 
@@ -66,9 +71,9 @@ class MemoryWorld:
     def pass_time(self, length_ms: int) -> None:
         self._now_ms += length_ms
 
-    def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None:
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
         self.pass_time(1)
-        self._store.propose(run, candidates)
+        self._store.propose(run, candidates, forecasts)
 
     def history(self) -> History:
         return self._store.history
@@ -89,7 +94,7 @@ class PostgresWorld:
         for table in ("shard_leases", "nodes"):
             self._fetch(f"UPDATE {table} {earlier}", length_ms)
 
-    def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None:
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
         with self._connection.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO maintenance_runs"
@@ -102,10 +107,25 @@ class PostgresWorld:
                 ),
             )
             for row in candidates:
+                if row.seen is not None:
+                    cursor.execute(
+                        "INSERT INTO cleanup_candidates (run_id, shard_id, group_id, generation, state_since, reason)"
+                        " VALUES (%s, %s, %s, %s, to_timestamp(%s / 1000.0), 'group_empty')",
+                        (row.run_id, row.shard_id, row.group_id, *row.seen),
+                    )
+                    continue
                 cursor.execute(
                     "INSERT INTO expiry_candidates (run_id, shard_id, group_id, topic, partition, commit_version,"
                     " committed_at, reason) VALUES (%s, %s, %s, %s, %s, %s, now(), 'group_empty')",
                     (row.run_id, *row[2:7]),
+                )
+            for forecast in forecasts:
+                cursor.execute(
+                    "INSERT INTO offset_expiry_forecasts (group_id, shard_id, within_a_day, within_a_week, next_at,"
+                    " run_id, interval_start, interval_end, as_of)"
+                    " SELECT %s, %s, %s, %s, to_timestamp(%s / 1000.0), run_id, as_of, as_of, as_of"
+                    " FROM maintenance_runs WHERE run_id = %s",
+                    (*forecast, run.run_id),
                 )
 
     def history(self) -> History:
@@ -131,6 +151,23 @@ class PostgresWorld:
                 for row in self._fetch(
                     "SELECT group_id, shard_id, ms(group_created_at), rebalance_id::text, generation, member_id, topic,"
                     " partitions, ms(valid_from), ms(valid_to) FROM assignments ORDER BY valid_to"
+                )
+            ],
+            rebalance_members=[
+                RebalanceMemberRow(*row)
+                for row in self._fetch(
+                    "SELECT rebalance_id::text, group_id, shard_id, ms(group_created_at), ms(completed_at), member_id,"
+                    " group_instance_id, client_id, joined_after_ms, synced_after_ms, waited_for_ms, outcome"
+                    " FROM rebalance_members ORDER BY completed_at, member_id"
+                )
+            ],
+            sessions=[
+                MemberSessionRow(*(*row[:-1], tuple(row[-1])))
+                for row in self._fetch(
+                    "SELECT group_id, shard_id, ms(group_created_at), member_id, group_instance_id, client_id,"
+                    " client_host, generation, session_timeout_ms, ms(joined_at), ms(started_at), ms(ended_at),"
+                    " end_reason, ms(last_heartbeat_at), heartbeat_count, heartbeat_gap_ms_max,"
+                    " heartbeat_gap_histogram FROM member_sessions ORDER BY ended_at"
                 )
             ],
             offset_history=[

@@ -23,6 +23,7 @@ from tests.contract.builders import (
     group_row,
     member_row,
     ownership_row,
+    part_row,
     rebalance_row,
     removed,
     transition_row,
@@ -94,6 +95,18 @@ def test_pages_of_rebalances_join_though_some_ended_in_the_same_millisecond(owne
     assert [len(page) for page in pages] == [2, 2, 2]
     assert [each for page in pages for each in page] == store.rebalances("orders", None, 10)
     assert {each.rebalance_id for page in pages for each in page} == {uuid_of(name) for name in [*names, "under way"]}
+
+
+def test_parts_in_a_rebalance_come_by_how_long_each_was_waited_for(owner: Owner, store: Store) -> None:
+    waits = {"a": 5, "b": 900, "c": 5}
+    parts = [part_row(name, waited_for_ms=wait, joined_after_ms=None) for name, wait in waits.items()]
+    other = part_row("z", "second", completed_at_ms=NOW_MS + 4_000)
+    rebalances = (rebalance_row(), rebalance_row("second", completed_at_ms=NOW_MS + 4_000))
+    owner.write(write(rebalances=rebalances, rebalance_members=(*parts, other)))
+    assert store.rebalance_members("orders", uuid_of("first")) == [parts[1], parts[0], parts[2]]
+    assert store.rebalance_members("orders", uuid_of("second")) == [other]
+    assert store.rebalance_members("other", uuid_of("first")) == []
+    assert store.rebalance_members("orders", uuid_of("unheard of")) == []
 
 
 # -- transitions ----------------------------------------------------------------------------------------

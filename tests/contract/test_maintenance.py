@@ -2,7 +2,9 @@
 
 import pytest
 
+from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import RunNotFound, Store
+from coordinator_core.store.rows import GROUP_CLEANUP, WHOLE_GROUP, ForecastRow, OutcomeRow
 from tests.contract.builders import (
     NOW_MS,
     candidate,
@@ -10,6 +12,7 @@ from tests.contract.builders import (
     committed,
     outcome,
     removed,
+    retirement,
     run_row,
     uuid_of,
     write,
@@ -148,3 +151,68 @@ def test_a_list_of_runs_counts_as_a_single_run_does(proposed: None, owner: Owner
     store.begin_apply(RUN, APPLY)
     owner.write(write(outcomes=(outcome(0),)))
     assert store.runs() == [store.run(RUN)]
+
+
+# -- groups that are candidates themselves ----------------------------------------------------------------------
+
+CLEANUP = run_row(kind=GROUP_CLEANUP)
+
+
+def became(group_id: str, what: str) -> OutcomeRow:
+    return OutcomeRow(RUN, group_id, *WHOLE_GROUP, what)
+
+
+def test_groups_to_retire_are_handed_out_with_what_was_seen_of_them(world: World, store: Store) -> None:
+    world.propose(CLEANUP, [retirement("b"), retirement("a"), retirement("elsewhere", shard_id=8)])
+    store.begin_apply(RUN, APPLY)
+    assert store.next_candidates([7], 10) == [retirement("a"), retirement("b")]
+    assert store.next_candidates([7], 1) == [retirement("a")]
+
+
+def test_what_became_of_a_group_is_stored_and_ends_the_run(world: World, owner: Owner, store: Store) -> None:
+    world.propose(CLEANUP, [retirement("a"), retirement("b")])
+    store.begin_apply(RUN, APPLY)
+    owner.write(write("a", outcomes=(became("a", "retired"), became("a", "woke_since"))))
+    assert store.run(RUN).counts == {"candidates": 2, "retired": 1, "undecided": 1}
+    assert store.finish_runs() == []
+    owner.write(write("b", outcomes=(became("b", "has_offsets"), became("unknown", "retired"))))
+    assert store.next_candidates(range(50), 10) == []
+    assert store.finish_runs() == [RUN]
+    assert store.run(RUN).counts == {"candidates": 2, "retired": 1, "has_offsets": 1}
+
+
+def test_runs_of_both_kinds_are_worked_off_side_by_side(world: World, owner: Owner, store: Store) -> None:
+    world.propose(run_row(), [candidate(0)])
+    world.propose(run_row("cleanup", kind=GROUP_CLEANUP), [retirement(run="cleanup")])
+    for name in ("run", "cleanup"):
+        store.begin_apply(uuid_of(name), change_row(f"apply {name}"))
+    assert len(store.next_candidates(range(50), 10)) == 2
+    of_group = OutcomeRow(uuid_of("cleanup"), "orders", *WHOLE_GROUP, "retired")
+    owner.write(write(outcomes=(outcome(0), of_group)))
+    assert store.finish_runs() == sorted([RUN, uuid_of("cleanup")])
+
+
+# -- what will expire -------------------------------------------------------------------------------------------
+
+
+def forecast(group_id: str, shard_id: int, day: int, week: int) -> ForecastRow:
+    return ForecastRow(group_id, shard_id, day, week, NOW_MS)
+
+
+def test_without_a_run_nobody_knows_what_will_expire(world: World, store: Store) -> None:
+    world.propose(run_row(kind=GROUP_CLEANUP), [])
+    assert store.expiring(range(50)) is None
+
+
+def test_what_will_expire_is_added_up_over_shards(world: World, store: Store) -> None:
+    rows = [forecast("a", 1, 2, 5), forecast("b", 1, 1, 1), forecast("c", 2, 7, 9)]
+    world.propose(run_row(), [], rows)
+    assert store.expiring([1, 3]) == ExpiryForecast(NOW_MS, 3, 6)
+    assert store.expiring(range(50)) == ExpiryForecast(NOW_MS, 10, 15)
+    assert store.expiring([]) == ExpiryForecast(NOW_MS, 0, 0)
+
+
+def test_the_newest_forecast_counts_and_may_be_that_nothing_expires(world: World, store: Store) -> None:
+    world.propose(run_row("newer", as_of_ms=NOW_MS + 1), [])
+    world.propose(run_row(), [], [forecast("a", 1, 2, 5)])
+    assert store.expiring(range(50)) == ExpiryForecast(NOW_MS + 1, 0, 0)

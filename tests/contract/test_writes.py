@@ -1,5 +1,7 @@
 """What a batch leaves in a store, and what it does not."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator_core.store.interface import Store
@@ -12,7 +14,9 @@ from tests.contract.builders import (
     group_row,
     member_row,
     ownership_row,
+    part_row,
     rebalance_row,
+    session_row,
     transition_row,
     write,
 )
@@ -87,6 +91,27 @@ def test_history_is_stored_with_the_write(owner: Owner, world: World) -> None:
     assert history.rebalances[0] == rebalance_row(joined_at_ms=NOW_MS + 1)
     assert history.ownerships == [ownership_row(), ownership_row(valid_to_ms=NOW_MS + 9_000, partitions=())]
     assert history.changes == [change_row(after={"offsets": [1, None]})]
+
+
+def test_parts_and_stays_are_stored_with_the_write(owner: Owner, world: World) -> None:
+    parts = (part_row("a"), part_row("b", joined_after_ms=None, synced_after_ms=7, group_instance_id="B"))
+    unheard = session_row("b", group_instance_id="B", last_heartbeat_at_ms=None, heartbeat_gap_ms_max=None)
+    stays = (session_row("a"), replace(unheard, ended_at_ms=NOW_MS + 9_001, heartbeat_gap_histogram=()))
+    owner.write(write(rebalances=(rebalance_row(),), rebalance_members=parts, sessions=stays))
+    history = world.history()
+    assert history.rebalance_members == list(parts)
+    assert history.sessions == list(stays)
+
+
+def test_a_member_has_one_part_in_a_rebalance(owner: Owner, world: World) -> None:
+    owner.write(write(rebalance_members=(part_row("a"),)))
+    assert owner.write(write(rebalance_members=(part_row("a"),))).refused_groups.keys() == {"orders"}
+    assert owner.write(write(rebalance_members=(part_row("a", "second"), part_row("b")))) == Written()
+    assert len(world.history().rebalance_members) == 3
+
+
+def test_what_history_keeps_counts_as_rows() -> None:
+    assert write(rebalance_members=(part_row("a"), part_row("b")), sessions=(session_row(),)).row_count == 4
 
 
 def test_an_empty_batch_is_stored_at_once(owner: Owner) -> None:

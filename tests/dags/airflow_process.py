@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.dags.answering import PASSWORD, USER, Answering
+
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
 STOP_TIMEOUT_S = 10
@@ -29,13 +31,22 @@ class AirflowProcess:
         """Return {"import_errors", "warnings", "dags": [{"dag_id", "tasks", …}]}."""
         return self._ask({"do": "describe"})
 
-    def run(self, dag_id: str, conf: Mapping[str, object], env: Mapping[str, str]) -> dict[str, Any]:
+    def run(
+        self, dag_id: str, conf: Mapping[str, object], env: Mapping[str, str], answer: str | None = None
+    ) -> dict[str, Any]:
         """Run a DAG by hand, with this configuration, and these variables added to its environment.
 
+        Args:
+            dag_id: which.
+            conf: its params.
+            env: the variables.
+            answer: what somebody says when the run asks; None: it must not ask.
+
         Returns:
-            {"state", "run_id", "run_after", "tasks": {task id: state}, "assets": [names]}.
+            {"state", "run_id", "run_after", "tasks": {task id: state}, "answered": status or None}.
         """
-        return self._ask({"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env)})
+        command = {"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env), "answer": answer}
+        return self._ask(command)
 
     def log(self) -> str:
         """Return everything that tasks have printed so far."""
@@ -65,7 +76,12 @@ def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
         # Whatever the machine's owner has set must not reach the DAGs under test.
         "MUSTER_RETENTION_SCHEDULE": "",
         "MUSTER_TOKEN": "",
+        "MUSTER_SPARK_POOL": "spark_under_test",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
+        "AIRFLOW__API_AUTH__JWT_SECRET": "no secret, and long enough for those who count its characters, as some do",
     }
+    (home / "passwords.json").write_text(json.dumps({USER: PASSWORD}))
     with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.dags.airflow_process"],
@@ -116,7 +132,10 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
         "tags": sorted(dag.tags),
         "catchup": dag.catchup,
         "max_active_runs": dag.max_active_runs,
-        "has_timeout": dag.dagrun_timeout is not None,
+        "timeout_s": _seconds(dag.dagrun_timeout),
+        "deadlines": [alert.callback.path for alert in dag.deadline or ()],
+        "tells_of_failure": dag.on_failure_callback is not None,
+        "starts_on": _assets_of(dag.timetable),
         "params": {name: dag.params.get_param(name).schema for name in dag.params},
         "tasks": [
             {
@@ -124,6 +143,13 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
                 "owner": task.owner,
                 "retries": task.retries,
                 "backs_off": task.retry_exponential_backoff > 1,
+                "has_timeout": task.execution_timeout is not None,
+                "tells_of_failure": bool(task.on_failure_callback),
+                "mode": getattr(task, "mode", None),
+                "pool": task.pool,
+                "operator": type(task).__name__,
+                "response_timeout_s": _seconds(getattr(task, "response_timeout", None)),
+                "default_answer": getattr(task, "defaults", None),
                 "downstream": sorted(task.downstream_task_ids),
                 "assets": [asset.name for asset in task.outlets],
             }
@@ -132,10 +158,27 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
     }
 
 
+def _assets_of(timetable: Any) -> list[str]:  # noqa: ANN401 - likewise
+    condition = getattr(timetable, "asset_condition", None)
+    return [] if condition is None else [asset.name for asset in condition.objects]
+
+
+def _seconds(length: Any) -> float | None:  # noqa: ANN401 - likewise
+    return None if length is None else float(length.total_seconds())
+
+
 def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - likewise
     before = dict(os.environ)
     os.environ.update(command["env"])
-    run = bag.dags[command["dag_id"]].test(run_conf=command["conf"], logical_date=None)
+    somebody = None if command["answer"] is None else Answering(command["answer"])
+    if somebody is not None:
+        somebody.start()
+    dag = bag.dags[command["dag_id"]]
+    # `test` looks for a deadline under an id that only a scheduler would have given it.
+    dag.deadline = None
+    run = dag.test(run_conf=command["conf"], logical_date=None)
+    if somebody is not None:
+        somebody.stop()
     os.environ.clear()
     os.environ.update(before)
     return {
@@ -143,6 +186,7 @@ def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
         "run_id": run.run_id,
         "run_after": run.run_after.isoformat(),
         "tasks": {instance.task_id: str(instance.state) for instance in run.get_task_instances()},
+        "answered": None if somebody is None else somebody.status,
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 from muster.java import find_java, spark_environment
 from tests.dags.airflow_process import AirflowProcess, started
 from tests.dags.fake_node import FakeNode, running
+from tests.dags.webhook import Webhook, listening
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +17,12 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowProcess
     env = {**os.environ, **spark_environment(find_java(home), os.environ)}
     with started(home, env) as process:
         yield process
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    with listening(Webhook()) as webhook:
+        yield webhook
 
 
 @pytest.fixture

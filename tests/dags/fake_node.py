@@ -26,6 +26,7 @@ class FakeNode:
 
     statuses: list[str] = field(default_factory=lambda: ["applied"])
     refusals: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: {"candidates": 1, "of": 2})
     seen: list[Seen] = field(default_factory=list)
     url: str = ""
 
@@ -33,9 +34,10 @@ class FakeNode:
         self.seen.append(request)
         if request.method == "POST" and self.refusals:
             return self.refusals.pop(0)
-        status = "applying" if request.method == "POST" else self._next_status()
-        code = HTTPStatus.ACCEPTED if request.method == "POST" else HTTPStatus.OK
-        return code, _run(request.path.split("/")[4], status)
+        _, _, _, _, run_id, *asked = request.path.split("/")
+        if asked == ["apply"]:
+            return HTTPStatus.ACCEPTED, _run(run_id, "applying", self.counts)
+        return HTTPStatus.OK, _run(run_id, "rejected" if asked else self._next_status(), self.counts)
 
     def calls(self) -> list[str]:
         """Return the requests, each as its method and the last part of its path."""
@@ -79,7 +81,7 @@ def running(node: FakeNode) -> Iterator[FakeNode]:
             thread.join()
 
 
-def _run(run_id: str, status: str) -> dict[str, Any]:
+def _run(run_id: str, status: str, counts: dict[str, int]) -> dict[str, Any]:
     return {
         "run_id": run_id,
         "kind": "offset_retention",
@@ -88,5 +90,5 @@ def _run(run_id: str, status: str) -> dict[str, Any]:
         "interval_end": None,
         "status": status,
         "dry_run": False,
-        "counts": {"candidates": 1},
+        "counts": counts,
     }

@@ -58,6 +58,7 @@ def test_what_is_meant_for_another_airflow_or_database_is_left_out(
     assert environment.keys().isdisjoint({"AIRFLOW_CONFIG", "MUSTER_JOBS_DATABASE_URL"})
     assert environment["MUSTER_DATABASE_URL"] == OWN_DATABASE
     assert environment["MUSTER_URL"] == NODE_URL
+    assert environment["MUSTER_SPARK_POOL"] == "muster_spark"
     assert environment["MUSTER_OFFSETS_RETENTION_MINUTES"] == "60"
 
 
@@ -82,7 +83,7 @@ def test_secrets_are_as_long_as_airflow_wants_them(tmp_path: Path) -> None:
 def test_a_database_that_airflow_cannot_use_is_one_sentence(tmp_path: Path) -> None:
     lost = services(tmp_path, airflow_database="postgresql+psycopg2://muster:secret@127.0.0.1:1/airflow")
     (tmp_path / "airflow").mkdir()
-    (tmp_path / "airflow" / "migrated-to").write_text(version("apache-airflow"))
+    (tmp_path / "airflow" / "migrated-to").write_text(f"{version('apache-airflow')} muster_spark=1")
     with pytest.raises(UserError) as failure:
         lost.prepare()
     log = tmp_path / "logs" / "airflow-migrate.log"
@@ -94,12 +95,14 @@ def test_a_database_that_airflow_cannot_use_is_one_sentence(tmp_path: Path) -> N
 
 def test_airflow_s_tables_are_made_again_when_its_database_is_new(tmp_path: Path, empty_database_url: str) -> None:
     (tmp_path / "airflow").mkdir()
-    (tmp_path / "airflow" / "migrated-to").write_text(version("apache-airflow"))
+    (tmp_path / "airflow" / "migrated-to").write_text(f"{version('apache-airflow')} muster_spark=1")
     services(tmp_path, airflow_database=empty_database_url).prepare()
     tables = "SELECT count(*) FROM information_schema.tables WHERE table_name IN ('dag_run', 'alembic_version')"
     with closing(psycopg2.connect(psql_url(empty_database_url))) as connection, connection.cursor() as cursor:
         cursor.execute(tables)
         assert cursor.fetchone() == (2,)
+        cursor.execute("SELECT slots FROM slot_pool WHERE pool = 'muster_spark'")
+        assert cursor.fetchone() == (1,)
     log = tmp_path / "logs" / "airflow-migrate.log"
     log.unlink()
     services(tmp_path, airflow_database=empty_database_url).prepare()

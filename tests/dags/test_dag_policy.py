@@ -7,6 +7,9 @@ import pytest
 from spark_jobs.submit import JOBS
 from tests.dags.airflow_process import DAGS, AirflowProcess
 
+PROPOSING = frozenset({"offset_retention", "group_cleanup"})
+"""DAGs that change what is live."""
+
 
 @pytest.fixture(scope="session")
 def bag(airflow: AirflowProcess) -> dict[str, Any]:
@@ -50,12 +53,76 @@ def test_every_dag_is_tagged_as_ours(dags: list[dict[str, Any]]) -> None:
 
 
 def test_no_dag_runs_beside_itself_or_without_end(dags: list[dict[str, Any]]) -> None:
-    assert [dag["dag_id"] for dag in dags if dag["max_active_runs"] != 1 or not dag["has_timeout"]] == []
+    assert [dag["dag_id"] for dag in dags if dag["max_active_runs"] != 1 or not dag["timeout_s"]] == []
+
+
+def test_a_run_has_time_for_everything_that_it_waits_for(dags: list[dict[str, Any]]) -> None:
+    waiting = [(dag["timeout_s"], sum(task["response_timeout_s"] or 0 for task in dag["tasks"])) for dag in dags]
+    assert [(whole, parts) for whole, parts in waiting if whole <= parts] == []
+
+
+def test_every_dag_has_a_deadline_that_tells_somebody(dags: list[dict[str, Any]]) -> None:
+    assert [dag["dag_id"] for dag in dags if dag["deadlines"] != ["spark_jobs.submit.deadline_missed"]] == []
+
+
+def test_every_failure_is_told(dags: list[dict[str, Any]]) -> None:
+    assert [dag["dag_id"] for dag in dags if not dag["tells_of_failure"]] == []
+    assert [name for name, task in tasks_of(dags) if not task["tells_of_failure"]] == []
+
+
+def test_no_dag_catches_up_on_what_only_the_present_can_tell(dags: list[dict[str, Any]]) -> None:
+    assert {dag["dag_id"]: dag["catchup"] for dag in dags if dag["dag_id"] in PROPOSING} == dict.fromkeys(
+        PROPOSING, False
+    )
 
 
 def test_every_parameter_has_a_type(dags: list[dict[str, Any]]) -> None:
     untyped = [(dag["dag_id"], name) for dag in dags for name, schema in dag["params"].items() if "type" not in schema]
     assert untyped == []
+
+
+def test_every_number_among_the_parameters_has_its_bounds(dags: list[dict[str, Any]]) -> None:
+    numbers = [
+        (dag["dag_id"], name, schema)
+        for dag in dags
+        for name, schema in dag["params"].items()
+        if schema["type"] in {"integer", "number"}
+    ]
+    assert numbers, "there are no numbers"
+    assert [(dag_id, name) for dag_id, name, schema in numbers if not {"minimum", "maximum"} <= schema.keys()] == []
+
+
+def test_whatever_changes_groups_passes_a_gate(dags: list[dict[str, Any]]) -> None:
+    """Nothing leads to `apply` but the gate and a person's word."""
+    for dag in (dag for dag in dags if dag["dag_id"] in PROPOSING):
+        before = {task["task_id"] for task in dag["tasks"] if "apply" in task["downstream"]}
+        assert before == {"gate", "verdict"}, dag["dag_id"]
+        assert {"max_candidates", "max_share"} <= dag["params"].keys(), dag["dag_id"]
+
+
+def test_whoever_does_not_answer_has_said_no(dags: list[dict[str, Any]]) -> None:
+    asking = [(name, task) for name, task in tasks_of(dags) if task["operator"] == "HITLOperator"]
+    assert len(asking) >= len(PROPOSING)
+    assert [name for name, task in asking if task["default_answer"] != ["Reject"]] == []
+    assert [name for name, task in asking if not task["response_timeout_s"]] == []
+
+
+def test_no_task_waits_in_a_slot(dags: list[dict[str, Any]]) -> None:
+    assert [name for name, task in tasks_of(dags) if task["mode"] == "poke"] == []
+    assert "reschedule" in {task["mode"] for _, task in tasks_of(dags)}
+
+
+def test_spark_has_a_pool_that_can_be_set(dags: list[dict[str, Any]]) -> None:
+    spark = [(name, task["pool"]) for name, task in tasks_of(dags) if task["operator"] == "SparkSubmitOperator"]
+    assert len(spark) >= len(JOBS)
+    assert [name for name, pool in spark if pool != "spark_under_test"] == []
+
+
+def test_one_dag_s_end_is_the_next_one_s_begin(dags: list[dict[str, Any]]) -> None:
+    updates = {asset: dag["dag_id"] for dag in dags for task in dag["tasks"] for asset in task["assets"]}
+    starts = {asset: dag["dag_id"] for dag in dags for asset in dag["starts_on"]}
+    assert (updates["offsets_expired"], starts["offsets_expired"]) == ("offset_retention", "group_cleanup")
+    assert starts.keys() <= updates.keys()
 
 
 def test_every_dag_can_be_run_dry(dags: list[dict[str, Any]]) -> None:
@@ -66,6 +133,6 @@ def test_every_task_has_an_owner_and_is_tried_again_with_growing_pauses(dags: li
     careless = [
         name
         for name, task in tasks_of(dags)
-        if task["owner"] != "muster" or not task["retries"] or not task["backs_off"]
+        if task["owner"] != "muster" or not task["retries"] or not task["backs_off"] or not task["has_timeout"]
     ]
     assert careless == []

@@ -14,7 +14,9 @@ from tests.contract.builders import (
     group_row,
     member_row,
     ownership_row,
+    part_row,
     rebalance_row,
+    session_row,
     uuid_of,
     write,
 )
@@ -109,3 +111,78 @@ def test_ownership_shows_past_and_present_together(owner: Owner, ask: Ask) -> No
         ("m-1", "clicks", [0, 1], 1, uuid_of("first"), NOW_MS, NOW_MS + 5_000, NOW_MS - 1, SHARD),
         ("m-2", "clicks", [3, 1], 2, uuid_of("second"), NOW_MS + 5_000, None, NOW_MS - 1, SHARD),
     ]
+
+
+# -- who held a rebalance up --------------------------------------------------------------------------------
+
+
+def test_of_each_of_the_last_rebalances_the_three_slowest_are_told(owner: Owner, ask: Ask) -> None:
+    waits = {"a": 10, "b": 0, "c": 900, "d": 20, "e": 30}
+    parts = [part_row(name, waited_for_ms=wait) for name, wait in waits.items()]
+    owner.write(write(group=group_row(), rebalances=(rebalance_row(),), rebalance_members=tuple(parts)))
+    found = ask("SELECT member_id, waited_for_ms, took_ms, trigger FROM dashboards.slowest_members")
+    assert found == [(name, waits[name], 3_000, "member_joined") for name in "ced"]
+
+
+def test_nobody_is_slow_whom_nobody_waited_for_and_old_rebalances_are_left_out(owner: Owner, ask: Ask) -> None:
+    ends = {f"r{number}": NOW_MS + 10_000 + number for number in range(22)}
+    rows = [rebalance_row(name, completed_at_ms=at_ms) for name, at_ms in ends.items()]
+    parts = [part_row("m-1", name, completed_at_ms=at_ms) for name, at_ms in ends.items()]
+    parts.append(part_row("m-2", "r21", completed_at_ms=ends["r21"], waited_for_ms=0))
+    owner.write(write(group=group_row(), rebalances=tuple(rows), rebalance_members=tuple(parts)))
+    found = ask("SELECT rebalance_id::text, member_id FROM dashboards.slowest_members ORDER BY completed_at")
+    assert found == [(uuid_of(f"r{number}"), "m-1") for number in range(2, 22)]
+
+
+# -- who was put out for nothing ----------------------------------------------------------------------------
+
+EVICTED_MS = NOW_MS + 9_000
+EVICTED = session_row("old", end_reason="session_expired")
+
+
+def spurious(ask: Ask) -> list[tuple[Any, ...]]:
+    return ask(
+        "SELECT member_id, back_as, extract(epoch FROM back_at - evicted_at) * 1000 FROM dashboards.spurious_evictions"
+    )
+
+
+def test_who_is_back_within_a_minute_was_put_out_for_nothing(owner: Owner, ask: Ask) -> None:
+    back = member_row("new", joined_at_ms=EVICTED_MS + 60_000)
+    owner.write(write(group=group_row(), members={"new": back}, sessions=(EVICTED,)))
+    assert spurious(ask) == [("old", "new", 60_000)]
+
+
+def test_who_came_back_and_went_again_was_back(owner: Owner, ask: Ask) -> None:
+    again = session_row("new", joined_at_ms=EVICTED_MS + 5, ended_at_ms=EVICTED_MS + 50)
+    owner.write(write(group=group_row(), sessions=(EVICTED, again)))
+    assert spurious(ask) == [("old", "new", 5)]
+
+
+@pytest.mark.parametrize(
+    ("evicted", "back"),
+    [
+        ({}, {"joined_at_ms": EVICTED_MS + 60_001}),
+        ({}, {"joined_at_ms": EVICTED_MS - 1}),
+        ({}, {"client_id": "another"}),
+        ({}, {"client_host": "elsewhere"}),
+        ({}, {"group_instance_id": "I"}),
+        ({"end_reason": "left"}, {}),
+        ({"end_reason": "hour"}, {}),
+        ({"group_id": "other"}, {}),
+    ],
+    ids=["too late", "before", "another client", "another host", "a static one", "it left", "it stayed", "elsewhere"],
+)
+def test_whoever_is_somebody_else_or_was_not_put_out_is_none(
+    owner: Owner, ask: Ask, evicted: dict[str, Any], back: dict[str, Any]
+) -> None:
+    gone = session_row("old", **({"end_reason": "session_expired"} | evicted))
+    came = member_row("new", **({"joined_at_ms": EVICTED_MS + 10} | back))
+    owner.write(write(group=group_row(), members={"new": came}), write(gone.group_id, sessions=(gone,)))
+    assert spurious(ask) == []
+
+
+def test_a_static_member_is_known_by_its_instance_wherever_it_comes_back(owner: Owner, ask: Ask) -> None:
+    gone = session_row("old", end_reason="rebalance_timeout", group_instance_id="I")
+    came = member_row("new", group_instance_id="I", client_host="elsewhere", joined_at_ms=EVICTED_MS + 10)
+    owner.write(write(group=group_row(), members={"new": came}, sessions=(gone,)))
+    assert spurious(ask) == [("old", "new", 10)]

@@ -247,8 +247,21 @@ def test_a_number_of_shards_that_makes_no_sense_is_refused(config: Config, engin
 
 # -- roles ----------------------------------------------------------------------------------------------------
 
-JOBS_WRITE = {"maintenance_runs", "expiry_candidates", "expiry_candidates_staging"}
-VIEWS = {"dashboards.group_overview", "dashboards.ownership"}
+JOBS_WRITE = {
+    "maintenance_runs",
+    "expiry_candidates",
+    "expiry_candidates_staging",
+    "cleanup_candidates",
+    "cleanup_candidates_staging",
+    "offset_expiry_forecasts",
+    "offset_expiry_forecasts_staging",
+}
+VIEWS = {
+    "dashboards.group_overview",
+    "dashboards.ownership",
+    "dashboards.slowest_members",
+    "dashboards.spurious_evictions",
+}
 
 
 def allowed(url: str, role: str, right: str) -> set[str]:

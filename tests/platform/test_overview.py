@@ -128,6 +128,22 @@ def test_a_run_is_shown_with_what_it_expired_and_what_it_kept(
     assert wording.run(run) == "offset_retention applied: expired 3 of old; 2 committed_since"
 
 
+def test_a_cleanup_is_shown_with_what_it_retired(reader: OverviewReader, sql_connection: PsycopgConnection) -> None:
+    run_sql(sql_connection, CLEANUP_SQL)
+    reader.refresh()
+    (run,) = reader.last.runs
+    assert wording.run(run) == "group_cleanup applied: 1 has_offsets, 2 retired"
+
+
+CLEANUP_SQL = """
+INSERT INTO maintenance_runs (run_id, kind, as_of, status)
+VALUES ('0e984725-c51c-4bf4-9960-e1c80e27aba0', 'group_cleanup', now(), 'applied');
+INSERT INTO cleanup_candidates (run_id, group_id, shard_id, generation, state_since, reason, outcome)
+SELECT '0e984725-c51c-4bf4-9960-e1c80e27aba0', group_id, 1, 1, now(), 'empty_without_offsets', outcome
+FROM (VALUES ('a', 'retired'), ('b', 'retired'), ('c', 'has_offsets')) AS groups (group_id, outcome);
+"""
+
+
 def test_a_second_look_waits_for_its_time(reader: OverviewReader) -> None:
     assert reader.refresh()
     assert not reader.refresh()

@@ -184,6 +184,7 @@ def test_a_node_alone_brings_its_own_database_and_takes_it_along(tmp_path: Path,
     assert are_gone(family)
 
 
+@pytest.mark.timeout(300)
 def test_three_nodes_share_the_shards_and_lose_one(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, "up", "--no-airflow", "--no-demo", "--nodes", "3")
     runs.append(run)

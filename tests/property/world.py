@@ -28,7 +28,7 @@ from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import project, restore
-from coordinator_core.store.rows import GroupRow, GroupWrite, MemberRow, StoredGroup
+from coordinator_core.store.rows import GroupRow, GroupWrite, MemberRow, RebalanceRow, StoredGroup
 from tests.property.cells import row_of, state_of
 from tests.property.laws import LAWS
 from tests.property.steps import STRANGER, Memory, Partition, Step, learn, picture
@@ -141,6 +141,10 @@ class World:
     def _store(self, write: GroupWrite) -> None:
         for row in write.ownerships:
             assert row.valid_from_ms <= row.valid_to_ms, "a span ends before it begins"
+        for stay in write.sessions:
+            assert stay.joined_at_ms <= stay.started_at_ms <= stay.ended_at_ms, "a stay ends before it begins"
+        for rebalance in write.rebalances:
+            self._everybody_has_a_part(rebalance, write)
         for removed in write.removed:
             del self.offsets[removed.offset.topic, removed.offset.partition]
         for committed in write.committed:
@@ -223,7 +227,19 @@ class World:
         }
         given = {member_id: owned for member_id, owned in self.memory.owned.items() if owned}
         assert {member_id: owned for member_id, owned in held.items() if owned} == given, "the ledger is wrong"
+        assert self._ledger.stays.keys() == self.group.members.keys(), "stays are not those of the members"
         assert (self._ledger.under_way is not None) == (self.group.state in {PREPARING, COMPLETING})
+
+    def _everybody_has_a_part(self, rebalance: RebalanceRow, write: GroupWrite) -> None:
+        """Whoever is in the new generation joined it, and nobody is waited for longer than the rebalance took.
+
+        Of one that is abandoned, only those who went are known.
+        """
+        parts = [part for part in write.rebalance_members if part.rebalance_id == rebalance.rebalance_id]
+        took_ms = rebalance.completed_at_ms - rebalance.started_at_ms
+        present = 0 if rebalance.outcome == "abandoned" else rebalance.member_count_after
+        assert sum(part.outcome == "joined" for part in parts) == present, "a part is missing"
+        assert all(part.waited_for_ms <= took_ms for part in parts), "somebody was waited for longer than it took"
 
     # -- time, nodes and settings ----------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from spark_jobs.transforms.offset_retention import expiry_candidates
+from spark_jobs.transforms.offset_retention import FORECAST_MS, expiry_candidates, expiry_forecasts, offsets_due
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -74,16 +75,36 @@ def find_candidates(
     spark: SparkSession,
     offsets: Sequence[Row],
     groups: Sequence[Row] = (),
+    **settings: Any,  # noqa: ANN401 - what `find_due` takes
+) -> DataFrame:
+    """Find what is due at NOW."""
+    return expiry_candidates(find_due(spark, offsets, groups, **settings), now_ms=NOW_MS)
+
+
+def find_forecasts(
+    spark: SparkSession,
+    offsets: Sequence[Row],
+    groups: Sequence[Row] = (),
+    **settings: Any,  # noqa: ANN401 - what `find_due` takes
+) -> DataFrame:
+    """Forecast what will be due, at NOW."""
+    return expiry_forecasts(find_due(spark, offsets, groups, **settings), now_ms=NOW_MS)
+
+
+def find_due(
+    spark: SparkSession,
+    offsets: Sequence[Row],
+    groups: Sequence[Row] = (),
+    *,
     cluster_config: Sequence[Row] = (),
     group_configs: Sequence[Row] = (),
     retention_ms: int = RETENTION_MS,
 ) -> DataFrame:
-    """Run the transform on rows, at NOW."""
-    return expiry_candidates(
-        frame(spark, OFFSETS, offsets),
-        frame(spark, GROUPS, groups),
+    """Run the transform on rows; Postgres joins offsets with their groups, and here Spark does."""
+    return offsets_due(
+        frame(spark, OFFSETS, offsets).join(frame(spark, GROUPS, groups), on="group_id", how="left"),
         frame(spark, CLUSTER_CONFIG, cluster_config),
         frame(spark, GROUP_CONFIGS, group_configs),
         retention_ms=retention_ms,
-        now_ms=NOW_MS,
+        until_ms=NOW_MS + FORECAST_MS,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_jobs.submit import CoordinatorRefused, CoordinatorUnreachable, apply_run, read_run
+from spark_jobs.submit import CoordinatorRefused, CoordinatorUnreachable, apply_run, read_run, reject_run
 from tests.dags.fake_node import FakeNode, running
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
@@ -26,6 +26,15 @@ def test_applying_names_the_actor_and_the_reason(node: FakeNode) -> None:
     assert request.headers["X-Muster-Actor"] == "dag:offset_retention"
     assert request.body == {"reason": "due"}
     assert "Authorization" not in request.headers
+
+
+def test_rejecting_is_asked_of_the_same_run_by_whoever_rejects(node: FakeNode) -> None:
+    run = reject_run(RUN_ID, actor="airflow:Jürgen", reason="too much")
+    assert (run.status, run.is_over) == ("rejected", True)
+    (request,) = node.seen
+    assert request.path == f"/v1/maintenance/runs/{RUN_ID}/reject"
+    assert request.headers["X-Muster-Actor"].encode("latin-1").decode() == "airflow:Jürgen"
+    assert request.body == {"reason": "too much"}
 
 
 def test_a_token_is_sent_where_one_is_set(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:

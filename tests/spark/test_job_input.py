@@ -35,6 +35,11 @@ def test_a_run_by_hand_has_no_interval() -> None:
     assert arguments.proposal("kind").interval_end is None
 
 
+def test_a_job_that_is_told_no_retention_keeps_for_ever() -> None:
+    arguments = read_arguments("job", job_arguments(run_id=RUN_ID, as_of=AS_OF, is_dry_run=False))
+    assert arguments.retention_ms == -1
+
+
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
@@ -45,6 +50,7 @@ def test_a_run_by_hand_has_no_interval() -> None:
         ({"retention_ms": "-2"}, "'-2' is not a whole number from -1"),
         ({"retention_ms": "a week"}, "'a week' is not a whole number"),
         ({"is_dry_run": "perhaps"}, "'perhaps' is neither true nor false"),
+        ({"share_from": "-1"}, "'-1' is not a whole number from 0"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence(

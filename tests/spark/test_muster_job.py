@@ -110,5 +110,5 @@ def test_a_job_that_fails_says_why_and_where_to_read_more(
 
 
 def test_an_unknown_job_is_refused_and_the_known_are_named(settings: Settings) -> None:
-    with pytest.raises(UserError, match="There is no job tidy_up; there are: offset_retention"):
+    with pytest.raises(UserError, match="There is no job tidy_up; there are: offset_retention, group_cleanup"):
         run_job("tidy_up", None, True, settings)

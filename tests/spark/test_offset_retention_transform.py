@@ -7,7 +7,19 @@ from pyspark.sql import Row, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS
-from tests.spark.rows import CANDIDATES, DUE, JUST_NOW, LONG_AGO, NOW, candidate, find_candidates, frame, group, offset
+from tests.spark.rows import (
+    CANDIDATES,
+    DUE,
+    JUST_NOW,
+    LONG_AGO,
+    NOW,
+    candidate,
+    find_candidates,
+    find_forecasts,
+    frame,
+    group,
+    offset,
+)
 
 KEY = "offsets_retention_minutes"
 SECOND = timedelta(seconds=1)
@@ -110,3 +122,41 @@ def test_a_late_commit_changes_what_is_found_and_a_second_run_does_not(spark: Sp
     late = [offset("g", partition=0, committed_at=JUST_NOW, commit_version=2), before[1]]
     assertDataFrameEqual(find_candidates(spark, before, simple), find_candidates(spark, before, simple))
     assert_candidates(spark, find_candidates(spark, late, simple), [candidate("g", partition=1, reason="simple_group")])
+
+
+# -- the forecast ---------------------------------------------------------------------------------------------
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+FORECASTS = "group_id string, shard_id smallint, within_a_day bigint, within_a_week bigint, next_at timestamp"
+
+
+def forecast(group_id: str, day: int, week: int, next_at: object) -> Row:
+    return Row(group_id=group_id, shard_id=1, within_a_day=day, within_a_week=week, next_at=next_at)
+
+
+def test_what_will_expire_is_counted_by_group_for_a_day_and_a_week(spark: SparkSession) -> None:
+    until = {"now": DUE, "in an hour": DUE + HOUR, "in a day": DUE + DAY, "after a day": DUE + DAY + SECOND}
+    until |= {"in a week": DUE + 7 * DAY}
+    offsets = [offset("simple", topic=name, committed_at=at) for name, at in until.items()]
+    offsets += [offset("later", committed_at=DUE + 2 * DAY)]
+    groups = [group(name, protocol_type=None) for name in ("simple", "later")]
+    expected = [forecast("simple", 2, 4, NOW + HOUR), forecast("later", 0, 1, NOW + 2 * DAY)]
+    assertDataFrameEqual(find_forecasts(spark, offsets, groups), frame(spark, FORECASTS, expected))
+
+
+def test_a_forecast_goes_by_own_expiries_and_by_the_retention_in_force(spark: SparkSession) -> None:
+    offsets = [
+        offset("expiring", expires_at=NOW + HOUR),
+        offset("beyond", expires_at=NOW + 7 * DAY + SECOND),
+        offset("for ever", committed_at=JUST_NOW),
+        offset("live", committed_at=JUST_NOW),
+    ]
+    groups = [group("expiring"), group("beyond"), group("for ever", state_since=JUST_NOW)]
+    groups += [group("live", state="Stable", subscribed_topics=["orders"])]
+    own = [Row(group_id="for ever", key=KEY, value="-1")]
+    found = find_forecasts(spark, offsets, groups, group_configs=own)
+    assertDataFrameEqual(found, frame(spark, FORECASTS, [forecast("expiring", 1, 1, NOW + HOUR)]))
+
+
+def test_nothing_to_expire_is_no_row(spark: SparkSession) -> None:
+    assertDataFrameEqual(find_forecasts(spark, [offset("g")], [group("g")]), frame(spark, FORECASTS, []))

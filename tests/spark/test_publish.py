@@ -14,15 +14,21 @@ from spark_jobs.publish import (
     ABANDONED_AFTER_MS,
     CandidateTable,
     Proposal,
+    ReportTable,
     discard_staged,
+    least_retention_ms,
     new_attempt_id,
     publish,
 )
-from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS
+from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT
+from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS, FORECAST_COLUMNS
 
-TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS)
+TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY)
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
-PROPOSAL = Proposal(RUN_ID, "offset_retention", "2026-11-21T12:00:00+00:00", None, None, is_dry_run=False)
+PROPOSAL = Proposal(
+    RUN_ID, "offset_retention", "2026-11-21T12:00:00+00:00", None, None, is_dry_run=False, share_from=2, report_days=30
+)
+REPORT = ReportTable("offset_expiry_forecasts", FORECAST_COLUMNS)
 NOW_MS = 1_795_000_000_000
 
 
@@ -52,13 +58,24 @@ def candidates(connection: pg.connection) -> list[tuple[Any, ...]]:
     return rows(connection, "SELECT group_id, partition, outcome FROM expiry_candidates ORDER BY group_id, partition")
 
 
+NOTHING = {"of": 0, "largest_group": 0, "largest_group_permille": 0}
+
+
 def test_a_run_and_its_candidates_appear_together(connection: pg.connection) -> None:
     attempt_id = new_attempt_id(NOW_MS)
     stage(connection, attempt_id, ("a", 0), ("a", 1))
     stage(connection, attempt_id, ("b", 0), reason="simple_group")
     published = publish(connection, PROPOSAL, TABLE, attempt_id)
     assert published.is_replaced
-    assert published.counts == {"candidates": 3, "groups": 2, "group_empty": 2, "simple_group": 1}
+    assert published.counts == {
+        "candidates": 3,
+        "of": 0,
+        "groups": 2,
+        "largest_group": 2,
+        "largest_group_permille": 0,
+        "group_empty": 2,
+        "simple_group": 1,
+    }
     assert candidates(connection) == [("a", 0, None), ("a", 1, None), ("b", 0, None)]
     assert rows(connection, "SELECT run_id, kind, status, dry_run, counts FROM maintenance_runs") == [
         (RUN_ID, "offset_retention", "proposed", False, published.counts)
@@ -68,7 +85,7 @@ def test_a_run_and_its_candidates_appear_together(connection: pg.connection) -> 
 
 def test_a_run_without_candidates_is_published_too(connection: pg.connection) -> None:
     published = publish(connection, PROPOSAL, TABLE, new_attempt_id(NOW_MS))
-    assert (published.status, published.counts) == ("proposed", {"candidates": 0, "groups": 0})
+    assert (published.status, published.counts) == ("proposed", {"candidates": 0, "groups": 0} | NOTHING)
 
 
 def test_a_second_attempt_replaces_the_first(connection: pg.connection) -> None:
@@ -79,7 +96,7 @@ def test_a_second_attempt_replaces_the_first(connection: pg.connection) -> None:
     later = replace(PROPOSAL, as_of="2026-11-21T13:00:00+00:00", is_dry_run=True)
     published = publish(connection, later, TABLE, second)
     assert candidates(connection) == [("a", 1, None), ("c", 0, None)]
-    assert published.counts == {"candidates": 2, "groups": 2, "group_empty": 2}
+    assert published.counts == {"candidates": 2, "groups": 2, "group_empty": 2} | NOTHING | {"largest_group": 1}
     assert rows(connection, "SELECT dry_run, extract(hour FROM as_of)::int FROM maintenance_runs") == [(True, 13)]
 
 
@@ -99,7 +116,7 @@ def test_a_run_that_went_further_is_left_alone(connection: pg.connection, status
     stage(connection, second, ("b", 0))
     published = publish(connection, replace(PROPOSAL, is_dry_run=True), TABLE, second)
     assert (published.status, published.is_replaced) == (status, False)
-    assert published.counts == {"candidates": 1, "groups": 1, "group_empty": 1}
+    assert published.counts == {"candidates": 1, "groups": 1, "group_empty": 1} | NOTHING | {"largest_group": 1}
     assert candidates(connection) == [("a", 0, "expired")]
     assert rows(connection, "SELECT dry_run FROM maintenance_runs") == [(False,)]
     assert rows(connection, "SELECT * FROM expiry_candidates_staging") == []
@@ -125,3 +142,97 @@ def test_an_attempt_discards_its_own_rows_and_those_abandoned_a_day_ago(connecti
 
 def test_attempts_of_one_millisecond_have_ids_of_their_own() -> None:
     assert len({new_attempt_id(NOW_MS) for _ in range(100)}) == 100
+
+
+def store_offsets(connection: pg.connection, **counts: int) -> None:
+    for group_id, count in counts.items():
+        with connection, connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
+                " SELECT %s, 1, 'orders', number, 5, now() FROM generate_series(1, %s) AS number",
+                (group_id, count),
+            )
+
+
+def test_a_proposal_says_how_much_it_takes_of_what_there_is(connection: pg.connection) -> None:
+    store_offsets(connection, big=8, small=1)
+    attempt_id = new_attempt_id(NOW_MS)
+    # One of one is less than `share_from`, so its share is not looked at.
+    stage(connection, attempt_id, ("big", 1), ("big", 2), ("small", 1))
+    counts = publish(connection, PROPOSAL, TABLE, attempt_id).counts
+    assert {name: counts[name] for name in ("candidates", *NOTHING)} == {
+        "candidates": 3,
+        "of": 9,
+        "largest_group": 2,
+        "largest_group_permille": 250,
+    }
+
+
+# -- reports ----------------------------------------------------------------------------------------------------
+
+
+def report(connection: pg.connection, end: str, group_id: str, *, start: str | None = None, run: str = RUN_ID) -> None:
+    """Publish a forecast of one group, for an interval that ends then."""
+    attempt_id = new_attempt_id(NOW_MS)
+    rows(
+        connection,
+        "INSERT INTO offset_expiry_forecasts_staging"  # noqa: S608 - words of these tests
+        f" VALUES ('{attempt_id}', '{group_id}', 1, 1, 2, '2026-11-22T00:00:00Z')",
+    )
+    interval = (start, None if start is None else end)
+    proposal = replace(PROPOSAL, run_id=run, as_of=end, interval_start=interval[0], interval_end=interval[1])
+    publish(connection, proposal, TABLE, attempt_id, REPORT)
+
+
+def forecasts(connection: pg.connection) -> list[tuple[Any, ...]]:
+    found = "SELECT to_char(interval_end AT TIME ZONE 'UTC', 'DD HH24:MI'), group_id FROM offset_expiry_forecasts"
+    return rows(connection, f"{found} ORDER BY interval_end, group_id")
+
+
+def test_a_second_run_of_an_interval_replaces_its_report(connection: pg.connection) -> None:
+    first, second = "2026-11-21T12:00:00+00:00", "2026-11-21T12:10:00+00:00"
+    report(connection, second, "a", start=first)
+    report(connection, second, "b", start=first, run="1b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d")
+    assert forecasts(connection) == [("21 12:10", "b")]
+    assert rows(connection, "SELECT * FROM offset_expiry_forecasts_staging") == []
+
+
+def test_of_the_reports_of_a_day_the_last_is_kept_and_of_old_days_none(connection: pg.connection) -> None:
+    for number, end in enumerate(
+        [
+            "2026-10-21T23:00:00+00:00",
+            "2026-11-19T23:00:00+00:00",
+            "2026-11-20T23:00:00+00:00",
+            "2026-11-21T00:00:00+00:00",
+            "2026-11-21T12:00:00+00:00",
+        ]
+    ):
+        report(connection, end, "a", run=new_attempt_id(NOW_MS + number))
+    assert forecasts(connection) == [("19 23:00", "a"), ("20 23:00", "a"), ("21 12:00", "a")]
+
+
+def test_a_late_run_of_an_early_interval_leaves_newer_reports(connection: pg.connection) -> None:
+    report(connection, "2026-11-21T12:00:00+00:00", "a")
+    report(connection, "2026-11-21T11:00:00+00:00", "a", run=new_attempt_id(NOW_MS))
+    assert forecasts(connection) == [("21 11:00", "a"), ("21 12:00", "a")]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "group", "default_ms", "least_ms"),
+    [
+        (None, None, 5, 5),
+        (None, None, -1, None),
+        ("-1", "for ever", -1, None),
+        ("2", "-1", 300_000, 120_000),
+        ("9", " 1 ", 300_000, 60_000),
+        ("99999999999999999999", None, 300_000, 300_000),
+    ],
+)
+def test_the_shortest_retention_of_all_levels_is_found(
+    connection: pg.connection, cluster: str | None, group: str | None, default_ms: int, least_ms: int | None
+) -> None:
+    if cluster is not None:
+        rows(connection, f"INSERT INTO cluster_config VALUES ('minutes', '{cluster}', 'test', now())")  # noqa: S608 - ours
+    if group is not None:
+        rows(connection, f"INSERT INTO group_configs VALUES ('g', 'minutes', '{group}', 'test', now())")  # noqa: S608 - ours
+    assert least_retention_ms(connection, "minutes", default_ms) == least_ms

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -63,10 +64,23 @@ def test_the_command_names_master_jar_and_job_and_no_database(monkeypatch: pytes
         "--as-of=t",
         "--interval-start=",
         "--interval-end=",
-        "--retention-ms=5",
         "--dry-run=True",
+        "--retention-ms=5",
     ]
     assert "secret" not in " ".join(command)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", 7), ("1", 1), (" 90 ", 90)])
+def test_a_length_of_time_is_read_in_minutes(monkeypatch: pytest.MonkeyPatch, text: str, expected: int) -> None:
+    monkeypatch.setenv("MUSTER_SOME_TIMEOUT_MINUTES", text)
+    assert submit.minutes("MUSTER_SOME_TIMEOUT_MINUTES", 7) == timedelta(minutes=expected)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "an hour", "1.5", "10081"])
+def test_a_length_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("MUSTER_SOME_TIMEOUT_MINUTES", text)
+    with pytest.raises(JobError, match=r"MUSTER_SOME_TIMEOUT_MINUTES is '.*'; it must be a whole number of minutes"):
+        submit.minutes("MUSTER_SOME_TIMEOUT_MINUTES", 7)
 
 
 def test_the_jar_that_is_named_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from coordinator_core.protocol.requests import (
     DeleteOffsets,
     ExpireOffsets,
     ExpiryCandidate,
+    GroupSeen,
     Request,
     RetireGroup,
     StoredOffset,
@@ -177,3 +178,25 @@ def test_a_group_is_retired_only_if_it_is_empty_and_has_no_offset_left(
 ) -> None:
     """However young it is, and even if a handshake id is out: RT-07, RT-11."""
     assert tell(ask(group, request_)) == follows
+
+
+@pytest.mark.parametrize(
+    ("group", "seen", "becomes"),
+    [
+        (empty(), GroupSeen(7, empty().state_since_ms), "retired"),
+        (empty(), GroupSeen(6, empty().state_since_ms), "woke_since"),
+        (empty(), GroupSeen(7, empty().state_since_ms - 1), "woke_since"),
+        (stable(), GroupSeen(7, stable().state_since_ms), "not_empty"),
+        (fresh(["h"]), GroupSeen(0, fresh(["h"]).state_since_ms), "being_joined"),
+        (nobody_saw(), GroupSeen(7, 0), "already_gone"),
+    ],
+)
+def test_a_group_that_was_proposed_is_retired_only_as_it_was_seen(group: Group, seen: GroupSeen, becomes: str) -> None:
+    found = answer(ask(group, RetireGroup(TOKEN, has_offsets=False, seen=seen)))
+    assert isinstance(found, OffsetsExpired)
+    assert [one.outcome for one in found.outcomes] == [becomes]
+
+
+def test_a_group_that_has_offsets_again_stays() -> None:
+    seen = GroupSeen(7, empty().state_since_ms)
+    assert tell(ask(empty(), RetireGroup(TOKEN, has_offsets=True, seen=seen))).startswith("Empty 7")

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Final, NoReturn, TypeAlias
 
 from litestar import get
-from litestar.params import FromQuery, QueryParameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Meta, Struct, ValidationError, convert
 
 from api.http import base64url
@@ -30,7 +30,7 @@ from coordinator_core.store.history import (
     TransitionPlace,
     place_of,
 )
-from coordinator_core.store.rows import TransitionRow
+from coordinator_core.store.rows import RebalanceMemberRow, TransitionRow
 
 TAGS: Final = ["Operators: history"]
 UUID_LETTERS: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -104,6 +104,54 @@ def _rebalance(row: ListedRebalance) -> RebalanceShown:
         member_count_before=row.member_count_before,
         member_count_after=row.member_count_after,
         partitions_moved=row.partitions_moved,
+    )
+
+
+# -- parts in them ----------------------------------------------------------------------------------------
+
+
+class PartShown(Struct):
+    """One member's part in a rebalance that is over; lengths count from the rebalance's start."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    joined_after_ms: int | None
+    synced_after_ms: int | None
+    waited_for_ms: int
+    outcome: str
+
+
+class PartsAnswer(Struct):
+    """Everybody's part; who was waited for longest comes first."""
+
+    group_id: str
+    rebalance_id: str
+    members: list[PartShown]
+
+
+@get(
+    "/v1/groups/{group_id:str}/rebalances/{rebalance_id:str}/members",
+    tags=TAGS,
+    opt={REQUEST: "ListRebalanceMembers"},
+)
+async def list_rebalance_members(call: ThisCall, group_id: GroupId, rebalance_id: FromPath[str]) -> PartsAnswer:
+    """Say who took part in a rebalance and who held it up; a rebalance that is not over has no members yet."""
+    if re.fullmatch(UUID_LETTERS, rebalance_id) is None:
+        raise InvalidRequest("a rebalance id is a UUID, in small letters")
+    found = await call.coordinator.history.rebalance_members(group_id, rebalance_id)
+    return PartsAnswer(group_id, rebalance_id, [_part(row) for row in found])
+
+
+def _part(row: RebalanceMemberRow) -> PartShown:
+    return PartShown(
+        member_id=row.member_id,
+        group_instance_id=row.group_instance_id,
+        client_id=row.client_id,
+        joined_after_ms=row.joined_after_ms,
+        synced_after_ms=row.synced_after_ms,
+        waited_for_ms=row.waited_for_ms,
+        outcome=row.outcome,
     )
 
 

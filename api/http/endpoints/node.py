@@ -46,10 +46,11 @@ async def readiness(call: ThisCall) -> Response[ReadyAnswer]:
 async def metrics(call: ThisCall, detail: FromQuery[str] = "topic") -> Response[bytes]:
     """Show the node's sums as Prometheus reads them, and its groups as deep as `detail` says (docs/metrics.md)."""
     deep = _detail(detail)
-    positions = None
+    positions = forecast = None
     if deep in {"topic", "partition"}:
         positions = await call.coordinator.positions(by_partition=deep == "partition")
-    scrape = Scrape(call.door.metrics, call.coordinator.counts(), deep, positions)
+        forecast = await call.coordinator.expiring()
+    scrape = Scrape(call.door.metrics, call.coordinator.counts(), deep, positions, forecast)
     return Response(await asyncio.to_thread(scrape.text), media_type=CONTENT_TYPE)
 
 

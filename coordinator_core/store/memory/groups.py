@@ -23,8 +23,10 @@ from coordinator_core.store.rows import (
     Json,
     ListedGroup,
     MemberRow,
+    MemberSessionRow,
     OutcomeRow,
     OwnershipRow,
+    RebalanceMemberRow,
     RebalanceRow,
     RecordedChange,
     StoredGroup,
@@ -82,6 +84,8 @@ class History:
     transitions: list[TransitionRow] = field(default_factory=list)
     rebalances: list[RebalanceRow] = field(default_factory=list)
     ownerships: list[OwnershipRow] = field(default_factory=list)
+    rebalance_members: list[RebalanceMemberRow] = field(default_factory=list)
+    sessions: list[MemberSessionRow] = field(default_factory=list)
     offset_history: list[PastOffset] = field(default_factory=list)
     archived: list[ArchivedOffset] = field(default_factory=list)
     changes: list[ChangeRow] = field(default_factory=list)
@@ -93,6 +97,8 @@ class History:
         self.transitions += other.transitions
         self.rebalances += other.rebalances
         self.ownerships += other.ownerships
+        self.rebalance_members += other.rebalance_members
+        self.sessions += other.sessions
         self.offset_history += other.offset_history
         self.archived += other.archived
         self.changes += other.changes
@@ -128,6 +134,8 @@ class Groups:
             news.transitions += group_write.transitions
             news.rebalances += group_write.rebalances
             news.ownerships += group_write.ownerships
+            news.rebalance_members += group_write.rebalance_members
+            news.sessions += group_write.sessions
             news.changes += group_write.changes
             news.undone += group_write.undone
             news.outcomes += group_write.outcomes
@@ -189,6 +197,7 @@ class Groups:
     def _keep_unique(self, news: History) -> None:
         keys: list[tuple[object, ...]] = [("changes", change.change_id) for change in news.changes]
         keys += [("rebalances", row.rebalance_id, row.completed_at_ms) for row in news.rebalances]
+        keys += [("parts", row.rebalance_id, row.completed_at_ms, row.member_id) for row in news.rebalance_members]
         keys += [("archive", row.change_id, row.group_id, row.topic, row.partition) for row in news.archived]
         if len(set(keys)) < len(keys) or not self._unique.isdisjoint(keys):
             raise Refused("a key is there already")

@@ -15,7 +15,7 @@ from coordinator_core.store.history import (
     place_of,
 )
 from coordinator_core.store.memory.groups import Group, History
-from coordinator_core.store.rows import GroupRow, TransitionRow
+from coordinator_core.store.rows import GroupRow, RebalanceMemberRow, TransitionRow
 
 GOES_ON_MS = float("inf")
 """When what still stands will be over, for comparison."""
@@ -43,6 +43,12 @@ def _under_way(row: GroupRow) -> Iterator[ListedRebalance]:
             member_count_after=None,
             partitions_moved=None,
         )
+
+
+def rebalance_members(past: History, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
+    """Return everybody's part, who was waited for longest first."""
+    parts = [row for row in past.rebalance_members if (row.group_id, row.rebalance_id) == (group_id, rebalance_id)]
+    return sorted(parts, key=lambda row: (-row.waited_for_ms, row.member_id))
 
 
 def transitions(past: History, group_id: str, after: TransitionPlace | None) -> list[TransitionRow]:

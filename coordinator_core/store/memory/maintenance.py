@@ -4,18 +4,21 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from coordinator_core.protocol.requests import GroupSeen
+from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import RunNotFound
-from coordinator_core.store.rows import CandidateRow, ChangeRow, OutcomeRow, RunRow
+from coordinator_core.store.rows import CandidateRow, ChangeRow, ForecastRow, OutcomeRow, RunRow
 
 Key = tuple[str, str, int]
 
 
 @dataclass(slots=True)
 class Candidate:
-    """A row of `expiry_candidates`."""
+    """A row of `expiry_candidates`, or of `cleanup_candidates`."""
 
     shard_id: int
     commit_version: int
+    seen: GroupSeen | None
     outcome: str | None = None
 
 
@@ -28,6 +31,7 @@ class Run:
     candidates: dict[Key, Candidate]
     change_id: str | None = None
     undoes: str | None = None
+    forecasts: tuple[ForecastRow, ...] = ()
 
     def counts(self) -> dict[str, int]:
         """Return the job's counts and the candidates by outcome."""
@@ -41,12 +45,19 @@ class Maintenance:
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
 
-    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], created_at_ms: int) -> None:
+    def propose(
+        self,
+        run: RunRow,
+        candidates: Iterable[CandidateRow],
+        created_at_ms: int,
+        forecasts: Iterable[ForecastRow] = (),
+    ) -> None:
         """Write a proposal as a job does."""
         by_key = {
-            (row.group_id, row.topic, row.partition): Candidate(row.shard_id, row.commit_version) for row in candidates
+            (row.group_id, row.topic, row.partition): Candidate(row.shard_id, row.commit_version, row.seen)
+            for row in candidates
         }
-        self._runs[run.run_id] = Run(run, created_at_ms, by_key)
+        self._runs[run.run_id] = Run(run, created_at_ms, by_key, forecasts=tuple(forecasts))
 
     def begin(self, kind: str, change: ChangeRow, candidates: Iterable[CandidateRow], undoes: str | None) -> int:
         """Add a run under a change's own id, which is applied as soon as it is there; return its candidates' number."""
@@ -61,6 +72,16 @@ class Maintenance:
     def is_under_way(self, change_id: str) -> bool:
         """Tell whether a change's run is still being worked off."""
         return any(run.change_id == change_id and run.row.status == "applying" for run in self._runs.values())
+
+    def expiring(self, shard_ids: frozenset[int]) -> ExpiryForecast | None:
+        """Return what will expire of these shards, as the newest run saw it."""
+        looked = [run for run in self._runs.values() if run.row.kind == "offset_retention"]
+        if not looked:
+            return None
+        newest = max(looked, key=lambda run: run.row.as_of_ms)
+        ours = [row for row in newest.forecasts if row.shard_id in shard_ids]
+        day, week = (sum(row.within_a_day for row in ours), sum(row.within_a_week for row in ours))
+        return ExpiryForecast(newest.row.as_of_ms, day, week)
 
     def newest(self, limit: int) -> list[RunRow]:
         """Return the newest runs first."""
@@ -122,7 +143,14 @@ def _undecided(run_id: str, run: Run, shard_ids: frozenset[int]) -> list[Candida
     assert run.change_id is not None, "a run is applied under a change"
     open_ones = [
         CandidateRow(
-            run_id, run.change_id, candidate.shard_id, *key, candidate.commit_version, run.row.kind, run.undoes
+            run_id,
+            run.change_id,
+            candidate.shard_id,
+            *key,
+            candidate.commit_version,
+            run.row.kind,
+            run.undoes,
+            candidate.seen,
         )
         for key, candidate in run.candidates.items()
         if candidate.outcome is None and candidate.shard_id in shard_ids

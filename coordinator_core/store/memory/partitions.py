@@ -3,7 +3,14 @@
 from coordinator_core.store.memory.groups import History
 
 DAY_MS = 86_400_000
-TABLES = ("group_transitions", "rebalances", "assignments", "offset_history")
+TABLES = (
+    "group_transitions",
+    "rebalances",
+    "rebalance_members",
+    "member_sessions",
+    "assignments",
+    "offset_history",
+)
 
 
 class Partitions:
@@ -26,6 +33,8 @@ class Partitions:
         """Note where rows fall."""
         rows = {("group_transitions", row.at_ms // DAY_MS) for row in news.transitions}
         rows |= {("rebalances", row.completed_at_ms // DAY_MS) for row in news.rebalances}
+        rows |= {("rebalance_members", row.completed_at_ms // DAY_MS) for row in news.rebalance_members}
+        rows |= {("member_sessions", row.ended_at_ms // DAY_MS) for row in news.sessions}
         rows |= {("assignments", row.valid_to_ms // DAY_MS) for row in news.ownerships}
         rows |= {("offset_history", row.at_ms // DAY_MS) for row in news.offset_history}
         self._strays |= rows - self._present

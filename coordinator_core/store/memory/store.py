@@ -10,6 +10,7 @@ from threading import RLock
 
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.history import (
+    ExpiryForecast,
     GroupPosition,
     ListedRebalance,
     Moment,
@@ -33,11 +34,13 @@ from coordinator_core.store.rows import (
     ChangeFilter,
     ChangeRow,
     FetchedOffset,
+    ForecastRow,
     GroupFilter,
     GroupWrite,
     Json,
     LeaseRow,
     ListedGroup,
+    RebalanceMemberRow,
     RecordedChange,
     Renewal,
     RunRow,
@@ -94,10 +97,10 @@ class MemoryStore:
         """Everything that was inserted once."""
         return self._groups.history
 
-    def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None:
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
         """Write a proposal, as a Spark job does; the candidates' change ids are not looked at."""
         with self._lock:
-            self._maintenance.propose(run, candidates, self._clock_ms())
+            self._maintenance.propose(run, candidates, self._clock_ms(), forecasts)
 
     # -- writes -------------------------------------------------------------------------------------------
 
@@ -249,6 +252,11 @@ class MemoryStore:
         with self._lock:
             return history.rebalances(self._groups.standing(group_id), self.history, group_id, after)[:limit]
 
+    def rebalance_members(self, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
+        """Return everybody's part in a rebalance that is over."""
+        with self._lock:
+            return history.rebalance_members(self.history, group_id, rebalance_id)
+
     def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
         """Return a page of changes of the group's state, the newest first."""
         with self._lock:
@@ -263,6 +271,11 @@ class MemoryStore:
         """Return what the groups of these shards have committed, added up by topic or partition."""
         with self._lock:
             return history.group_positions(self._groups.of_shards(frozenset(shard_ids)), by_partition=by_partition)
+
+    def expiring(self, shard_ids: Iterable[int]) -> ExpiryForecast | None:
+        """Return what will expire of the groups of these shards; None where no run has ever looked."""
+        with self._lock:
+            return self._maintenance.expiring(frozenset(shard_ids))
 
     def positions(self, moment: Moment) -> list[PositionThen]:
         """Return what was committed as of a moment."""

@@ -6,7 +6,8 @@ parameters. How a column is written follows from its type in `tables.py`; instan
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +16,8 @@ from sqlalchemy.dialects.postgresql import JSONB, UUID
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.types import TypeEngine
 
-Writer = Callable[[Any], str]
+Writer = Callable[[Sequence[Any]], str]
+"""Writes a column's values as an array literal."""
 
 _POSTGRES = PGDialect_psycopg2()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped
 
@@ -27,7 +29,7 @@ class Arrays:
     """
 
     def __init__(self, *columns: Column[Any]) -> None:
-        self._columns = columns
+        self.columns = columns
         self._writers = tuple(_writer(column.type) for column in columns)
         self.column_list = ", ".join(quoted(column.name) for column in columns)
         self.source = self._select()
@@ -39,27 +41,33 @@ class Arrays:
 
     def parameters(self, rows: Iterable[tuple[Any, ...]]) -> dict[str, str]:
         """Turn rows, each in the order of the columns, into the parameters of `source`."""
-        columns = list(zip(*rows, strict=True)) or [()] * len(self._columns)
+        columns = list(zip(*rows, strict=True)) or [()] * len(self.columns)
         return {
-            column.name: array_literal(values, writer)
-            for column, values, writer in zip(self._columns, columns, self._writers, strict=True)
+            column.name: writer(values)
+            for column, values, writer in zip(self.columns, columns, self._writers, strict=True)
         }
 
     def _select(self) -> str:
-        wanted = ", ".join(f"{_reading(column)} AS {quoted(column.name)}" for column in self._columns)
-        given = ", ".join(f"%({column.name})s::{_array_type(column.type)}" for column in self._columns)
+        wanted = ", ".join(f"{_reading(column)} AS {quoted(column.name)}" for column in self.columns)
+        given = ", ".join(f"%({column.name})s::{_array_type(column.type)}" for column in self.columns)
         # Every name in it comes from tables.py.
         return f"SELECT {wanted} FROM unnest({given}) AS given ({self.column_list})"  # noqa: S608
 
 
-def array_literal(values: Iterable[Any], writer: Writer = str) -> str:
-    """Write a Postgres array; None becomes NULL."""
-    return "{" + ",".join(["NULL" if value is None else writer(value) for value in values]) + "}"
+def array_literal(values: Iterable[int | bool | None]) -> str:
+    """Write an array of numbers; None becomes NULL."""
+    # Postgres reads what Python writes of a list, but for the brackets and the name of nothing.
+    return "{" + str(list(values))[1:-1].replace("None", "NULL") + "}"
 
 
-def quoted_element(text: str) -> str:
-    """Write a text as an element of an array literal."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def text_array(values: Sequence[str | None]) -> str:
+    """Write an array of texts; None becomes NULL."""
+    if None in values:
+        return _array(values, _quoted_element)
+    whole = '","'.join(values)  # type: ignore[arg-type]  # mypy does not see that none of them is None
+    if "\\" in whole or whole.count('"') != 2 * (len(values) - 1):
+        return _array(values, _quoted_element)
+    return '{"' + whole + '"}' if values else "{}"
 
 
 def quoted(name: str) -> str:
@@ -98,23 +106,28 @@ def _reading(column: Column[Any]) -> str:
 def _writer(kind: TypeEngine[Any]) -> Writer:
     match kind:
         case ARRAY(item_type=item):
-            return _nested(_writer(item))
+            write = _writer(item)
+            return partial(_array, write_one=lambda values: _quoted_element(write(values)))
         case JSONB():
-            return _json
+            return partial(_array, write_one=_json)
         case LargeBinary():
-            return _bytes
+            return partial(_array, write_one=_bytes)
         case Text() | UUID():
-            return quoted_element
+            return text_array
         case _:
-            return str
+            return array_literal
 
 
-def _nested(writer: Writer) -> Writer:
-    return lambda values: quoted_element(array_literal(values, writer))
+def _array(values: Iterable[Any], write_one: Callable[[Any], str]) -> str:
+    return "{" + ",".join(["NULL" if value is None else write_one(value) for value in values]) + "}"
+
+
+def _quoted_element(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _json(value: Any) -> str:  # noqa: ANN401 - whatever JSON may hold
-    return quoted_element(json.dumps(value, separators=(",", ":")))
+    return _quoted_element(json.dumps(value, separators=(",", ":")))
 
 
 def _bytes(value: bytes) -> str:

@@ -20,8 +20,10 @@ from coordinator_core.store.rows import (
     GroupRow,
     GroupWrite,
     MemberRow,
+    MemberSessionRow,
     OutcomeRow,
     OwnershipRow,
+    RebalanceMemberRow,
     RebalanceRow,
     TransitionRow,
     Undone,
@@ -38,9 +40,9 @@ class Commit(NamedTuple):
 
     group_id: str
     shard_id: int
-    record: OffsetCommitted
     first_minute_ms: int
     """The minute of the batch's first commit of it: a stored position that is older belongs to history."""
+    record: OffsetCommitted
 
 
 class Superseded(NamedTuple):
@@ -73,6 +75,8 @@ class Folded:
 
     groups: dict[str, FoldedGroup] = field(default_factory=dict)
     commits: dict[OffsetKey, Commit] = field(default_factory=dict)
+    minutes: set[int] = field(default_factory=set)
+    """The minutes in which the batch's commits were made."""
     superseded: list[Superseded] = field(default_factory=list)
     removals: dict[tuple[OffsetKey, int], Removal] = field(default_factory=dict)
     """By key and by the version that was seen; of two alike the first counts."""
@@ -80,6 +84,8 @@ class Folded:
     transitions: list[TransitionRow] = field(default_factory=list)
     rebalances: list[RebalanceRow] = field(default_factory=list)
     ownerships: list[OwnershipRow] = field(default_factory=list)
+    rebalance_members: list[RebalanceMemberRow] = field(default_factory=list)
+    sessions: list[MemberSessionRow] = field(default_factory=list)
     changes: list[ChangeRow] = field(default_factory=list)
     undone: list[Undone] = field(default_factory=list)
 
@@ -91,14 +97,15 @@ def fold(writes: Iterable[GroupWrite]) -> Folded:
         _fold_group(folded, write)
         for removed in write.removed:
             _fold_removal(folded, write, removed)
-        for committed in write.committed:
-            _fold_commit(folded, write, committed)
+        _fold_commits(folded, write)
         for outcome in write.outcomes:
             key = (outcome.run_id, (outcome.group_id, outcome.topic, outcome.partition))
             folded.outcomes.setdefault(key, outcome)
         folded.transitions += write.transitions
         folded.rebalances += write.rebalances
         folded.ownerships += write.ownerships
+        folded.rebalance_members += write.rebalance_members
+        folded.sessions += write.sessions
         folded.changes += write.changes
         folded.undone += write.undone
     return folded
@@ -129,13 +136,15 @@ def _fold_removal(folded: Folded, write: GroupWrite, removed: OffsetRemoved) -> 
         folded.removals.setdefault((key, removed.offset.commit_version), removal)
 
 
-def _fold_commit(folded: Folded, write: GroupWrite, committed: OffsetCommitted) -> None:
-    key = (write.group_id, committed.topic, committed.partition)
-    minute = minute_ms(committed.at_ms)
-    earlier = folded.commits.get(key)
-    if earlier is None:
-        folded.commits[key] = Commit(write.group_id, write.shard_id, committed, minute)
-        return
-    if minute_ms(earlier.record.at_ms) < minute:
-        folded.superseded.append(Superseded(write.group_id, write.shard_id, earlier.record))
-    folded.commits[key] = Commit(write.group_id, write.shard_id, committed, earlier.first_minute_ms)
+def _fold_commits(folded: Folded, write: GroupWrite) -> None:
+    group_id, shard_id = write.group_id, write.shard_id
+    for committed in write.committed:
+        key = (group_id, committed.topic, committed.partition)
+        minute = first_minute = minute_ms(committed.at_ms)
+        earlier = folded.commits.get(key)
+        if earlier is not None:
+            first_minute = earlier.first_minute_ms
+            if minute_ms(earlier.record.at_ms) < minute:
+                folded.superseded.append(Superseded(group_id, shard_id, earlier.record))
+        folded.commits[key] = Commit(group_id, shard_id, first_minute, committed)
+        folded.minutes.add(minute)

@@ -41,8 +41,8 @@ from coordinator_core.store.history import (
 )
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.instants import as_ms, columns_of, from_ms
-from coordinator_core.store.rows import TransitionRow
-from coordinator_core.store.tables import group_transitions, groups, rebalances
+from coordinator_core.store.rows import RebalanceMemberRow, TransitionRow
+from coordinator_core.store.tables import group_transitions, groups, rebalance_members, rebalances
 
 
 def knows(transaction: Transaction, group_id: str) -> bool:
@@ -105,6 +105,26 @@ def _under_way(group_id: str) -> Select[Any]:
         null().cast(Integer).label("member_count_after"),
         null().cast(Integer).label("partitions_moved"),
     ).where(groups.c.group_id == group_id, known["rebalance_id"].astext.is_not(None))
+
+
+# -- parts in them ----------------------------------------------------------------------------------------
+
+_PART: Final = tuple(RebalanceMemberRow.__dataclass_fields__)
+
+
+def read_rebalance_members(transaction: Transaction, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
+    """Return everybody's part; that the rebalance is the group's says on which day to look."""
+    key = literal(rebalance_id, UUID(as_uuid=False))
+    over_at = select(rebalances.c.completed_at).where(
+        rebalances.c.rebalance_id == key, rebalances.c.group_id == group_id
+    )
+    parts = rebalance_members.c
+    wanted = (
+        select(*columns_of(rebalance_members, _PART))
+        .where(parts.rebalance_id == key, parts.completed_at == over_at.scalar_subquery())
+        .order_by(parts.waited_for_ms.desc(), parts.member_id)
+    )
+    return [RebalanceMemberRow(*row) for row in transaction.execute(wanted)]
 
 
 # -- transitions ------------------------------------------------------------------------------------------

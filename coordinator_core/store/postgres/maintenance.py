@@ -10,13 +10,15 @@ from uuid import UUID
 
 from sqlalchemy import func, insert, select, update
 
+from coordinator_core.protocol.requests import GroupSeen
+from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import NotUndoable, RunNotFound
 from coordinator_core.store.postgres.arrays import array_literal
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.instants import as_ms, from_ms
 from coordinator_core.store.postgres.statements import insert_changes
 from coordinator_core.store.rows import TOPIC_DELETION, UNDO, CandidateRow, ChangeRow, RunRow
-from coordinator_core.store.tables import expiry_candidates, maintenance_runs
+from coordinator_core.store.tables import cleanup_candidates, expiry_candidates, maintenance_runs
 
 PROPOSED, APPLYING, REJECTED = "proposed", "applying", "rejected"
 UNDECIDED = "undecided"
@@ -77,15 +79,22 @@ def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: st
 # A run and a shard at a time, so that the index hands out the candidates in its own order and no more are read.
 _NEXT_CANDIDATES = """
 SELECT run.run_id::text, run.change_id::text, next.shard_id, next.group_id, next.topic, next.partition,
-    next.commit_version, run.kind, run.undoes::text
+    next.commit_version, run.kind, run.undoes::text, next.generation, next.state_since_ms
 FROM (SELECT run_id, change_id, kind, undoes FROM maintenance_runs WHERE status = 'applying' ORDER BY run_id) AS run
 CROSS JOIN unnest(%(shards)s::smallint[]) AS ours (shard_id)
 CROSS JOIN LATERAL (
-    SELECT shard_id, group_id, topic, partition, commit_version
+    (SELECT shard_id, group_id, topic, partition, commit_version, NULL::integer AS generation,
+        NULL::bigint AS state_since_ms
     FROM expiry_candidates
     WHERE run_id = run.run_id AND shard_id = ours.shard_id AND outcome IS NULL
     ORDER BY group_id, topic, partition
-    LIMIT %(limit)s
+    LIMIT %(limit)s)
+    UNION ALL
+    (SELECT shard_id, group_id, '', -1, 0, generation, floor(extract(epoch FROM state_since) * 1000)::bigint
+    FROM cleanup_candidates
+    WHERE run_id = run.run_id AND shard_id = ours.shard_id AND outcome IS NULL
+    ORDER BY group_id
+    LIMIT %(limit)s)
 ) AS next
 LIMIT %(limit)s
 """
@@ -94,8 +103,34 @@ LIMIT %(limit)s
 def next_candidates(transaction: Transaction, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
     """Return undecided candidates of applying runs by run and group."""
     wanted = {"shards": array_literal(sorted(shard_ids)), "limit": limit}
-    found = [CandidateRow(*row) for row in transaction.execute(_NEXT_CANDIDATES, wanted)]
+    found = [_candidate(*row) for row in transaction.execute(_NEXT_CANDIDATES, wanted)]
     return sorted(found, key=lambda candidate: (candidate.run_id, candidate.group_id))
+
+
+def _candidate(*row: Any) -> CandidateRow:  # noqa: ANN401 - columns of a row
+    *columns, generation, state_since_ms = row
+    seen = None if generation is None else GroupSeen(generation, state_since_ms)
+    return CandidateRow._make([*columns, seen])
+
+
+# -- what will expire -------------------------------------------------------------------------------------------
+
+_FORECAST = """
+SELECT floor(extract(epoch FROM newest.as_of) * 1000)::bigint,
+    coalesce(sum(within_a_day), 0)::bigint, coalesce(sum(within_a_week), 0)::bigint
+FROM (
+    SELECT run_id, as_of FROM maintenance_runs WHERE kind = 'offset_retention' ORDER BY as_of DESC LIMIT 1
+) AS newest
+LEFT JOIN offset_expiry_forecasts AS forecast
+    ON forecast.run_id = newest.run_id AND forecast.shard_id = ANY(%(shard_ids)s::smallint[])
+GROUP BY newest.run_id, newest.as_of
+"""
+
+
+def read_forecast(transaction: Transaction, shard_ids: list[int]) -> ExpiryForecast | None:
+    """Return what will expire of these shards, as the newest run saw it."""
+    row = transaction.execute(_FORECAST, {"shard_ids": array_literal(shard_ids)}).first()
+    return None if row is None else ExpiryForecast(*row)
 
 
 # -- runs that are applied as soon as they are proposed ---------------------------------------------------------
@@ -155,21 +190,27 @@ def _begin_run(transaction: Transaction, kind: str, change: ChangeRow, candidate
 
 # -- the end ------------------------------------------------------------------------------------------------------
 
-_FINISH_RUNS = """
+_OUTCOMES = """
+SELECT run_id, outcome FROM expiry_candidates UNION ALL SELECT run_id, outcome FROM cleanup_candidates
+"""
+
+_FINISH_RUNS = f"""
 UPDATE maintenance_runs AS run
 SET status = 'applied', finished_at = clock_timestamp(), counts = run.counts || coalesce(
     (
         SELECT jsonb_object_agg(outcome, candidates)
         FROM (
-            SELECT outcome, count(*) AS candidates FROM expiry_candidates WHERE run_id = run.run_id GROUP BY outcome
+            SELECT outcome, count(*) AS candidates
+            FROM ({_OUTCOMES}) AS candidate WHERE run_id = run.run_id GROUP BY outcome
         ) AS by_outcome
     ),
-    '{}'
+    '{{}}'
 )
 WHERE status = 'applying'
     AND NOT EXISTS (SELECT FROM expiry_candidates WHERE run_id = run.run_id AND outcome IS NULL)
+    AND NOT EXISTS (SELECT FROM cleanup_candidates WHERE run_id = run.run_id AND outcome IS NULL)
 RETURNING run_id::text
-"""
+"""  # noqa: S608
 
 
 def finish_runs(transaction: Transaction) -> list[str]:
@@ -191,13 +232,14 @@ def _counted(transaction: Transaction, runs: Sequence[RunRow]) -> list[RunRow]:
     under_way = [run.run_id for run in runs if run.status == APPLYING]
     if not under_way:
         return list(runs)
-    outcome = func.coalesce(expiry_candidates.c.outcome, UNDECIDED)
-    by_outcome = (
-        select(expiry_candidates.c.run_id, outcome, func.count())
-        .where(expiry_candidates.c.run_id.in_(under_way))
-        .group_by(expiry_candidates.c.run_id, outcome)
-    )
     counts: dict[str, dict[str, int]] = {}
-    for run_id, name, count in transaction.execute(by_outcome):
-        counts.setdefault(run_id, {})[name] = count
+    for table in (expiry_candidates, cleanup_candidates):
+        outcome = func.coalesce(table.c.outcome, UNDECIDED)
+        by_outcome = (
+            select(table.c.run_id, outcome, func.count())
+            .where(table.c.run_id.in_(under_way))
+            .group_by(table.c.run_id, outcome)
+        )
+        for run_id, name, count in transaction.execute(by_outcome):
+            counts.setdefault(run_id, {})[name] = count
     return [replace(run, counts={**run.counts, **counts.get(run.run_id, {})}) for run in runs]

@@ -4,6 +4,7 @@ The order matters in one place only: what goes, goes before what comes, so that 
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from typing import Any
 
@@ -12,21 +13,30 @@ from sqlalchemy import BigInteger, Column, DateTime, Table
 from coordinator_core.store import tables
 from coordinator_core.store.postgres.arrays import Arrays, quoted
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.folding import Folded, FoldedGroup
+from coordinator_core.store.postgres.folding import Folded, FoldedGroup, OffsetKey
 from coordinator_core.store.rows import ChangeRow, MemberRow, Undone
 
 Rows = list[tuple[Any, ...]]
 
 
-def store(transaction: Transaction, folded: Folded) -> None:
-    """Write everything that the batch left."""
+def store(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey] = frozenset()) -> None:
+    """Write everything that the batch left.
+
+    Args:
+        transaction: the one to write in.
+        folded: what there is to write.
+        known: partitions whose stored position is certainly none that a commit of this batch sends to history.
+    """
     _store_groups(transaction, folded.groups)
     _store_removals(transaction, folded)
-    _store_commits(transaction, folded)
+    _store_commits(transaction, folded, known)
     _insert(transaction, "group_transitions", _TRANSITIONS, map(_TRANSITIONS.values_of, folded.transitions))
     _insert(transaction, "rebalances", _REBALANCES, map(_REBALANCES.values_of, folded.rebalances))
     _insert(transaction, "assignments", _OWNERSHIPS, map(_OWNERSHIPS.values_of, folded.ownerships))
-    _run(transaction, _DECIDE_CANDIDATES, _OUTCOMES, folded.outcomes.values())
+    _insert(transaction, "rebalance_members", _PARTS, map(_PARTS.values_of, folded.rebalance_members))
+    _insert(transaction, "member_sessions", _SESSIONS, map(_SESSIONS.values_of, folded.sessions))
+    _run(transaction, _DECIDE_CANDIDATES, _OUTCOMES, (one for one in folded.outcomes.values() if not one.is_of_group))
+    _run(transaction, _DECIDE_GROUPS, _OUTCOMES, (one for one in folded.outcomes.values() if one.is_of_group))
     insert_changes(transaction, folded.changes)
     mark_undone(transaction, folded.undone)
 
@@ -71,14 +81,18 @@ def _store_removals(transaction: Transaction, folded: Folded) -> None:
     _run(transaction, _ARCHIVE, _REMOVALS, rows)
 
 
-def _store_commits(transaction: Transaction, folded: Folded) -> None:
+def _store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey]) -> None:
     past: Rows = [(group_id, shard_id, *_PAST_VALUES(record)) for group_id, shard_id, record in folded.superseded]
     _insert(transaction, "offset_history", _OFFSET_HISTORY, past)
-    commits: Rows = [
-        (group_id, shard_id, *_COMMIT_VALUES(record), first_minute_ms)
-        for group_id, shard_id, record, first_minute_ms in folded.commits.values()
-    ]
-    _run(transaction, _COMMIT, _COMMITS, commits)
+    first: Rows = []
+    again: Rows = []
+    for key, (group_id, shard_id, first_minute_ms, record) in folded.commits.items():
+        if key in known:
+            again.append((group_id, shard_id, *record))
+        else:
+            first.append((first_minute_ms, group_id, shard_id, *record))
+    _run(transaction, _COMMIT, _FIRST_COMMITS, first)
+    _run(transaction, _COMMIT_AGAIN, _COMMITS, again)
 
 
 # -- columns, and where their values come from ---------------------------------------------------------------
@@ -94,14 +108,27 @@ _GROUPS = _all_but(tables.groups)
 _TRANSITIONS = _all_but(tables.group_transitions)
 _REBALANCES = _all_but(tables.rebalances)
 _OWNERSHIPS = _all_but(tables.assignments)
+_PARTS = _all_but(tables.rebalance_members)
+_SESSIONS = _all_but(tables.member_sessions)
 _OFFSET_HISTORY = _all_but(tables.offset_history)
 _CHANGES = _all_but(tables.changes, "undone_at", "undone_by")
 _UNDONE = Arrays(*(tables.changes.c[name] for name in ("change_id", "undone_at", "undone_by")))
 _MEMBERS = _all_but(tables.members)
 _COMMITS = Arrays(
-    *(column for column in tables.offsets.columns if column.name != "commit_version"),
-    Column("first_minute", DateTime(timezone=True)),
+    tables.offsets.c.group_id,
+    tables.offsets.c.shard_id,
+    # From here on in the order of an OffsetCommitted's fields: rows of commits are the most that a node writes.
+    tables.offsets.c.committed_at,
+    tables.offsets.c.topic,
+    tables.offsets.c.partition,
+    tables.offsets.c.committed_offset,
+    tables.offsets.c.leader_epoch,
+    tables.offsets.c.metadata,
+    tables.offsets.c.log_end_offset,
+    tables.offsets.c.expires_at,
+    tables.offsets.c.member_id,
 )
+_FIRST_COMMITS = Arrays(Column("first_minute", DateTime(timezone=True)), *_COMMITS.columns)
 _REMOVALS = Arrays(
     tables.offsets.c.group_id,
     tables.offsets.c.topic,
@@ -115,17 +142,6 @@ _OUTCOMES = Arrays(
     *(tables.expiry_candidates.c[name] for name in ("run_id", "group_id", "topic", "partition", "outcome"))
 )
 
-_COMMIT_VALUES = attrgetter(
-    "topic",
-    "partition",
-    "offset",
-    "leader_epoch",
-    "metadata",
-    "log_end_offset",
-    "at_ms",
-    "expires_at_ms",
-    "member_id",
-)
 _REMOVAL_VALUES = attrgetter("offset.topic", "offset.partition", "offset.commit_version", "change_id", "at_ms", "cause")
 _PAST_VALUES = attrgetter("topic", "partition", "at_ms", "offset", "log_end_offset", "member_id")
 
@@ -185,9 +201,11 @@ def _from_excluded(table: Table) -> str:
     return ", ".join(f"{name} = excluded.{name}" for name in names)
 
 
+_COMMIT_AGAIN = _upsert(tables.offsets, _COMMITS)
+
 # A position that this commit ends the minute of goes to history as it stood; then the new one takes its place.
 _COMMIT = f"""
-WITH given AS MATERIALIZED ({_COMMITS.source}),
+WITH given AS MATERIALIZED ({_FIRST_COMMITS.source}),
 past AS (
     INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset, member_id)
     SELECT group_id, stored.shard_id, topic, partition,
@@ -230,4 +248,10 @@ UPDATE expiry_candidates AS candidate SET outcome = given.outcome
 FROM ({_OUTCOMES.source}) AS given
 WHERE (candidate.run_id, candidate.group_id, candidate.topic, candidate.partition)
     = (given.run_id, given.group_id, given.topic, given.partition) AND candidate.outcome IS NULL
+"""  # noqa: S608
+
+_DECIDE_GROUPS = f"""
+UPDATE cleanup_candidates AS candidate SET outcome = given.outcome
+FROM ({_OUTCOMES.source}) AS given
+WHERE (candidate.run_id, candidate.group_id) = (given.run_id, given.group_id) AND candidate.outcome IS NULL
 """  # noqa: S608

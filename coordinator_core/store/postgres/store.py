@@ -6,6 +6,7 @@ from functools import partial
 
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.history import (
+    ExpiryForecast,
     GroupPosition,
     ListedRebalance,
     Moment,
@@ -27,6 +28,7 @@ from coordinator_core.store.postgres import (
     writes,
 )
 from coordinator_core.store.postgres.connections import Limits, Line
+from coordinator_core.store.postgres.present_minute import PresentMinute
 from coordinator_core.store.rows import (
     ArchivedOffset,
     Batch,
@@ -37,6 +39,7 @@ from coordinator_core.store.rows import (
     GroupFilter,
     LeaseRow,
     ListedGroup,
+    RebalanceMemberRow,
     RecordedChange,
     Renewal,
     RunRow,
@@ -88,6 +91,7 @@ class PostgresStore:
         )
         patient = replace(bounded, statement_timeout_ms=read_timeout_ms)
         self._writer = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
+        self._minute = PresentMinute()
         self._leases = Line(url, "leases", 1, bounded)
         self._changes = Line(url, "changes", CHANGES_AT_ONCE, patient)
         self._readers = Line(url, "reader", readers, patient, is_for_reads=True)
@@ -101,7 +105,7 @@ class PostgresStore:
 
     def write(self, batch: Batch) -> Written:
         """Store a batch in one transaction, or say which shards and groups of it are not stored."""
-        return writes.write(self._writer, batch)
+        return writes.write(self._writer, batch, self._minute)
 
     # -- ownership ----------------------------------------------------------------------------------------
 
@@ -179,6 +183,11 @@ class PostgresStore:
         """Return a page of rebalances, the newest first and the one under way before it."""
         return self._readers.read(partial(history.read_rebalances, group_id=group_id, after=after, limit=limit))
 
+    def rebalance_members(self, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
+        """Return everybody's part in a rebalance that is over."""
+        read = partial(history.read_rebalance_members, group_id=group_id, rebalance_id=rebalance_id)
+        return self._readers.read(read)
+
     def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
         """Return a page of changes of the group's state, the newest first."""
         return self._readers.read(partial(history.read_transitions, group_id=group_id, after=after, limit=limit))
@@ -192,6 +201,10 @@ class PostgresStore:
         wanted = list(shard_ids)
         read = partial(history.read_group_positions, shard_ids=wanted, by_partition=by_partition)
         return self._readers.read(read)
+
+    def expiring(self, shard_ids: Iterable[int]) -> ExpiryForecast | None:
+        """Return what will expire of the groups of these shards; None where no run has ever looked."""
+        return self._readers.read(partial(maintenance.read_forecast, shard_ids=list(shard_ids)))
 
     def positions(self, moment: Moment) -> list[PositionThen]:
         """Return what was committed as of a moment."""

@@ -1,0 +1,61 @@
+"""What the server alone can do: the node's own uvicorn, with an application that decodes a body and answers a constant.
+
+The routes stand for what a node answers, without any of its work: `/heartbeat` and `/offsets` decode the bodies that
+the node decodes, `/asgi` looks at nothing.
+
+Run: python -m bench.bare PORT
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import msgspec
+import uvloop
+from litestar.types import HTTPScope, Receive, Send
+
+from api.http.edge import Edge
+from api.http.endpoints.membership import HeartbeatAnswer, HeartbeatBody
+from api.http.endpoints.offsets import CommitBody
+from api.http.server import HttpServer
+from muster.node import bound_listener
+
+ANSWER: Final = msgspec.json.encode(HeartbeatAnswer(session_timeout_ms=45_000, heartbeat_interval_ms=3_000))
+HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", str(len(ANSWER)).encode())]
+DECODERS: Final[Mapping[bytes, msgspec.json.Decoder[Any]]] = {
+    b"/heartbeat": msgspec.json.Decoder(HeartbeatBody),
+    b"/offsets": msgspec.json.Decoder(CommitBody),
+}
+
+
+class Bare:
+    """An ASGI application without a layer."""
+
+    async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        decoder = DECODERS.get(scope["raw_path"])
+        if decoder is not None:
+            decoder.decode(await _body(receive))
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await send({"type": "http.response.body", "body": ANSWER, "more_body": False})
+
+
+async def _body(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        assert message["type"] == "http.request"
+        parts.append(message["body"])
+        if not message["more_body"]:
+            return b"".join(parts)
+
+
+async def _serve(port: int) -> None:
+    with bound_listener("127.0.0.1", port) as listener:
+        await HttpServer(cast("Edge", Bare()), listener).start()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(int(sys.argv[1])))

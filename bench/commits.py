@@ -1,0 +1,118 @@
+"""A node stores at least 0.7 of the commits that its server and Postgres would let through.
+
+64 connections commit as members of groups of their own, one partition a request, and 100. The ceiling is the lesser of
+two: requests that a bare route of the same server takes, which decodes the same body; and rows that Postgres takes in
+the best batched upsert, with as many rows in a transaction as the node's own have. Every answered commit is durable.
+
+Run: python -m bench.commits [FILE]
+"""
+
+from dataclasses import dataclass
+
+from bench.figures import Figure, tell
+from bench.http_load import Load, post, put_load
+from bench.members import Member, join_groups
+from bench.servers import Place, ask, bare_server, durable_place, node, sums
+from bench.upserts import rows_per_s
+
+DIFFERENT_BODIES = 20
+"""How many bodies a connection sends in turn, each further on than the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of it."""
+
+    connections: int = 64
+    partitions: tuple[int, ...] = (1, 100)
+    rounds: int = 5
+    round_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round found."""
+
+    muster: Load
+    bare: Load
+    batch_rows: float
+    """Offsets in a transaction, on average."""
+    upserted_per_s: float
+
+
+def measure(place: Place, size: Size) -> list[Figure]:
+    """Measure."""
+    with node(place) as muster, bare_server(place) as bare:
+        members = join_groups([muster.url], size.connections)
+        return [
+            _figure(partitions, [_round(place, size, members, partitions, bare.url) for _ in range(size.rounds)])
+            for partitions in size.partitions
+        ]
+
+
+def _round(place: Place, size: Size, members: list[Member], partitions: int, bare_url: str) -> Round:
+    bodies = [[_body(one, partitions, number) for number in range(DIFFERENT_BODIES)] for one in members]
+    bare = put_load([(bare_url, [post("/offsets", each) for each in some]) for some in bodies], size.round_s)
+    asked = [
+        (one.url, [post(f"{one.path}/offsets", each) for each in some])
+        for one, some in zip(members, bodies, strict=True)
+    ]
+    before = sums(members[0].url)
+    muster = put_load(asked, size.round_s)
+    after = sums(members[0].url)
+    batches = after["muster_batch_flush_time_seconds_count"] - before["muster_batch_flush_time_seconds_count"]
+    batch_rows = (after["muster_offset_commit_total"] - before["muster_offset_commit_total"]) / batches
+    _look_at_what_stands(members[0], partitions)
+    keys = size.connections * partitions
+    upserted = rows_per_s(place.database_url, keys, max(1, round(batch_rows)), size.round_s / 10)
+    return Round(muster, bare, batch_rows, upserted)
+
+
+def _body(member: Member, partitions: int, number: int) -> bytes:
+    offsets = [
+        {"topic": "orders", "partition": each, "offset": number * 1_000 + each, "metadata": "m"}
+        for each in range(partitions)
+    ]
+    return member.body(offsets=offsets)
+
+
+def _look_at_what_stands(member: Member, partitions: int) -> None:
+    stands = ask("GET", f"{member.url}/offsets")["offsets"]
+    assert len(stands) >= partitions, f"{len(stands)} partitions stand, {partitions} were committed"
+
+
+def _figure(partitions: int, rounds: list[Round]) -> Figure:
+    """Tell of the round in the middle: what disturbs a machine disturbs a whole round."""
+
+    def ceiling(each: Round) -> float:
+        return min(each.bare.per_s, each.upserted_per_s / partitions)
+
+    rounds.sort(key=lambda each: each.muster.per_s / ceiling(each))
+    chosen = rounds[len(rounds) // 2]
+    is_route = ceiling(chosen) == chosen.bare.per_s
+    return Figure(
+        f"durable commits, {partitions} partition{'s' if partitions > 1 else ''} a request",
+        chosen.muster.per_s,
+        "a second",
+        "a bare route" if is_route else "Postgres alone",
+        ceiling(chosen),
+        wanted=0.7,
+        details={
+            "p50_ms": chosen.muster.p50_ms,
+            "p99_ms": chosen.muster.p99_ms,
+            "offsets_in_a_transaction": chosen.batch_rows,
+            "bare_route_per_s": chosen.bare.per_s,
+            "postgres_rows_per_s": chosen.upserted_per_s,
+            "lowest_ratio": rounds[0].muster.per_s / ceiling(rounds[0]),
+            "highest_ratio": rounds[-1].muster.per_s / ceiling(rounds[-1]),
+        },
+    )
+
+
+def main() -> list[Figure]:
+    with durable_place() as place:
+        return measure(place, Size())
+
+
+if __name__ == "__main__":
+    tell("commits", "Count durable commits a second over HTTP.", main)

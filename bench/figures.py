@@ -1,0 +1,87 @@
+"""A benchmark tells figures, each beside what the machine allows in the same run, and writes them down as JSON."""
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Something that was measured, and what it is held against."""
+
+    what: str
+    value: float
+    unit: str
+    beside: str = ""
+    """What the ceiling is; empty where there is none, and the figure is told for its own sake."""
+    ceiling: float | None = None
+    wanted: float | None = None
+    """The ratio to reach, or to stay within."""
+    better: Literal["more", "less"] = "more"
+    details: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float | None:
+        """Return how many times the ceiling that is."""
+        return self.value / self.ceiling if self.ceiling else None
+
+    @property
+    def is_as_wanted(self) -> bool | None:
+        """Tell whether the ratio is where it should be; None where nobody said."""
+        if self.ratio is None or self.wanted is None:
+            return None
+        return self.ratio >= self.wanted if self.better == "more" else self.ratio <= self.wanted
+
+
+def report(name: str, figures: Iterable[Figure]) -> Json:
+    """Return figures as they are written, with the machine they are of."""
+    return {
+        "benchmark": name,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "figures": [{**asdict(each), "ratio": each.ratio, "is_as_wanted": each.is_as_wanted} for each in figures],
+    }
+
+
+def tell(name: str, sentence: str, measure: Callable[[], Sequence[Figure]]) -> None:
+    """Be a benchmark's command: measure, print, and write the figures where asked to."""
+    parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=sentence)
+    parser.add_argument("file", type=Path, nargs="?", help="where to write the figures as JSON")
+    file: Path | None = parser.parse_args().file
+    written = report(name, measure())
+    print(table([written]))
+    if file is not None:
+        file.write_text(json.dumps(written, indent=2) + "\n")
+
+
+def table(reports: Iterable[Json]) -> str:
+    """Return figures as lines for people."""
+    return "\n".join(_line(each) for one in reports for each in one["figures"])
+
+
+def _line(figure: Json) -> str:
+    line = f"{figure['what']:<56} {_number(figure['value']):>9} {figure['unit']:<12}"
+    if figure["ratio"] is None:
+        return line.rstrip()
+    sign = "≥" if figure["better"] == "more" else "≤"
+    wanted = "" if figure["wanted"] is None else f"  {sign} {figure['wanted']:.2f}"
+    miss = "  MISSED" if figure["is_as_wanted"] is False else ""
+    return f"{line} {figure['ratio']:>6.2f} x {figure['beside']} ({_number(figure['ceiling'])}){wanted}{miss}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
+
+
+def middle(values: Iterable[float]) -> float:
+    """Return the median: of several rounds on a machine that others use too, the one to believe."""
+    return median(values)

@@ -1,0 +1,90 @@
+"""Ten thousand groups of three members are listed, described, kept in memory and taken over at a known price.
+
+Each is told beside a ceiling of the same run: a page and a description beside a bare route, a member's memory beside
+the 4 KiB that it should take, and a take-over of everything beside merely reading the rows.
+
+Run: python -m bench.groups [FILE]
+"""
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg2
+
+from bench.figures import Figure, tell
+from bench.http_load import get, put_load
+from bench.servers import Place, Server, ask, bare_server, durable_place, node, sums
+from bench.stable_groups import store_groups
+from muster.settings import psql_url
+
+MEMBER_BYTES = 4_096
+CONNECTIONS = 8
+DIFFERENT_GROUPS = 100
+"""How many groups a connection asks for in turn."""
+LOADED = "muster_shard_load_time_seconds_sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of it."""
+
+    groups: int = 10_000
+    members: int = 3
+    round_s: float = 2.0
+
+
+def measure(place: Place, size: Size) -> list[Figure]:
+    """Measure."""
+    with node(place) as empty:
+        before_bytes = _resident_bytes(empty)
+    store_groups(place.database_url, size.groups, size.members)
+    read_s = _read_all_s(place)
+    with node(place) as muster, bare_server(place) as bare:
+        member_bytes = (_resident_bytes(muster) - before_bytes) / (size.groups * size.members)
+        load_s = sums(muster.url)[LOADED]
+        listed = ask("GET", f"{muster.url}/v1/groups?limit=1000")["groups"]
+        assert len(listed) == min(1_000, size.groups), f"{len(listed)} groups are listed"
+        paths = {
+            "pages of 100 groups": ["/v1/groups"],
+            "groups described": [f"/v1/groups/many-{number % size.groups}" for number in range(DIFFERENT_GROUPS)],
+        }
+        bare_per_s = _per_s(bare, ["/asgi"], size.round_s)
+        told = [
+            Figure(what, _per_s(muster, some, size.round_s), "a second", "a bare app", bare_per_s)
+            for what, some in paths.items()
+        ]
+    return [
+        *told,
+        Figure("memory of a member", member_bytes, "bytes", "4 KiB", MEMBER_BYTES, wanted=1.0, better="less"),
+        Figure("take-over of all groups", load_s * 1_000, "ms", "reading the rows", read_s * 1_000, better="less"),
+    ]
+
+
+def _per_s(server: Server, paths: list[str], round_s: float) -> float:
+    requests = [get(path) for path in paths]
+    return put_load([(server.url, requests)] * CONNECTIONS, round_s).per_s
+
+
+def _resident_bytes(server: Server) -> int:
+    status = Path(f"/proc/{server.child.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1_024
+
+
+def _read_all_s(place: Place) -> float:
+    with closing(psycopg2.connect(psql_url(place.database_url))) as connection, connection.cursor() as cursor:
+        began_s = time.perf_counter()
+        for table in ("groups", "members"):
+            cursor.execute(f"SELECT * FROM {table} ORDER BY group_id")  # noqa: S608 - one of two names
+            cursor.fetchall()
+        return time.perf_counter() - began_s
+
+
+def main() -> list[Figure]:
+    with durable_place() as place:
+        return measure(place, Size())
+
+
+if __name__ == "__main__":
+    tell("groups", "List, describe, keep and take over many groups.", main)

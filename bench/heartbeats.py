@@ -1,0 +1,69 @@
+"""A node answers at least 0.6 of the heartbeats a second that its server could if they cost nothing.
+
+The ceiling is a bare route of the same server: it decodes the same body into the same struct and answers a constant.
+A bare ASGI application, which looks at no body, is told for comparison. Rounds take turns.
+
+Run: python -m bench.heartbeats [FILE]
+"""
+
+from dataclasses import dataclass
+
+from bench.figures import Figure, tell
+from bench.http_load import Load, post, put_load
+from bench.members import join_groups
+from bench.servers import Place, bare_server, durable_place, node
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of it."""
+
+    connections: int = 64
+    rounds: int = 7
+    round_s: float = 2.0
+
+
+def measure(place: Place, size: Size) -> list[Figure]:
+    """Measure."""
+    with node(place) as muster, bare_server(place) as bare:
+        members = join_groups([muster.url], size.connections)
+        asked = {
+            "muster": [(muster.url, [post(f"{one.path}/heartbeat", one.body())]) for one in members],
+            "bare": [(bare.url, [post("/heartbeat", one.body())]) for one in members],
+            "asgi": [(bare.url, [post("/asgi", one.body())]) for one in members],
+        }
+        rounds = [
+            {name: put_load(requests, size.round_s) for name, requests in asked.items()} for _ in range(size.rounds)
+        ]
+    return _figures(rounds)
+
+
+def _figures(rounds: list[dict[str, Load]]) -> list[Figure]:
+    """Tell of the round in the middle: what disturbs a machine disturbs a whole round."""
+
+    def ratio(each: dict[str, Load]) -> float:
+        return each["muster"].per_s / each["bare"].per_s
+
+    rounds.sort(key=ratio)
+    chosen = rounds[len(rounds) // 2]
+    per_s = {name: load.per_s for name, load in chosen.items()}
+    details = {
+        "p50_ms": chosen["muster"].p50_ms,
+        "p99_ms": chosen["muster"].p99_ms,
+        "lowest_ratio": ratio(rounds[0]),
+        "highest_ratio": ratio(rounds[-1]),
+    }
+    beside_asgi = Figure("heartbeats, beside bare ASGI", per_s["muster"], "a second", "a bare app", per_s["asgi"])
+    return [
+        Figure("heartbeats", per_s["muster"], "a second", "a bare route", per_s["bare"], wanted=0.6, details=details),
+        beside_asgi,
+    ]
+
+
+def main() -> list[Figure]:
+    with durable_place() as place:
+        return measure(place, Size())
+
+
+if __name__ == "__main__":
+    tell("heartbeats", "Count heartbeats a second over HTTP.", main)

@@ -1,0 +1,134 @@
+"""What is measured: real nodes on a real Postgres that forgets nothing, and a bare server to compare them with.
+
+Everything listens on free ports of this machine, and ends with the block that started it.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urljoin
+
+import urllib3
+
+from muster.embedded_postgres import EmbeddedPostgres
+from muster.processes import Child, ChildSpec, stop_children
+from muster.schema import upgrade
+from muster.settings import ENVIRONMENT_PREFIX
+
+HOST: Final = "127.0.0.1"
+DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+READY_S: Final = 60.0
+STOP_S: Final = 10.0
+POLL_S: Final = 0.02
+
+_http = urllib3.PoolManager(maxsize=64, retries=False, timeout=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A process that answers HTTP."""
+
+    url: str
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a benchmark works."""
+
+    database_url: str
+    """A migrated database, `postgresql+psycopg2://…`."""
+    directory: Path
+    """For the logs of what it starts."""
+
+
+@contextmanager
+def durable_place() -> Iterator[Place]:
+    """Give a Postgres of its own, which is as durable as Postgres is, until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        directory = Path(name)
+        with EmbeddedPostgres(directory, options=DURABLE) as postgres:
+            upgrade(postgres.database_url())
+            yield Place(postgres.database_url(), directory)
+
+
+@contextmanager
+def node(place: Place, **settings: int) -> Iterator[Server]:
+    """Serve a node, with settings by their names in `muster.settings`; it hands over and ends with the block."""
+    server = start_node(place, **settings)
+    try:
+        yield server
+    finally:
+        stop_children([server.child], STOP_S)
+
+
+def start_node(place: Place, **settings: int) -> Server:
+    """Start a node and return when it serves; whoever started it stops its child."""
+    port = _free_port()
+    own = {"database_url": place.database_url, "http_port": port, "group_initial_rebalance_delay_ms": 0, **settings}
+    environment = {f"{ENVIRONMENT_PREFIX}{name.upper()}": str(value) for name, value in own.items()}
+    return _started(place, ("-m", "muster", "serve"), port, "/readyz", environment)
+
+
+@contextmanager
+def bare_server(place: Place) -> Iterator[Server]:
+    """Serve `bench.bare`."""
+    port = _free_port()
+    server = _started(place, ("-m", "bench.bare", str(port)), port, "/asgi", {})
+    try:
+        yield server
+    finally:
+        stop_children([server.child], STOP_S)
+
+
+def ask(method: str, url: str, body: object = None) -> Any:  # noqa: ANN401 - whatever JSON may hold
+    """Ask once, and return the answer's JSON."""
+    return _http.request(method, url, json=body).json()
+
+
+def sums(url: str) -> dict[str, float]:
+    """Return what the node of a URL says at `/metrics`, by the name and labels as they stand there."""
+    page = _http.request("GET", urljoin(url, "/metrics")).data.decode()
+    lines = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
+def owner_of(group_url: str) -> str:
+    """Return the URL of the node that serves a group, whoever is asked."""
+    return _http.request("GET", group_url).headers["x-muster-coordinator"]
+
+
+def is_answered(url: str) -> bool:
+    """Tell whether somebody answers 200 there."""
+    try:
+        return _http.request("GET", url, timeout=2).status == 200
+    except urllib3.exceptions.HTTPError:
+        return False
+
+
+def _started(place: Place, arguments: tuple[str, ...], port: int, path: str, own: dict[str, str]) -> Server:
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(ENVIRONMENT_PREFIX)}
+    log_file = place.directory / f"{port}.log"
+    child = Child(ChildSpec(str(port), (sys.executable, *arguments), {**inherited, **own}, log_file))
+    server = Server(f"http://{HOST}:{port}", child)
+    deadline_s = time.monotonic() + READY_S
+    while not is_answered(server.url + path):
+        if not child.is_alive() or time.monotonic() > deadline_s:
+            stop_children([child], 0)
+            raise AssertionError(f"{arguments} does not serve: {log_file.read_text()[-2000:]}")
+        time.sleep(POLL_S)  # A port that nobody listens on cannot be waited for.
+    return server
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

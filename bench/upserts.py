@@ -1,0 +1,109 @@
+"""What Postgres itself takes: batches of committed offsets, one statement and one COMMIT each, and nothing else done.
+
+Two ways are measured, and the better one is the ceiling: one `unnest` with ON CONFLICT, and COPY into a temporary
+table that is then merged. What is sent is made beforehand, so the whole time is Postgres'.
+"""
+
+import io
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from itertools import cycle
+from typing import Final, NamedTuple
+
+import psycopg2
+from psycopg2.extensions import cursor as Cursor  # noqa: N812 - a class under a function's name
+
+from bench.figures import middle
+from muster.settings import psql_url
+
+ROUNDS: Final = 3
+BATCHES: Final = 8
+"""How many different batches are sent in turn."""
+
+COLUMNS: Final = (
+    "group_id, shard_id, topic, partition, committed_offset, leader_epoch, metadata, log_end_offset,"
+    " committed_at, expires_at, member_id"
+)
+UPSERT: Final = f"""
+INSERT INTO offsets ({COLUMNS}) SELECT {COLUMNS} FROM {{source}}
+ON CONFLICT (group_id, topic, partition) DO UPDATE SET
+    committed_offset = excluded.committed_offset, leader_epoch = excluded.leader_epoch,
+    metadata = excluded.metadata, log_end_offset = excluded.log_end_offset, committed_at = excluded.committed_at,
+    expires_at = excluded.expires_at, member_id = excluded.member_id, commit_version = excluded.commit_version
+"""  # noqa: S608 - nothing in it comes from outside
+TYPES: Final = (
+    "text[], smallint[], text[], integer[], bigint[], integer[], text[], bigint[], timestamptz[], timestamptz[], text[]"
+)
+UNNEST: Final = UPSERT.format(
+    source=f"unnest({', '.join('%s::' + kind for kind in TYPES.split(', '))}) AS given ({COLUMNS})"
+)
+STAGE: Final = "CREATE TEMP TABLE given (LIKE offsets); ALTER TABLE given DROP COLUMN commit_version"
+MERGE: Final = UPSERT.format(source="given")
+
+
+class Batch(NamedTuple):
+    """One transaction's rows, in the form that each way sends."""
+
+    arrays: tuple[str, ...]
+    lines: str
+
+
+def rows_per_s(database_url: str, keys: int, batch_rows: int, duration_s: float) -> float:
+    """Return how many rows a second Postgres takes by the better of the two ways.
+
+    Args:
+        database_url: a migrated database.
+        keys: how many partitions there are; all rows stand before anything is counted.
+        batch_rows: rows of a transaction.
+        duration_s: how long each way is measured in each round, in seconds.
+    """
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
+        cursor.execute(STAGE)
+        _send_by_unnest(cursor, _batch(range(keys)))
+        connection.commit()
+        batches = list(_batches(keys, batch_rows))
+
+        def measured(send: Callable[[Cursor, Batch], None]) -> float:
+            began_s, sent = time.perf_counter(), 0
+            for batch in cycle(batches):
+                send(cursor, batch)
+                connection.commit()
+                sent += batch_rows
+                took_s = time.perf_counter() - began_s
+                if took_s >= duration_s:
+                    return sent / took_s
+            raise AssertionError("there are batches")
+
+        rounds = [[measured(send) for send in (_send_by_unnest, _send_by_copy)] for _ in range(ROUNDS)]
+    return max(middle(of_way) for of_way in zip(*rounds, strict=True))
+
+
+def _send_by_unnest(cursor: Cursor, batch: Batch) -> None:
+    cursor.execute(UNNEST, batch.arrays)
+
+
+def _send_by_copy(cursor: Cursor, batch: Batch) -> None:
+    cursor.execute("DELETE FROM given")
+    cursor.copy_expert("COPY given FROM STDIN", io.StringIO(batch.lines))
+    cursor.execute(MERGE)
+
+
+def _batches(keys: int, batch_rows: int) -> Iterator[Batch]:
+    for number in range(BATCHES):
+        first = number * batch_rows
+        yield _batch([(first + each) % keys for each in range(batch_rows)])
+
+
+def _batch(numbers: Sequence[int]) -> Batch:
+    rows = [_row(number) for number in numbers]
+    columns = zip(*rows, strict=True)
+    arrays = tuple("{" + ",".join(column).replace("\\N", "NULL") + "}" for column in columns)
+    return Batch(arrays, "".join("\t".join(row) + "\n" for row in rows))
+
+
+def _row(number: int) -> tuple[str, ...]:
+    group = f"upserts-{number // 100}"
+    at = "2030-01-01T00:00:00.123Z"
+    member = "bench-00000000-0000-0000-0000-000000000000"
+    return (group, "1", "orders", str(number % 100), str(number), "-1", "m", "\\N", at, "\\N", member)

@@ -1,0 +1,102 @@
+"""Every proposing job goes the same way: parse, read, apply its rule, stage, and publish in one transaction.
+
+What is its own is a `ProposingJob`: what it is called, which tables it fills, and how it finds the rows.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import psycopg2.extensions as pg
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.arguments import JobArguments, read_arguments
+from spark_jobs.database import Database, database_from_environment
+from spark_jobs.errors import JobError
+from spark_jobs.jdbc import shard_predicates, write_staging
+from spark_jobs.publish import (
+    CandidateTable,
+    Published,
+    ReportTable,
+    count_shards,
+    discard_staged,
+    new_attempt_id,
+    publish,
+)
+from spark_jobs.session import open_session
+from spark_jobs.submit import MEASURES
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a job reads with: `predicates` are one SQL condition a parallel read, and together name every shard."""
+
+    spark: SparkSession
+    database: Database
+    connection: pg.connection
+    predicates: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a job's rule leads to; `report` is None for a job that reports nothing."""
+
+    candidates: DataFrame
+    report: DataFrame | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProposingJob:
+    """One job; `kind` is also the name of its file and its DAG."""
+
+    kind: str
+    find: Callable[[Reading, JobArguments], Found]
+    candidates: CandidateTable
+    report: ReportTable | None = None
+
+
+def run(job: ProposingJob, command_line: Sequence[str] | None = None) -> int:
+    """Propose what is due at `--as-of`; return the exit status."""
+    arguments = read_arguments(job.kind, command_line)
+    try:
+        database = database_from_environment()
+        # Postgres is asked first: that costs nothing, and a wrong address need not wait for Spark.
+        with closing(database.connect()) as connection, open_session(job.kind) as spark:
+            published = propose(job, spark, database, connection, arguments)
+    except JobError as error:
+        print(f"{job.kind}: {error}", file=sys.stderr)
+        return 1
+    print(describe(job.kind, arguments.run_id, published), flush=True)
+    return 0
+
+
+def propose(
+    job: ProposingJob, spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments
+) -> Published:
+    """Find the rows with Spark, stage them, and publish them in one transaction."""
+    predicates = shard_predicates(count_shards(connection), arguments.read_partitions)
+    # Whether an attempt was abandoned is a matter of the real clock, whatever instant the job judges by.
+    started_at_ms = time.time_ns() // 1_000_000
+    attempt_id = new_attempt_id(started_at_ms)
+    try:
+        found = job.find(Reading(spark, database, connection, predicates), arguments)
+        write_staging(found.candidates, database, job.candidates.staging, attempt_id, arguments.read_partitions)
+        if job.report is not None and found.report is not None:
+            write_staging(found.report, database, job.report.staging, attempt_id, arguments.read_partitions)
+        return publish(connection, arguments.proposal(job.kind), job.candidates, attempt_id, job.report)
+    finally:
+        for table in (job.candidates, job.report):
+            if table is not None:
+                discard_staged(connection, table, attempt_id, started_at_ms)
+        # The session is the job's own, and so is whatever it kept for a second look.
+        spark.catalog.clearCache()
+
+
+def describe(kind: str, run_id: str, published: Published) -> str:
+    """Say in one line what came of it."""
+    if not published.is_replaced:
+        return f"{kind}: run {run_id} is {published.status} already; nothing was changed."
+    counts = ", ".join(f"{name} {count}" for name, count in published.counts.items() if name not in MEASURES)
+    return f"{kind}: proposed run {run_id}: {counts}."

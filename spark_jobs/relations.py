@@ -1,0 +1,63 @@
+"""What jobs read, as Postgres narrows it before Spark sees a row: never the rule itself, always all that it may need.
+
+Rules:
+
+* A relation may hold more rows than the rule names, and never fewer: Spark judges every row that comes.
+* A relation joins what belongs together in Postgres, so an offset and its group are read at one moment.
+* Every relation has `shard_id`, by which Spark reads it in parallel.
+"""
+
+from coordinator_core.protocol.retention import CONSUMER
+from coordinator_core.protocol.states import EMPTY, STABLE
+
+_OFFSETS_WITH_GROUPS = f"""(
+SELECT stored.group_id, stored.shard_id, topic, partition, commit_version, committed_at, expires_at,
+    generation, state, state_since, protocol_type, subscribed_topics
+FROM offsets AS stored LEFT JOIN groups AS owner ON owner.group_id = stored.group_id
+WHERE (owner.group_id IS NULL OR state = '{EMPTY.value}'
+        OR (state = '{STABLE.value}' AND protocol_type = '{CONSUMER}' AND NOT topic = ANY (subscribed_topics)))
+    AND ({{can_be_due}})
+) AS offsets_that_can_be_due"""  # noqa: S608 - words of the protocol
+
+EMPTY_GROUPS = f"""(
+SELECT group_id, shard_id, generation, state, state_since,
+    EXISTS (SELECT FROM offsets WHERE offsets.group_id = groups.group_id) AS has_offsets
+FROM groups WHERE state = '{EMPTY.value}'
+) AS empty_groups"""  # noqa: S608 - likewise
+"""A row an Empty group; whether it has offsets is looked up in their key, and no offset is read."""
+
+OFFSET_COUNT = "SELECT count(*) FROM offsets"
+GROUP_COUNT = "SELECT count(*) FROM groups"
+
+LARGEST_EXPIRY = """
+SELECT coalesce(max(candidates), 0)::bigint, coalesce(max(permille), 0)::bigint
+FROM (
+    SELECT candidates,
+        CASE WHEN candidates >= %(share_from)s THEN candidates * 1000 / nullif(
+            (SELECT count(*) FROM offsets WHERE offsets.group_id = by_group.group_id), 0
+        ) END AS permille
+    FROM (
+        SELECT group_id, count(*) AS candidates FROM expiry_candidates WHERE run_id = %(run_id)s GROUP BY group_id
+    ) AS by_group
+) AS shares
+"""
+"""The most candidates of one group, and the greatest share of a group's offsets, in thousandths.
+
+A share is only looked at where a group has that many candidates: of a handful, every share is large.
+"""
+
+
+def offsets_that_can_be_due(until_ms: int, least_retention_ms: int | None) -> str:
+    """Return the offsets, with their groups, that may be due at an instant.
+
+    Args:
+        until_ms: The instant, as wall time.
+        least_retention_ms: The shortest retention that any level sets; None where all keep for ever.
+    """
+    own_expiry = f"expires_at < to_timestamp({(until_ms + 1) / 1000})"
+    if least_retention_ms is None:
+        return _OFFSETS_WITH_GROUPS.format(can_be_due=own_expiry)
+    begun_by = f"to_timestamp({max(0, until_ms + 1 - least_retention_ms) / 1000})"
+    # Whichever of the two the rule counts from, it began then at the latest.
+    by_retention = f"expires_at IS NULL AND least(committed_at, state_since) < {begun_by}"
+    return _OFFSETS_WITH_GROUPS.format(can_be_due=f"{own_expiry} OR ({by_retention})")

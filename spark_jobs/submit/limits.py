@@ -1,0 +1,86 @@
+"""A proposal within its limits is applied by itself; beyond any of them, a person is asked.
+
+The limits bound what one run can take away: so many rows, such a share of all there are, and the same of one group.
+Whatever a proposal does not say counts as beyond: a gate that cannot see stays shut.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from spark_jobs.errors import JobError
+
+PERMILLE = 1_000
+
+MEASURES = frozenset({"of", "largest_group", "largest_group_permille"})
+"""What a proposal counts for the limits' sake; people are told the other counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may take by itself. Shares are from 0 to 1, and 1 is no limit."""
+
+    max_candidates: int = 100_000
+    max_share: float = 0.5
+    """Of all the rows that there are."""
+    max_group_candidates: int = 20_000
+    max_group_share: float = 1.0
+    """Of a group's own rows. A group that was left alone loses all of them, as it should."""
+    share_from: int = 1_000
+    """Shares of fewer candidates than this are not looked at: of a handful, every share is large."""
+
+    def exceeded_by(self, counts: Mapping[str, int]) -> list[str]:
+        """Return a sentence for each limit that a proposal goes beyond; `counts` are as the job counted.
+
+        Whatever counts groups and not their offsets says nothing of the largest group, and needs not.
+        """
+        if not {"candidates", "of"} <= counts.keys():
+            return ["The proposal does not say how much it takes."]
+        return [*self._by_the_run(counts), *self._by_one_group(counts)]
+
+    def _by_the_run(self, counts: Mapping[str, int]) -> list[str]:
+        candidates, of = counts["candidates"], counts["of"]
+        found = []
+        if candidates > self.max_candidates:
+            found.append(f"{candidates} candidates are more than {self.max_candidates}.")
+        if candidates >= self.share_from and candidates > self.max_share * of:
+            found.append(f"{candidates} candidates of {of} are more than a share of {self.max_share:g}.")
+        return found
+
+    def _by_one_group(self, counts: Mapping[str, int]) -> list[str]:
+        largest, permille = counts.get("largest_group", 0), counts.get("largest_group_permille", 0)
+        found = []
+        if largest > self.max_group_candidates:
+            found.append(f"{largest} candidates of one group are more than {self.max_group_candidates}.")
+        if permille > self.max_group_share * PERMILLE:
+            found.append(f"{permille / PERMILLE:g} of one group is more than a share of {self.max_group_share:g}.")
+        return found
+
+
+LIMIT_NAMES = tuple(field.name for field in fields(Limits))
+"""The limits' names, which are those of the DAGs' params too."""
+
+
+def default_limits(job: str) -> Limits:
+    """Read a job's limits: `MUSTER_<JOB>_<LIMIT>`, such as MUSTER_GROUP_CLEANUP_MAX_SHARE, else the defaults.
+
+    Raises:
+        JobError: A setting is no number, or is out of its range.
+    """
+    given = {field.name: _setting(job, field.name, field.default) for field in fields(Limits)}
+    return Limits(**given)  # type: ignore[arg-type]  # each is of its default's type
+
+
+def _setting(job: str, name: str, default: object) -> int | float:
+    assert isinstance(default, int | float), "every limit has a number as its default"
+    variable = f"MUSTER_{job.upper()}_{name.upper()}"
+    text = os.environ.get(variable, "").strip()
+    is_share = isinstance(default, float)
+    try:
+        value = default if not text else float(text) if is_share else int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= (1 if is_share else 2**31 - 1):
+        kind = "a share from 0 to 1" if is_share else f"a whole number from 0 to {2**31 - 1}"
+        raise JobError(f"{variable} is {text!r}; it must be {kind}.")
+    return value

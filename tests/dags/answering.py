@@ -1,0 +1,74 @@
+"""Somebody answers what a DAG run asks: through Airflow's own REST API, or not at all, until its time is over."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+USER, PASSWORD = "olga", "a-password"
+NOBODY = "nobody"
+"""The answer that never comes."""
+LOOK_INTERVAL_S = 0.2
+
+
+class Answering(threading.Thread):
+    """Waits until a task waits for a person, answers once, and is done; `stop` ends it when nobody ever asks."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(daemon=True)
+        self._answer = answer
+        self._is_over = threading.Event()
+        self.status: int | None = None
+        """What the API said."""
+
+    def run(self) -> None:
+        """Answer the first question."""
+        respond: Callable[[Any], None] = self._run_out if self._answer == NOBODY else self._respond
+        while not self._is_over.wait(LOOK_INTERVAL_S):
+            instance = _waiting()
+            if instance is not None:
+                respond(instance)
+                return
+
+    def stop(self) -> None:
+        """End the wait."""
+        self._is_over.set()
+        self.join()
+
+    def _respond(self, instance: Any) -> None:  # noqa: ANN401 - Airflow has no stable type for it
+        from airflow.api_fastapi.app import create_app  # noqa: PLC0415 - only Airflow's process may
+        from starlette.testclient import TestClient  # noqa: PLC0415 - likewise
+
+        client = TestClient(create_app())
+        credentials = {"username": USER, "password": PASSWORD}
+        token = client.post("/auth/token", json=credentials).raise_for_status().json()["access_token"]
+        run = f"/api/v2/dags/{instance.dag_id}/dagRuns/{instance.run_id}"
+        reply = client.patch(
+            f"{run}/taskInstances/{instance.task_id}/-1/hitlDetails",
+            json={"chosen_options": [self._answer], "params_input": {}},
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        self.status = reply.status_code
+
+    def _run_out(self, instance: Any) -> None:  # noqa: ANN401 - likewise
+        """Let the time be over, and have the scheduler look, as it does every so often."""
+        from airflow.jobs.job import Job  # noqa: PLC0415 - likewise
+        from airflow.jobs.scheduler_job_runner import SchedulerJobRunner  # noqa: PLC0415 - likewise
+        from airflow.utils.session import create_session  # noqa: PLC0415 - likewise
+
+        with create_session() as session:
+            waiting = session.merge(instance)
+            waiting.trigger_timeout -= timedelta(days=365)
+        job = Job()  # type: ignore[no-untyped-call]  # Airflow's own
+        SchedulerJobRunner(job=job).check_awaiting_input_timeouts()
+
+
+def _waiting() -> Any:  # noqa: ANN401 - likewise
+    from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415 - likewise
+    from airflow.utils.session import create_session  # noqa: PLC0415 - likewise
+    from sqlalchemy import select  # noqa: PLC0415 - likewise
+
+    with create_session() as session:
+        found = session.scalars(select(TaskInstance).where(TaskInstance.state == "awaiting_input")).first()
+        session.expunge_all()
+        return found

@@ -1,0 +1,126 @@
+"""When the storm is over, everything comes to rest: that is checked at the end of every seed, and on the way there."""
+
+from collections.abc import Iterator
+
+from coordinator_core.protocol.consumer_protocol import partitions_of
+from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE
+from tests.simulation.agents import Agent
+from tests.simulation.database import WatchedStore
+from tests.simulation.fleet import Fleet
+from tests.simulation.node import Node
+from tests.simulation.stored import Past
+from tests.simulation.watch import Watch
+from tests.simulation.world import World
+
+LOOK_EVERY_S = 5.0
+PHASE_MAX_S = 45.0
+"""The longest limit that any agent or operator asks for, a window, and something on top."""
+CONSUMES_EVERY_S = 60.0
+"""Whoever has committed nothing for so long does not consume."""
+
+
+class Ending:
+    """Looks for what does not come to rest."""
+
+    def __init__(self, world: World, watch: Watch, store: WatchedStore, fleet: Fleet, nodes: list[Node]) -> None:
+        self._world = world
+        self._watch = watch
+        self._store = store
+        self._fleet = fleet
+        self._nodes = nodes
+        self._since_s: dict[str, tuple[tuple[object, ...], float]] = {}
+
+    def begin(self) -> None:
+        """Look again and again from now on."""
+        self._look()
+
+    def _look(self) -> None:
+        """No phase lasts longer than its limit, whatever its members do."""
+        for group_id, past in self._watch.stored.groups.items():
+            life = past.life
+            if life is None or life.row is None:
+                continue
+            seen = (life.created_at_ms, life.state, life.generation, self._is_led(group_id))
+            known, since_s = self._since_s.get(group_id, (None, 0.0))
+            if known != seen:
+                self._since_s[group_id] = seen, self._world.now_s
+            elif self._world.now_s - since_s > PHASE_MAX_S and self._is_led(group_id):
+                if life.state is PREPARING:
+                    self._world.fail("JoinPhasesEnd", f"the join phase lasts since {since_s:.1f} s", group_id)
+                if life.state is COMPLETING:
+                    self._world.fail("SyncPhasesEnd", f"the wait for syncs lasts since {since_s:.1f} s", group_id)
+        self._world.after(LOOK_EVERY_S, self._look)
+
+    def _is_led(self, group_id: str) -> bool:
+        """Tell whether anybody waits; while only silent static members are left, a phase is begun again and again."""
+        for node in self._nodes:
+            for shard in [] if node.process is None else node.process.coordinator._ownership.owned.values():
+                hosted = shard.groups.get(group_id)
+                if hosted is not None and hosted.group.exists:
+                    return hosted.group.state is not PREPARING or bool(hosted.group.parked_joins)
+        return True
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Everything is at rest now."""
+        living = {agent.member_id for agent in [*self._fleet.living, *self._fleet.twins] if agent.is_alive}
+        for group_id, past in sorted(self._watch.stored.groups.items()):
+            self._group(group_id, past, living)
+            self._offsets(group_id, past)
+        for agent in self._fleet.living:
+            if not self._is_stuck(agent):
+                self._agent(agent)
+
+    def _is_stuck(self, agent: Agent) -> bool:
+        return agent.stuck_until_s > self._world.now_s
+
+    def _group(self, group_id: str, past: Past, living: set[str]) -> None:
+        life = past.life
+        if life is None or life.row is None:
+            return
+        is_held_up = life.state is PREPARING and not self._is_led(group_id)  # only stuck static members are left
+        if life.state not in {STABLE, EMPTY} and not is_held_up:
+            self._world.fail("EverythingComesToRest", f"the group is {life.state}", group_id)
+        for member_id in life.members:
+            if member_id not in living:
+                self._world.fail("SilenceIsExpelled", f"{member_id} is a member, and nobody lives by that id", group_id)
+        if past.open_rebalances and not is_held_up:
+            self._world.fail("RebalancesEndOnce", f"{min(past.open_rebalances)} is under way for ever", group_id)
+        if life.state is STABLE:
+            self._is_covered(group_id, past)
+
+    def _is_covered(self, group_id: str, past: Past) -> None:
+        """Every partition of every topic that the group reads has an owner."""
+        life = past.life
+        assert life is not None
+        assert life.row is not None
+        counts = {row.topic: row.partitions for row in self._store.topics()}
+        wanted = {(topic, number) for topic in life.row.subscribed_topics or () for number in range(counts[topic])}
+        owned = {each for row in life.members.values() for each in _partitions(row.assignment)}
+        if wanted != owned:
+            what = sorted(wanted ^ owned)[:5]
+            self._world.fail("NoPartitionIsForgotten", f"nobody owns, or nobody should own, {what}", group_id)
+
+    def _offsets(self, group_id: str, past: Past) -> None:
+        """What was answered NONE stands in the store, unless something newer does or people took it away."""
+        standing = {(one.topic, one.partition): one.offset for one in self._store.fetch_offsets(group_id)}
+        if standing != {key: offset for key, (offset, _) in past.offsets.items()}:
+            self._world.fail("CommittedOffsetsSurvive", "the store has other offsets than it took", group_id)
+        for key, number in sorted(past.answered.items()):
+            newest = past.offsets.get(key, (0, 0))[1]
+            if max(newest, past.taken_away.get(key, 0)) < number:
+                detail = f"{key[0]}/{key[1]} was answered NONE, and is lost"
+                self._world.fail("CommittedOffsetsSurvive", detail, group_id)
+
+    def _agent(self, agent: Agent) -> None:
+        idle_s = self._world.now_s - agent.consumed_at_s
+        if idle_s > CONSUMES_EVERY_S and self._world.now_s - agent.started_s > CONSUMES_EVERY_S:
+            detail = f"{agent.plan.name} ({agent.membership.phase.name}) has consumed nothing for {idle_s:.0f} s"
+            self._world.fail("EverybodyConsumes", detail, agent.plan.group_id)
+
+
+def _partitions(assignment: bytes) -> Iterator[tuple[str, int]]:
+    for topic, numbers in partitions_of(assignment) or ():
+        for number in numbers:
+            yield topic, number

@@ -1,0 +1,15 @@
+"""Every kind of fault, and of what people do, that strikes in a simulation: one that never does proves nothing."""
+
+from tests.simulation.weather import EVENTS, NETWORK, STORE
+
+FAULTS = (
+    *EVENTS,
+    *(name for name in STORE if name != "write_refused"),
+    *NETWORK,
+    "group_refused",
+    "request_reordered",
+    "lease_overtaken",
+    "stale_write_refused",
+    "write_landed_late",
+)
+"""In the order in which they are printed: first what is planned, then what follows from it."""

@@ -1,0 +1,156 @@
+"""Operators and jobs: settings, forced rebalances, evictions, deletions, more partitions, and maintenance runs."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from uuid import UUID
+
+from coordinator_core.protocol.errors import NotCoordinator
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.protocol.setting_rules import SettingValue
+from coordinator_core.runtime.act import Act
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.store.rows import CandidateRow, RunRow
+from tests.simulation.database import DATABASE_AHEAD_MS, WatchedStore
+from tests.simulation.fleet import TOPICS, Fleet
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import Network, NoAnswer
+from tests.simulation.node import Answer, Message
+from tests.simulation.world import World
+
+PARTITIONS_MAX = 24
+TRIES = 6
+
+SETTINGS: tuple[Mapping[str, SettingValue], ...] = (
+    {"rebalance_timeout_ms": 8_000},
+    {"rebalance_timeout_ms": 25_000},
+    {"rebalance_timeout_ms": None},
+    {"session_timeout_ms": 12_000},
+    {"session_timeout_ms": None},
+    {"group_max_size": 4},
+    {"group_max_size": None},
+    {"group_sync_timeout_scope": "dynamic"},
+    {"group_sync_timeout_scope": None},
+    {"group_initial_rebalance_delay_ms": 0},
+    {"offsets_retention_minutes": 0},
+    {"offsets_retention_minutes": None},
+)
+BACK_TO_NORMAL: Mapping[str, SettingValue] = {key: None for values in SETTINGS for key in values}
+
+Deed = Callable[[Coordinator], Awaitable[Answer]]
+
+
+class People:
+    """Whoever operates the platform; a deed that no node takes is given up after some tries."""
+
+    def __init__(
+        self, world: World, network: Network, clients: SimulatedLoop, store: WatchedStore, fleet: Fleet, shards: int
+    ) -> None:
+        self._world = world
+        self._network = network
+        self._clients = clients
+        self._store = store
+        self._fleet = fleet
+        self._shards = shards
+        self._counts = dict(TOPICS)
+
+    # -- what they do --------------------------------------------------------------------------------------
+
+    def change_setting(self) -> None:
+        """Change a setting of a group, or of the cluster."""
+        group_id = self._group() if self._world.happens(0.8) else None
+        values = self._world.chance.choice(SETTINGS)
+        act = self._act("setting_changed", f"{values} for {group_id or 'the cluster'}", group_id or "")
+        self._do(group_id or "", lambda node: node.operators.put_settings(group_id, values, act))
+
+    def set_back(self) -> None:
+        """Take every setting back."""
+        for group_id in (None, *self._fleet.group_ids):
+            if group_id is None or group_id in self._store.settings().groups:
+                self._set_back(group_id)
+
+    def _set_back(self, group_id: str | None) -> None:
+        act = Act("operator", "calm", self._uuid())
+        self._do(group_id or "", lambda node: node.operators.put_settings(group_id, BACK_TO_NORMAL, act))
+
+    def force_rebalance(self, group_id: str | None = None) -> None:
+        """Make a group rebalance."""
+        chosen = group_id or self._group()
+        act = self._act("rebalance_forced", chosen, chosen)
+        self._do(chosen, lambda node: node.operators.force_rebalance(chosen, act))
+
+    def put_member_out(self) -> None:
+        """Put a member out."""
+        agent = self._fleet.any()
+        if agent is None or not agent.member_id:
+            return
+        group_id, member_id = agent.plan.group_id, agent.member_id
+        act = self._act("member_put_out", member_id, group_id)
+        self._do(group_id, lambda node: node.operators.remove_member(group_id, member_id, act))
+
+    def delete_offsets(self) -> None:
+        """Delete a topic's offsets of a group; mostly refused, since somebody reads it."""
+        group_id, topic = self._group(), self._world.chance.choice(sorted(TOPICS))
+        act = self._act("offsets_deleted", topic, group_id)
+        self._do(group_id, lambda node: node.operators.delete_offsets(group_id, topic, None, act))
+
+    def delete_group(self) -> None:
+        """Delete a group; refused while it has members, so most of them are asked first to be empty."""
+        group_id = self._group()
+        if self._world.happens(0.7):
+            for slot in self._fleet.slots:
+                if slot.plan.group_id == group_id and slot.agent is not None:
+                    self._clients.create_task(slot.agent.leave())
+        act = self._act("group_deleted", group_id, group_id)
+        self._world.after(
+            self._world.between(0, 4),
+            lambda: self._do(group_id, lambda node: node.operators.delete_group(group_id, act)),
+        )
+
+    def raise_topic(self) -> None:
+        """Give a topic more partitions."""
+        topic = self._world.chance.choice(sorted(TOPICS))
+        count = self._counts[topic] = min(PARTITIONS_MAX, self._counts[topic] + self._world.chance.randint(1, 4))
+        act = self._act("topic_raised", f"{topic} to {count}", "")
+        self._do("", lambda node: node.operators.put_topic(topic, count, None, act))
+
+    def apply_run(self) -> None:
+        """Propose the expiry of a group's offsets, as a job does, and apply it."""
+        group_id, run_id = self._group(), self._uuid()
+        shard_id = shard_of(group_id, self._shards)
+        seen = self._store.stored_offsets(group_id)
+        candidates = [
+            CandidateRow(run_id, "", shard_id, group_id, one.topic, one.partition, one.commit_version) for one in seen
+        ]
+        as_of_ms = DATABASE_AHEAD_MS + int(self._world.now_s * 1000)
+        run = RunRow(run_id, "offset_retention", as_of_ms, None, None, "proposed", dry_run=False, counts={})
+        self._store.propose(run, candidates)
+        act = self._act("run_applied", f"{len(candidates)} candidates", group_id)
+        self._do("", lambda node: node.operators.apply_run(run_id, act))
+
+    # -- how -----------------------------------------------------------------------------------------------
+
+    def _group(self) -> str:
+        return self._world.chance.choice(self._fleet.group_ids)
+
+    def _uuid(self) -> str:
+        return str(UUID(self._world.name()))
+
+    def _act(self, what: str, detail: str, group_id: str) -> Act:
+        self._world.strike(what, detail, group_id)
+        return Act("operator", "by chance", self._uuid())
+
+    def _do(self, group_id: str, deed: Deed) -> None:
+        self._clients.create_task(self._try(Message("operator", group_id, call=deed)))
+
+    async def _try(self, message: Message) -> None:
+        """Ask one node after the other until one has an answer; the act's id makes a repeat harmless."""
+        names = sorted(self._network.nodes)
+        node = self._world.chance.choice(names)
+        for _ in range(TRIES):
+            try:
+                answer = await self._network.ask(node, message)
+            except NoAnswer:
+                answer = NotCoordinator()
+            if getattr(answer, "action", "") != "retry":
+                return
+            at = getattr(answer, "coordinator", None)
+            node = at.removeprefix("http://") if at else self._world.chance.choice(names)

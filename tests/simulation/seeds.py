@@ -1,0 +1,95 @@
+"""One seed is one world: a storm of some minutes, then a calm in which everything has to come to rest."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from coordinator_core.runtime.act import Act
+from coordinator_core.store.rows import ChangeRow
+from tests.simulation.chaos import Chaos
+from tests.simulation.database import DATABASE_AHEAD_MS, WatchedStore
+from tests.simulation.ending import Ending
+from tests.simulation.fleet import TOPICS, Fleet
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import Network
+from tests.simulation.node import Node
+from tests.simulation.people import People
+from tests.simulation.probes import probes
+from tests.simulation.watch import Watch
+from tests.simulation.weather import Weather
+from tests.simulation.world import Violation, World
+
+STORM_S = 430.0
+END_S = 600.0
+"""Ten simulated minutes a seed, the calm at the end included."""
+SHARDS = 8
+NODES = (2, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    violation: Violation | None
+    struck: Counter[str]
+    fingerprint: str
+    sums: dict[str, int] = field(default_factory=dict)
+    """How much was looked at."""
+    transcript: tuple[str, ...] = ()
+
+
+def run_seed(seed: int) -> Outcome:
+    """Let a seed's world run from beginning to end, or to its first violation."""
+    world = World(seed)
+    weather = Weather(world)
+    watch = Watch(world, SHARDS)
+    store = WatchedStore(world, SHARDS, watch.stored)
+    with probes(world, watch):
+        nodes = [Node(f"node-{number}", world, weather, store, watch) for number in range(world.chance.randint(*NODES))]
+        fleet = _run(world, weather, watch, store, nodes)
+    return _outcome(world, watch, fleet)
+
+
+def _run(world: World, weather: Weather, watch: Watch, store: WatchedStore, nodes: list[Node]) -> Fleet:
+    clients = SimulatedLoop(world, "clients")  # type: ignore[abstract]  # sockets are never asked for
+    network = Network(world, weather, {node.name: node for node in nodes}, clients)
+    fleet = Fleet(world, network, clients)
+    people = People(world, network, clients, store, fleet, SHARDS)
+    chaos = Chaos(world, weather, nodes, fleet, people)
+    ending = Ending(world, watch, store, fleet, nodes)
+    for topic, partitions in TOPICS.items():
+        store.put_topic(topic, partitions, 0, _first_change(topic))
+    for node in nodes:
+        world.after(world.between(0, 2), node.boot)
+    world.schedule(STORM_S, chaos.calm)
+    world.schedule(STORM_S + 15, ending.begin)
+    world.run(END_S)
+    if world.violation is None:
+        ending.check()
+    for node in nodes:
+        node.finish()
+    clients.kill()
+    return fleet
+
+
+def _first_change(topic: str) -> ChangeRow:
+    return Act("job", None, f"catalogue-{topic}").change("put_topic", None, DATABASE_AHEAD_MS)
+
+
+def _outcome(world: World, watch: Watch, fleet: Fleet) -> Outcome:
+    failed = world.violation
+    return Outcome(
+        seed=world.seed,
+        violation=failed,
+        struck=world.struck,
+        fingerprint=world.fingerprint,
+        sums={
+            "events": world.events,
+            "agents": fleet.started,
+            "decisions": watch.decisions,
+            "answers": watch.answers,
+            "writes": watch.stored.writes,
+            "comparisons": watch.comparisons,
+        },
+        transcript=() if failed is None else tuple(world.transcript(failed.group_id)),
+    )

@@ -1,0 +1,80 @@
+"""The simulation can fail: broken code is caught, within a few seeds, by the invariant that names what is broken."""
+
+import pytest
+
+from coordinator_core.protocol import expiry
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.shard import Shard
+from coordinator_core.runtime.timekeeper import Timekeeper
+from coordinator_core.runtime.timers import Timers
+from coordinator_core.store.memory import MemoryStore
+from tests.simulation.mutation import mutated
+from tests.simulation.seeds import run_seed
+from tests.simulation.world import Violation
+
+SEEDS = 20
+"""How many seeds it may take at most; where to begin is only a matter of not waiting for long."""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def first_violation(first_seed: int = 3) -> Violation | None:
+    """Return what the first seed that fails fails by."""
+    seeds = range(first_seed, first_seed + SEEDS)
+    return next((found for found in (run_seed(seed).violation for seed in seeds) if found is not None), None)
+
+
+def test_a_write_that_proves_no_lease_is_caught() -> None:
+    fence = "held = self._leases.held(batch.node_id, {shard: batch.epochs[shard] for shard in shards})"
+    with mutated(MemoryStore, "write", fence, "held = frozenset(shards)"):
+        found = first_violation(5)
+    assert found is not None
+    assert found.invariant == "OneWriterPerShard"
+
+
+def test_a_node_that_does_not_fence_itself_is_caught() -> None:
+    doubt = "shard.valid_until_ms > self._clock.now().node_ms"
+    with mutated(Coordinator, "_shard_of", doubt, "True"):
+        found = first_violation()
+    assert found is not None
+    assert found.invariant == "OneDeciderPerShard"
+
+
+def test_an_answer_that_leaves_before_it_is_stored_is_caught() -> None:
+    with mutated(Shard, "_enqueue", "hosted.unsettled += 1", "hosted.unsettled += 1; self._settle(hosted, pending)"):
+        found = first_violation()
+    assert found is not None
+    assert found.invariant == "StoredBeforeSaid"
+
+
+def test_a_join_limit_that_does_nothing_is_caught() -> None:
+    with mutated(expiry, "_expire_join_phase", "        end_join_phase(draft)", "        pass"):
+        found = first_violation(1)
+    assert found is not None
+    assert found.invariant == "JoinPhasesEnd"
+
+
+def test_a_pause_that_counts_as_silence_is_caught() -> None:
+    with mutated(Timers, "delay_members", "self._due_at_ms[armed] += gap_ms", "pass"):
+        found = first_violation()
+    assert found is not None
+    assert found.invariant == "NobodyIsPutOutForAPause"
+
+
+def test_doubt_that_counts_as_silence_is_caught() -> None:
+    with mutated(Timers, "delay_all", "self._due_at_ms[armed] += doubt_ms", "pass"):
+        found = first_violation()
+    assert found is not None
+    assert found.invariant == "NobodyIsPutOutForAPause"
+
+
+def test_a_keeper_of_time_that_waits_for_what_it_may_not_do_is_caught() -> None:
+    with mutated(Timekeeper, "_time_to_sleep_ms", " if self._is_sure(shard)", ""):
+        found = first_violation()
+    assert found is not None
+    assert found.invariant == "NobodySpins"
+
+
+def test_a_mutation_whose_code_has_moved_fails() -> None:
+    with pytest.raises(AssertionError), mutated(Timers, "delay_all", "this is not there", ""):
+        pass
