@@ -1,5 +1,6 @@
 """Groups as a benchmark finds them: joined, synced and Stable, over HTTP."""
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from bench.servers import ask
 
 AT_ONCE: Final = 32
 SESSION_TIMEOUT_MS: Final = 600_000
+RETRY_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,10 @@ def join_body(member_id: str, topic: str = "orders") -> dict[str, object]:
 
 
 def _join(group_url: str) -> Member:
-    joined = ask("POST", f"{group_url}/join", join_body(""))
+    # Shards may still be moving: whoever is told to ask again does.
+    while "generation" not in (joined := ask("POST", f"{group_url}/join", join_body(""))):
+        assert joined["action"] == "retry", joined
+        time.sleep(RETRY_S)
     member = Member(group_url, joined["generation"], joined["member_id"])
     given = [{"member_id": member.member_id, "assignment": {"partitions": [{"topic": "orders", "partitions": [0]}]}}]
     synced = ask("POST", f"{group_url}/sync", msgspec.json.decode(member.body(assignments=given)))

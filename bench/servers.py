@@ -25,6 +25,7 @@ from muster.settings import ENVIRONMENT_PREFIX
 HOST: Final = "127.0.0.1"
 DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 READY_S: Final = 60.0
+OWNER_S: Final = 30.0
 STOP_S: Final = 10.0
 POLL_S: Final = 0.02
 
@@ -101,8 +102,12 @@ def sums(url: str) -> dict[str, float]:
 
 
 def owner_of(group_url: str) -> str:
-    """Return the URL of the node that serves a group, whoever is asked."""
-    return _http.request("GET", group_url).headers["x-muster-coordinator"]
+    """Return the URL of the node that serves a group, whoever is asked; while its shard moves, wait for one."""
+    deadline_s = time.monotonic() + OWNER_S
+    while (owner := _http.request("GET", group_url).headers.get("x-muster-coordinator")) is None:
+        assert time.monotonic() < deadline_s, "nobody serves the group"
+        time.sleep(POLL_S)
+    return owner
 
 
 def is_answered(url: str) -> bool:

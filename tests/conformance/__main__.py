@@ -1,7 +1,6 @@
 """`make conformance`: every scenario in process and over HTTP, a table by area, and why some are not run over HTTP."""
 
 import argparse
-import logging
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -9,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import structlog
 from rich.console import Console
 from rich.table import Table
 
@@ -20,6 +18,7 @@ from tests.conformance.interpreter import Interpreter
 from tests.conformance.machine import Machine
 from tests.conformance.outside import Plan, plan
 from tests.conformance.scenarios import Scenario, load_scenarios
+from tests.conformance.silence import silenced
 from tests.conftest import FORGETFUL, Databases
 
 LIMIT_S: Final = 110.0
@@ -48,7 +47,6 @@ class Result:
 def main(arguments: Sequence[str]) -> int:
     """Run scenarios and print what came of them; returns 0 when all hold, 1 when not, 2 for a malformed file."""
     asked = _parser().parse_args(arguments)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
         scenarios = load_scenarios(*asked.files)
     except MalformedScenarios as malformed:
@@ -57,7 +55,8 @@ def main(arguments: Sequence[str]) -> int:
     plans = [plan(each, asked.limit_s) for each in scenarios]
     console = Console()
     console.print(_announcement(plans))
-    results = _run(plans)
+    with silenced():
+        results = _run(plans)
     _report(console, results)
     return 0 if all(result.is_good for result in results) else 1
 

@@ -1,15 +1,13 @@
 """Every scenario that can be observed from outside holds over HTTP, against a real node on a real database."""
 
-import contextlib
-import logging
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from tests.conformance.fleet import Fleet
 from tests.conformance.outside import Plan, plan
 from tests.conformance.scenarios import KAFKAS, load_scenarios
+from tests.conformance.silence import silenced
 from tests.conftest import Databases
 
 LIMIT_S = 80.0
@@ -23,17 +21,8 @@ def fleet(databases: Databases, request: pytest.FixtureRequest) -> Iterator[Flee
     """Give the scenarios that were asked for, under way."""
     calls = [getattr(item, "callspec", None) for item in request.session.items]
     asked = {call.params.get("scenario_id") for call in calls if call is not None}
-    with _silence(), Fleet(databases, [each for scenario_id, each in RUN.items() if scenario_id in asked]) as fleet:
+    with silenced(), Fleet(databases, [each for scenario_id, each in RUN.items() if scenario_id in asked]) as fleet:
         yield fleet
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Let the node log nothing: it works beside the tests, so what it says would stand between theirs."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**before)
 
 
 @pytest.mark.timeout(600)
