@@ -60,7 +60,7 @@ def _join(group_url: str) -> Member:
     # Shards may still be moving: whoever is told to ask again does.
     while "generation" not in (joined := ask("POST", f"{group_url}/join", join_body(""))):
         assert joined["action"] == "retry", joined
-        time.sleep(RETRY_S)
+        time.sleep(RETRY_S)  # Nobody tells when a shard has arrived.
     member = Member(group_url, joined["generation"], joined["member_id"])
     given = [{"member_id": member.member_id, "assignment": {"partitions": [{"topic": "orders", "partitions": [0]}]}}]
     synced = ask("POST", f"{group_url}/sync", msgspec.json.decode(member.body(assignments=given)))

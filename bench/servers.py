@@ -106,7 +106,7 @@ def owner_of(group_url: str) -> str:
     deadline_s = time.monotonic() + OWNER_S
     while (owner := _http.request("GET", group_url).headers.get("x-muster-coordinator")) is None:
         assert time.monotonic() < deadline_s, "nobody serves the group"
-        time.sleep(POLL_S)
+        time.sleep(POLL_S)  # Nobody tells when a shard has arrived.
     return owner
 
 

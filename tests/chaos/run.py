@@ -56,11 +56,11 @@ def run(directory: Path, size: Size, random: Random, duration_s: float, say: Cal
     """
     with running_platform(directory, size) as platform:
         say(f"{size.nodes} nodes; {size.agents} agents in groups of {size.members}")
-        _all_consume(platform, time.monotonic(), START_WITHIN_S)
+        all_consume(platform, time.monotonic(), START_WITHIN_S)
         say("all consume")
         _strike(platform, random, duration_s, say)
         calm_s = time.monotonic()
-        _all_consume(platform, calm_s, ALL_CONSUME_WITHIN_S)
+        all_consume(platform, calm_s, ALL_CONSUME_WITHIN_S)
         say(f"all consume again {time.monotonic() - calm_s:.1f} s after the last fault")
         platform.children.stop(30.0, {f"fleet-{number}" for number in range(size.processes)})
         with closing(psycopg2.connect(psql_url(platform.postgres.database_url()))) as connection:
@@ -82,7 +82,7 @@ def _strike(platform: Platform, random: Random, duration_s: float, say: Callable
         platform.let_pass(random.uniform(*REST_BETWEEN_S))
 
 
-def _all_consume(platform: Platform, since_s: float, within_s: float) -> None:
+def all_consume(platform: Platform, since_s: float, within_s: float) -> None:
     """Wait until every agent has been told of a stored commit since then."""
     names = {f"agent-{number}" for number in range(platform.size.agents)}
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.journal import read_journals
 from tests.chaos.platform import Platform, Size, running_platform, wake
-from tests.chaos.verdict import agents_without_commits_since
+from tests.chaos.run import all_consume
 
 ONE = Size(nodes=1, agents=6, members=6, processes=1, lease_ttl_ms=5_000, session_timeout_ms=3_000)
 PAUSE_S = 4.0
@@ -20,7 +19,7 @@ WITHIN_S = 60.0
 @pytest.mark.timeout(300)
 def test_a_pause_longer_than_sessions_and_shorter_than_the_lease_costs_no_rebalance(tmp_path: Path) -> None:
     with running_platform(tmp_path, ONE) as platform:
-        all_consume(platform, time.monotonic())
+        all_consume(platform, time.monotonic(), WITHIN_S)
         before = standing(platform)
         agents, node = platform.fleet(0), platform.node(0)
         assert agents is not None
@@ -34,18 +33,9 @@ def test_a_pause_longer_than_sessions_and_shorter_than_the_lease_costs_no_rebala
         wake(agents)
         resumed_s = time.monotonic()
         platform.let_pass(ONE.session_timeout_ms / 1000)
-        all_consume(platform, resumed_s)
+        all_consume(platform, resumed_s, WITHIN_S)
 
         assert standing(platform) == before
-
-
-def all_consume(platform: Platform, since_s: float) -> None:
-    names = {f"agent-{number}" for number in range(platform.size.agents)}
-    platform.wait_for(
-        lambda: not agents_without_commits_since(read_journals(platform.directory), names, since_s),
-        WITHIN_S,
-        "every agent's next commit",
-    )
 
 
 def standing(platform: Platform) -> list[tuple[object, ...]]:
