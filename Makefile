@@ -2,7 +2,7 @@
 # ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sim conformance chaos bench docker-check check format lock clean
+.PHONY: help setup run test sim conformance chaos bench spark-package docker-check check format lock clean
 
 BIN := .venv/bin
 MAKEFLAGS += --no-print-directory
@@ -31,6 +31,9 @@ chaos: setup ## kill, stop and cut off real nodes, agents and Postgres for some 
 bench: setup ## measure everything beside what this machine allows, into bench/results (ARGS=heartbeats: only that)
 	@exec $(BIN)/python -m bench $(ARGS)
 
+spark-package: setup ## make dist/muster_spark.zip, which spark-submit --py-files sends to a cluster
+	@$(BIN)/python -m spark_jobs.package dist/muster_spark.zip
+
 docker-check: setup ## check what can be checked of docker/ without an engine
 	@exec $(BIN)/python -m pytest tests/docker $(ARGS)
 
@@ -48,5 +51,5 @@ lock: setup ## resolve pyproject.toml and requirements.in into requirements.lock
 	@scripts/lock.sh $(LOCK_ARGS)
 
 clean: ## remove the environment and all caches, but not the data in .muster
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .tools dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

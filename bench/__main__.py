@@ -1,4 +1,4 @@
-"""All benchmarks, or those that are named, one after the other; a JSON of each, and a table of all at the end.
+"""All benchmarks but the longest, or those that are named, one after the other; a JSON of each, and one table.
 
 Run: python -m bench [NAME ...]
 """
@@ -13,13 +13,16 @@ from typing import Final
 from bench.figures import table
 
 NAMES: Final = ("heartbeats", "commits", "rebalance", "groups", "recovery", "scale", "ledger", "assignors")
+LONG: Final = ("jobs", "expiries")
+"""These take many minutes, and run only if they are named."""
+HELP: Final = f"{', '.join(NAMES)}; and, only if named, because they take many minutes: {', '.join(LONG)}"
 RESULTS: Final = Path(__file__).parent / "results"
 
 
 def main() -> None:
     """Run them; exit with 1 if one broke off. A figure that is not as wanted is told, and breaks nothing."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Run the benchmarks.")
-    parser.add_argument("names", nargs="*", choices=(*NAMES, []), metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("names", nargs="*", choices=(*NAMES, *LONG, []), metavar="NAME", help=HELP)
     names = parser.parse_args().names or NAMES
     RESULTS.mkdir(exist_ok=True)
     broken = [name for name in names if not _run(name)]

@@ -1,11 +1,16 @@
 #!/bin/sh
-# Airflow has a role and a database of its own beside Muster's, and Spark jobs log in as a member of muster_jobs, which
-# the migrations give its rights. The Postgres image runs this once, on an empty volume.
+# Airflow has a role and a database of its own beside Muster's. Spark jobs log in as a member of muster_jobs and Grafana as
+# one of muster_reader, which the migrations give their rights. The Postgres image runs this once, on an empty volume.
 set -eu
 psql --set=ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" \
-    --set=airflow_password="$AIRFLOW_DATABASE_PASSWORD" --set=jobs_password="$JOBS_DATABASE_PASSWORD" <<'SQL'
+    --set=airflow_password="$AIRFLOW_DATABASE_PASSWORD" --set=jobs_password="$JOBS_DATABASE_PASSWORD" \
+    --set=grafana_password="$GRAFANA_DATABASE_PASSWORD" <<'SQL'
 CREATE ROLE airflow LOGIN PASSWORD :'airflow_password';
 CREATE DATABASE airflow OWNER airflow;
 CREATE ROLE muster_jobs NOLOGIN;
 CREATE ROLE spark LOGIN PASSWORD :'jobs_password' IN ROLE muster_jobs;
+CREATE ROLE muster_reader NOLOGIN;
+CREATE ROLE grafana LOGIN PASSWORD :'grafana_password' IN ROLE muster_reader;
+ALTER ROLE grafana SET statement_timeout = '20s';
+ALTER ROLE grafana SET default_transaction_read_only = on;
 SQL

@@ -18,6 +18,9 @@ cat > .env.new <<EOT
 POSTGRES_PASSWORD=$(random_text 24)
 AIRFLOW_DATABASE_PASSWORD=$(random_text 24)
 JOBS_DATABASE_PASSWORD=$(random_text 24)
+GRAFANA_DATABASE_PASSWORD=$(random_text 24)
+GRAFANA_ADMIN_PASSWORD=$(random_text 24)
+CLUSTER_SECRET=$(random_text 48)
 AIRFLOW_FERNET_KEY=$(random_text 32)=
 AIRFLOW_SECRET_KEY=$(random_text 48)
 AIRFLOW_JWT_SECRET=$(random_text 64)

@@ -12,6 +12,7 @@ import subprocess
 import sysconfig
 from collections.abc import Mapping
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,7 @@ from muster.errors import UserError
 from muster.java import find_java, spark_environment
 from muster.processes import ChildSpec
 from muster.settings import psql_url
+from spark_jobs.submit import archive_uri
 
 LOOPBACK = "127.0.0.1"
 USERNAME = "admin"
@@ -163,8 +165,17 @@ class AirflowServices:
             "MUSTER_DATABASE_URL": self._database_url,
             "MUSTER_URL": self._node_url,
             "MUSTER_SPARK_POOL": os.environ.get("MUSTER_SPARK_POOL") or SPARK_POOL,
+            "MUSTER_ARCHIVE_URI": archive_uri(self._data_dir),
+            "MUSTER_REPORTS_SINCE": os.environ.get("MUSTER_REPORTS_SINCE") or self._first_day(),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(_project_root()), os.environ.get("PYTHONPATH", "")])),
         }
+
+    def _first_day(self) -> str:
+        """Return the day on which Airflow was first started here: there is nothing to report of the days before."""
+        file = self._home_file("first-day")
+        if not file.exists():
+            write_private(file, datetime.now(UTC).date().isoformat())
+        return file.read_text()
 
     def _has_tables(self) -> bool:
         """Tell whether this version of Airflow has made its tables here; asking Airflow itself takes seconds."""

@@ -15,6 +15,7 @@ from muster import process_table
 from muster.errors import UserError, disk_error
 from muster.process_table import ProcessKey
 
+DEFAULT_DATA_DIR = Path(".muster")
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
 SECRET_BYTES = 24
@@ -22,11 +23,15 @@ SECRET_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The run that is using the directory; `database_url` is None while its database is still starting."""
+    """The run that is using the directory; `database_url` is None while its database is still starting.
+
+    `node_url` is where its first node answers, or will; None for a run without a node.
+    """
 
     process: ProcessKey
     command: str
     database_url: str | None = None
+    node_url: str | None = None
 
     def __str__(self) -> str:
         return f"muster {self.command} (pid {self.process.pid})"
@@ -43,6 +48,11 @@ class RunLock:
     def publish_database_url(self, url: str) -> None:
         """Let other commands find the database of this run."""
         self._holder = replace(self._holder, database_url=url)
+        self._publish()
+
+    def publish_node_url(self, url: str) -> None:
+        """Let other commands find the node of this run."""
+        self._holder = replace(self._holder, node_url=url)
         self._publish()
 
     def _publish(self) -> None:
@@ -147,4 +157,4 @@ def _read_holder(file: IO[str]) -> Holder | None:
         state = json.loads(file.read())
     except ValueError:  # Nobody's, or being written at this moment.
         return None
-    return Holder(ProcessKey(**state["process"]), state["command"], state["database_url"])
+    return Holder(ProcessKey(**state["process"]), state["command"], state["database_url"], state.get("node_url"))

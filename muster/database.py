@@ -10,10 +10,12 @@ from muster.settings import Settings, psql_url
 
 
 @contextlib.contextmanager
-def own_database(settings: Settings, command: str, before_start: Callable[[], None] = lambda: None) -> Iterator[str]:
+def own_database(
+    settings: Settings, command: str, before_start: Callable[[], None] = lambda: None, node_url: str | None = None
+) -> Iterator[str]:
     """Give the URL of the named database, or of an embedded Postgres for the time of the block.
 
-    `before_start` may refuse to go on while nothing has been started yet.
+    `before_start` may refuse to go on while nothing has been started yet; `node_url` is where this run will answer.
 
     Raises:
         UserError: another run uses the data directory, or Postgres cannot start.
@@ -28,6 +30,8 @@ def own_database(settings: Settings, command: str, before_start: Callable[[], No
         before_start()
         with embedded_postgres(settings) as postgres:
             lock.publish_database_url(postgres.database_url())
+            if node_url is not None:
+                lock.publish_node_url(node_url)
             yield postgres.database_url()
 
 

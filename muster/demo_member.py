@@ -73,6 +73,7 @@ class DemoMember:
             group_id,
             [topic],
             client_id=client_id,
+            token=os.environ.get("MUSTER_TOKEN"),
             session_timeout_ms=SESSION_TIMEOUT_MS,
             request_timeout_ms=ANSWER_TIMEOUT_MS,
             api_timeout_ms=ANSWER_TIMEOUT_MS,

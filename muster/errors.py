@@ -4,6 +4,8 @@ import errno
 
 FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
+UNREACHABLE_EXIT_CODE = 3
+"""Nobody answered, or whoever did could not now: the same command may work in a moment."""
 
 
 class UserError(Exception):

@@ -1,4 +1,4 @@
-"""A Spark job once, without Airflow: propose, and unless it is a dry run, have a node apply it and wait for that."""
+"""A Spark job once, without Airflow: a report is told, and a proposal, unless it is a dry run, is applied by a node."""
 
 import datetime as dt
 import os
@@ -21,7 +21,6 @@ from muster.settings import Settings
 from spark_jobs import submit
 from spark_jobs.errors import JobError
 
-SPARK_MASTER = "local[*]"
 SPARK_STOP_TIMEOUT_S = 5.0
 PROGRESS_INTERVAL_S = 1.0
 APPLY_TIMEOUT_S = 600.0
@@ -29,14 +28,17 @@ APPLY_POLL_S = 0.5
 ACTOR = "muster job"
 
 
-def run_job(name: str, as_of: dt.datetime | None, dry_run: bool, settings: Settings) -> None:
+def run_job(
+    name: str, as_of: dt.datetime | None, dry_run: bool, settings: Settings, interval: str | None = None
+) -> None:
     """Run a job and print what came of it.
 
     Args:
         name: one of `spark_jobs.submit.JOBS`.
         as_of: the instant by which to judge; None: now. Without an offset it counts as UTC.
-        dry_run: propose, and apply nothing.
+        dry_run: propose, and apply nothing; of a report, count only.
         settings: where the database is, and the retention where it names none.
+        interval: what a report is to tell of: its start and end, or one day; None leaves it to the report.
 
     Raises:
         UserError: there is no such job, or it failed; no offset was changed then, and running it again is safe.
@@ -44,19 +46,63 @@ def run_job(name: str, as_of: dt.datetime | None, dry_run: bool, settings: Setti
     if name not in submit.JOBS:
         raise UserError(f"There is no job {name}; there are: {', '.join(submit.JOBS)}.", USAGE_EXIT_CODE)
     moment = _in_utc(as_of or dt.datetime.now(dt.UTC)).isoformat()
-    run_id = submit.maintenance_run_id(name, moment)
-    arguments = submit.job_arguments(
-        run_id=run_id,
-        as_of=moment,
-        retention_ms=retention_ms_from_minutes(settings.offsets_retention_minutes),
-        is_dry_run=dry_run,
-    )
+    run_id = submit.maintenance_run_id(name, *(part for part in (moment, interval) if part))
+    arguments = _arguments(name, run_id, moment, dry_run, settings, interval)
     DataDir(settings.data_dir).create()
     with shared_database(settings, "job") as database_url:
         require_newest(database_url, settings.shards)
         _run_spark(name, arguments, database_url, settings.data_dir)
-        if not dry_run:
+        if name in submit.PROPOSALS and not dry_run:
             apply_by_any_node(run_id, database_url)
+
+
+def _arguments(
+    name: str, run_id: str, moment: str, dry_run: bool, settings: Settings, interval: str | None
+) -> list[str]:
+    """Return the job's command line; what a report goes by comes from the environment, as it does in a DAG."""
+    if name in submit.PROPOSALS:
+        if interval:
+            raise UserError(f"{name} looks at what stands, and has no interval.", USAGE_EXIT_CODE)
+        retention_ms = retention_ms_from_minutes(settings.offsets_retention_minutes)
+        return submit.job_arguments(
+            run_id=run_id,
+            as_of=moment,
+            retention_ms=retention_ms,
+            is_dry_run=dry_run,
+            keep_days=_keep_days(),
+            archive=submit.archive_uri(settings.data_dir),
+        )
+    start, end = _read_interval(interval) if interval else ("", "")
+    try:
+        options = submit.default_options(name)
+    except JobError as failure:
+        raise UserError(str(failure), USAGE_EXIT_CODE) from failure
+    return submit.job_arguments(
+        run_id=run_id, as_of=moment, interval_start=start, interval_end=end, is_dry_run=dry_run, **options
+    )
+
+
+def _keep_days() -> int:
+    try:
+        return submit.keep_days()
+    except JobError as failure:
+        raise UserError(str(failure), USAGE_EXIT_CODE) from failure
+
+
+def _read_interval(text: str) -> tuple[str, str]:
+    """Read START/END, or one day, in UTC where no offset is given."""
+    first, _, last = text.partition("/")
+    try:
+        start = _in_utc(dt.datetime.fromisoformat(first))
+        end = _in_utc(dt.datetime.fromisoformat(last)) if last else start + dt.timedelta(days=1)
+    except ValueError:
+        example = "2026-11-20, or 2026-11-20T06:00:00Z/2026-11-20T07:00:00Z"
+        raise UserError(
+            f"The interval {text} is none: give a day or START/END, such as {example}.", USAGE_EXIT_CODE
+        ) from None
+    if start >= end:
+        raise UserError(f"The interval {text} ends before it starts.", USAGE_EXIT_CODE)
+    return start.isoformat(), end.isoformat()
 
 
 def apply_by_any_node(run_id: str, database_url: str) -> None:
@@ -92,7 +138,7 @@ def _in_utc(moment: dt.datetime) -> dt.datetime:
 def _run_spark(name: str, arguments: list[str], database_url: str, data_dir: Path) -> None:
     """Run the job in a child that ends with us, and print its last line."""
     try:
-        command = submit.command(name, master=SPARK_MASTER, jar=submit.find_jdbc_jar(), arguments=arguments)
+        command = submit.command(name, master=submit.spark_master(), jar=submit.find_jdbc_jar(), arguments=arguments)
     except JobError as failure:
         raise UserError(str(failure)) from failure
     base = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_JOBS_")}

@@ -23,6 +23,7 @@ from api.http.app import make_app
 from api.http.edge import Edge
 from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
+from api.http.tokens import Tokens, TokensFileError
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
@@ -47,8 +48,6 @@ def run_node(settings: Settings) -> None:
     Raises:
         UserError: the address is taken, or the database cannot be reached.
     """
-    if settings.tokens_file is not None:
-        raise UserError("MUSTER_TOKENS_FILE is set, and this version knows no tokens yet; unset it.")
     with bound_listener(settings.http_host, settings.http_port) as listener:
         write_log()
         store = open_store(settings)
@@ -72,15 +71,16 @@ async def serve_node(
         on_serving: called once, when requests are answered.
 
     Raises:
-        UserError: the database cannot be reached.
+        UserError: the database cannot be reached, or the tokens file will not do.
     """
+    tokens = read_tokens(settings)
     version = importlib.metadata.version("muster")
     coordinator = Coordinator(store, _node_config(settings, version))
     try:
         await coordinator.start()
     except StoreError as failure:
         raise UserError(f"The database cannot be reached ({_first_line(failure)}).") from failure
-    server = HttpServer(_make_app(coordinator, settings, version), listener)
+    server = HttpServer(_make_app(coordinator, settings, version, tokens), listener)
     await server.start()
     log.info("node_started", node=coordinator.node_id, url=coordinator.url, version=version)
     on_serving()
@@ -115,6 +115,23 @@ def open_store(settings: Settings) -> PostgresStore:
     """Return the store of the database that the settings name; nothing is connected before the first call."""
     assert settings.database_url is not None
     return PostgresStore(settings.database_url.get_secret_value(), lease_ttl_ms=settings.lease_ttl_ms)
+
+
+def read_tokens(settings: Settings) -> Tokens | None:
+    """Return who may ask what, or None where the node is open.
+
+    Raises:
+        UserError: the file will not do, or the nodes have no secret to vouch for callers with.
+    """
+    if settings.tokens_file is None:
+        return None
+    secret = settings.cluster_secret
+    if secret is None or not secret.get_secret_value():
+        raise UserError("MUSTER_TOKENS_FILE needs MUSTER_CLUSTER_SECRET too, by which nodes vouch for callers.")
+    try:
+        return Tokens(settings.tokens_file)
+    except TokensFileError as refusal:
+        raise UserError(f"MUSTER_TOKENS_FILE: {refusal}.") from None
 
 
 def write_log() -> None:
@@ -203,11 +220,16 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         max_batch_rows=settings.max_batch_rows,
         pause_ms=settings.pause_ms,
         history_days_ahead=settings.history_days_ahead,
+        lost_nodes_kept_hours=settings.lost_nodes_kept_hours,
+        tuning_window_days=settings.tuning_window_days,
+        tuning_max_rows=settings.tuning_max_rows,
+        tuning_max_evictions=settings.tuning_max_evictions,
+        tuning_advice_max_age_hours=settings.tuning_advice_max_age_hours,
         maintenance_chunk=settings.maintenance_chunk,
     )
 
 
-def _make_app(coordinator: Coordinator, settings: Settings, version: str) -> Edge:
+def _make_app(coordinator: Coordinator, settings: Settings, version: str, tokens: Tokens | None) -> Edge:
     secret = settings.cluster_secret
     return make_app(
         coordinator,
@@ -215,6 +237,7 @@ def _make_app(coordinator: Coordinator, settings: Settings, version: str) -> Edg
         version,
         forward=settings.forward,
         cluster_secret="" if secret is None else secret.get_secret_value(),
+        tokens=tokens,
     )
 
 
@@ -224,6 +247,9 @@ def _limits(settings: Settings) -> HttpLimits:
         max_partitions_per_request=settings.max_partitions_per_request,
         request_timeout_ms=settings.request_timeout_ms,
         max_forward_connections=settings.max_forward_connections,
+        lag_lookback_ms=settings.lag_lookback_ms,
+        max_lag_points=settings.max_lag_points,
+        max_lag_positions=settings.max_lag_positions,
     )
 
 

@@ -1,5 +1,6 @@
-"""The few calls that the local platform makes to its node."""
+"""The few calls that the local platform makes to its node; with MUSTER_TOKEN, where there is one."""
 
+import os
 from urllib.parse import quote
 
 import urllib3
@@ -28,10 +29,13 @@ def put_topic(node_url: str, topic: str, partition_count: int) -> None:
     url = f"{node_url}/v1/topics/{quote(topic, safe='')}"
     body = {"partitions": partition_count, "reason": "demonstration fleet"}
     try:
-        reply = urllib3.request(
-            "PUT", url, json=body, headers={"X-Muster-Actor": ACTOR}, timeout=TIMEOUT_S, retries=False
-        )
+        reply = urllib3.request("PUT", url, json=body, headers=_headers(), timeout=TIMEOUT_S, retries=False)
     except urllib3.exceptions.HTTPError as failure:
         raise UserError(f"The node did not take the topic {topic}: {failure}.") from failure
     if reply.status >= 300:
         raise UserError(f"The node refused the topic {topic}: {reply.status} {reply.data.decode(errors='replace')}")
+
+
+def _headers() -> dict[str, str]:
+    token = os.environ.get("MUSTER_TOKEN")
+    return {"X-Muster-Actor": ACTOR} | ({"Authorization": f"Bearer {token}"} if token else {})

@@ -4,7 +4,6 @@ It is a look and no more: it takes the first groups (the live ones before the em
 and shows the last one then.
 """
 
-import re
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +11,13 @@ from typing import Any
 from sqlalchemy import Connection, Row, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from muster.member_names import client_id_of
+
 GROUPS_MAX = 12
 RUNS_MAX = 2
 CONNECT_TIMEOUT_S = 2
 STATEMENT_TIMEOUT_MS = 2_000
 SHORTEST_INTERVAL_S = 1.0
-MEMBER_ID_TAIL = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 REST_PER_READ = 10
 """After a read that took t the next one waits ten times as long: a look must not cost what it looks at."""
 
@@ -230,8 +230,3 @@ def _read_outcomes(connection: Connection, run_id: str) -> tuple[dict[str, int],
         if outcome == "expired":
             expired[group_id] = count
     return outcomes, expired
-
-
-def client_id_of(member_id: str | None) -> str | None:
-    """Return the client id that a member id begins with; the rest of it is chance."""
-    return None if member_id is None else MEMBER_ID_TAIL.sub("", member_id)

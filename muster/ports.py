@@ -23,7 +23,7 @@ def require_free_port(host: str, port: int, option: str) -> None:
     """
     if is_free_port(host, port):
         return
-    owner = _listener_on(port)
+    owner = listener_on(port)
     who = f"taken by {owner}" if owner else f"taken or not allowed (`ss -ltnp 'sport = :{port}'` tells by whom)"
     raise UserError(f"Port {port} on {host} is {who}; stop that program, or choose another port with {option}.")
 
@@ -41,7 +41,7 @@ def is_free_port(host: str, port: int) -> bool:
         return True
 
 
-def _listener_on(port: int) -> str | None:
+def listener_on(port: int) -> str | None:
     """Name the process that listens on a port, or None when it belongs to somebody else."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     for process in PROC.glob("[0-9]*"):

@@ -11,13 +11,11 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from muster.data_dir import DEFAULT_DATA_DIR
 from muster.errors import USAGE_EXIT_CODE, UserError
 
 ENVIRONMENT_PREFIX = "MUSTER_"
 INT32_MAX = 2_147_483_647
-DEFAULT_DATA_DIR = Path(".muster")
-NODES_MAX = 16
-"""How many nodes the local platform may be asked for."""
 POSTGRES_SCHEME = "postgresql+psycopg2://"
 
 TimeoutMs = Annotated[int, Field(ge=1, le=INT32_MAX)]
@@ -96,6 +94,12 @@ class Settings(GroupDefaults):
     """How long a request may take that is no long poll."""
     max_forward_connections: int = Field(default=64, ge=1, le=65_535)
     """How many requests, long polls aside, may be on their way to one other node."""
+    lag_lookback_ms: int = Field(default=86_400_000, ge=60_000, le=INT32_MAX)
+    """How old reports of a log's end may be, to say since when a group is behind."""
+    max_lag_points: int = Field(default=1_000, ge=1, le=100_000)
+    """How many points one history of a group's lag may have."""
+    max_lag_positions: int = Field(default=50_000, ge=1, le=10_000_000)
+    """How many positions one history of a group's lag may rest on, a partition and step each."""
     max_queued_rows: int = Field(default=50_000, ge=1, le=INT32_MAX)
     """How many rows may wait to be stored before requests that write are refused for a while."""
     max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)
@@ -104,6 +108,16 @@ class Settings(GroupDefaults):
     """How long a node may have been stopped before that time counts as nobody's silence."""
     history_days_ahead: int = Field(default=7, ge=1, le=365)
     """How many days ahead the partitions of history tables are made."""
+    lost_nodes_kept_hours: int = Field(default=24, ge=1, le=8_760)
+    """How many hours the row of a node that was lost is kept."""
+    tuning_window_days: int = Field(default=7, ge=1, le=60)
+    """How many days back advice that is worked out on demand, and what-if, look."""
+    tuning_max_rows: int = Field(default=500_000, ge=100, le=10_000_000)
+    """How many rows of one group's stays they look at, the newest, and as many of rejoins."""
+    tuning_max_evictions: int = Field(default=1_000, ge=1, le=100_000)
+    """How many evictions they look at one by one, the newest."""
+    tuning_advice_max_age_hours: int = Field(default=48, ge=0, le=8_760)
+    """How old a report may be that is told in place of advice worked out on demand."""
     maintenance_chunk: int = Field(default=500, ge=1, le=100_000)
     """How many candidates of a maintenance run are judged in one step."""
 

@@ -65,12 +65,17 @@ def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo
     """
     if settings.database_url is not None:
         raise UserError("muster up brings its own Postgres: unset MUSTER_DATABASE_URL, or use muster serve.")
+    if settings.tokens_file is not None and not os.environ.get("MUSTER_TOKEN"):
+        raise UserError(
+            "MUSTER_TOKENS_FILE is set, so muster up needs an operator's token in MUSTER_TOKEN for its DAGs and fleet."
+        )
     data_dir = DataDir(settings.data_dir)
     data_dir.create(settings.min_free_disk_mb)
     nodes = local_nodes(settings, node_count)
     if with_airflow:
         find_java(data_dir.path)
     with data_dir.locked("up") as lock, StopRequest() as stop:
+        lock.publish_node_url(settings.node_url)
         registry = ChildRegistry(data_dir.children_file)
         registry.stop_leftovers(STOP_LEFTOVERS_TIMEOUT_S)
         for node in nodes:
@@ -179,6 +184,7 @@ class LocalPlatform:
             step.note = f"{urls} owns its shards" if len(self._nodes) == 1 else f"{urls} own their shards"
         url = self._settings.node_url
         self._addresses += [
+            Address("Console", f"{url}/"),
             Address("Node", f"{url}/v1/groups (described at {url}/docs)"),
             Address("Postgres", f"psql {psql_url(self._postgres.database_url())}"),
         ]

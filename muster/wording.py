@@ -1,6 +1,11 @@
 """How the terminal puts groups, rebalances, runs and spans of time into words."""
 
-from muster.overview import GroupView, MemberView, RebalanceView, RunView
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # What is put into words comes from the database, and the words do not.
+    from muster.overview import GroupView, MemberView, RebalanceView, RunView
 
 MINUTE_S = 60
 HOUR_S = 3_600

@@ -15,6 +15,7 @@ DEFAULT_SHARE_FROM = 1_000
 MAX_SHARE_FROM = 2**31 - 1
 DEFAULT_REPORT_DAYS = 30
 MAX_REPORT_DAYS = 3_650
+DEFAULT_KEEP_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class JobArguments:
     read_partitions: int
     share_from: int = DEFAULT_SHARE_FROM
     report_days: int = DEFAULT_REPORT_DAYS
+    keep_days: int = DEFAULT_KEEP_DAYS
+    archive: str = ""
 
     @property
     def now_ms(self) -> int:
@@ -47,15 +50,12 @@ class JobArguments:
 def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobArguments:
     """Read the command line of a job, or end the process with status 2 and one sentence."""
     parser = argparse.ArgumentParser(prog=job, allow_abbrev=False)
-    parser.add_argument("--run-id", required=True, type=_uuid, help="what the proposal is called (UUID)")
-    parser.add_argument("--as-of", required=True, type=_instant, help="the instant by which to judge (RFC 3339)")
-    parser.add_argument("--interval-start", type=_instant_or_none, help="the data interval's begin, empty for none")
-    parser.add_argument("--interval-end", type=_instant_or_none, help="the data interval's end, empty for none")
+    add_common_arguments(parser)
     parser.add_argument("--retention-ms", default=-1, type=_retention_ms, help="where nothing narrower is set")
-    parser.add_argument("--dry-run", default=False, type=_truth, help="true: the proposal is only for looking at")
-    parser.add_argument("--read-partitions", default=DEFAULT_READ_PARTITIONS, type=_partitions, help="parallel reads")
     parser.add_argument("--share-from", default=DEFAULT_SHARE_FROM, type=_share_from, help="no share of fewer counts")
     parser.add_argument("--report-days", default=DEFAULT_REPORT_DAYS, type=_days, help="how long reports are kept")
+    parser.add_argument("--keep-days", default=DEFAULT_KEEP_DAYS, type=_days, help="how long history stays in Postgres")
+    parser.add_argument("--archive", default="", help="the directory of the archive, which every worker reaches")
     found = parser.parse_args(command_line)
     return JobArguments(
         found.run_id,
@@ -67,7 +67,19 @@ def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobAr
         found.read_partitions,
         found.share_from,
         found.report_days,
+        found.keep_days,
+        found.archive,
     )
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every job is told, whether it proposes or reports."""
+    parser.add_argument("--run-id", required=True, type=_uuid, help="what the run is called (UUID)")
+    parser.add_argument("--as-of", required=True, type=_instant, help="the instant by which to judge (RFC 3339)")
+    parser.add_argument("--interval-start", type=_instant_or_none, help="the data interval's begin, empty for none")
+    parser.add_argument("--interval-end", type=_instant_or_none, help="the data interval's end, empty for none")
+    parser.add_argument("--dry-run", default=False, type=_truth, help="true: what is found is only for looking at")
+    parser.add_argument("--read-partitions", default=DEFAULT_READ_PARTITIONS, type=_partitions, help="parallel reads")
 
 
 def _uuid(text: str) -> str:
@@ -92,19 +104,19 @@ def _instant_or_none(text: str) -> datetime | None:
 
 
 def _retention_ms(text: str) -> int:
-    return _whole_number(text, -1, MAX_RETENTION_MS)
+    return whole_number(text, -1, MAX_RETENTION_MS)
 
 
 def _partitions(text: str) -> int:
-    return _whole_number(text, 1, MAX_READ_PARTITIONS)
+    return whole_number(text, 1, MAX_READ_PARTITIONS)
 
 
 def _share_from(text: str) -> int:
-    return _whole_number(text, 0, MAX_SHARE_FROM)
+    return whole_number(text, 0, MAX_SHARE_FROM)
 
 
 def _days(text: str) -> int:
-    return _whole_number(text, 1, MAX_REPORT_DAYS)
+    return whole_number(text, 1, MAX_REPORT_DAYS)
 
 
 def _truth(text: str) -> bool:
@@ -113,7 +125,8 @@ def _truth(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _whole_number(text: str, least: int, most: int) -> int:
+def whole_number(text: str, least: int, most: int) -> int:
+    """Read a whole number within bounds, or refuse it as argparse wants it."""
     try:
         number = int(text)
     except ValueError:

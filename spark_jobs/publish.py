@@ -114,6 +114,22 @@ def publish(
         return Published(status, counts, status == PROPOSED)
 
 
+def begin_run(connection: pg.connection, proposal: Proposal) -> tuple[str, dict[str, int], datetime]:
+    """Make the run if there is none; return its status, its counts and the database's time."""
+    with _transaction(connection) as cursor:
+        status, counts = _claim(cursor, proposal)
+        cursor.execute("SELECT clock_timestamp()")
+        return status, counts, _only_row(cursor)[0]
+
+
+def describe_run(connection: pg.connection, proposal: Proposal, counts: dict[str, int]) -> None:
+    """Say what the run is about and what was counted, unless it has gone further than `proposed`."""
+    with _transaction(connection) as cursor:
+        status, _ = _claim(cursor, proposal)
+        if status == PROPOSED:
+            _describe(cursor, proposal, counts)
+
+
 def discard_staged(
     connection: pg.connection, table: CandidateTable | ReportTable, attempt_id: str, now_ms: int
 ) -> None:

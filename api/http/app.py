@@ -5,20 +5,26 @@ from typing import Final
 
 from litestar.handlers import HTTPRouteHandler
 
+from api.console.serving import console
 from api.http.call import Door
 from api.http.deadlines import Deadlines
 from api.http.edge import Edge
 from api.http.endpoints import (
+    candidates,
     changes,
     groups,
     history,
+    lag,
     maintenance,
     membership,
     node,
     offsets,
+    overview,
+    reports,
     resets,
     settings,
     topics,
+    tuning,
 )
 from api.http.express import express_lane
 from api.http.forward_mark import ForwardMarks
@@ -28,6 +34,7 @@ from api.http.limits import HttpLimits
 from api.http.metrics import Metrics
 from api.http.openapi import describe_api
 from api.http.pages import pages
+from api.http.tokens import Tokens
 from api.http.translation import OpaqueReaders
 from coordinator_core.runtime.coordinator import Coordinator
 
@@ -46,6 +53,7 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     offsets.delete_offsets,
     groups.find_coordinator,
     groups.list_groups,
+    overview.list_group_overview,
     groups.describe_group,
     groups.delete_group,
     groups.force_rebalance,
@@ -54,10 +62,13 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     history.list_rebalance_members,
     history.list_transitions,
     history.list_assignments,
+    lag.describe_lag,
+    lag.list_lag,
     settings.cluster_settings,
     settings.put_cluster_settings,
     settings.group_settings,
     settings.put_group_settings,
+    tuning.describe_tuning,
     topics.list_topics,
     topics.put_topic,
     topics.delete_topic,
@@ -67,8 +78,12 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     changes.undo_change,
     maintenance.list_runs,
     maintenance.describe_run,
+    candidates.list_candidates,
     maintenance.apply_run,
     maintenance.reject_run,
+    reports.list_assignment_reports,
+    reports.list_rebalance_reports,
+    reports.list_timeout_reports,
     node.health,
     node.readiness,
     node.metrics,
@@ -76,7 +91,13 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
 
 
 def make_app(
-    coordinator: Coordinator, limits: HttpLimits, version: str, *, forward: bool = True, cluster_secret: str = ""
+    coordinator: Coordinator,
+    limits: HttpLimits,
+    version: str,
+    *,
+    forward: bool = True,
+    cluster_secret: str = "",
+    tokens: Tokens | None = None,
 ) -> Edge:
     """Return the ASGI application of one node.
 
@@ -85,8 +106,10 @@ def make_app(
         limits: what a request may be and take.
         version: Muster's.
         forward: whether requests for another node's groups are passed on to it.
-        cluster_secret: what all nodes sign such requests with.
+        cluster_secret: what all nodes sign such requests with; not empty where there are tokens.
+        tokens: who may ask what; None: everybody everything.
     """
+    assert tokens is None or cluster_secret, "whoever can sign with nothing could be anybody"
     document = describe_api([*AGENTS, *OTHERS], version)
     door = Door(
         coordinator,
@@ -95,8 +118,9 @@ def make_app(
         Metrics(),
         OpaqueReaders(),
         ForwardMarks(cluster_secret),
+        tokens,
     )
     forwarder = Forwarder(
         is_on=forward, timeout_ms=limits.request_timeout_ms, max_connections=limits.max_forward_connections
     )
-    return Edge(door, express_lane(AGENTS), litestar_app([*AGENTS, *OTHERS, *pages(document)]), forwarder)
+    return Edge(door, express_lane(AGENTS), litestar_app([*AGENTS, *OTHERS, *pages(document), *console()]), forwarder)

@@ -13,10 +13,11 @@ from litestar.di import NamedDependency
 from litestar.types import HTTPScope
 
 from api.http.deadlines import Deadlines
-from api.http.forward_mark import CLIENT_HEADER, SIGNATURE_HEADER, ForwardMarks
+from api.http.forward_mark import CLIENT_HEADER, ForwardMarks
 from api.http.limits import ACTOR_MAX_CHARS, REQUEST_ID_MAX_CHARS, HttpLimits
 from api.http.metrics import Metrics
 from api.http.problems import StillWaiting
+from api.http.tokens import Identity, Role, Tokens
 from api.http.translation import OpaqueReaders
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.replies import Answer
@@ -32,6 +33,8 @@ IDEMPOTENCY_HEADER: Final = b"idempotency-key"
 REQUEST_ID_HEADER: Final = b"x-request-id"
 RUN_ID: Final = secrets.token_hex(10).encode()
 """What the ids that this process gives out begin with."""
+STRANGER: Final = Identity("", Role.AGENT, ())
+"""Whoever comes without a token that is known, where there are tokens."""
 PRINTABLE = re.compile(rb"[\x21-\x7e]{1,%d}" % REQUEST_ID_MAX_CHARS)
 
 
@@ -45,6 +48,8 @@ class Door:
     metrics: Metrics
     opaque_readers: OpaqueReaders
     forward_marks: ForwardMarks
+    tokens: Tokens | None = None
+    """None: the node is open."""
 
 
 class Call:
@@ -58,6 +63,7 @@ class Call:
         "door",
         "group_id",
         "headers",
+        "identity",
         "is_forwarded",
         "is_long_poll",
         "request",
@@ -68,7 +74,7 @@ class Call:
     def __init__(self, door: Door, scope: HTTPScope) -> None:
         self.door = door
         self.scope = scope
-        self.headers: dict[bytes, bytes] = dict(reversed(list(scope["headers"])))
+        self.headers: dict[bytes, bytes] = dict([*scope["headers"]][::-1])
         """By their names in lower case; of several of one name the first."""
         self.request_id = self._request_id()
         self.request = "unknown"
@@ -81,6 +87,8 @@ class Call:
         """Whether another node passed the request on."""
         self.is_long_poll = False
         self.body = b""
+        self.identity: Identity | None = None
+        """Whose token it came with; None: the node is open, and nobody is asked for one."""
         self.actor: str | None = None
         self.change_id: str | None = None
         """Set when the call changes something under a change of its own."""
@@ -102,21 +110,38 @@ class Call:
         Raises:
             ForeignMark: a node claims to have passed the request on, and is none of this cluster's.
         """
-        host = self.headers.get(CLIENT_HEADER)
-        if host is not None:
-            signature = self.headers.get(SIGNATURE_HEADER)
-            self.client_host = self.door.forward_marks.read(self.target, self.body, host, signature)
-            self.is_forwarded = True
+        if CLIENT_HEADER not in self.headers:
+            return
+        mark = self.door.forward_marks.read(self.target, self.body, self.headers)
+        self.client_host, self.identity = mark
+        self.is_forwarded = True
+        if self.identity is None and self.door.tokens is not None:
+            self.identity = STRANGER
 
     def header(self, name: bytes) -> bytes | None:
         """Return a header's first value, or None; the name in lower case."""
         return self.headers.get(name)
 
     async def ask(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
-        """Ask the coordinator, and return its answer, which is of the kind that belongs to the request."""
-        answer: Answer = await self.coordinator.ask(group_id, request)
+        """Ask the coordinator, and return its answer, which is of the kind that belongs to the request.
+
+        A long poll waits as long as it takes; any other request as long as requests may.
+        """
+        asked = self.door.coordinator.ask(group_id, request)
+        if asked.done():  # as a heartbeat's is, nearly always: a place among the deadlines would cost as much again
+            answer: Answer = asked.result()
+        else:
+            answer = await (asked if self.is_long_poll else self.in_time(asked))
         assert isinstance(answer, kind)
         return answer
+
+    def in_time(self, answer: Awaitable[T]) -> Awaitable[T]:
+        """Wait for an answer no longer than a request may take.
+
+        Raises:
+            CoordinatorNotAvailable: none has come in time.
+        """
+        return self.door.deadlines.keep(answer)
 
     def act(self, reason: str | None, *, default_actor: str | None = None) -> Act:
         """Return who changes something, and why; from now on the call has a change id.
@@ -126,13 +151,27 @@ class Call:
             default_actor: who it is when no header says so; None: the header is needed.
 
         Raises:
-            InvalidRequest: the caller does not say who it is, or the idempotency key is no UUID.
+            InvalidRequest: the caller does not say who it is and has no token, or the idempotency key is no UUID.
         """
-        self.actor = self._actor() or default_actor
+        self.actor = self._actor_with_token() or default_actor
         if self.actor is None:
             raise InvalidRequest("the header X-Muster-Actor must say who changes this")
         self.change_id = self._change_id()
         return Act(self.actor, reason, self.change_id)
+
+    def sees(self, group_id: str | None) -> bool:
+        """Tell whether a group is one of the caller's own; None stands for all of them."""
+        if self.identity is None:
+            return True
+        return self.identity.sees_all if group_id is None else self.identity.sees(group_id)
+
+    def _actor_with_token(self) -> str | None:
+        """Return who it is: by the token first, and what the header says beside that in brackets."""
+        said = self._actor()
+        if self.identity is None:
+            return said
+        actor = self.identity.actor
+        return actor if said in {None, actor} else f"{actor} ({said})"
 
     def _actor(self) -> str | None:
         value = self.headers.get(ACTOR_HEADER)

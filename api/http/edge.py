@@ -6,13 +6,14 @@ log under the request's id and never to the caller.
 
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from litestar import Litestar
 from litestar.types import HTTPScope, Receive, Send
 
-from api.http.call import Call, Door
+from api.http.access import identify
+from api.http.call import STRANGER, Call, Door
 from api.http.events import note
 from api.http.express import Express
 from api.http.forwarding import Forwarder
@@ -28,6 +29,10 @@ log = structlog.get_logger("muster.http")
 
 ABOUT_THE_NODE: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 """What a node that is stopping still answers: whoever watches it wants to know."""
+
+
+WHOLE_ANSWER: Final = "muster.whole_answer"
+"""The ASGI extension by which the server is told that an answer's head and body come at once: a call before both."""
 
 
 class Edge:
@@ -65,6 +70,9 @@ class Edge:
         took_s = time.perf_counter() - began_at_s
         self._door.metrics.count(call.request, reply.code, took_s)
         note(call, reply, took_ms=took_s * 1000)
+        extensions: Mapping[str, Any] = scope.get("extensions") or {}
+        if WHOLE_ANSWER in extensions and scope["method"] != "HEAD":
+            extensions[WHOLE_ANSWER]()
         await _send(reply, self._own_headers(call, reply), send)
 
     async def _answer(self, call: Call, receive: Receive) -> Reply:
@@ -72,6 +80,8 @@ class Edge:
             raise CoordinatorNotAvailable("this node is stopping")
         method = call.scope["method"]
         path = read_group_path(method, call.scope["raw_path"])
+        if self._door.tokens is not None:
+            identify(call, self._door.tokens)
         call.body = await read_body(method, call.headers, receive, self._door.limits.max_body_bytes)
         call.read_mark()
         try:
@@ -93,7 +103,7 @@ class Edge:
         headers = [(b"x-request-id", call.request_id)]
         if call.change_id is not None and reply.code == NO_ERROR:
             headers.append((b"x-muster-change-id", call.change_id.encode()))
-        if call.group_id is not None:
+        if call.group_id is not None and call.identity is not STRANGER:
             owner = self._door.coordinator.owner_url(call.group_id)
             if owner is not None:
                 headers.append((b"x-muster-coordinator", owner.encode()))

@@ -10,6 +10,7 @@ from typing import Any, Final, get_type_hints
 
 from litestar.handlers import HTTPRouteHandler
 
+from api.http.access import Need, admit, need_of
 from api.http.call import Call
 from api.http.paths import GROUPS
 from api.http.reading import read_json
@@ -30,15 +31,17 @@ class Express:
     body_kind: type[Any]
     function: Callable[[Call, str, Any], Awaitable[Any]]
     is_long_poll: bool
+    need: Need
 
     async def answer(self, call: Call, group_id: str) -> Reply:
-        """Read the body, ask, and return the answer."""
+        """Read the body, ask, and return the answer. The endpoint waits through the call, which knows how long."""
         call.request = self.request
         call.is_long_poll = self.is_long_poll
+        if call.identity is not None:
+            admit(call, self.need)
         if call.scope["query_string"]:
             raise InvalidRequest("this request has no query parameters")
-        asking = self.function(call, group_id, read_json(call.body, self.body_kind))
-        answer = await (asking if self.is_long_poll else call.door.deadlines.keep(asking))
+        answer = await self.function(call, group_id, read_json(call.body, self.body_kind))
         return Reply(200, JSON, json_bytes(answer))
 
 
@@ -54,9 +57,11 @@ def _action(handler: HTTPRouteHandler) -> bytes:
 
 def _express(handler: HTTPRouteHandler) -> Express:
     assert handler.http_methods == {"POST"}
+    (path,) = handler.paths
     return Express(
         request=handler.opt[REQUEST],
         body_kind=get_type_hints(handler.fn)["data"],
         function=handler.fn,
         is_long_poll=bool(handler.opt.get(LONG_POLL)),
+        need=need_of(handler.opt[REQUEST], "POST", path),
     )

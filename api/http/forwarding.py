@@ -26,8 +26,8 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordin
 log = structlog.get_logger("muster.http")
 
 FORWARD_HEADER: Final = b"x-muster-forward"
-PASSED_ON: Final = frozenset({b"accept", b"authorization", b"content-type", b"idempotency-key", b"x-muster-actor"})
-"""What of a request's headers goes on with it, beside its id and its mark."""
+PASSED_ON: Final = frozenset({b"accept", b"content-type", b"idempotency-key", b"x-muster-actor"})
+"""What of a request's headers goes on with it, beside its id and its mark; never a token."""
 PASSED_BACK: Final = frozenset({"allow", "retry-after", "x-muster-change-id"})
 """What of a reply's headers comes back with it."""
 OTHERS_AUTOMATIC: Final = frozenset({"accept", "accept-encoding", "content-type", "user-agent"})
@@ -122,7 +122,7 @@ class Forwarder:
 
 def _headers(call: Call) -> list[tuple[bytes, bytes]]:
     given = [(name, value) for name, value in call.scope["headers"] if name in PASSED_ON]
-    marks = call.door.forward_marks.headers(call.target, call.body, call.client_host)
+    marks = call.door.forward_marks.headers(call.target, call.body, call.client_host, call.identity)
     return [*given, (b"x-request-id", call.request_id), *marks]
 
 

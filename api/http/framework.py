@@ -15,6 +15,7 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 from litestar.params import QueryParameter
 from litestar.types import ASGIApp, ControllerRouterHandler, HTTPRequestEvent, HTTPScope, Message, Receive, Scope, Send
 
+from api.http.access import admit, need_of
 from api.http.call import Call
 from api.http.express import REQUEST
 from api.http.paths import read_segment, refuse_unreadable_query
@@ -35,7 +36,7 @@ def litestar_app(handlers: Sequence[ControllerRouterHandler]) -> Litestar:
         dependencies={"call": Provide(_current_call, sync_to_thread=False)},
         middleware=[_with_decoded_parameters],
         request_class=_StrictRequest,
-        before_request=_refuse_unknown_parameters,
+        before_request=_check,
         exception_handlers={Exception: _let_through},
         openapi_config=None,
         logging_config=None,
@@ -120,7 +121,16 @@ def _with_decoded_parameters(app: ASGIApp) -> ASGIApp:
     return decoded
 
 
-async def _refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
+async def _check(request: Request[Any, Any, Any]) -> None:
+    """Admit the caller, and then see whether the query can be read."""
+    call = _current_call(request.scope)
+    if call.identity is not None:
+        paths = " ".join(sorted(request.route_handler.paths))
+        admit(call, need_of(_request_name(call.scope), call.scope["method"], paths))
+    _refuse_unknown_parameters(request)
+
+
+def _refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
     fields = request.route_handler.parsed_fn_signature.parameters.values()
     definitions = ((field.name, field.kwarg_definition) for field in fields)
     known = {kind.name or name for name, kind in definitions if isinstance(kind, QueryParameter)}

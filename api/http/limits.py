@@ -37,3 +37,9 @@ class HttpLimits:
     """How long a request may take that is no long poll."""
     max_forward_connections: int = 64
     """How many requests, long polls aside, may be on their way to one other node."""
+    lag_lookback_ms: int = 86_400_000
+    """How old reports of a log's end may be, to say since when a group is behind."""
+    max_lag_points: int = 1_000
+    """How many points one history of a group's lag may have."""
+    max_lag_positions: int = 50_000
+    """How many positions one history of a group's lag may rest on, a partition and step each."""

@@ -9,7 +9,7 @@ Source: metrics-and-history.md: `muster_`, Kafka's name in snake case, base unit
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 
 from api.http.reply import NO_ERROR
 from coordinator_core.runtime.counters import PARKED_S, Counters, Counts, Distribution, GroupCounts
+from coordinator_core.runtime.unsettled import UnsettledGroup
 from coordinator_core.store.history import ExpiryForecast, GroupPosition
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
@@ -53,6 +54,17 @@ class Metrics:
             self.errors[request, code] += 1
 
 
+class Stored(NamedTuple):
+    """What the database says; each is None where it was not asked, or did not answer in time."""
+
+    positions: tuple[GroupPosition, ...] | None
+    behind_ms: Mapping[tuple[str, str, int], int] | None
+    """For how long partitions are behind, of those that are."""
+    forecast: ExpiryForecast | None
+    newest_runs: Mapping[str, int] | None
+    """Job → as of when it last ran, in milliseconds."""
+
+
 class Scrape:
     """One look at a node, as the library collects it."""
 
@@ -61,8 +73,7 @@ class Scrape:
         metrics: Metrics,
         counts: Counts,
         detail: Detail,
-        positions: tuple[GroupPosition, ...] | None,
-        forecast: ExpiryForecast | None,
+        stored: Stored | None = None,
     ) -> None:
         """Prepare.
 
@@ -70,14 +81,12 @@ class Scrape:
             metrics: what was counted of requests.
             counts: what the coordinator says of itself.
             detail: how deep it goes.
-            positions: of the node's groups; None: not asked for, or not known. What rests on them is then left out.
-            forecast: what will expire of them; None: not asked for, or not known.
+            stored: what the database says; None: not asked for.
         """
         self._metrics = metrics
         self._counts = counts
         self._detail = detail
-        self._positions = positions
-        self._forecast = forecast
+        self._stored = stored
 
     def text(self) -> bytes:
         """Return everything; this takes some time where there are many groups."""
@@ -101,9 +110,9 @@ class Scrape:
         if self._detail != "node":
             sizes = {(group_id,): size for group_id, size in counts.members_of_group}
             yield _gauge("kafka_consumergroup_members", "Members of a group.", sizes, ["consumergroup"])
-        if self._positions is not None:
-            yield from _lag(self._positions, by_partition=self._detail == "partition")
-            yield from _expiring(self._forecast)
+            yield from _unsettled_groups(counts.unsettled)
+        if self._stored is not None:
+            yield from _of_the_database(self._stored, by_partition=self._detail == "partition")
 
 
 # -- families, by what they tell of ---------------------------------------------------------------------------
@@ -176,6 +185,7 @@ def _writes(counts: Counts) -> Iterator[Metric]:
     yield _histogram("muster_batch_size_rows", "Rows of a write transaction.", {(): sums.batch_rows})
     yield _total("muster_batches_failed", "Write transactions that failed.", sums.batches_failed)
     yield _plain("muster_write_queue_rows", "Rows that wait for the next transaction.", counts.queued_rows)
+    yield _plain("muster_write_queue_max_rows", "Rows that may wait.", counts.max_queued_rows)
     yield _plain("muster_store_is_reached", "1 while the database answers, else 0.", int(counts.is_store_reached))
 
 
@@ -195,7 +205,41 @@ def _shards(counts: Counts) -> Iterator[Metric]:
 def _node(counts: Counts) -> Iterator[Metric]:
     yield _histogram("muster_loop_gap_seconds", "Pauses in which the node did nothing.", {(): counts.sums.loop_gap_s})
     names = {(counts.node_id, counts.version): 1}
+    yield _plain("muster_node_time_seconds", "What the node takes the time to be.", counts.wall_ms / 1000)
     yield _gauge("muster_node_info", "Who this is.", names, ["node_id", "version"])
+
+
+def _unsettled_groups(unsettled: Sequence[UnsettledGroup]) -> Iterator[Metric]:
+    took_s = {(each.group_id, str(each.state)): each.rebalancing_s for each in unsettled}
+    yield _gauge("muster_unsettled_group_seconds", "How long a group has rebalanced.", took_s, OF_UNSETTLED)
+    awaited = {(each.group_id,): each.awaited_count for each in unsettled}
+    yield _gauge("muster_awaited_members", "Members that a group waits for.", awaited, ["consumergroup"])
+    named = {(each.group_id, *one): 1 for each in unsettled for one in each.awaited}
+    yield _gauge("muster_awaited_member_info", "Whom a group waits for.", named, OF_AWAITED)
+
+
+OF_UNSETTLED: Final = ("consumergroup", "state")
+OF_AWAITED: Final = ("consumergroup", "member_id", "client_id")
+
+
+def _of_the_database(stored: Stored, *, by_partition: bool) -> Iterator[Metric]:
+    if stored.positions is not None:
+        yield from _lag(stored.positions, by_partition=by_partition)
+        if by_partition and stored.behind_ms is not None:
+            yield _lag_seconds(stored.positions, stored.behind_ms)
+    yield from _expiring(stored.forecast)
+    runs = {(job,): as_of_ms / 1000 for job, as_of_ms in (stored.newest_runs or {}).items()}
+    yield _gauge("muster_newest_run_timestamp_seconds", "As of when a job last ran.", runs, ["job_name"])
+
+
+def _lag_seconds(positions: Iterable[GroupPosition], behind_ms: Mapping[tuple[str, str, int], int]) -> Metric:
+    """Return the lag of every partition whose log's end is known; of one that fell behind just now nothing yet."""
+    found: dict[Labels, float] = {}
+    for each in positions:
+        known = None if each.partition is None else behind_ms.get((each.group_id, each.topic, each.partition))
+        if each.lag_records == 0 or (known is not None and each.lag_records is not None):
+            found[each.group_id, each.topic, str(each.partition)] = (known or 0) / 1000 if each.lag_records else 0
+    return _gauge("kafka_consumergroup_lag_seconds", "Since when it is behind.", found, OF_PARTITION)
 
 
 def _lag(positions: tuple[GroupPosition, ...], *, by_partition: bool) -> Iterator[Metric]:

@@ -29,7 +29,7 @@ ACTOR: Final = {
     "in": "header",
     "required": True,
     "schema": {"type": "string", "minLength": 1, "maxLength": ACTOR_MAX_CHARS},
-    "description": "who changes this",
+    "description": "who changes this; with a token it is the token's actor, and this may be left out",
 }
 IDEMPOTENCY_KEY: Final = {
     "name": "Idempotency-Key",
@@ -37,6 +37,11 @@ IDEMPOTENCY_KEY: Final = {
     "required": False,
     "schema": {"type": "string", "format": "uuid"},
     "description": "becomes the change's id; asked again under the same key, the change is not made again",
+}
+BEARER: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "where the node has a tokens file; then the actor is the token's",
 }
 REFUSAL: Final = {
     "description": "A refusal: `code` is Kafka's name of it, and `action` says what to do: fix, rejoin or retry.",
@@ -60,6 +65,8 @@ def describe_api(handlers: Sequence[HTTPRouteHandler], version: str) -> dict[str
     # The same names as the framework gives, and told by who reads them: strict fields, exact bounds, docstrings.
     _, schemas = schema_components([*kinds, Problem], ref_template=SCHEMA_PLACE)
     document["components"]["schemas"] = schemas
+    document["components"]["securitySchemes"] = {"bearer": BEARER}
+    document["security"] = [{}, {"bearer": []}]
     for path in document["paths"].values():
         for method, operation in path.items():
             _complete(method, operation)

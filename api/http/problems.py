@@ -56,6 +56,18 @@ class ForeignMark(RequestError):
     code, kafka_code = "CLUSTER_AUTHORIZATION_FAILED", 31
 
 
+class Unauthenticated(RequestError):
+    """A token is needed, and there is none that is known."""
+
+    code, kafka_code = "SASL_AUTHENTICATION_FAILED", 58
+
+
+class GroupAuthorizationFailed(RequestError):
+    """The token is not for this request, or not for this group."""
+
+    code, kafka_code = "GROUP_AUTHORIZATION_FAILED", 30
+
+
 class UnsupportedMediaType(InvalidRequest):
     """The body is declared as something else than JSON."""
 
@@ -93,7 +105,9 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     errors.InvalidGroupId: 400,
     errors.InvalidSessionTimeout: 400,
     errors.OffsetMetadataTooLarge: 400,
+    Unauthenticated: 401,
     ForeignMark: 403,
+    GroupAuthorizationFailed: 403,
     errors.GroupIdNotFound: 404,
     errors.UnknownMemberId: 404,
     errors.UnknownTopicOrPartition: 404,
@@ -167,6 +181,8 @@ def _problem(error: CoordinatorError) -> Problem:
 def _headers(error: CoordinatorError, status: int) -> tuple[tuple[bytes, bytes], ...]:
     if isinstance(error, MethodNotAllowed):
         return ((b"allow", error.allowed.encode("ascii")),)
+    if isinstance(error, Unauthenticated):
+        return ((b"www-authenticate", b'Bearer realm="muster"'),)
     if status in RETRY_LATER:
         return ((b"retry-after", str(RETRY_AFTER_S).encode()),)
     return ()

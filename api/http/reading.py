@@ -42,7 +42,8 @@ async def read_body(method: str, headers: Mapping[bytes, bytes], receive: Receiv
         return b""
     if int(headers.get(b"content-length", 0)) > limit_bytes:
         raise BodyTooLarge(limit_bytes)
-    if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+    encoding = headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() != b"identity":
         raise UnsupportedMediaType("the body must not be compressed")
     parts: list[bytes] = []
     size = 0

@@ -6,8 +6,9 @@ A node remembers the latest answers to such changes; the change itself, under th
 from api.http.call import IDEMPOTENCY_HEADER, Call
 from api.http.limits import REPLAYS_MAX
 from api.http.reply import Reply
+from api.http.tokens import Identity
 
-Key = tuple[bytes, str, bytes, bytes]
+Key = tuple[bytes, str, bytes, bytes, Identity | None]
 
 
 class Replays:
@@ -39,4 +40,4 @@ def _key(call: Call) -> Key | None:
     given = call.header(IDEMPOTENCY_HEADER)
     if given is None:
         return None
-    return given.lower(), call.scope["method"], call.scope["raw_path"], call.scope["query_string"]
+    return given.lower(), call.scope["method"], call.scope["raw_path"], call.scope["query_string"], call.identity

@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from api.http.edge import Edge
+from api.http.edge import WHOLE_ANSWER, Edge
 from api.http.limits import HEAD_MAX_BYTES
 from api.http.problems import PROBLEM_JSON, refusal
 from coordinator_core.protocol.errors import InvalidRequest
@@ -86,6 +86,44 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
+class _OneWrite:
+    """A connection on which an answer's head waits for its body, so that both leave in one write.
+
+    uvicorn writes them one after the other, and each write is a call into the kernel that wakes the caller up: two of
+    them cost a heartbeat a sixth of its time.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._held: bytes | None = None
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a transport has
+        return getattr(self._transport, name)
+
+    def hold(self) -> None:
+        """Let the next write wait for the one after it."""
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        """Write, or keep what is held back for the next time."""
+        held = self._held
+        if held is None:
+            self._transport.write(data)
+        elif not held:
+            self._held = data
+        else:
+            self._held = None
+            self._transport.write(held + data)
+
+    def close(self) -> None:
+        """Write what is held back, and close."""
+        if self._held:
+            self._transport.write(self._held)
+        self._held = None
+        self._transport.close()
+
+
 class _ProblemProtocol(HttpToolsProtocol):
     """HTTP as httptools reads it; what cannot be read at all is refused as everything else is."""
 
@@ -96,9 +134,14 @@ class _ProblemProtocol(HttpToolsProtocol):
         self._is_in_head, self._head_bytes = True, 0
         super().on_message_begin()
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._one_write = _OneWrite(transport)
+        super().connection_made(cast("asyncio.Transport", self._one_write))
+
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         super().on_headers_complete()
+        self.scope["extensions"] = {WHOLE_ANSWER: self._one_write.hold}  # type: ignore[dict-item]
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

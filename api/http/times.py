@@ -1,7 +1,12 @@
-"""Instants go out as RFC 3339 in UTC; lengths stay numbers of milliseconds."""
+"""Instants come and go as RFC 3339, and go in UTC; lengths stay numbers of milliseconds."""
 
-from datetime import UTC, datetime
-from typing import Final
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+from msgspec import Meta, ValidationError, convert
+
+from coordinator_core.protocol.errors import InvalidRequest
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -14,3 +19,22 @@ def instant(at_ms: int) -> datetime:
 def instant_or_none(at_ms: int | None) -> datetime | None:
     """Return a moment, or None where there is none."""
     return None if at_ms is None else instant(at_ms)
+
+
+def moment(text: str, name: str) -> datetime:
+    """Read the moment that a query names; a plus that came unencoded, which a query reads as a space, is put back.
+
+    Raises:
+        InvalidRequest: it is none; the text names the parameter.
+    """
+    try:
+        found: datetime = convert(re.sub(r" (?=\d\d:\d\d$)", "+", text), Annotated[datetime, Meta(tz=True)])
+    except ValidationError:
+        example = "2026-11-21T02:13:00Z"
+        raise InvalidRequest(f"{name} must be a moment in RFC 3339 with its offset, such as {example}") from None
+    return found
+
+
+def moment_ms(text: str, name: str) -> int:
+    """Read the moment that a query names, as milliseconds since the epoch, cutting off what is finer."""
+    return (moment(text, name) - EPOCH) // timedelta(milliseconds=1)

@@ -1,16 +1,17 @@
 """A group is the fold of its records.
 
 `apply` is total: it cannot fail, and it looks at nothing but the group and the record. Whether a record may
-happen was settled when it was decided (`decide`), so nothing is checked here twice. `copy` is shallow, which is
-safe because members are values.
+happen was settled when it was decided (`decide`), so nothing is checked here twice.
+
+A copy shares its containers with the group it is a copy of until one of the two changes them (`_own`): most decisions
+change one of a member's several entries, and a group may have thousands of members. Members themselves are values.
 
 Source: protocol.md sections 1 and 2.
 """
 
-import copy
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Self, assert_never
+from typing import ClassVar, Self, assert_never
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.member import Member
@@ -45,7 +46,7 @@ ASSIGNMENT_UNFIT = frozenset({Trigger.PARTITIONS_CHANGED, Trigger.ADMIN})
 class Group:
     """One consumer group. A group that nobody ever saw does not exist: `exists` is False, its state Dead."""
 
-    __slots__ = (
+    FIELDS: ClassVar = (
         "created_at_ms",
         "generation",
         "group_id",
@@ -72,6 +73,18 @@ class Group:
         "trigger",
         "window_ms",
     )
+    CONTAINERS: ClassVar = frozenset(
+        {
+            "members",
+            "offered",
+            "parked_joins",
+            "parked_syncs",
+            "pending_member_ids",
+            "pending_syncs",
+            "static_members",
+        }
+    )
+    __slots__ = (*FIELDS, "_shared")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -104,6 +117,8 @@ class Group:
         """The present initial window's length; None outside of one."""
         self.remaining_ms = 0
         self.has_newcomers = False
+        self._shared: frozenset[str] = frozenset()
+        """Containers that another group has too."""
 
     @classmethod
     def restored(  # noqa: PLR0913 - what was stored of a group, by name; a class for it would say the same twice
@@ -180,15 +195,17 @@ class Group:
 
     def copy(self) -> Self:
         """Return a group that can be changed without changing this one."""
-        twin = copy.copy(self)
-        twin.members = self.members.copy()
-        twin.static_members = self.static_members.copy()
-        twin.pending_member_ids = self.pending_member_ids.copy()
-        twin.parked_joins = self.parked_joins.copy()
-        twin.parked_syncs = self.parked_syncs.copy()
-        twin.pending_syncs = self.pending_syncs.copy()
-        twin.offered = self.offered.copy()
+        twin = type(self).__new__(type(self))
+        self._shared = self.CONTAINERS
+        for name in self.__slots__:
+            setattr(twin, name, getattr(self, name))
         return twin
+
+    def _own(self, container: str) -> None:
+        """See that a container is nobody else's before it is changed."""
+        if container in self._shared:
+            self._shared -= {container}
+            setattr(self, container, getattr(self, container).copy())
 
     def fold(self, records: Iterable[GroupRecord]) -> Self:
         """Return the group after these records, leaving this one as it is."""
@@ -201,16 +218,18 @@ class Group:
         """Change the group by one record. Total: there is no record that cannot be applied."""
         match record:
             case JoinParked():
+                self._own("parked_joins")
                 self.parked_joins[record.member_id] = record.token
             case SyncParked():
+                self._own("parked_syncs")
                 self.parked_syncs[record.member_id] = record.token
-                self.pending_syncs.discard(record.member_id)
+                self._sync_received(record.member_id)
             case SyncReceived():
-                self.pending_syncs.discard(record.member_id)
+                self._sync_received(record.member_id)
             case MemberIdIssued():
-                self.pending_member_ids.add(record.member_id)
+                self.pending_member_ids = self.pending_member_ids | {record.member_id}
             case MemberIdDropped():
-                self.pending_member_ids.discard(record.member_id)
+                self.pending_member_ids = self.pending_member_ids - {record.member_id}
             case MemberJoined():
                 self._member_joined(record)
             case MemberUpdated():
@@ -240,6 +259,10 @@ class Group:
                 self._enter(DEAD, record.at_ms)
             case _:
                 assert_never(record)
+
+    def _sync_received(self, member_id: str) -> None:
+        self._own("pending_syncs")
+        self.pending_syncs.discard(member_id)
 
     def _enter(self, state: GroupState, at_ms: int) -> None:
         self.state = state
@@ -271,12 +294,17 @@ class Group:
         )
 
     def _member_removed(self, record: MemberRemoved) -> None:
+        self._own("members")
         member = self.members.pop(record.member_id)
         self._count_offers(member, -1)
         if member.group_instance_id is not None:
+            self._own("static_members")
             self.static_members.pop(member.group_instance_id, None)
+        self._own("parked_joins")
         self.parked_joins.pop(record.member_id, None)
+        self._own("parked_syncs")
         self.parked_syncs.pop(record.member_id, None)
+        self._own("pending_syncs")
         self.pending_syncs.discard(record.member_id)
         self.must_rebalance |= member.in_generation
         if self.leader_id == record.member_id:
@@ -293,18 +321,22 @@ class Group:
             # A leader that has yet to assign knows the old id only, and the generation's protocol must be offered.
             is_unfit = self.settled_state is COMPLETING or not member.offers(self.protocol_name)
             self.must_rebalance |= is_unfit
+        self._own("parked_joins")
         self.parked_joins.pop(old_id, None)
+        self._own("parked_syncs")
         self.parked_syncs.pop(old_id, None)
         if old_id in self.pending_syncs:
+            self._own("pending_syncs")
             self.pending_syncs.discard(old_id)
+            self._own("pending_syncs")
             self.pending_syncs.add(member.member_id)
         if self.leader_id == old_id:
             self.leader_id = member.member_id
 
     def _rebalance_started(self, record: RebalanceStarted) -> None:
         self._enter(PREPARING, record.at_ms)
-        self.parked_syncs.clear()
-        self.pending_syncs.clear()
+        self.parked_syncs = {}
+        self.pending_syncs = set()
         self.trigger = record.trigger
         self.must_rebalance |= record.trigger in ASSIGNMENT_UNFIT
         self._time_phase(record.node_ms, record.timeout_ms)
@@ -321,15 +353,17 @@ class Group:
         self.topics_version = record.topics_version
         self.must_rebalance = False
         self._time_phase(record.node_ms, record.timeout_ms)
-        self.parked_joins.clear()
+        self.parked_joins = {}
         self.pending_syncs = set(self.members)
         for member in list(self.members.values()):
+            self._own("members")
             self.members[member.member_id] = replace(member, assignment=b"", is_new=False, in_generation=True)
 
     def _assignment_accepted(self, record: AssignmentAccepted) -> None:
         self._enter(STABLE, record.at_ms)
-        self.parked_syncs.clear()
+        self.parked_syncs = {}
         for member_id, assignment in record.assignments:
+            self._own("members")
             self.members[member_id] = replace(self.members[member_id], assignment=assignment)
 
     def _group_emptied(self, record: GroupEmptied) -> None:
@@ -344,15 +378,19 @@ class Group:
         self.phase_timeout_ms = timeout_ms
 
     def _put(self, member: Member) -> None:
+        self._own("members")
         self.members[member.member_id] = member
         self._count_offers(member, +1)
         if member.group_instance_id is not None:
+            self._own("static_members")
             self.static_members[member.group_instance_id] = member.member_id
 
     def _count_offers(self, member: Member, step: int) -> None:
         for name in {name for name, _ in member.protocols}:
             count = self.offered.get(name, 0) + step
             if count:
+                self._own("offered")
                 self.offered[name] = count
             else:
+                self._own("offered")
                 self.offered.pop(name, None)

@@ -242,6 +242,7 @@ class ResetTo(StrEnum):
     SHIFT = "shift"
     DATETIME = "datetime"
     CURRENT = "current"
+    GIVEN = "given"
 
 
 class PartitionToReset(NamedTuple):
@@ -254,6 +255,8 @@ class PartitionToReset(NamedTuple):
     """The furthest end that any group has reported."""
     committed_then: int | None = None
     """What was committed at the instant asked for."""
+    given: int | None = None
+    """Where the caller wants this very partition."""
 
 
 @dataclass(frozen=True, slots=True)

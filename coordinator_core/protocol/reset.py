@@ -27,7 +27,7 @@ from coordinator_core.protocol.requests import NO_MEMBER_ID, PartitionToReset, R
 from coordinator_core.protocol.states import DEAD, EMPTY
 
 MAX_OFFSET = 2**63 - 1
-CLAMPED = frozenset({ResetTo.OFFSET, ResetTo.SHIFT, ResetTo.DATETIME})
+CLAMPED = frozenset({ResetTo.OFFSET, ResetTo.SHIFT, ResetTo.DATETIME, ResetTo.GIVEN})
 """The ways that may point outside of the log."""
 
 
@@ -85,6 +85,8 @@ def _wanted(request: ResetOffsets, known: PartitionToReset, old_offset: int | No
         case ResetTo.CURRENT:
             at_end = known.log_end_offset if old_offset is None else old_offset
             return _known(known, at_end, "nothing is committed, and nobody has reported where its log ends")
+        case ResetTo.GIVEN:
+            return _known(known, known.given, "no offset is given")
         case _:
             assert_never(request.to)
 

@@ -27,5 +27,15 @@ class NodeConfig:
     pause_ms: int = 500
     """A gap in the loop's own time beyond this counts as nobody's silence."""
     history_days_ahead: int = 7
+    lost_nodes_kept_hours: int = 24
+    """How long the row of a node that was lost is kept, for whoever wonders where it went."""
+    tuning_window_days: int = 7
+    """How far back advice that is worked out on demand, and what-if, look."""
+    tuning_max_rows: int = 500_000
+    """Rows of one group's stays that they look at, the newest; and as many of rejoins."""
+    tuning_max_evictions: int = 1_000
+    """Evictions that they look at one by one, the newest."""
+    tuning_advice_max_age_hours: int = 48
+    """How old a report may be that is told in place of advice worked out on demand."""
     maintenance_chunk: int = 500
     """Candidates judged in one step when a maintenance run is applied."""

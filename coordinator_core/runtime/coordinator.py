@@ -29,6 +29,9 @@ from coordinator_core.protocol.requests import (
     SyncGroup,
     Token,
 )
+from coordinator_core.protocol.settings import Now
+from coordinator_core.runtime.archiving import Archiving
+from coordinator_core.runtime.behind import GroupLag
 from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters, Counts, GroupCounts
@@ -40,14 +43,19 @@ from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.operators import Operators
 from coordinator_core.runtime.ownership import Ownership
 from coordinator_core.runtime.readiness import Inspection
-from coordinator_core.runtime.shard import Shard
+from coordinator_core.runtime.shard import Shard, given
 from coordinator_core.runtime.stays import Hours
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.timekeeper import Timekeeper
+from coordinator_core.runtime.tuning import Tuning
+from coordinator_core.runtime.unsettled import unsettled_groups
 from coordinator_core.runtime.views import GroupView, Readiness, SettingInForce, ShardOwner
 from coordinator_core.runtime.writer import Writer
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
 from coordinator_core.store.history import ExpiryForecast, GroupPosition
 from coordinator_core.store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
+from coordinator_core.store.overview import Overview, OverviewFilter
+from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
     FetchedOffset,
     GroupFilter,
@@ -64,7 +72,7 @@ T = TypeVar("T")
 MemberRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets
 
 HISTORY_CHECK_S = 3_600
-"""How often the partitions of history tables are looked after."""
+"""How often the partitions of history tables are looked after, and nodes that were lost are forgotten."""
 
 
 class Coordinator:
@@ -91,10 +99,13 @@ class Coordinator:
         self._writer = Writer(store, config.node_id, *shared, max_batch_rows=config.max_batch_rows)
         self._ownership = Ownership(store, config, *shared, self._make_shard)
         self._timekeeper = Timekeeper(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
+        archiving = Archiving(store, self._threads, lambda: self._clock.now().node_ms)
         self._maintenance = Maintenance(
-            store, self._threads, lambda: self._ownership.owned, self.new_token, config.maintenance_chunk
+            store, self._threads, lambda: self._ownership.owned, self.new_token, config.maintenance_chunk, archiving
         )
         self.history = History(store, self._read)
+        self.tuning = Tuning(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms, config)
+        self.lag = GroupLag(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms)
         self._inspection = Inspection(store, self._read, config.schema, lambda: self._ownership.failure)
         self._is_stopping = False
         self._lag = Lag(store, self._read, self._clock, lambda: self._ownership.owned)
@@ -180,12 +191,20 @@ class Coordinator:
         while True:
             await asyncio.sleep(HISTORY_CHECK_S)
             await self._look_after_history()
+            await self._forget_lost_nodes()
 
     async def _look_after_history(self) -> None:
         try:
             await self._threads.read(partial(self._store.create_history_partitions, self._config.history_days_ahead))
         except StoreError as error:
             log.warning("history_partitions_not_checked", why=str(error))
+
+    async def _forget_lost_nodes(self) -> None:
+        kept_ms = self._config.lost_nodes_kept_hours * 3_600_000
+        try:
+            await self._threads.lease(partial(self._store.forget_nodes, kept_ms))
+        except StoreError as error:
+            log.warning("lost_nodes_not_forgotten", why=str(error))
 
     async def _refresh(self, versions: Versions) -> None:
         """Read settings and catalogue again, and let groups look at what changed."""
@@ -211,26 +230,28 @@ class Coordinator:
         """Return a token that no other request of this node has."""
         return next(self._tokens)
 
-    async def ask(self, group_id: str, request: MemberRequest) -> Answer:
-        """Decide a request, and return its answer when everything it rests on is stored.
+    def ask(self, group_id: str, request: MemberRequest) -> asyncio.Future[Answer]:
+        """Decide a request at once; its answer comes when everything it rests on is stored, which may be at once too.
 
         Giving up on the answer is harmless: it is dropped, and the group is not told.
 
         Raises:
-            CoordinatorError: the request was refused; its `action` says what the caller should do.
+            CoordinatorError: the request was refused, be it here or in the answer's place; its `action` says what the
+                caller should do.
         """
-        shard = self._shard_of(group_id)
+        now = self._clock.now()
+        shard = self._shard_of(group_id, now)
         if shard.is_loading:
-            return answer_while_loading(request, self._surroundings.context(group_id).settings)
+            return given(answer_while_loading(request, self._surroundings.context(group_id).settings))
         if not isinstance(request, Heartbeat) and self._writer.queued_rows > self._config.max_queued_rows:
             raise CoordinatorNotAvailable("too many writes are waiting for the database")
-        return await shard.ask(group_id, request.token, request)
+        return shard.ask(group_id, request, now)
 
-    def _shard_of(self, group_id: str) -> Shard:
+    def _shard_of(self, group_id: str, now: Now) -> Shard:
         """Return the shard, if it is certainly ours."""
         shard_id = self.shard_id_of(group_id)
         shard = self._ownership.owned.get(shard_id)
-        if shard is not None and (shard.valid_until_ms > self._clock.now().node_ms):
+        if shard is not None and shard.valid_until_ms > now.node_ms:
             return shard
         lease = self._ownership.leases.get(shard_id)
         is_elsewhere = lease is not None and lease.node_id not in {None, self.node_id} and not lease.is_expired
@@ -262,7 +283,7 @@ class Coordinator:
     # -- what stands -----------------------------------------------------------------------------------------
 
     def _serving(self, group_id: str) -> Shard:
-        shard = self._shard_of(group_id)
+        shard = self._shard_of(group_id, self._clock.now())
         if shard.is_loading:
             raise CoordinatorLoadInProgress("the group is being loaded")
         return shard
@@ -292,6 +313,10 @@ class Coordinator:
         """Return a page of groups; any node may."""
         return await self._read(partial(self._store.list_groups, which))
 
+    async def overview(self, which: OverviewFilter) -> Overview:
+        """Return a page of groups in one of the overview's orders, and how many are in each state; any node may."""
+        return await self._read(partial(self._store.overview, which))
+
     # -- catalogue and settings ------------------------------------------------------------------------------
 
     async def topics(self) -> list[TopicRow]:
@@ -311,6 +336,14 @@ class Coordinator:
     async def run(self, run_id: str) -> RunRow:
         """Return one maintenance run, with its counts by outcome."""
         return await self._read(partial(self._store.run, run_id))
+
+    async def run_candidates(self, run_id: str, after: CandidatePlace | None, limit: int) -> list[ListedCandidate]:
+        """Return a page of a maintenance run's candidates, by group, topic and partition."""
+        return await self._read(partial(self._store.run_candidates, run_id, after, limit))
+
+    async def reports(self, which: ReportFilter) -> list[Report]:
+        """Return the newest report of each group, by group; any node may."""
+        return await self._read(partial(self._store.reports, which))
 
     async def _read(self, call: Callable[[], T]) -> T:
         try:
@@ -334,13 +367,16 @@ class Coordinator:
             sums=deepcopy(self._counters),
             groups=GroupCounts.of(groups, now.wall_ms),
             longest_rebalance_s=max(0, now.wall_ms - began_ms) / 1000,
+            unsettled=unsettled_groups((hosted for shard in shards for hosted in shard.groups.values()), now.wall_ms),
             members_of_group=tuple((group.group_id, len(group.members)) for group in groups),
-            shards_active=sum(not shard.is_loading and shard.valid_until_ms > now_ms for shard in shards),
+            shards_active=self._shards_active(),
             shards_loading=sum(shard.is_loading for shard in shards),
             lease_left_s=max(0, lease_left_ms) / 1000,
             is_store_reached=self._ownership.failure is None,
             deadlines_armed=sum(len(shard.timers) for shard in shards),
             queued_rows=self._writer.queued_rows,
+            max_queued_rows=self._config.max_queued_rows,
+            wall_ms=now.wall_ms,
         )
 
     async def readiness(self) -> Readiness:
@@ -348,9 +384,14 @@ class Coordinator:
         if self._is_stopping:
             return Readiness(is_ready=False, reasons=("the node is stopping",))
         found = await self._inspection.look()
-        if self.counts().shards_active or self._is_spare():
+        if self._shards_active() or self._is_spare():
             return found
         return Readiness(is_ready=False, reasons=(*found.reasons, "the node owns no shard yet"))
+
+    def _shards_active(self) -> int:
+        """Return how many shards are served now."""
+        now_ms = self._clock.now().node_ms
+        return sum(not shard.is_loading and shard.valid_until_ms > now_ms for shard in self._owned_shards())
 
     def _is_spare(self) -> bool:
         """Tell whether there are more nodes than shards, so some must own none."""
@@ -360,6 +401,14 @@ class Coordinator:
     async def positions(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
         """Return what this node's groups have committed, by topic or partition; None where nobody knows just now."""
         return None if self._is_stopping else await self._lag.look(by_partition=by_partition)
+
+    async def behind_ms(self, lookback_ms: int) -> dict[tuple[str, str, int], int] | None:
+        """Return for how long partitions of this node's groups are behind; None where nobody knows just now."""
+        return None if self._is_stopping else await self._lag.behind_ms(lookback_ms)
+
+    async def newest_runs(self) -> dict[str, int] | None:
+        """Return as of when each job last ran, in milliseconds; None where nobody knows just now."""
+        return None if self._is_stopping else await self._lag.newest_runs()
 
     async def expiring(self) -> ExpiryForecast | None:
         """Return what will expire of this node's groups; None where nobody has looked, or knows just now."""

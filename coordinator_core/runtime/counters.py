@@ -24,6 +24,7 @@ from coordinator_core.protocol.records import (
     Removal,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, PREPARING, GroupState
+from coordinator_core.runtime.unsettled import UnsettledGroup
 from coordinator_core.store.rows import GroupWrite, RebalanceRow
 
 QUICK_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -172,6 +173,8 @@ class Counts:
     groups: GroupCounts
     longest_rebalance_s: float
     """How long the rebalance has been under way that began first, however often it fell back; 0 where none is."""
+    unsettled: tuple[UnsettledGroup, ...]
+    """The groups that have rebalanced for longest, with whom they wait for."""
     members_of_group: tuple[tuple[str, int], ...]
     """Group and how many members it has, of every group of the node."""
     shards_active: int
@@ -181,3 +184,6 @@ class Counts:
     is_store_reached: bool
     deadlines_armed: int
     queued_rows: int
+    max_queued_rows: int
+    wall_ms: int
+    """The node's own clock."""

@@ -10,10 +10,12 @@ from functools import partial
 from typing import Final, TypeVar, cast
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.protocol.log_ends import behind
 from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.history import Read
 from coordinator_core.store.history import ExpiryForecast, GroupPosition
 from coordinator_core.store.interface import Store
+from coordinator_core.store.positions import LaggingPosition
 
 T = TypeVar("T")
 
@@ -40,6 +42,20 @@ class Lag:
 
         return await self._seen(by_partition, positions)
 
+    async def behind_ms(self, lookback_ms: int) -> dict[tuple[str, str, int], int] | None:
+        """Return for how long partitions are behind, of those that are; None where the database does not tell."""
+        now_ms = self._clock.now().wall_ms
+
+        def lags(shard_ids: frozenset[int]) -> dict[tuple[str, str, int], int]:
+            lagging = self._store.lagging_positions(shard_ids, now_ms - lookback_ms)
+            return {(each.group_id, each.topic, each.partition): _behind_ms(each, now_ms) for each in lagging}
+
+        return await self._seen(LaggingPosition, lags)
+
+    async def newest_runs(self) -> dict[str, int] | None:
+        """Return as of when each job last ran; None where the database does not tell in time."""
+        return await self._seen("newest runs", lambda _: self._store.newest_runs())
+
     async def expiring(self) -> ExpiryForecast | None:
         """Return what will expire, or None where nobody has looked, or the database does not tell in time."""
         return await self._seen(ExpiryForecast, self._store.expiring)
@@ -59,6 +75,13 @@ class Lag:
         good_until_ms = ended_ms + REST_FACTOR * (ended_ms - began_ms)
         self._looks[what] = _Look(shard_ids, good_until_ms, found)
         return found
+
+
+def _behind_ms(lagging: LaggingPosition, now_ms: int) -> int:
+    """Return how long ago the log went past a position; who committed it may be ahead of our clock."""
+    found = behind(lagging.ends, lagging.offset, max(now_ms, lagging.ends[-1].at_ms))
+    assert found is not None, "the end that came with a position is known"
+    return found.ms
 
 
 class _Look:

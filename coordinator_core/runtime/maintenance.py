@@ -6,6 +6,7 @@ the change itself. So a kill in the middle is resumed by whoever owns the shard 
 Source: architecture.md "Maintenance proposes; the coordinator disposes".
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
@@ -26,6 +27,7 @@ from coordinator_core.protocol.requests import (
     Token,
 )
 from coordinator_core.protocol.settings import Now
+from coordinator_core.runtime.archiving import Archiving
 from coordinator_core.runtime.clock import Threads
 from coordinator_core.runtime.notes import to_restore
 from coordinator_core.runtime.shard import HeldAsk, Shard, nothing_beside
@@ -33,6 +35,9 @@ from coordinator_core.store.interface import Store, StoreError
 from coordinator_core.store.rows import GROUP_CLEANUP, TOPIC_DELETION, UNDO, Beside, CandidateRow, OutcomeRow
 
 log = structlog.get_logger("muster.runtime")
+
+GROUPS_AT_ONCE = 32
+"""How many groups are judged beside each other, so that one transaction takes what many of them decided."""
 
 
 class Maintenance:
@@ -45,18 +50,21 @@ class Maintenance:
         shards: Callable[[], dict[int, Shard]],
         new_token: Callable[[], Token],
         chunk: int,
+        archiving: Archiving,
     ) -> None:
         self._store = store
         self._threads = threads
         self._shards = shards
         self._new_token = new_token
         self._chunk = chunk
+        self._archiving = archiving
 
     async def work_off(self) -> None:
-        """Judge every undecided candidate of our shards, and finish runs that have none left."""
+        """Judge every undecided candidate of our shards and every day of history; finish runs that have none left."""
         try:
             while await self._judge_chunk():
                 pass
+            await self._archiving.work_off()
             for run_id in await self._threads.read(self._store.finish_runs):
                 log.info("maintenance_run_applied", run=run_id)
         except (CoordinatorError, StoreError) as error:
@@ -68,12 +76,28 @@ class Maintenance:
             return False
         find = partial(self._store.next_candidates, list(shards), self._chunk)
         candidates = await self._threads.read(find)
-        for _, rows in groupby(candidates, key=lambda row: (row.run_id, row.group_id)):
-            of_group = list(rows)
-            shard = self._shards().get(of_group[0].shard_id)
-            if shard is not None and not shard.is_loading:
-                await self._judge_group(shard, of_group)
+        of_groups = [list(rows) for _, rows in groupby(candidates, key=lambda row: (row.run_id, row.group_id))]
+        limit = asyncio.Semaphore(GROUPS_AT_ONCE)
+        failures: list[CoordinatorError | StoreError] = []
+        async with asyncio.TaskGroup() as judging:
+            for rows in of_groups:
+                judging.create_task(self._judge_in_turn(limit, rows, failures))
+        if failures:
+            raise failures[0]
         return bool(candidates)
+
+    async def _judge_in_turn(
+        self, limit: asyncio.Semaphore, rows: list[CandidateRow], failures: list[CoordinatorError | StoreError]
+    ) -> None:
+        """Judge one group's candidates beside those of others; a failure stops none of them."""
+        async with limit:
+            shard = self._shards().get(rows[0].shard_id)
+            if shard is None or shard.is_loading:
+                return
+            try:
+                await self._judge_group(shard, rows)
+            except (CoordinatorError, StoreError) as failure:
+                failures.append(failure)
 
     async def _judge_group(self, shard: Shard, rows: list[CandidateRow]) -> None:
         """Judge one group's candidates in one decision, while its requests wait."""

@@ -26,6 +26,8 @@ from coordinator_core.store.rows import LeaseRow, Renewal, StoredGroup
 log = structlog.get_logger("muster.runtime")
 
 RENEWALS_PER_TTL = 3
+LOOKS_PER_TTL = 20
+"""Renewals in the time of a lease while shards are on their way to another owner: callers wait for them."""
 RETRY_AFTER_FAILURE_MS = 250
 
 MakeShard = Callable[[int, int], Shard]
@@ -65,13 +67,27 @@ class Ownership:
 
     async def wait_for_turn(self) -> None:
         """Wait until it is time to renew again, or somebody is in a hurry."""
-        interval_ms = RETRY_AFTER_FAILURE_MS if self.failure else self._config.lease_ttl_ms / RENEWALS_PER_TTL
         try:
-            async with asyncio.timeout(interval_ms / 1000):
+            async with asyncio.timeout(self.turn_after_ms() / 1000):
                 await self._hurry.wait()
         except TimeoutError:
             pass
         self._hurry.clear()
+
+    def turn_after_ms(self) -> float:
+        """Return how long to wait before the next renewal, if nobody is in a hurry."""
+        if self.failure:
+            return RETRY_AFTER_FAILURE_MS
+        return self._config.lease_ttl_ms / (LOOKS_PER_TTL if self._is_moving() else RENEWALS_PER_TTL)
+
+    def _is_moving(self) -> bool:
+        """Tell whether some shard has no owner, as far as this node knows, or this node waits for its share."""
+        if self.last_renewal is None:
+            return True
+        share = len(self.leases) // max(1, len(self.last_renewal.live_nodes))
+        return len(self.owned) < share or any(
+            lease.node_id is None or lease.is_expired for lease in self.leases.values()
+        )
 
     async def renew(self) -> Renewal | None:
         """Renew every lease, drop what is lost, and move towards this node's share.

@@ -38,6 +38,8 @@ class Reset:
     """Wall time; what was committed then is to stand again."""
     topics: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
     """Topics with partitions, or None for all that are committed or catalogued. No topic: all that are committed."""
+    given: tuple[tuple[str, int, int], ...] = ()
+    """With GIVEN, and instead of topics: topic, partition, offset; no partition twice."""
     max_partitions: int = 10_000
     """How many partitions it may come to."""
 
@@ -102,6 +104,8 @@ def _check_count(count: int, reset: Reset) -> None:
 
 def _wanted(reset: Reset, stored: Sequence[StoredOffset], catalogue: Mapping[str, TopicRow]) -> list[Partition]:
     """Return the partitions in the order asked, each once."""
+    if reset.to is ResetTo.GIVEN:
+        return [(topic, partition) for topic, partition, _ in reset.given]
     topics = reset.topics or tuple((topic, None) for topic in dict.fromkeys(one.topic for one in stored))
     wanted: dict[Partition, None] = {}
     for topic, partitions in topics:
@@ -125,6 +129,7 @@ def _known(
 ) -> tuple[PartitionToReset, ...]:
     topics = sorted({topic for topic, _ in wanted})
     ends = store.log_ends(topics) if topics else {}
+    given = {(topic, partition): offset for topic, partition, offset in reset.given}
     then = {}
     if reset.to is ResetTo.DATETIME:
         then = {(one.topic, one.partition): one.offset for one in store.positions(Moment(group_id, reset.at_ms))}
@@ -135,6 +140,7 @@ def _known(
             catalogue[topic].log_start_offset if topic in catalogue else 0,
             ends.get((topic, partition)),
             then.get((topic, partition)),
+            given.get((topic, partition)),
         )
         for topic, partition in wanted
     )

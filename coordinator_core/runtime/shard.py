@@ -22,13 +22,17 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.replies import Answer
 from coordinator_core.protocol.requests import (
+    CommitOffsets,
     Deadline,
     DeadlineKind,
     Expire,
     Heartbeat,
+    JoinGroup,
+    LeaveGroup,
     Reconsider,
     Request,
     Resume,
+    SyncGroup,
     Token,
 )
 from coordinator_core.protocol.settings import Now
@@ -49,6 +53,17 @@ log = structlog.get_logger("muster.runtime")
 BesideOf = Callable[[Group, Decision, Now], Beside]
 """Says what is stored beside a decision: from the group before it, the decision, and its moment."""
 HeldAsk = Callable[[Token, Request, BesideOf], Awaitable[Answer]]
+
+
+MemberRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets
+"""What members ask."""
+
+
+def given(answer: Answer) -> asyncio.Future[Answer]:
+    """Return an answer that need not be waited for."""
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(answer)
+    return future
 
 
 def nothing_beside(_before: Group, _decision: Decision, _now: Now) -> Beside:
@@ -143,36 +158,43 @@ class Shard:
 
     # -- requests --------------------------------------------------------------------------------------
 
-    async def ask(self, group_id: str, token: Token, request: Request) -> Answer:
-        """Decide a request, and return its answer when everything it rests on is stored.
+    def ask(self, group_id: str, request: MemberRequest, now: Now) -> asyncio.Future[Answer]:
+        """Decide a request, at once unless its group is held; its answer comes when everything it rests on is stored.
+
+        Args:
+            group_id: the group.
+            request: what a member asks.
+            now: this moment, at which the lease holds.
 
         Raises:
-            CoordinatorError: the request was refused, or the shard was lost meanwhile.
+            CoordinatorError: the shard was lost; in the answer's place: the request was refused.
         """
         hosted = self.groups.get(group_id)
         # A heartbeat has nothing to do with what a group is held for, and to hold it up would count as silence.
-        while hosted is not None and hosted.hold is not None and not isinstance(request, Heartbeat):
+        if hosted is None or hosted.hold is None or isinstance(request, Heartbeat):
+            return self._ask_now(group_id, request.token, request, nothing_beside, now)
+        return asyncio.create_task(self._ask_when_released(group_id, request))
+
+    async def _ask_when_released(self, group_id: str, request: MemberRequest) -> Answer:
+        while (hosted := self.groups.get(group_id)) is not None and hosted.hold is not None:
             async with hosted.hold:
                 pass
             self._check_lease()
-            hosted = self.groups.get(group_id)
-        return await self._ask_now(group_id, token, request, nothing_beside)
+        return await self._ask_now(group_id, request.token, request, nothing_beside, self._clock.now())
 
     def _check_lease(self) -> None:
         """Refuse what has waited for so long that the shard may be another node's by now."""
         if self.valid_until_ms <= self._clock.now().node_ms:
             raise CoordinatorNotAvailable("the lease on the group's shard may have run out meanwhile")
 
-    async def _ask_now(self, group_id: str, token: Token, request: Request, beside_of: BesideOf) -> Answer:
+    def _ask_now(
+        self, group_id: str, token: Token, request: Request, beside_of: BesideOf, now: Now
+    ) -> asyncio.Future[Answer]:
         if self.is_dropped:
             raise NotCoordinator("the shard has moved on")
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = future
-        try:
-            self.perform(group_id, request, beside_of)
-            return await future
-        finally:
-            self._waiting.pop(token, None)
+        answer = self._waiting[token] = asyncio.get_running_loop().create_future()
+        self.perform(group_id, request, beside_of, now)
+        return answer
 
     @asynccontextmanager
     async def holding(self, group_id: str) -> AsyncIterator[HeldAsk]:
@@ -196,7 +218,7 @@ class Shard:
 
     async def _ask_held(self, group_id: str, token: Token, request: Request, beside_of: BesideOf) -> Answer:
         self._check_lease()
-        return await self._ask_now(group_id, token, request, beside_of)
+        return await self._ask_now(group_id, token, request, beside_of, self._clock.now())
 
     def expire(self, armed: Armed) -> None:
         """Do what a deadline was for."""
@@ -211,21 +233,23 @@ class Shard:
 
     # -- decided, stored, said -----------------------------------------------------------------------------
 
-    def perform(self, group_id: str, request: Request, beside_of: BesideOf = nothing_beside) -> None:
+    def perform(
+        self, group_id: str, request: Request, beside_of: BesideOf = nothing_beside, now: Now | None = None
+    ) -> None:
         """Decide a request and carry the decision out. A broken invariant drops the shard."""
         hosted = self.groups.get(group_id) or self._absent(group_id)
         context = self._surroundings.context(group_id)
-        now = self._clock.now()
+        now = now or self._clock.now()
         try:
             decision = decide(hosted.group, request, now, context)
             if isinstance(request, SIGNS_OF_LIFE) and (decision.deadlines or decision.records):
                 hear(hosted.ledger.stays.get(request.member_id), now, self.awake_until_ms)
-            self._carry_out(hosted, decision, beside_of(hosted.group, decision, now))
+            self._carry_out(hosted, decision, beside_of(hosted.group, decision, now), now.node_ms)
         except Exception:  # whatever it is, memory is no longer to be trusted: the database is
             log.exception("invariant_broken", group=group_id, request=type(request).__name__)
             self.fail(CoordinatorNotAvailable("the group's shard is being loaded again"))
 
-    def _carry_out(self, hosted: Hosted, decision: Decision, beside: Beside) -> None:
+    def _carry_out(self, hosted: Hosted, decision: Decision, beside: Beside, now_ms: int) -> None:
         before = hosted.group
         hosted.group = decision.group
         write = project(decision.group, decision.records, hosted.ledger, beside)
@@ -241,7 +265,7 @@ class Shard:
             self._stop_timers(hosted, decision.deadlines)
             hosted.newest.followers.append(decision)
         else:
-            self._settle(hosted, decision)
+            self._settle(hosted, decision, now_ms)
         if before.state is not decision.group.state:
             _log_transition(before, decision)
 
@@ -257,14 +281,14 @@ class Shard:
         self._counters.observe_rows(write)
         tell_of_rebalances(write.rebalances)
         if not self.is_dropped:
-            self._settle(hosted, pending)
+            now_ms = self._clock.now().node_ms
+            self._settle(hosted, pending, now_ms)
             for follower in pending.followers:
-                self._settle(hosted, follower)
+                self._settle(hosted, follower, now_ms)
         self._forget_if_absent(hosted)
 
-    def _settle(self, hosted: Hosted, decided: Decision | Pending) -> None:
+    def _settle(self, hosted: Hosted, decided: Decision | Pending, now_ms: int) -> None:
         group_id = hosted.group.group_id
-        now_ms = self._clock.now().node_ms
         is_sooner = False
         stays = hosted.ledger.stays
         for deadline, delay_ms in decided.deadlines:
@@ -286,7 +310,7 @@ class Shard:
 
     def _say(self, token: Token, answer: Answer | CoordinatorError) -> None:
         """Tell whoever waits; one that went away asks again by the protocol's own rule for a lost answer."""
-        future = self._waiting.get(token)
+        future = self._waiting.pop(token, None)
         if future is None or future.done():
             return
         if isinstance(answer, CoordinatorError):

@@ -21,6 +21,7 @@ from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.notes import reset_to_restore, restored_json, to_restore
 from coordinator_core.runtime.operations import DELETE_GROUP, DELETE_OFFSETS, FORCE_REBALANCE, REMOVE_MEMBER
 from coordinator_core.runtime.resetting import RESET_OFFSETS
+from coordinator_core.store.dropping import DROP_PARTITION
 from coordinator_core.store.interface import NotUndoable
 from coordinator_core.store.rows import ChangeRow, Json, RecordedChange
 from coordinator_core.store.undoing import DELETE_TOPIC, PUT_SETTINGS
@@ -34,6 +35,7 @@ WHY_NOT: Mapping[str, str] = {
     REMOVE_MEMBER: "a member that was put out joins again by itself",
     "put_topic": "a topic's partitions can only grow",
     "reject_run": "nothing was taken; propose it again",
+    DROP_PARTITION: "its rows lie in the archive; history_restore brings them back",
     UNDO: "an undo is not undone; do again what it took back",
 }
 """Action → why it cannot be taken back."""

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.dropping import DroppedDay
 from coordinator_core.store.history import (
     ExpiryForecast,
     GroupPosition,
@@ -26,6 +28,9 @@ from coordinator_core.store.history import (
     RebalancePlace,
     TransitionPlace,
 )
+from coordinator_core.store.overview import Overview, OverviewFilter
+from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastPosition, Stretch
+from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
     ArchivedOffset,
     Batch,
@@ -47,6 +52,7 @@ from coordinator_core.store.rows import (
     Versions,
     Written,
 )
+from coordinator_core.store.tuning import TuningPast, TuningQuestion
 
 
 class StoreError(Exception):
@@ -104,6 +110,10 @@ class Store(Protocol):
         """Take the node's own row away: it stops."""
         ...
 
+    def forget_nodes(self, gone_for_ms: int) -> None:
+        """Take the rows of nodes away that were lost so long ago: nobody retired them."""
+        ...
+
     def leases(self) -> tuple[LeaseRow, ...]:
         """Return every lease, by shard."""
         ...
@@ -132,6 +142,10 @@ class Store(Protocol):
 
     def list_groups(self, which: GroupFilter) -> list[ListedGroup]:
         """Return at most `limit` groups by id, after `after`. Dead ones, from history, only if asked for."""
+        ...
+
+    def overview(self, which: OverviewFilter) -> Overview:
+        """Return at most `limit` groups that live in the order asked for, and how many there are in each state."""
         ...
 
     def was_seen(self, group_id: str) -> bool:
@@ -191,6 +205,10 @@ class Store(Protocol):
         """Return at most `limit` changes of the group's state after a place, the newest first."""
         ...
 
+    def tuning(self, question: TuningQuestion) -> TuningPast:
+        """Return what a group's past tells of its timeouts, and the newest advice that a job has written down."""
+        ...
+
     def ownership(self, moment: Moment) -> list[OwnedSpan]:
         """Return who held which partitions at a moment, by topic, first partition and member."""
         ...
@@ -203,10 +221,29 @@ class Store(Protocol):
         """Return what will expire of the groups of these shards; None where no run has ever looked."""
         ...
 
+    def reports(self, which: ReportFilter) -> list[Report]:
+        """Return at most `limit` reports by group, after `after`: the newest of each group, with its parts."""
+        ...
+
     def positions(self, moment: Moment) -> list[PositionThen]:
         """Return what was committed as of a moment, by topic and partition.
 
         History keeps a position a minute and partition, so of several commits within a past minute it knows the last.
+        """
+        ...
+
+    def held_positions(self, group_id: str, since_ms: int) -> GroupPositions:
+        """Return where a group stands, partition by partition; ends reported before `since_ms` are not looked at."""
+        ...
+
+    def lagging_positions(self, shard_ids: Iterable[int], since_ms: int) -> list[LaggingPosition]:
+        """Return which offsets of these shards' groups are behind, in order; older ends are not looked at."""
+        ...
+
+    def past_positions(self, stretch: Stretch, limit: int) -> list[PastPosition]:
+        """Return at most `limit` of a group's positions over time, by topic, partition and time.
+
+        Where the stretch begins, the position of a partition that still has one is told even if it is older.
         """
         ...
 
@@ -279,6 +316,14 @@ class Store(Protocol):
         """
         ...
 
+    def run_candidates(self, run_id: str, after: CandidatePlace | None, limit: int) -> list[ListedCandidate]:
+        """Return at most `limit` candidates of a run after a place, by group, topic and partition.
+
+        Raises:
+            RunNotFound: there is none.
+        """
+        ...
+
     def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as applying, and note the change; a run that is further already stays as it is.
 
@@ -293,12 +338,24 @@ class Store(Protocol):
         """Mark a proposed run as rejected; one that is further stays as it is."""
         ...
 
+    def newest_runs(self) -> dict[str, int]:
+        """Return as of when each job last ran, in milliseconds by the job's name; one that never did is missing."""
+        ...
+
     def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
         """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
         ...
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run that has no undecided candidate as applied, and return their ids."""
+        ...
+
+    def drop_archived(self) -> DroppedDay | None:
+        """Decide about one day of history that an applying run names, and drop it if its copy is still whole.
+
+        Returns:
+            The day and its outcome; None if no day is left that nobody else decides about just now.
+        """
         ...
 
     def close(self) -> None:

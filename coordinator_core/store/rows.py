@@ -86,6 +86,8 @@ class FetchedOffset:
     metadata: str
     committed_at_ms: int
     log_end_offset: int | None
+    expires_at_ms: int | None = None
+    """Its own end; None: it ends with its group, or with the retention."""
 
 
 # -- history ------------------------------------------------------------------------------------------
@@ -342,6 +344,12 @@ class GroupWrite:
         history += len(self.rebalance_members) + len(self.sessions)
         notes = len(self.outcomes) + len(self.changes) + len(self.undone)
         return 1 + len(self.members) + len(self.committed) + 2 * len(self.removed) + notes + history
+
+    @property
+    def is_only_commits(self) -> bool:
+        """Tell whether there is nothing in it but commits."""
+        is_as_before = self.group is None and not self.is_group_gone
+        return is_as_before and self.row_count == 1 + len(self.committed)
 
 
 class Beside(NamedTuple):

@@ -44,6 +44,7 @@ def propose(job: str, **arguments: Any) -> SparkSubmitOperator:  # noqa: ANN401 
         ),
         conf=submit.SPARK_CONF,
         jars="{{ submit.find_jdbc_jar() }}",
+        py_files="{{ submit.py_files() }}",
         pool=SPARK_POOL,
     )
 

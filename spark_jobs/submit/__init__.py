@@ -4,6 +4,7 @@ Nothing here is heavy to import: no Spark, no database. DAG files use it as a wh
 """
 
 from spark_jobs.submit.alerts import alert, deadline_missed, run_failed, task_failed
+from spark_jobs.submit.archive import DEFAULT_KEEP_DAYS, MAX_KEEP_DAYS, archive_uri, keep_days
 from spark_jobs.submit.coordinator import (
     CoordinatorRefused,
     CoordinatorUnreachable,
@@ -16,39 +17,59 @@ from spark_jobs.submit.jdbc_jar import find_jdbc_jar
 from spark_jobs.submit.job import (
     DEFAULT_RETENTION_MINUTES,
     JOBS,
+    PROPOSALS,
+    REPORTS,
     SPARK_CONF,
     application,
     command,
+    is_past,
     job_arguments,
     maintenance_run_id,
     minutes,
+    py_files,
     retention_ms,
+    spark_master,
+    start_date,
 )
 from spark_jobs.submit.limits import LIMIT_NAMES, MEASURES, Limits, default_limits
+from spark_jobs.submit.options import OPTIONS, Option, default_options
 
 __all__ = [
+    "DEFAULT_KEEP_DAYS",
     "DEFAULT_RETENTION_MINUTES",
     "JOBS",
     "LIMIT_NAMES",
+    "MAX_KEEP_DAYS",
     "MEASURES",
+    "OPTIONS",
+    "PROPOSALS",
+    "REPORTS",
     "SPARK_CONF",
     "CoordinatorRefused",
     "CoordinatorUnreachable",
     "Limits",
     "MaintenanceRun",
+    "Option",
     "alert",
     "application",
     "apply_run",
+    "archive_uri",
     "command",
     "deadline_missed",
     "default_limits",
+    "default_options",
     "find_jdbc_jar",
+    "is_past",
     "job_arguments",
+    "keep_days",
     "maintenance_run_id",
     "minutes",
+    "py_files",
     "read_run",
     "reject_run",
     "retention_ms",
     "run_failed",
+    "spark_master",
+    "start_date",
     "task_failed",
 ]

@@ -2,13 +2,19 @@
 
 import os
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid5
 
 from spark_jobs.errors import JobError
 
-JOBS = ("offset_retention", "group_cleanup")
+PROPOSALS = ("offset_retention", "group_cleanup", "history_archive")
+"""Jobs that propose what the coordinator is to do."""
+
+REPORTS = ("assignment_balance_audit", "rebalance_frequency_report", "timeout_advice")
+"""Jobs that tell of what is and what was, and of which nothing follows by itself."""
+
+JOBS = (*PROPOSALS, *REPORTS)
 """Every job there is; a job, its file and its DAG share one name."""
 
 RUN_NAMESPACE = UUID("0490e7b0-feca-47cf-9697-96af9affe7fc")
@@ -52,36 +58,45 @@ def job_arguments(
     as_of: str,
     interval_start: str = "",
     interval_end: str = "",
-    retention_ms: int | str | None = None,
     is_dry_run: bool | str,
-    share_from: int | str | None = None,
+    **options: int | str | None,
 ) -> list[str]:
     """Return a job's command line; each value may be a template that Airflow fills in before the job starts.
 
     Args:
-        run_id: What the proposal will be called (UUID).
+        run_id: What the proposal or the report will be called (UUID).
         as_of: The instant by which to judge (RFC 3339).
         interval_start: The data interval's begin (RFC 3339), empty when there is none.
         interval_end: Its end, likewise.
-        retention_ms: The retention where neither the cluster nor the group sets one; None where the job asks for none.
-        is_dry_run: Whether the proposal is only for looking at.
-        share_from: How many candidates a group must have for its share to be measured; None leaves it to the job.
+        is_dry_run: Whether the proposal is only for looking at, and the report only for the log.
+        options: What else the job takes, by the names of its flags; None leaves one to the job.
     """
-    optional = {"--retention-ms": retention_ms, "--share-from": share_from}
     return [
         f"--run-id={run_id}",
         f"--as-of={as_of}",
         f"--interval-start={interval_start}",
         f"--interval-end={interval_end}",
         f"--dry-run={is_dry_run}",
-        *(f"{name}={value}" for name, value in optional.items() if value is not None),
+        *(f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value is not None),
     ]
 
 
 def command(job: str, *, master: str, jar: Path, arguments: Sequence[str]) -> list[str]:
     """Return the spark-submit command that runs a job by hand, as SparkSubmitOperator does in a DAG."""
     conf = [part for key, value in SPARK_CONF.items() for part in ("--conf", f"{key}={value}")]
-    return ["spark-submit", "--master", master, *conf, "--jars", str(jar), "--name", job, application(job), *arguments]
+    zipped = ["--py-files", py_files()] if py_files() else []
+    given = ["--master", master, *conf, *zipped, "--jars", str(jar), "--name", job]
+    return ["spark-submit", *given, application(job), *arguments]
+
+
+def spark_master() -> str:
+    """Return where `muster job` runs Spark: `MUSTER_SPARK_MASTER`, else every core of this machine."""
+    return os.environ.get("MUSTER_SPARK_MASTER", "").strip() or "local[*]"
+
+
+def py_files() -> str:
+    """Return what `make spark-package` made, for a cluster: `MUSTER_SPARK_PY_FILES`, empty where nothing is sent."""
+    return os.environ.get("MUSTER_SPARK_PY_FILES", "").strip()
 
 
 def retention_ms() -> int:
@@ -117,3 +132,22 @@ def minutes(variable: str, default: int) -> timedelta:
     if not 1 <= count <= MAX_MINUTES:
         raise JobError(f"{variable} is {text!r}; it must be a whole number of minutes from 1 to {MAX_MINUTES}.")
     return timedelta(minutes=count)
+
+
+def start_date(variable: str, default: datetime) -> datetime:
+    """Read the day from which on something is done, in UTC.
+
+    Raises:
+        JobError: The setting is no date such as 2026-01-31.
+    """
+    text = os.environ.get(variable, "").strip()
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) if text else default
+    except ValueError:
+        raise JobError(f"{variable} is {text!r}; it must be a date such as 2026-01-31.") from None
+    return day
+
+
+def is_past(moment: datetime) -> bool:
+    """Tell whether a moment has come, for a task that waits for it; judging is done by the interval, never by this."""
+    return datetime.now(UTC) >= moment

@@ -119,7 +119,7 @@ def test_the_group_without_a_name_has_no_members_and_no_settings(client: Client,
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/v1", "/v1/", "/nope", "/v1/groups/g/nope", "/v1/groups/g/", "/v1/groups/g//join", "/v1/groups/g/members/"],
+    ["/v1", "/v1/", "/nope", "/v1/groups/g/nope", "/v1/groups/g/", "/v1/groups/g//join", "/v1/groups/g/members/"],
 )
 def test_nothing_is_served_elsewhere(client: Client, path: str) -> None:
     answer = client.call("GET", path)

@@ -74,6 +74,21 @@ def test_a_group_goes_to_where_it_was_then(group: Group) -> None:
     assert [(one["old_offset"], one["new_offset"]) for one in moved["offsets"]] == [(90, 5)]
 
 
+def test_every_partition_can_be_given_its_own_position_at_once(client: Client, group: Group) -> None:
+    commit(group, position(5, log_end_offset=50), position(6, partition=1, log_end_offset=7))
+    given = [position(40), position(99, partition=1), position(3, partition=2)]
+
+    tried = group.post("offsets/reset", {"to": "given", "offsets": given}).json
+    done = reset(group, "given", offsets=given)
+
+    moves = [(one["old_offset"], one["new_offset"], one["note"]) for one in done["offsets"]]
+    assert moves == [(5, 40, None), (6, 7, "99 is outside of the log"), (None, 3, None)]
+    assert tried["offsets"] == done["offsets"]
+    assert offsets_of(group) == {("orders", 0): 40, ("orders", 1): 7, ("orders", 2): 3}
+    undo(client, done["change_id"])
+    assert offsets_of(group) == {("orders", 0): 5, ("orders", 1): 6}
+
+
 def test_a_group_that_nobody_knows_is_given_its_first_positions(client: Client, group: Group) -> None:
     topic = fresh_id("topic")
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 2, "log_start_offset": 4})
@@ -103,6 +118,13 @@ def test_a_group_with_members_is_not_reset(group: Group) -> None:
         ({"to": "datetime", "datetime": "2026-01-02T03:04:05"}, "INVALID_REQUEST", "datetime"),
         ({"to": "datetime", "datetime": "yesterday"}, "INVALID_REQUEST", "datetime"),
         ({"to": "somewhere"}, "INVALID_REQUEST", "to"),
+        ({"to": "given"}, "INVALID_REQUEST", "offsets"),
+        ({"to": "given", "offsets": []}, "INVALID_REQUEST", "offsets"),
+        ({"to": "given", "offsets": [position(1), position(2)]}, "INVALID_REQUEST", "orders 0 is named twice"),
+        ({"to": "given", "offsets": [position(1)], "topics": [{"topic": "orders"}]}, "INVALID_REQUEST", "topics"),
+        ({"to": "given", "offsets": [position(-1)]}, "INVALID_REQUEST", "offset"),
+        ({"to": "earliest", "offsets": [position(1)]}, "INVALID_REQUEST", "offsets"),
+        ({"to": "given", "offsets": [position(1, partition=p) for p in range(10_001)]}, "INVALID_REQUEST", "10001"),
         ({"to": "earliest", "dry_run": False}, "INVALID_REQUEST", "reason"),
         (
             {"to": "earliest", "topics": [{"topic": "t", "partitions": list(range(10_001))}]},

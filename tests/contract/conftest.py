@@ -11,6 +11,7 @@ from coordinator_core.store.interface import Store
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.memory.groups import History, PastOffset
 from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.reports import REPORT_PARTS, REPORTS, Report, ReportKind
 from coordinator_core.store.rows import (
     ArchivedOffset,
     Batch,
@@ -44,6 +45,8 @@ class World(Protocol):
         self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()
     ) -> None: ...
 
+    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None: ...
+
     def history(self) -> History: ...
 
     def today_ms(self) -> int: ...
@@ -74,6 +77,9 @@ class MemoryWorld:
     def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
         self.pass_time(1)
         self._store.propose(run, candidates, forecasts)
+
+    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None:
+        self._store.report(kind, rows, parts)
 
     def history(self) -> History:
         return self._store.history
@@ -127,6 +133,17 @@ class PostgresWorld:
                     " FROM maintenance_runs WHERE run_id = %s",
                     (*forecast, run.run_id),
                 )
+
+    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None:
+        self._insert(REPORTS[kind].name, rows)
+        if kind in REPORT_PARTS:
+            self._insert(REPORT_PARTS[kind].name, parts)
+
+    def _insert(self, table: str, rows: Iterable[Report]) -> None:
+        with self._connection.cursor() as cursor:
+            for row in rows:
+                statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(['%s'] * len(row))})"  # noqa: S608
+                cursor.execute(statement, [_as_json(value) for value in row.values()])
 
     def history(self) -> History:
         return History(
@@ -201,6 +218,10 @@ class PostgresWorld:
         with self._connection.cursor() as cursor:
             cursor.execute(statement, parameters)
             return cursor.fetchall()
+
+
+def _as_json(value: object) -> object:
+    return psycopg2.extras.Json(value) if isinstance(value, dict) else value
 
 
 MS_FUNCTION = """

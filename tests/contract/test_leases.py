@@ -120,6 +120,16 @@ def test_a_release_leaves_what_others_took(world: World, store: Store) -> None:
     assert store.leases()[1].node_id == OTHER
 
 
+def test_nodes_that_were_lost_long_ago_are_forgotten_and_others_are_not(world: World, store: Store) -> None:
+    epochs = store.take_over(NODE, [1], TTL_MS)
+    store.renew(NODE, "http://node", "1.0", epochs, TTL_MS)
+    world.pass_time(TTL_MS + 1)
+    store.forget_nodes(60_000)
+    assert store.leases()[1].url == "http://node"
+    store.forget_nodes(0)
+    assert store.leases()[1].url is None
+
+
 def test_a_node_that_retired_is_not_live(store: Store) -> None:
     store.renew(NODE, "http://node", "1.0", {}, TTL_MS)
     store.renew(OTHER, "http://other", "1.0", {}, TTL_MS)

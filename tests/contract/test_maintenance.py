@@ -50,6 +50,14 @@ def test_the_newest_runs_come_first(world: World, store: Store) -> None:
     assert [run.run_id for run in store.runs(limit=2)] == [uuid_of("third"), uuid_of("second")]
 
 
+def test_of_each_job_the_newest_instant_is_told(world: World, store: Store) -> None:
+    assert store.newest_runs() == {}
+    for name, kind, at_ms in (("a", "offset_retention", 5), ("b", "offset_retention", 3), ("c", "undo", 9)):
+        world.propose(run_row(name, kind=kind, as_of_ms=at_ms), [])
+    world.propose(run_row("d", kind=GROUP_CLEANUP, as_of_ms=NOW_MS), [])
+    assert store.newest_runs() == {"offset_retention": 5, GROUP_CLEANUP: NOW_MS}
+
+
 def test_a_proposal_waits(proposed: None, store: Store) -> None:
     assert store.next_candidates(range(50), 10) == []
     assert store.finish_runs() == []

@@ -1,4 +1,7 @@
-"""Postgres failing in every way it knows is told as one of two things: nothing was stored, or nobody can tell."""
+"""Postgres failing in every way it knows is told as one of two things: nothing was stored, or nobody can tell.
+
+A batch of nothing but commits is one statement, any other a transaction of several; both are made to fail.
+"""
 
 from collections.abc import Callable
 from socket import socket
@@ -7,12 +10,14 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.rows import Written
-from tests.contract.builders import change_row, committed, write
+from coordinator_core.store.postgres import PostgresStore, connections
+from coordinator_core.store.rows import GroupWrite, Written
+from tests.contract.builders import change_row, committed, transition_row, write
 from tests.contract.conftest import NODE, TTL_MS, Owner
 
 COMMIT = write(committed=(committed(),))
+COMMIT_AND_MORE = write(committed=(committed(),), transitions=(transition_row(),))
+BATCHES = pytest.mark.parametrize("batch", [COMMIT, COMMIT_AND_MORE], ids=["one statement", "a transaction"])
 
 Sql = Callable[[str], None]
 
@@ -70,13 +75,14 @@ DIE = "PERFORM pg_terminate_backend(pg_backend_pid())"
 # -- repeated inside ------------------------------------------------------------------------------------------
 
 
+@BATCHES
 @pytest.mark.parametrize("sqlstate", ["40P01", "40001"], ids=["deadlock", "serialization"])
 @pytest.mark.parametrize("at_commit", [False, True], ids=["in the middle", "at the end"])
 def test_a_transaction_that_collides_is_repeated(
-    owner: Owner, store: PostgresStore, sql: Sql, sqlstate: str, at_commit: bool
+    owner: Owner, store: PostgresStore, sql: Sql, sqlstate: str, at_commit: bool, batch: GroupWrite
 ) -> None:
     fail(sql, raising(sqlstate), times=2, at_commit=at_commit)
-    assert owner.write(COMMIT) == Written()
+    assert owner.write(batch) == Written()
     assert store.has_offsets("orders")
 
 
@@ -108,20 +114,31 @@ TRANSIENT = {
     "a cancelled statement": "PERFORM pg_cancel_backend(pg_backend_pid())",
     "a lock that did not come": raising("55P03"),
     "a missing right": raising("42501"),
-    "a connection cut": DIE,
 }
 
 
+@BATCHES
 @pytest.mark.parametrize("what", TRANSIENT.values(), ids=TRANSIENT.keys())
 def test_a_failure_stores_nothing_and_the_next_write_goes_through(
-    owner: Owner, store: PostgresStore, sql: Sql, what: str
+    owner: Owner, store: PostgresStore, sql: Sql, what: str, batch: GroupWrite
 ) -> None:
     fail(sql, what)
     with pytest.raises(StoreUnavailable) as failure:
-        owner.write(COMMIT)
+        owner.write(batch)
     assert not isinstance(failure.value, OutcomeUnknown)
     assert not store.has_offsets("orders")
-    assert owner.write(COMMIT) == Written()
+    assert owner.write(batch) == Written()
+
+
+def test_a_connection_cut_before_the_end_of_a_transaction_stores_nothing(
+    owner: Owner, store: PostgresStore, sql: Sql
+) -> None:
+    fail(sql, DIE)
+    with pytest.raises(StoreUnavailable) as failure:
+        owner.write(COMMIT_AND_MORE)
+    assert not isinstance(failure.value, OutcomeUnknown)
+    assert not store.has_offsets("orders")
+    assert owner.write(COMMIT_AND_MORE) == Written()
 
 
 def test_a_statement_that_takes_too_long_is_ended_by_the_server(owner: Owner, database_url: str, sql: Sql) -> None:
@@ -197,11 +214,15 @@ def cut_connections(sql: Sql) -> None:
     )
 
 
-def test_a_connection_that_died_while_idle_is_replaced_unseen(owner: Owner, store: PostgresStore, sql: Sql) -> None:
-    owner.write(COMMIT)
+@BATCHES
+def test_a_connection_that_died_while_idle_is_replaced_unseen(
+    owner: Owner, store: PostgresStore, sql: Sql, batch: GroupWrite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "ALIVE_S", 0)  # Every moment is as good as a long time.
+    owner.write(batch)
     store.has_offsets("orders")
     cut_connections(sql)
-    assert owner.write(COMMIT) == Written()
+    assert owner.write(batch) == Written()
     assert store.has_offsets("orders")
     assert len(store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS).held) == 50
 
@@ -209,10 +230,20 @@ def test_a_connection_that_died_while_idle_is_replaced_unseen(owner: Owner, stor
 # -- nobody can tell ------------------------------------------------------------------------------------------
 
 
+@BATCHES
 def test_a_connection_lost_while_committing_leaves_the_outcome_unknown(
-    owner: Owner, store: PostgresStore, sql: Sql
+    owner: Owner, store: PostgresStore, sql: Sql, batch: GroupWrite
 ) -> None:
     fail(sql, DIE, at_commit=True)
+    with pytest.raises(OutcomeUnknown):
+        owner.write(batch)
+    assert owner.write(batch) == Written()
+
+
+def test_a_connection_lost_under_a_statement_that_is_a_transaction_leaves_the_outcome_unknown(
+    owner: Owner, store: PostgresStore, sql: Sql
+) -> None:
+    fail(sql, DIE)
     with pytest.raises(OutcomeUnknown):
         owner.write(COMMIT)
     assert owner.write(COMMIT) == Written()
@@ -221,4 +252,4 @@ def test_a_connection_lost_while_committing_leaves_the_outcome_unknown(
 def test_an_end_that_the_server_refuses_for_its_own_reasons_is_unknown(owner: Owner, sql: Sql) -> None:
     fail(sql, raising("53100"), at_commit=True)
     with pytest.raises(OutcomeUnknown):
-        owner.write(COMMIT)
+        owner.write(COMMIT_AND_MORE)

@@ -75,6 +75,7 @@ def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
         "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
         # Whatever the machine's owner has set must not reach the DAGs under test.
         "MUSTER_RETENTION_SCHEDULE": "",
+        "MUSTER_REPORTS_SINCE": "2026-11-20",
         "MUSTER_TOKEN": "",
         "MUSTER_SPARK_POOL": "spark_under_test",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
@@ -131,6 +132,7 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
         "doc_md": dag.doc_md,
         "tags": sorted(dag.tags),
         "catchup": dag.catchup,
+        "start_date": dag.start_date.isoformat(),
         "max_active_runs": dag.max_active_runs,
         "timeout_s": _seconds(dag.dagrun_timeout),
         "deadlines": [alert.callback.path for alert in dag.deadline or ()],
@@ -147,6 +149,7 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
                 "tells_of_failure": bool(task.on_failure_callback),
                 "mode": getattr(task, "mode", None),
                 "pool": task.pool,
+                "priority": _priority(task),
                 "operator": type(task).__name__,
                 "response_timeout_s": _seconds(getattr(task, "response_timeout", None)),
                 "default_answer": getattr(task, "defaults", None),
@@ -156,6 +159,13 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
             for task in dag.tasks
         ],
     }
+
+
+def _priority(task: Any) -> int:  # noqa: ANN401 - likewise
+    """Return who comes first in a pool: by the rule of most tasks, a task's own weight and those that wait for it."""
+    if type(task.weight_rule).__name__ == "_AbsolutePriorityWeightStrategy":
+        return int(task.priority_weight)
+    return int(task.priority_weight) + len(task.get_flat_relative_ids(upstream=False))
 
 
 def _assets_of(timetable: Any) -> list[str]:  # noqa: ANN401 - likewise

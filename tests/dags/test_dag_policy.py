@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.submit import JOBS
+from spark_jobs.submit import JOBS, OPTIONS, PROPOSALS, REPORTS
 from tests.dags.airflow_process import DAGS, AirflowProcess
 
-PROPOSING = frozenset({"offset_retention", "group_cleanup"})
+PROPOSING = frozenset({"offset_retention", "group_cleanup", "history_archive"})
 """DAGs that change what is live."""
 
 
@@ -74,6 +74,35 @@ def test_no_dag_catches_up_on_what_only_the_present_can_tell(dags: list[dict[str
     assert {dag["dag_id"]: dag["catchup"] for dag in dags if dag["dag_id"] in PROPOSING} == dict.fromkeys(
         PROPOSING, False
     )
+
+
+def test_what_tells_of_the_past_catches_up_and_what_tells_of_the_present_does_not(dags: list[dict[str, Any]]) -> None:
+    catching_up = {dag["dag_id"]: dag["catchup"] for dag in dags}
+    assert catching_up["rebalance_frequency_report"]
+    assert not catching_up["assignment_balance_audit"]
+
+
+def test_no_report_is_told_of_the_time_before_there_was_anything_to_report(dags: list[dict[str, Any]]) -> None:
+    reporting = {dag["dag_id"]: dag["start_date"] for dag in dags if dag["dag_id"] in REPORTS}
+    assert reporting == dict.fromkeys(REPORTS, "2026-11-20T00:00:00+00:00")
+
+
+def test_every_option_of_a_report_is_a_parameter_with_its_bounds(dags: list[dict[str, Any]]) -> None:
+    params = {dag["dag_id"]: dag["params"] for dag in dags}
+    for job, options in OPTIONS.items():
+        for option in options:
+            schema = params[job][option.name]
+            assert (schema["minimum"], schema["maximum"]) == (option.least, option.most), (job, option.name)
+
+
+def test_whoever_takes_something_away_comes_before_a_report_where_there_is_room_for_one(
+    dags: list[dict[str, Any]],
+) -> None:
+    spark = [
+        (dag["dag_id"], task) for dag in dags for task in dag["tasks"] if task["operator"] == "SparkSubmitOperator"
+    ]
+    weights = {dag_id: task["priority"] for dag_id, task in spark}
+    assert max(weights[job] for job in REPORTS) < min(weights[job] for job in PROPOSALS)
 
 
 def test_every_parameter_has_a_type(dags: list[dict[str, Any]]) -> None:

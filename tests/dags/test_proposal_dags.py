@@ -11,7 +11,7 @@ import psycopg2.extensions as pg
 import pytest
 
 from spark_jobs.database import parse_url
-from spark_jobs.submit import JOBS, maintenance_run_id
+from spark_jobs.submit import PROPOSALS, maintenance_run_id
 from tests.dags.airflow_process import AirflowProcess
 from tests.dags.answering import NOBODY, USER
 from tests.dags.fake_node import FakeNode
@@ -122,7 +122,7 @@ def beyond(node: FakeNode, env_without_spark: dict[str, str]) -> dict[str, str]:
     return env_without_spark
 
 
-@pytest.mark.parametrize("dag_id", JOBS)
+@pytest.mark.parametrize("dag_id", PROPOSALS)
 def test_a_proposal_beyond_its_limits_waits_until_a_person_approves_it(
     airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str], dag_id: str
 ) -> None:

@@ -14,6 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from cryptography.fernet import Fernet
+from typer import Context
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from muster.cli import app
 from muster.settings import Settings, load_settings
@@ -27,6 +30,11 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["servi
 JOB_VARIABLES = {"MUSTER_JOBS_DATABASE_URL", "MUSTER_URL"}
 SECRET = re.compile(r"\$\{(\w+):\?run docker/new-secrets\.sh\}")
 LOOPBACK = "127.0.0.1"
+NODES = ("node-1", "node-2", "node-3")
+SPARK = ("spark-master", "spark-worker")
+BALANCING = (DOCKER / "haproxy.cfg").read_text()
+SCRAPING = (DOCKER / "prometheus" / "prometheus.yml").read_text()
+SOURCES = (DOCKER / "grafana" / "provisioning" / "datasources" / "muster.yaml").read_text()
 
 every_service = pytest.mark.parametrize("service", SERVICES)
 
@@ -43,14 +51,24 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def test_compose_names_the_whole_platform() -> None:
     airflow = {"airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"}
-    assert set(SERVICES) >= {"postgres", "node", "spark-master", "spark-worker", *airflow}
+    watching = {"prometheus", "grafana"}
+    assert set(SERVICES) == {
+        "postgres",
+        "migrate",
+        "airflow-migrate",
+        "load-balancer",
+        *SPARK,
+        *NODES,
+        *airflow,
+        *watching,
+    }
 
 
 @every_service
 def test_a_service_is_built_from_a_dockerfile_that_exists_or_from_a_pinned_image(service: str) -> None:
     build = SERVICES[service].get("build")
     if build is None:
-        assert re.search(r":[\d.]+", SERVICES[service]["image"])
+        assert re.search(r":v?[\d.]+", SERVICES[service]["image"])
     else:
         context = (DOCKER / build["context"]).resolve()
         assert context == ROOT
@@ -63,8 +81,11 @@ def test_a_service_waits_for_services_that_exist(service: str) -> None:
         assert name in SERVICES
         if condition["condition"] == "service_healthy":
             assert "healthcheck" in SERVICES[name]
-        else:
+        elif condition["condition"] == "service_completed_successfully":
             assert SERVICES[name].get("restart", "no") == "no", "what ends well must not be started again"
+        else:
+            assert condition["condition"] == "service_started"
+            assert SERVICES[name]["restart"] != "no"
 
 
 @every_service
@@ -74,6 +95,7 @@ def test_a_service_listens_on_this_machine_only(service: str) -> None:
     assert described["network_mode"] == "host"
     assert "ports" not in described
     told = yaml.safe_dump([described.get("environment"), described.get("command")])
+    told += BALANCING if service == "load-balancer" else ""
     assert "0.0.0.0" not in told
     assert [name for name in listening_ports(service) if LOOPBACK not in told] == []
 
@@ -114,14 +136,56 @@ def test_every_variable_of_airflow_is_an_option_that_it_has(service: str) -> Non
             assert option in options[section], name
 
 
-def test_a_node_accepts_the_settings_it_is_given(secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    given = filled(environment("node"), secrets)
+@pytest.mark.parametrize("node", NODES)
+def test_a_node_accepts_the_settings_it_is_given(
+    node: str, secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = filled(environment(node), secrets)
     forget_settings(monkeypatch)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     settings = load_settings()
-    assert {settings.http_port} == listening_ports("node")
-    assert settings.node_url == environment("airflow-scheduler")["MUSTER_URL"]
+    assert {settings.http_port} == listening_ports(node)
+    assert settings.cluster_secret is not None
+    assert settings.cluster_secret.get_secret_value() == secrets["CLUSTER_SECRET"]
+
+
+def test_requests_are_spread_over_all_nodes_and_no_others() -> None:
+    balanced = re.findall(r"^    server (\S+) 127\.0\.0\.1:(\d+)$", BALANCING, re.MULTILINE)
+    assert balanced == [(node, str(*listening_ports(node))) for node in NODES]
+    assert "option httpchk GET /readyz" in BALANCING
+    url = urlsplit(environment("airflow-scheduler")["MUSTER_URL"])
+    assert {url.port} == listening_ports("load-balancer")
+
+
+def test_the_load_balancer_waits_longer_than_a_join_may() -> None:
+    waits_s = {name: int(length) for name, length in re.findall(r"timeout (client|server) (\d+)s", BALANCING)}
+    agents_wait_s = Settings.model_fields["group_new_member_join_timeout_ms"].default / 1000 + 5
+    assert min(waits_s.values()) > agents_wait_s
+    assert set(waits_s) == {"client", "server"}
+
+
+def test_prometheus_watches_every_node() -> None:
+    targets = yaml.safe_load(SCRAPING)["scrape_configs"][0]["static_configs"][0]["targets"]
+    assert targets == [f"{LOOPBACK}:{port}" for node in NODES for port in listening_ports(node)]
+
+
+def test_grafana_reads_the_database_and_prometheus_with_the_password_it_is_given() -> None:
+    sources = {source["type"]: source for source in yaml.safe_load(SOURCES)["datasources"]}
+    postgres = sources["grafana-postgresql-datasource"]
+    assert postgres["url"] == f"{LOOPBACK}:{environment('postgres')['PGPORT']}"
+    assert postgres["jsonData"]["database"] == environment("postgres")["POSTGRES_DB"]
+    assert postgres["secureJsonData"]["password"].removeprefix("$") in environment("grafana")
+    assert {urlsplit(sources["prometheus"]["url"]).port} == listening_ports("prometheus")
+
+
+def test_grafana_finds_its_dashboards_where_they_are_mounted() -> None:
+    mounts = dict(volume.split(":")[:2] for volume in SERVICES["grafana"]["volumes"])
+    provided = yaml.safe_load((DOCKER / "grafana" / "provisioning" / "dashboards" / "muster.yaml").read_text())
+    folder = provided["providers"][0]["options"]["path"]
+    home = environment("grafana")["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert mounts["./grafana/dashboards"] == folder
+    assert (DOCKER / "grafana" / "dashboards" / home.removeprefix(folder + "/")).is_file()
 
 
 def test_jobs_reach_the_database_that_postgres_makes(secrets: dict[str, str]) -> None:
@@ -157,12 +221,13 @@ def test_secrets_are_made_once_and_read_by_their_owner_only(tmp_path: Path) -> N
     assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("service", [service for service in SERVICES if service != "postgres"])
+@pytest.mark.parametrize("service", [service for service in SERVICES if "build" in SERVICES[service]])
 def test_a_command_is_a_program_and_a_subcommand_that_exist(service: str) -> None:
     command = SERVICES[service]["command"]
     assert (ROOT / ".venv" / "bin" / command[0]).is_file()
     if command[0] == "muster":
-        assert command[1] in {found.name or cast("Any", found.callback).__name__ for found in app.registered_commands}
+        commands = cast("TyperGroup", get_command(app))
+        assert commands.get_command(Context(commands), command[1]) is not None
 
 
 @every_service
@@ -170,7 +235,7 @@ def test_a_mounted_file_exists_and_a_mounted_volume_is_declared(service: str) ->
     declared = yaml.safe_load(COMPOSE.read_text())["volumes"]
     for volume in SERVICES[service].get("volumes", []):
         source = volume.split(":")[0]
-        assert (DOCKER / source).is_file() if source.startswith("./") else source in declared
+        assert (DOCKER / source).exists() if source.startswith("./") else source in declared
 
 
 @pytest.mark.parametrize("script", sorted(DOCKER.glob("*.sh")), ids=lambda file: file.name)
@@ -197,9 +262,13 @@ def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def listening_ports(service: str) -> set[int]:
     """Return the ports that a service listens on, as its variables and its command say."""
-    serves = {"postgres": "PGPORT", "node": "MUSTER_HTTP_PORT", "airflow-api-server": "AIRFLOW__API__PORT"}
-    command = SERVICES[service]["command"]
+    serves = {"postgres": "PGPORT", "airflow-api-server": "AIRFLOW__API__PORT", "grafana": "GF_SERVER_HTTP_PORT"}
+    serves |= dict.fromkeys(NODES, "MUSTER_HTTP_PORT")
+    command = SERVICES[service].get("command", [])
     flagged = {int(after) for flag, after in pairwise(command) if flag in {"--port", "--webui-port"}}
+    flagged |= {int(found[1]) for word in command if (found := re.match(r"--web\.listen-address=.*:(\d+)$", word))}
+    if service == "load-balancer":
+        flagged |= {int(port) for port in re.findall(r"^    bind \S+:(\d+)$", BALANCING, re.MULTILINE)}
     return flagged | ({int(environment(service)[serves[service]])} if service in serves else set())
 
 

@@ -253,14 +253,31 @@ JOBS_WRITE = {
     "expiry_candidates_staging",
     "cleanup_candidates",
     "cleanup_candidates_staging",
+    "archive_candidates",
     "offset_expiry_forecasts",
     "offset_expiry_forecasts_staging",
+    "timeout_advice",
+    "timeout_advice_staging",
+    "assignment_balance_audits",
+    "assignment_balance_audits_staging",
+    "assignment_balance_topics",
+    "assignment_balance_topics_staging",
+    "rebalance_frequency_reports",
+    "rebalance_frequency_reports_staging",
 }
 VIEWS = {
     "dashboards.group_overview",
     "dashboards.ownership",
     "dashboards.slowest_members",
     "dashboards.spurious_evictions",
+    "dashboards.rebalances_per_hour",
+    "dashboards.unsettled_groups",
+    "dashboards.offsets_expiring",
+    "dashboards.idle_members",
+    "dashboards.recent_changes",
+    "dashboards.partition_lag",
+    "dashboards.lag_history",
+    "dashboards.newest_runs",
 }
 
 

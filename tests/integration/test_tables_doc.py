@@ -39,7 +39,7 @@ def documented() -> dict[str, Columns]:
     for line in DOC.read_text().splitlines():
         if heading := re.fullmatch(r"### `([a-z_.]+)`", line):
             tables[heading[1]] = columns = []
-        elif row := re.match(r"\| `([a-z_]+)` \| ([a-z\[\]]+) \|", line):
+        elif row := re.match(r"\| `([a-z][a-z0-9_]*)` \| ([a-z\[\] ]+) \|", line):
             columns.append((row[1], row[2]))
     return tables
 

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from muster import wording
 from muster.demo_data import insert_past_groups
-from muster.overview import GroupView, MemberView, Overview, OverviewReader, RebalanceView, RunView, client_id_of
+from muster.member_names import client_id_of
+from muster.overview import GroupView, MemberView, Overview, OverviewReader, RebalanceView, RunView
 from muster.screen import Address, LiveScreen, PlainScreen
 from tests.platform.waiting import eventually
 

@@ -39,7 +39,7 @@ Law = Callable[[Step], None]
 def state_is_the_fold_of_records(step: Step) -> None:
     """What the decision leaves is what its records make of what was there."""
     folded = step.path[-1][2] if step.path else step.before
-    for name in Group.__slots__:
+    for name in Group.FIELDS:
         assert getattr(folded, name) == getattr(step.after, name), f"{name} is not the fold of the records"
 
 

@@ -103,7 +103,7 @@ class Step:
 
 def picture(group: Group) -> Mapping[str, object]:
     """Return all of a group, sharing nothing with it that could change."""
-    return {name: copy(getattr(group, name)) for name in Group.__slots__}
+    return {name: copy(getattr(group, name)) for name in Group.FIELDS}
 
 
 def group_records(records: Iterable[Record]) -> list[GroupRecord]:

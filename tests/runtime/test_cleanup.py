@@ -19,6 +19,9 @@ from tests.runtime.test_operations import commit_simple, outcome_counts, state_o
 
 pytestmark = pytest.mark.anyio
 
+STEADY = config(lease_ttl_ms=5_000)
+"""A node that keeps its lease on a machine that has much else to do."""
+
 
 def propose(store: MemoryStore, *group_ids: str) -> str:
     """Propose to retire groups as they are stored now, as the job does."""
@@ -51,7 +54,7 @@ async def emptied(node: Coordinator, group_id: str) -> Member:
 
 async def test_a_group_that_never_had_offsets_and_emptied_is_retired_and_starts_afresh() -> None:
     store = MemoryStore()
-    async with running(store) as node:
+    async with running(store, STEADY) as node:
         old = await emptied(node, "g")
         assert (await outcome_counts(node, propose(store, "g"))) == {"retired": 1}
         assert node.describe("g") is None
@@ -65,7 +68,7 @@ async def test_a_group_that_never_had_offsets_and_emptied_is_retired_and_starts_
 
 async def test_a_group_that_woke_is_kept() -> None:
     store = MemoryStore()
-    async with running(store) as node:
+    async with running(store, STEADY) as node:
         await emptied(node, "g")
         run_id = propose(store, "g")
         await Member(node, "g").settle()
@@ -75,7 +78,7 @@ async def test_a_group_that_woke_is_kept() -> None:
 
 async def test_a_group_that_woke_and_emptied_again_is_kept() -> None:
     store = MemoryStore()
-    async with running(store) as node:
+    async with running(store, STEADY) as node:
         await emptied(node, "g")
         run_id = propose(store, "g")
         await emptied(node, "g")
@@ -85,7 +88,7 @@ async def test_a_group_that_woke_and_emptied_again_is_kept() -> None:
 
 async def test_a_group_that_was_deleted_and_made_again_is_another_one() -> None:
     store = MemoryStore()
-    async with running(store) as node:
+    async with running(store, STEADY) as node:
         await emptied(node, "g")
         run_id = propose(store, "g")
         await node.operators.delete_group("g", Act("test", "because", str(uuid4())))
@@ -95,7 +98,7 @@ async def test_a_group_that_was_deleted_and_made_again_is_another_one() -> None:
 
 async def test_a_group_that_has_offsets_by_now_is_kept() -> None:
     store = MemoryStore()
-    async with running(store) as node:
+    async with running(store, STEADY) as node:
         await emptied(node, "g")
         run_id = propose(store, "g")
         await commit_simple(node, "g", 1)
@@ -105,7 +108,7 @@ async def test_a_group_that_has_offsets_by_now_is_kept() -> None:
 
 async def test_a_group_that_is_gone_by_now_is_no_trouble() -> None:
     store = MemoryStore()
-    async with running(store) as node:
+    async with running(store, STEADY) as node:
         await emptied(node, "g")
         first, second = propose(store, "g"), propose(store, "g")
         assert (await outcome_counts(node, first)) == {"retired": 1}

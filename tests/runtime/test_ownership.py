@@ -37,6 +37,15 @@ async def test_two_nodes_come_to_own_half_each() -> None:
         assert refused.value.coordinator == "http://b"
 
 
+async def test_nodes_renew_often_only_while_shards_are_on_their_way() -> None:
+    store = MemoryStore()
+    async with running(store) as first, running(store, config("b")) as second:
+        assert second._ownership.turn_after_ms() == 600 / 20
+        await until(lambda: _share(store, "a") == _share(store, "b") == 25, "both own 25 shards")
+        for node in (first, second):
+            await until(lambda node=node: node._ownership.turn_after_ms() == 600 / 3, "the node is content")  # type: ignore[misc]
+
+
 def _group_of(store: MemoryStore, node_id: str) -> str:
     """Return the name of a group whose shard a node owns."""
     owned = {lease.shard_id for lease in store.leases() if lease.node_id == node_id}

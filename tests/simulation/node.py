@@ -54,6 +54,10 @@ class Message:
 class Listener(Protocol):
     """Who is told what reaches a process, and what it says."""
 
+    def began(self, process: "Process") -> None:
+        """Take note of a process that begins."""
+        ...
+
     def heard(self, process: "Process", message: Message) -> None:
         """Take note that a message has reached a process."""
         ...
@@ -97,6 +101,7 @@ class Process:
         self._world = world
         self._listener = listener
         self._starting = self.loop.create_task(self._start())
+        listener.began(self)
 
     async def _start(self) -> None:
         try:

@@ -33,7 +33,7 @@ def test_a_write_that_proves_no_lease_is_caught() -> None:
 
 
 def test_a_node_that_does_not_fence_itself_is_caught() -> None:
-    doubt = "shard.valid_until_ms > self._clock.now().node_ms"
+    doubt = "shard.valid_until_ms > now.node_ms"
     with mutated(Coordinator, "_shard_of", doubt, "True"):
         found = first_violation()
     assert found is not None
@@ -41,7 +41,8 @@ def test_a_node_that_does_not_fence_itself_is_caught() -> None:
 
 
 def test_an_answer_that_leaves_before_it_is_stored_is_caught() -> None:
-    with mutated(Shard, "_enqueue", "hosted.unsettled += 1", "hosted.unsettled += 1; self._settle(hosted, pending)"):
+    too_soon = "hosted.unsettled += 1; self._settle(hosted, pending, self._clock.now().node_ms)"
+    with mutated(Shard, "_enqueue", "hosted.unsettled += 1", too_soon):
         found = first_violation()
     assert found is not None
     assert found.invariant == "StoredBeforeSaid"

@@ -91,10 +91,13 @@ class Watch:
 
     # -- what reaches a process ----------------------------------------------------------------------------
 
-    def heard(self, process: Process, message: Message) -> None:
-        """Take note that a message has reached a process."""
+    def began(self, process: Process) -> None:
+        """Take note of a process that begins."""
         self._processes[process.node.name] = process
         self._of_loop[process.loop] = process
+
+    def heard(self, process: Process, message: Message) -> None:
+        """Take note that a message has reached a process."""
         if isinstance(message.request, Heartbeat):
             signs = self._signs[process.loop][message.request.member_id]
             signs.knocked_at_s, signs.generation = self._world.now_s, message.request.generation

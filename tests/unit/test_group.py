@@ -29,20 +29,10 @@ from tests.unit.groups import (
     sync,
 )
 
-CONTAINERS = (
-    "members",
-    "static_members",
-    "pending_member_ids",
-    "parked_joins",
-    "parked_syncs",
-    "pending_syncs",
-    "offered",
-)
-
 
 def picture(group: Group) -> dict[str, object]:
     """Return all of a group, apart from the group."""
-    return {name: getattr(group.copy(), name) for name in Group.__slots__}
+    return {name: getattr(group.copy(), name) for name in Group.FIELDS}
 
 
 @pytest.mark.parametrize(
@@ -62,15 +52,20 @@ def test_a_decision_leaves_the_group_it_was_made_on_alone(group: Group, request_
     assert picture(group) == before
 
 
-@pytest.mark.parametrize("name", CONTAINERS)
-def test_a_copy_shares_no_container(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(Group.CONTAINERS))
+@pytest.mark.parametrize("changes_the_copy", [True, False], ids=["the copy", "what it is a copy of"])
+def test_a_container_is_shared_until_one_of_both_changes_it(name: str, changes_the_copy: bool) -> None:
     group = stable()
-    assert getattr(group.copy(), name) is not getattr(group, name)
+    twin = group.copy()
+    assert getattr(twin, name) is getattr(group, name)
+    (twin if changes_the_copy else group)._own(name)
+    assert getattr(twin, name) is not getattr(group, name)
+    assert getattr(twin, name) == getattr(group, name)
 
 
 def test_there_is_no_other_container() -> None:
     group = stable()
-    assert {name for name in Group.__slots__ if isinstance(getattr(group, name), dict | set | list)} == set(CONTAINERS)
+    assert {name for name in Group.FIELDS if isinstance(getattr(group, name), dict | set | list)} == Group.CONTAINERS
 
 
 def test_a_draft_that_emits_nothing_keeps_the_very_group() -> None:

@@ -111,7 +111,7 @@ class Node:
 
 def unlike(one: Group, other: Group, but_for: Iterable[str] = ()) -> set[str]:
     """Return what differs between two groups."""
-    return {name for name in Group.__slots__ if getattr(one, name) != getattr(other, name)} - set(but_for)
+    return {name for name in Group.FIELDS if getattr(one, name) != getattr(other, name)} - set(but_for)
 
 
 BOTH = offers("range", "sticky")

@@ -66,7 +66,9 @@ def removed(decision: Decision) -> list[tuple[str, int, str]]:
 def reset(
     to: ResetTo, amount: int = 0, *, known: PartitionToReset | None = None, stored: tuple[StoredOffset, ...] = (ORDERS,)
 ) -> ResetOffsets:
-    partition = known or PartitionToReset("orders", 0, log_start_offset=2, log_end_offset=90, committed_then=40)
+    partition = known or PartitionToReset(
+        "orders", 0, log_start_offset=2, log_end_offset=90, committed_then=40, given=33
+    )
     return ResetOffsets(TOKEN, to, amount, (partition,), (), stored, "change")
 
 
@@ -86,6 +88,7 @@ def results(decision: Decision) -> list[tuple[int | None, int, str | None]]:
         (ResetTo.SHIFT, -3, 2),
         (ResetTo.DATETIME, 0, 40),
         (ResetTo.CURRENT, 0, 5),
+        (ResetTo.GIVEN, 0, 33),
     ],
 )
 def test_a_reset_goes_where_it_is_told(to: ResetTo, amount: int, offset: int) -> None:
@@ -115,7 +118,7 @@ def test_where_the_log_ends_is_not_known_the_largest_offset_there_is_is_its_end(
     assert results(ask(empty(), reset(ResetTo.SHIFT, 2**63 - 1, known=known)))[0][1] == 2**63 - 1
 
 
-@pytest.mark.parametrize("to", [ResetTo.LATEST, ResetTo.SHIFT, ResetTo.DATETIME, ResetTo.CURRENT])
+@pytest.mark.parametrize("to", [ResetTo.LATEST, ResetTo.SHIFT, ResetTo.DATETIME, ResetTo.CURRENT, ResetTo.GIVEN])
 def test_what_is_not_known_is_refused_by_the_partition_s_name(to: ResetTo) -> None:
     decision = ask(empty(), reset(to, known=PartitionToReset("orders", 3), stored=()))
     assert told(decision) == ["INVALID_REQUEST"]

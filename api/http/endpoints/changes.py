@@ -12,9 +12,10 @@ from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
 from api.http import base64url
-from api.http.call import ThisCall
+from api.http.call import Call, ThisCall
 from api.http.express import REQUEST
 from api.http.fields import GivenReason, PageLimit
+from api.http.problems import GroupAuthorizationFailed
 from api.http.times import instant, instant_or_none
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.runtime.act import ChangeUnknown
@@ -52,18 +53,26 @@ class ChangesAnswer(Struct):
 async def list_changes(
     call: ThisCall, group_id: FromQuery[str | None] = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
 ) -> ChangesAnswer:
-    """List changes, of one group or of all, the newest first."""
+    """List changes, of one group or of all, the newest first; a token for some groups sees theirs, on shorter pages."""
     which = ChangeFilter(group_id, _after(cursor), limit + 1)
     found = await call.coordinator.operators.changes(which)
     page = found[:limit]
     next_cursor = _cursor(page[-1].change) if len(found) > limit else None
-    return ChangesAnswer([_shown(each) for each in page], next_cursor)
+    return ChangesAnswer([_shown(each) for each in page if call.sees(each.change.group_id)], next_cursor)
 
 
 @get("/v1/changes/{change_id:str}", tags=TAGS, opt={REQUEST: "DescribeChange"})
 async def describe_change(call: ThisCall, change_id: FromPath[str]) -> ChangeShown:
     """Show one change."""
-    return _shown(await call.coordinator.operators.change(_uuid(change_id)))
+    return _shown(await _own_change(call, _uuid(change_id)))
+
+
+async def _own_change(call: Call, change_id: str) -> RecordedChange:
+    """Return a change of a group that the caller may touch."""
+    found = await call.coordinator.operators.change(change_id)
+    if not call.sees(found.change.group_id):
+        raise GroupAuthorizationFailed("the token is not for what this change is about")
+    return found
 
 
 def _shown(found: RecordedChange) -> ChangeShown:
@@ -151,6 +160,8 @@ class UndoAnswer(Struct, kw_only=True):
 @post("/v1/changes/{change_id:str}/undo", status_code=200, tags=TAGS, opt={REQUEST: "UndoChange"})
 async def undo_change(call: ThisCall, change_id: FromPath[str], data: JSONBody[UndoBody]) -> UndoAnswer:
     """Take a change back as far as nothing newer stands there; an undo is a change itself."""
+    if not call.sees(None):
+        await _own_change(call, _uuid(change_id))
     undo = await call.coordinator.operators.undo(_uuid(change_id), call.act(data.reason))
     after = undo.after
     return UndoAnswer(

@@ -3,6 +3,7 @@
 Source: http-api.md "Operators".
 """
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -70,10 +71,21 @@ async def list_groups(
         after=_after(cursor),
         limit=limit + 1,
     )
-    found = await call.coordinator.list_groups(which)
+    found = await _own_groups(call, which)
     page = found[:limit]
     next_cursor = _cursor(page[-1].group_id) if len(found) > limit else None
     return GroupsAnswer([_listed(each) for each in page], next_cursor)
+
+
+async def _own_groups(call: Call, which: GroupFilter) -> list[ListedGroup]:
+    """List the caller's own groups; ids are in order, and so are prefixes none of which begins another."""
+    if call.identity is None:
+        return await call.coordinator.list_groups(which)
+    found: list[ListedGroup] = []
+    for prefix in call.identity.prefixes_within(which.prefix):
+        if len(found) < which.limit:
+            found += await call.coordinator.list_groups(replace(which, prefix=prefix))
+    return found[: which.limit]
 
 
 def _listed(row: ListedGroup) -> GroupShown:

@@ -11,14 +11,14 @@ from typing import Annotated, Final, NoReturn, TypeAlias
 
 from litestar import get
 from litestar.params import FromPath, FromQuery, QueryParameter
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Struct
 
 from api.http import base64url
 from api.http.call import ThisCall
 from api.http.express import REQUEST
 from api.http.fields import GroupId, PageLimit, PartitionAsked
 from api.http.limits import TOPIC_MAX_CHARS
-from api.http.times import EPOCH, instant, instant_or_none
+from api.http.times import EPOCH, instant, instant_or_none, moment
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.store.history import (
     END_OF_TIME_MS,
@@ -261,21 +261,12 @@ async def list_assignments(
     partition: PartitionAsked = None,
 ) -> AssignmentsAnswer:
     """Say who owned which partitions at a moment (now, if none is named), and what was committed by then."""
-    moment = _moment(at) if at else None
-    at_ms = END_OF_TIME_MS if moment is None else (moment - EPOCH) // timedelta(milliseconds=1)
+    at_moment = moment(at, "at") if at else None
+    at_ms = END_OF_TIME_MS if at_moment is None else (at_moment - EPOCH) // timedelta(milliseconds=1)
     owned, committed = await call.coordinator.history.as_of(Moment(group_id, at_ms, topic, partition))
     return AssignmentsAnswer(
-        group_id, moment, [_assignment(each) for each in owned], [_position(each) for each in committed]
+        group_id, at_moment, [_assignment(each) for each in owned], [_position(each) for each in committed]
     )
-
-
-def _moment(text: str) -> datetime:
-    """Read a moment; a plus that came unencoded, which a query reads as a space, is put back."""
-    try:
-        moment: datetime = convert(re.sub(r" (?=\d\d:\d\d$)", "+", text), Annotated[datetime, Meta(tz=True)])
-    except ValidationError:
-        raise InvalidRequest("at must be a moment in RFC 3339 with its offset, such as 2026-11-21T02:13:00Z") from None
-    return moment
 
 
 def _assignment(span: OwnedSpan) -> AssignmentShown:

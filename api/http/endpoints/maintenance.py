@@ -58,14 +58,14 @@ async def list_runs(call: ThisCall) -> RunsAnswer:
 @get("/v1/maintenance/runs/{run_id:str}", tags=TAGS, opt={REQUEST: "DescribeRun"})
 async def describe_run(call: ThisCall, run_id: FromPath[str]) -> RunShown:
     """Tell a run's status and its counts by outcome."""
-    return _shown(await _known(call.coordinator.run(_uuid(run_id)), run_id))
+    return _shown(await _known(call.coordinator.run(read_run_id(run_id)), run_id))
 
 
 @post("/v1/maintenance/runs/{run_id:str}/apply", status_code=202, tags=TAGS, opt={REQUEST: "ApplyRun"})
 async def apply_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[DecisionBody | None] = None) -> RunShown:
     """Have a proposal applied: each candidate is judged again, by the owner of its shard. Repeating is harmless."""
     act = call.act(data.reason if data else None)
-    row = await _known(call.coordinator.operators.apply_run(_uuid(run_id), act), run_id)
+    row = await _known(call.coordinator.operators.apply_run(read_run_id(run_id), act), run_id)
     if row.status == REJECTED:
         raise RunDecided("the run was rejected; nothing of it will be applied")
     return _shown(row)
@@ -75,28 +75,29 @@ async def apply_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[Decisi
 async def reject_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[DecisionBody | None] = None) -> RunShown:
     """Reject a proposal: nothing of it will be applied. Repeating is harmless."""
     act = call.act(data.reason if data else None)
-    row = await _known(call.coordinator.operators.reject_run(_uuid(run_id), act), run_id)
+    row = await _known(call.coordinator.operators.reject_run(read_run_id(run_id), act), run_id)
     if row.status != REJECTED:
         raise RunDecided(f"the run is {row.status}; it is too late to reject it")
     return _shown(row)
 
 
-def _uuid(run_id: str) -> str:
+def read_run_id(run_id: str) -> str:
     """Return a run's id as it is kept; what is no UUID is no run."""
     try:
         return str(UUID(run_id))
     except ValueError:
-        raise _unknown(run_id) from None
+        raise unknown_run(run_id) from None
 
 
 async def _known(asking: Awaitable[RunRow], run_id: FromPath[str]) -> RunRow:
     try:
         return await asking
     except RunNotFound:
-        raise _unknown(run_id) from None
+        raise unknown_run(run_id) from None
 
 
-def _unknown(run_id: str) -> RunUnknown:
+def unknown_run(run_id: str) -> RunUnknown:
+    """Return the refusal that names the run."""
     return RunUnknown(f"there is no maintenance run {run_id}")
 
 

@@ -7,9 +7,9 @@ from litestar import Response, get
 from litestar.params import FromQuery
 from msgspec import Struct
 
-from api.http.call import ThisCall
+from api.http.call import Call, ThisCall
 from api.http.express import REQUEST
-from api.http.metrics import CONTENT_TYPE, DETAILS, Detail, Scrape
+from api.http.metrics import CONTENT_TYPE, DETAILS, Detail, Scrape, Stored
 from coordinator_core.protocol.errors import InvalidRequest
 
 TAGS: Final = ["Node"]
@@ -46,12 +46,19 @@ async def readiness(call: ThisCall) -> Response[ReadyAnswer]:
 async def metrics(call: ThisCall, detail: FromQuery[str] = "topic") -> Response[bytes]:
     """Show the node's sums as Prometheus reads them, and its groups as deep as `detail` says (docs/metrics.md)."""
     deep = _detail(detail)
-    positions = forecast = None
-    if deep in {"topic", "partition"}:
-        positions = await call.coordinator.positions(by_partition=deep == "partition")
-        forecast = await call.coordinator.expiring()
-    scrape = Scrape(call.door.metrics, call.coordinator.counts(), deep, positions, forecast)
+    stored = await _stored(call, by_partition=deep == "partition") if deep in {"topic", "partition"} else None
+    scrape = Scrape(call.door.metrics, call.coordinator.counts(), deep, stored)
     return Response(await asyncio.to_thread(scrape.text), media_type=CONTENT_TYPE)
+
+
+async def _stored(call: Call, *, by_partition: bool) -> Stored:
+    coordinator, lookback_ms = call.coordinator, call.door.limits.lag_lookback_ms
+    return Stored(
+        await coordinator.positions(by_partition=by_partition),
+        await coordinator.behind_ms(lookback_ms) if by_partition else None,
+        await coordinator.expiring(),
+        await coordinator.newest_runs(),
+    )
 
 
 def _detail(asked: str) -> Detail:

@@ -8,7 +8,7 @@ from typing import Final
 
 from litestar import delete, get, post
 from litestar.params import JSONBody
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from api.http.call import Call, ThisCall
 from api.http.express import REQUEST
@@ -112,6 +112,8 @@ class OffsetShown(Struct):
     metadata: str
     committed_at: datetime | None
     log_end_offset: int | None
+    expires_at: datetime | UnsetType = UNSET
+    """Its own end, shown for those only that were restored, or committed with one."""
 
 
 class OffsetsAnswer(Struct):
@@ -139,7 +141,7 @@ async def query(call: ThisCall, group_id: GroupId, data: JSONBody[QueryBody]) ->
     wanted = [(each.topic, partition) for each in data.partitions for partition in each.partitions]
     _check_count(call, len(wanted), "partitions")
     topics = sorted({each.topic for each in data.partitions})
-    fetched = await call.coordinator.fetch_offsets(group_id, topics) if topics else []
+    fetched = await call.in_time(call.coordinator.fetch_offsets(group_id, topics)) if topics else []
     found = {(each.topic, each.partition): each for each in fetched}
     return OffsetsAnswer([_shown(found[key]) if key in found else _nothing(*key) for key in wanted])
 
@@ -153,6 +155,7 @@ def _shown(fetched: FetchedOffset) -> OffsetShown:
         metadata=fetched.metadata,
         committed_at=instant(fetched.committed_at_ms),
         log_end_offset=fetched.log_end_offset,
+        expires_at=UNSET if fetched.expires_at_ms is None else instant(fetched.expires_at_ms),
     )
 
 

@@ -3,6 +3,7 @@
 Source: http-api.md "Operators", reset; Kafka's ``kafka-consumer-groups --reset-offsets``.
 """
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
@@ -19,7 +20,12 @@ from coordinator_core.protocol.requests import ResetTo
 from coordinator_core.runtime.resetting import Reset
 
 TAGS: Final = ["Operators: offsets"]
-NEEDS: Final = {ResetTo.OFFSET: "offset", ResetTo.SHIFT: "shift_by", ResetTo.DATETIME: "datetime"}
+NEEDS: Final = {
+    ResetTo.OFFSET: "offset",
+    ResetTo.SHIFT: "shift_by",
+    ResetTo.DATETIME: "datetime",
+    ResetTo.GIVEN: "offsets",
+}
 """Where to → the field that says it more closely; the other ways need none."""
 
 ShiftBy = Annotated[int, Meta(ge=-INT64_MAX, le=INT64_MAX)]
@@ -33,13 +39,23 @@ class TopicToReset(Struct, forbid_unknown_fields=True):
     partitions: list[Partition] | None = None
 
 
+class OffsetGiven(Struct, forbid_unknown_fields=True):
+    """Where one partition is to stand."""
+
+    topic: Topic
+    partition: Partition
+    offset: Offset
+
+
 class ResetBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """Where to put which partitions. Without `topics`: every topic that the group has committed in."""
 
-    to: Literal["earliest", "latest", "offset", "shift", "datetime", "current"]
+    to: Literal["earliest", "latest", "offset", "shift", "datetime", "current", "given"]
     offset: Offset | UnsetType = UNSET
     shift_by: ShiftBy | UnsetType = UNSET
     datetime: Instant | UnsetType = UNSET
+    offsets: Annotated[list[OffsetGiven], Meta(min_length=1)] | UnsetType = UNSET
+    """With `given`, and instead of topics: each partition its own offset."""
     topics: list[TopicToReset] = []
     dry_run: bool = True
     reason: GivenReason | None = None
@@ -93,12 +109,26 @@ def _read(data: ResetBody, max_partitions: int) -> Reset:
         amount=data.offset or data.shift_by or 0,
         at_ms=0 if data.datetime is UNSET else int(data.datetime.astimezone(UTC).timestamp() * 1000),
         topics=tuple((each.topic, None if each.partitions is None else tuple(each.partitions)) for each in data.topics),
+        given=_given(data),
         max_partitions=max_partitions,
     )
 
 
+def _given(data: ResetBody) -> tuple[tuple[str, int, int], ...]:
+    """Return the partitions that have an offset of their own; none of them twice."""
+    given = () if data.offsets is UNSET else tuple((each.topic, each.partition, each.offset) for each in data.offsets)
+    if given and data.topics:
+        raise InvalidRequest('topics: does not belong to to "given", whose offsets name them')
+    named = Counter((topic, partition) for topic, partition, _ in given)
+    for (topic, partition), count in named.items():
+        if count > 1:
+            raise InvalidRequest(f"offsets: {topic} {partition} is named twice")
+    return given
+
+
 def _check_named(data: ResetBody, limit: int) -> None:
     count = sum(1 if each.partitions is None else len(each.partitions) for each in data.topics)
+    count += 0 if data.offsets is UNSET else len(data.offsets)
     if count > limit:
         raise InvalidRequest(f"topics: {count} partitions, and one request may name {limit}")
 

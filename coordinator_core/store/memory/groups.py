@@ -231,6 +231,7 @@ class Groups:
                 metadata=record.metadata,
                 committed_at_ms=record.at_ms,
                 log_end_offset=record.log_end_offset,
+                expires_at_ms=record.expires_at_ms,
             )
             for (topic, _), record in self._positions(group_id)
             if topics is None or topic in topics
@@ -306,6 +307,10 @@ class Groups:
     def standing(self, group_id: str) -> Group:
         """Return what stands of a group, which is not to be changed."""
         return self._groups.get(group_id, Group())
+
+    def all(self) -> list[tuple[str, Group]]:
+        """Return everything that stands of every group."""
+        return list(self._groups.items())
 
     def of_shards(self, shard_ids: frozenset[int]) -> list[tuple[str, Group]]:
         """Return everything that stands of shards' groups, by id."""

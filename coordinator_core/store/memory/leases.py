@@ -68,6 +68,11 @@ class Leases:
         """Forget a node."""
         self._nodes.pop(node_id, None)
 
+    def forget_nodes(self, gone_for_ms: int) -> None:
+        """Forget nodes that were lost so long ago."""
+        lost_by_ms = self._clock_ms() - gone_for_ms
+        self._nodes = {name: node for name, node in self._nodes.items() if node.expires_at_ms >= lost_by_ms}
+
     def rows(self) -> tuple[LeaseRow, ...]:
         """Return every lease, by shard."""
         return tuple(

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from coordinator_core.protocol.requests import GroupSeen
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
 from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import RunNotFound
-from coordinator_core.store.rows import CandidateRow, ChangeRow, ForecastRow, OutcomeRow, RunRow
+from coordinator_core.store.rows import TOPIC_DELETION, UNDO, CandidateRow, ChangeRow, ForecastRow, OutcomeRow, RunRow
 
 Key = tuple[str, str, int]
 
@@ -59,6 +60,14 @@ class Maintenance:
         }
         self._runs[run.run_id] = Run(run, created_at_ms, by_key, forecasts=tuple(forecasts))
 
+    def newest_runs(self) -> dict[str, int]:
+        """Return as of when each job last ran; what people begin is no job's."""
+        newest: dict[str, int] = {}
+        for run in self._runs.values():
+            if run.row.kind not in {UNDO, TOPIC_DELETION}:
+                newest[run.row.kind] = max(run.row.as_of_ms, newest.get(run.row.kind, 0))
+        return newest
+
     def begin(self, kind: str, change: ChangeRow, candidates: Iterable[CandidateRow], undoes: str | None) -> int:
         """Add a run under a change's own id, which is applied as soon as it is there; return its candidates' number."""
         rows = list(candidates)
@@ -91,6 +100,12 @@ class Maintenance:
     def find(self, run_id: str) -> RunRow:
         """Return a run."""
         return _counted(self._run(run_id))
+
+    def candidates(self, run_id: str, after: CandidatePlace | None) -> list[ListedCandidate]:
+        """Return a run's candidates after a place, in order; nobody tells this store why they were proposed."""
+        listed = [_listed(CandidatePlace(*key), each) for key, each in self._run(run_id).candidates.items()]
+        listed.sort(key=lambda one: _in_bytes(one.place))
+        return [one for one in listed if after is None or _in_bytes(one.place) > _in_bytes(after)]
 
     def is_proposed(self, run_id: str) -> bool:
         """Tell whether nobody has decided about the run."""
@@ -132,6 +147,24 @@ class Maintenance:
         if run_id not in self._runs:
             raise RunNotFound(run_id)
         return self._runs[run_id]
+
+
+def _listed(place: CandidatePlace, candidate: Candidate) -> ListedCandidate:
+    generation, state_since_ms = candidate.seen or (None, None)
+    return ListedCandidate(
+        group_id=place.group_id,
+        topic=place.topic,
+        partition=place.partition,
+        generation=generation,
+        state_since_ms=state_since_ms,
+        committed_at_ms=None,
+        reason=None,
+        outcome=candidate.outcome,
+    )
+
+
+def _in_bytes(place: CandidatePlace) -> tuple[bytes, bytes, int]:
+    return place.group_id.encode(), place.topic.encode(), place.partition
 
 
 def _counted(run: Run) -> RunRow:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from threading import RLock
 
 from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.dropping import DroppedDay
 from coordinator_core.store.history import (
     ExpiryForecast,
     GroupPosition,
@@ -20,11 +22,16 @@ from coordinator_core.store.history import (
     TransitionPlace,
 )
 from coordinator_core.store.interface import NotUndoable
-from coordinator_core.store.memory import history
+from coordinator_core.store.memory import history, positions, tuning
 from coordinator_core.store.memory.groups import Groups, History, Refused
 from coordinator_core.store.memory.leases import Leases
 from coordinator_core.store.memory.maintenance import Maintenance
+from coordinator_core.store.memory.overview import Surroundings, overview
 from coordinator_core.store.memory.partitions import Partitions
+from coordinator_core.store.memory.reports import Reports
+from coordinator_core.store.overview import Overview, OverviewFilter
+from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastPosition, Stretch
+from coordinator_core.store.reports import Report, ReportFilter, ReportKind
 from coordinator_core.store.rows import (
     TOPIC_DELETION,
     UNDO,
@@ -52,6 +59,7 @@ from coordinator_core.store.rows import (
     Versions,
     Written,
 )
+from coordinator_core.store.tuning import TuningPast, TuningQuestion
 from coordinator_core.store.undoing import (
     DELETE_TOPIC,
     NEWER,
@@ -83,6 +91,7 @@ class MemoryStore:
         self._groups = Groups()
         self._partitions = Partitions()
         self._maintenance = Maintenance()
+        self._reports = Reports()
         self._topics: dict[str, TopicRow] = {}
         self._cluster_settings: dict[str, str] = {}
         self._group_settings: dict[str, dict[str, str]] = {}
@@ -101,6 +110,11 @@ class MemoryStore:
         """Write a proposal, as a Spark job does; the candidates' change ids are not looked at."""
         with self._lock:
             self._maintenance.propose(run, candidates, self._clock_ms(), forecasts)
+
+    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None:
+        """Write reports, as a Spark job does."""
+        with self._lock:
+            self._reports.add(kind, rows, parts)
 
     # -- writes -------------------------------------------------------------------------------------------
 
@@ -150,6 +164,11 @@ class MemoryStore:
         with self._lock:
             self._leases.retire_node(node_id)
 
+    def forget_nodes(self, gone_for_ms: int) -> None:
+        """Forget nodes that were lost so long ago."""
+        with self._lock:
+            self._leases.forget_nodes(gone_for_ms)
+
     def leases(self) -> tuple[LeaseRow, ...]:
         """Return every lease, by shard."""
         with self._lock:
@@ -187,6 +206,12 @@ class MemoryStore:
                 replace(line, node_id=self._leases.shards[self._groups.shard_of(line.group_id)].node_id)
                 for line in self._groups.page(which)
             ]
+
+    def overview(self, which: OverviewFilter) -> Overview:
+        """Return at most `limit` groups in the order asked for, and how many there are in each state."""
+        with self._lock:
+            nodes = {shard: lease.node_id for shard, lease in self._leases.shards.items()}
+            return overview(self._groups.all(), which, Surroundings(self.history, self._clock_ms(), nodes))
 
     def was_seen(self, group_id: str) -> bool:
         """Tell whether history knows the group."""
@@ -262,6 +287,11 @@ class MemoryStore:
         with self._lock:
             return history.transitions(self.history, group_id, after)[:limit]
 
+    def tuning(self, question: TuningQuestion) -> TuningPast:
+        """Return what a group's past tells of its timeouts."""
+        with self._lock:
+            return tuning.past_of(self._groups.standing(question.group_id), self.history, question)
+
     def ownership(self, moment: Moment) -> list[OwnedSpan]:
         """Return who held which partitions at a moment."""
         with self._lock:
@@ -277,10 +307,32 @@ class MemoryStore:
         with self._lock:
             return self._maintenance.expiring(frozenset(shard_ids))
 
+    def reports(self, which: ReportFilter) -> list[Report]:
+        """Return at most `limit` reports by group: the newest of each, with its parts."""
+        with self._lock:
+            return self._reports.newest(which)
+
     def positions(self, moment: Moment) -> list[PositionThen]:
         """Return what was committed as of a moment."""
         with self._lock:
             return history.positions(self._groups.standing(moment.group_id), self.history, moment)
+
+    def held_positions(self, group_id: str, since_ms: int) -> GroupPositions:
+        """Return where a group stands, partition by partition."""
+        with self._lock:
+            return positions.group_positions(self._groups.standing(group_id), self.history, group_id, since_ms)
+
+    def lagging_positions(self, shard_ids: Iterable[int], since_ms: int) -> list[LaggingPosition]:
+        """Return which offsets of these shards' groups are behind, in order."""
+        with self._lock:
+            standing = self._groups.of_shards(frozenset(shard_ids))
+            return list(positions.lagging(standing, self.history, since_ms))
+
+    def past_positions(self, stretch: Stretch, limit: int) -> list[PastPosition]:
+        """Return at most `limit` of a group's positions over time."""
+        with self._lock:
+            found = positions.past_positions(self._groups.standing(stretch.group_id), self.history, stretch)
+            return found[:limit]
 
     # -- settings and catalogue ---------------------------------------------------------------------------
 
@@ -433,6 +485,11 @@ class MemoryStore:
         with self._lock:
             return self._maintenance.find(run_id)
 
+    def run_candidates(self, run_id: str, after: CandidatePlace | None, limit: int) -> list[ListedCandidate]:
+        """Return at most `limit` candidates of a run after a place; RunNotFound if there is none."""
+        with self._lock:
+            return self._maintenance.candidates(run_id, after)[:limit]
+
     def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as applying, and note the change."""
         return self._decide(run_id, change, "applying")
@@ -449,6 +506,11 @@ class MemoryStore:
                 self._note(change, before, after)
             return self._maintenance.find(run_id)
 
+    def newest_runs(self) -> dict[str, int]:
+        """Return as of when each job last ran."""
+        with self._lock:
+            return self._maintenance.newest_runs()
+
     def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
         """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
         with self._lock:
@@ -458,3 +520,7 @@ class MemoryStore:
         """Mark every applying run that has no undecided candidate as applied, and return their ids."""
         with self._lock:
             return self._maintenance.finish()
+
+    def drop_archived(self) -> DroppedDay | None:
+        """Return None: no job can copy what lies in this process."""
+        return None

@@ -9,6 +9,7 @@ Rules:
   begun again on a fresh connection. Neither has stored anything.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,18 +19,22 @@ from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engi
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from coordinator_core.store.interface import StoreUnavailable
+from coordinator_core.store.interface import StoreError, StoreUnavailable
 from coordinator_core.store.postgres.failures import (
     Collided,
     ConnectionLost,
     DataRefused,
     is_lost,
     translate,
+    translate_alone,
     translate_commit,
 )
 
 MAX_ATTEMPTS = 3
 """How often a transaction that collides is tried."""
+
+ALIVE_S = 1
+"""How long a connection that has answered counts as alive."""
 
 KEEPALIVE_S = 1
 KEEPALIVE_PROBES = 3
@@ -51,8 +56,10 @@ class Limits:
 class Transaction:
     """One transaction under way, or a single read; statements are strings with psycopg2's parameters, or Core's."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, tell: Callable[[DBAPIError], StoreError] = translate) -> None:
+        """Begin; `tell` says what a failed statement means."""
         self._connection = connection
+        self._tell = tell
         self._has_begun = False
 
     def execute(self, statement: str | Executable, parameters: Mapping[str, Any] | None = None) -> Result:
@@ -69,7 +76,7 @@ class Transaction:
         except DBAPIError as failure:
             if is_lost(failure):
                 self._connection.invalidate()
-            raise translate(failure) from failure
+            raise self._tell(failure) from failure
         except ValueError as failure:
             # The driver itself refuses texts with NUL and unpaired surrogates.
             raise DataRefused(str(failure)) from failure
@@ -105,7 +112,7 @@ class Line:
         limits: Limits,
         planner: Mapping[str, str] | None = None,
         *,
-        is_for_reads: bool = False,
+        stands_alone: bool = False,
     ) -> None:
         """Prepare; nothing is connected before the first call.
 
@@ -115,17 +122,18 @@ class Line:
             size: how many there are at most.
             limits: how long they wait.
             planner: server settings that are stronger than the server's own.
-            is_for_reads: every statement stands alone, so no transaction is begun and ended around it.
+            stands_alone: every statement is a transaction of its own; for reads, and for `at_once`.
         """
         self._engine = create_engine(
             make_url(url),
-            isolation_level="AUTOCOMMIT" if is_for_reads else "READ COMMITTED",
+            isolation_level="AUTOCOMMIT" if stands_alone else "READ COMMITTED",
             pool_size=size,
             max_overflow=0,
             pool_timeout=limits.connect_timeout_s,
             use_native_hstore=False,
             connect_args=_connect_arguments(name, limits, planner or {}),
         )
+        self._certainly_alive_until_s = 0.0
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, once everything it did is committed. It may be called more than once.
@@ -141,6 +149,18 @@ class Line:
         """Return what `work` returns; it changes nothing."""
         return _repeated(lambda: self._read(work))
 
+    def at_once(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement that changes something and stands alone. It may be sent more than once.
+
+        Raises:
+            StoreUnavailable: nothing was stored.
+            OutcomeUnknown: the connection was lost after the statement was sent.
+            DataRefused: the database does not take the data; nothing was stored.
+        """
+        rows = _repeated(lambda: self._at_once(statement, parameters))
+        self._certainly_alive_until_s = time.monotonic() + ALIVE_S
+        return rows
+
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
@@ -154,6 +174,12 @@ class Line:
                 connection.invalidate()
                 raise translate_commit(failure) from failure
             return result
+
+    def _at_once(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        with _connected(self._engine) as connection:
+            if time.monotonic() > self._certainly_alive_until_s:
+                _guarded(_knock, connection)
+            return list(map(tuple, Transaction(connection, translate_alone).execute(statement, parameters)))
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
         with _connected(self._engine) as connection:
@@ -174,6 +200,11 @@ def _repeated(attempt: Callable[[], T]) -> T:
         return attempt()
     except _StaleConnection as failure:
         raise StoreUnavailable(str(failure)) from failure
+
+
+def _knock(transaction: Transaction) -> None:
+    """Find out whether anybody is there, before something is sent of which nobody could tell whether it was done."""
+    transaction.execute("SELECT")
 
 
 def _guarded(work: Callable[[Transaction], T], connection: Connection) -> T:

@@ -62,6 +62,13 @@ def translate_commit(failure: DBAPIError) -> StoreError:
     return OutcomeUnknown(_sentence(failure))
 
 
+def translate_alone(failure: DBAPIError) -> StoreError:
+    """Tell what a failed statement means that was a transaction of its own: its COMMIT was sent with it."""
+    if is_lost(failure) and sqlstate(failure) != READ_ONLY:
+        return OutcomeUnknown(_sentence(failure))
+    return translate(failure)
+
+
 def is_lost(failure: DBAPIError) -> bool:
     """Tell whether the connection is of no more use.
 

@@ -107,6 +107,14 @@ def retire_node(transaction: Transaction, node_id: str) -> None:
     transaction.execute("DELETE FROM nodes WHERE node_id = %(node_id)s", {"node_id": node_id})
 
 
+def forget_nodes(transaction: Transaction, gone_for_ms: int) -> None:
+    """Take the rows of nodes away that were lost so long ago."""
+    transaction.execute(
+        "DELETE FROM nodes WHERE expires_at < clock_timestamp() - %(gone_for_ms)s * interval '1 millisecond'",
+        {"gone_for_ms": gone_for_ms},
+    )
+
+
 def read_leases(transaction: Transaction) -> tuple[LeaseRow, ...]:
     """Return every lease, by shard."""
     return tuple(LeaseRow(*row) for row in transaction.execute(_LEASES))

@@ -11,6 +11,8 @@ from uuid import UUID
 from sqlalchemy import func, insert, select, update
 
 from coordinator_core.protocol.requests import GroupSeen
+from coordinator_core.store.archive_tables import archive_candidates
+from coordinator_core.store.dropping import HISTORY_ARCHIVE
 from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import NotUndoable, RunNotFound
 from coordinator_core.store.postgres.arrays import array_literal
@@ -133,6 +135,16 @@ def read_forecast(transaction: Transaction, shard_ids: list[int]) -> ExpiryForec
     return None if row is None else ExpiryForecast(*row)
 
 
+# -- when jobs last ran -----------------------------------------------------------------------------------------
+
+_NEWEST_RUNS = "SELECT kind, floor(extract(epoch FROM as_of) * 1000)::bigint AS as_of_ms FROM dashboards.newest_runs"
+
+
+def read_newest_runs(transaction: Transaction) -> dict[str, int]:
+    """Return as of when each job last ran; from the very view that people ask."""
+    return {row.kind: row.as_of_ms for row in transaction.execute(_NEWEST_RUNS)}
+
+
 # -- runs that are applied as soon as they are proposed ---------------------------------------------------------
 
 _TOPIC_CANDIDATES = """
@@ -161,12 +173,13 @@ def begin_undo_run(transaction: Transaction, undoes: str, change: ChangeRow) -> 
     """Begin a run over everything that a change archived; return how much that is.
 
     Raises:
-        NotUndoable: the change is a run that is still under way.
+        NotUndoable: the change is a run that is still under way, or one that took history and no offset.
     """
-    under_way = select(maintenance_runs.c.run_id).where(
-        maintenance_runs.c.change_id == undoes, maintenance_runs.c.status == APPLYING
-    )
-    if transaction.execute(under_way).first() is not None:
+    run = select(maintenance_runs.c.kind, maintenance_runs.c.status).where(maintenance_runs.c.change_id == undoes)
+    kind, status = transaction.execute(run).first() or (None, None)
+    if kind == HISTORY_ARCHIVE:
+        raise NotUndoable("what it dropped lies in the archive; history_restore brings it back")
+    if status == APPLYING:
         raise NotUndoable("its run is still being worked off; ask again when it is applied")
     found = transaction.execute(_UNDO_CANDIDATES, {"run_id": change.change_id, "undoes": undoes})
     return _begin_run(transaction, UNDO, change, found.rowcount, undoes)
@@ -192,6 +205,7 @@ def _begin_run(transaction: Transaction, kind: str, change: ChangeRow, candidate
 
 _OUTCOMES = """
 SELECT run_id, outcome FROM expiry_candidates UNION ALL SELECT run_id, outcome FROM cleanup_candidates
+UNION ALL SELECT run_id, outcome FROM archive_candidates
 """
 
 _FINISH_RUNS = f"""
@@ -209,6 +223,7 @@ SET status = 'applied', finished_at = clock_timestamp(), counts = run.counts || 
 WHERE status = 'applying'
     AND NOT EXISTS (SELECT FROM expiry_candidates WHERE run_id = run.run_id AND outcome IS NULL)
     AND NOT EXISTS (SELECT FROM cleanup_candidates WHERE run_id = run.run_id AND outcome IS NULL)
+    AND NOT EXISTS (SELECT FROM archive_candidates WHERE run_id = run.run_id AND outcome IS NULL)
 RETURNING run_id::text
 """  # noqa: S608
 
@@ -233,7 +248,7 @@ def _counted(transaction: Transaction, runs: Sequence[RunRow]) -> list[RunRow]:
     if not under_way:
         return list(runs)
     counts: dict[str, dict[str, int]] = {}
-    for table in (expiry_candidates, cleanup_candidates):
+    for table in (expiry_candidates, cleanup_candidates, archive_candidates):
         outcome = func.coalesce(table.c.outcome, UNDECIDED)
         by_outcome = (
             select(table.c.run_id, outcome, func.count())

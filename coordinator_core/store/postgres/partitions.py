@@ -63,8 +63,8 @@ def _create(line: Line, table: str, day: date) -> None:
 
 def _attach(transaction: Transaction, table: str, day: date) -> None:
     transaction.execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": ADVISORY_LOCK})
-    name, bounds = partition_name(table, day), {"first": _midnight(day), "last": _midnight(day + timedelta(days=1))}
-    if name in _present(transaction) or _holds(transaction, table, bounds):
+    name, bounds = partition_name(table, day), {"first": midnight(day), "last": midnight(day + timedelta(days=1))}
+    if name in present(transaction) or _holds(transaction, table, bounds):
         return
     transaction.execute(f"SET LOCAL lock_timeout = {DDL_LOCK_TIMEOUT_MS}")
     transaction.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")
@@ -88,10 +88,11 @@ def _has_strays(transaction: Transaction) -> bool:
 def _look_around(transaction: Transaction) -> tuple[date, frozenset[str]]:
     """Return today, by the database's clock in UTC, and the partitions there are."""
     now: datetime = transaction.execute("SELECT clock_timestamp() AT TIME ZONE 'UTC'").scalar_one()
-    return now.date(), _present(transaction)
+    return now.date(), present(transaction)
 
 
-def _present(transaction: Transaction) -> frozenset[str]:
+def present(transaction: Transaction) -> frozenset[str]:
+    """Return the partitions of history that there are, the default ones among them."""
     children = """
         SELECT child.relname
         FROM pg_inherits
@@ -101,5 +102,6 @@ def _present(transaction: Transaction) -> frozenset[str]:
     return frozenset(name for (name,) in transaction.execute(children, {"tables": list(HISTORY_TABLES)}))
 
 
-def _midnight(day: date) -> str:
+def midnight(day: date) -> str:
+    """Return the instant at which a day begins, as Postgres reads it."""
     return f"{day:%Y-%m-%d} 00:00:00+00"

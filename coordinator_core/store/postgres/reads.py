@@ -33,7 +33,7 @@ DEAD = "Dead"
 _BY_PARTITION = (offsets.c.topic, offsets.c.partition)
 _FETCHED = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "committed_at_ms", "log_end_offset")
 _STORED = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "log_end_offset", "committed_at_ms")
-_FETCH = select(*columns_of(offsets, _FETCHED)).order_by(*_BY_PARTITION)
+_FETCH = select(*columns_of(offsets, (*_FETCHED, "expires_at_ms"))).order_by(*_BY_PARTITION)
 _READ = select(*columns_of(offsets, (*_STORED, "expires_at_ms", "commit_version"))).order_by(*_BY_PARTITION)
 
 

@@ -8,15 +8,15 @@ from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, DateTime, Table
+from sqlalchemy import BigInteger, Column, Table
 
 from coordinator_core.store import tables
-from coordinator_core.store.postgres.arrays import Arrays, quoted
+from coordinator_core.store.postgres.arrays import Arrays
+from coordinator_core.store.postgres.commits import store_commits
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.folding import Folded, FoldedGroup, OffsetKey
+from coordinator_core.store.postgres.upserts import Rows, insert, run, upsert
 from coordinator_core.store.rows import ChangeRow, MemberRow, Undone
-
-Rows = list[tuple[Any, ...]]
 
 
 def store(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey] = frozenset()) -> None:
@@ -29,36 +29,36 @@ def store(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey
     """
     _store_groups(transaction, folded.groups)
     _store_removals(transaction, folded)
-    _store_commits(transaction, folded, known)
-    _insert(transaction, "group_transitions", _TRANSITIONS, map(_TRANSITIONS.values_of, folded.transitions))
-    _insert(transaction, "rebalances", _REBALANCES, map(_REBALANCES.values_of, folded.rebalances))
-    _insert(transaction, "assignments", _OWNERSHIPS, map(_OWNERSHIPS.values_of, folded.ownerships))
-    _insert(transaction, "rebalance_members", _PARTS, map(_PARTS.values_of, folded.rebalance_members))
-    _insert(transaction, "member_sessions", _SESSIONS, map(_SESSIONS.values_of, folded.sessions))
-    _run(transaction, _DECIDE_CANDIDATES, _OUTCOMES, (one for one in folded.outcomes.values() if not one.is_of_group))
-    _run(transaction, _DECIDE_GROUPS, _OUTCOMES, (one for one in folded.outcomes.values() if one.is_of_group))
+    store_commits(transaction, folded, known)
+    insert(transaction, "group_transitions", _TRANSITIONS, map(_TRANSITIONS.values_of, folded.transitions))
+    insert(transaction, "rebalances", _REBALANCES, map(_REBALANCES.values_of, folded.rebalances))
+    insert(transaction, "assignments", _OWNERSHIPS, map(_OWNERSHIPS.values_of, folded.ownerships))
+    insert(transaction, "rebalance_members", _PARTS, map(_PARTS.values_of, folded.rebalance_members))
+    insert(transaction, "member_sessions", _SESSIONS, map(_SESSIONS.values_of, folded.sessions))
+    run(transaction, _DECIDE_CANDIDATES, _OUTCOMES, (one for one in folded.outcomes.values() if not one.is_of_group))
+    run(transaction, _DECIDE_GROUPS, _OUTCOMES, (one for one in folded.outcomes.values() if one.is_of_group))
     insert_changes(transaction, folded.changes)
     mark_undone(transaction, folded.undone)
 
 
 def insert_changes(transaction: Transaction, changes: Iterable[ChangeRow]) -> None:
     """Write rows of `changes`."""
-    _insert(transaction, "changes", _CHANGES, map(_CHANGES.values_of, changes))
+    insert(transaction, "changes", _CHANGES, map(_CHANGES.values_of, changes))
 
 
 def mark_undone(transaction: Transaction, undone: Iterable[Undone]) -> None:
     """Say of changes that they are taken back."""
-    _run(transaction, _MARK_UNDONE, _UNDONE, undone)
+    run(transaction, _MARK_UNDONE, _UNDONE, undone)
 
 
 def _store_groups(transaction: Transaction, groups: Mapping[str, FoldedGroup]) -> None:
     wiped = [(group_id,) for group_id, group in groups.items() if group.is_wiped]
     for table in ("members", "groups"):
-        _run(transaction, _delete(table, _GROUP_KEY), _GROUP_KEY, wiped)
-    _run(transaction, _delete("members", _MEMBER_KEY), _MEMBER_KEY, _members_gone(groups))
+        run(transaction, _delete(table, _GROUP_KEY), _GROUP_KEY, wiped)
+    run(transaction, _delete("members", _MEMBER_KEY), _MEMBER_KEY, _members_gone(groups))
     rows = [_GROUPS.values_of(group.row) for group in groups.values() if group.row is not None]
-    _run(transaction, _upsert(tables.groups, _GROUPS), _GROUPS, rows)
-    _run(transaction, _upsert(tables.members, _MEMBERS), _MEMBERS, _members_present(groups))
+    run(transaction, upsert(tables.groups, _GROUPS), _GROUPS, rows)
+    run(transaction, upsert(tables.members, _MEMBERS), _MEMBERS, _members_present(groups))
 
 
 def _members_gone(groups: Mapping[str, FoldedGroup]) -> Rows:
@@ -78,21 +78,7 @@ def _members_present(groups: Mapping[str, FoldedGroup]) -> Rows:
 
 def _store_removals(transaction: Transaction, folded: Folded) -> None:
     rows = [(group_id, *_REMOVAL_VALUES(record)) for group_id, record in folded.removals.values()]
-    _run(transaction, _ARCHIVE, _REMOVALS, rows)
-
-
-def _store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey]) -> None:
-    past: Rows = [(group_id, shard_id, *_PAST_VALUES(record)) for group_id, shard_id, record in folded.superseded]
-    _insert(transaction, "offset_history", _OFFSET_HISTORY, past)
-    first: Rows = []
-    again: Rows = []
-    for key, (group_id, shard_id, first_minute_ms, record) in folded.commits.items():
-        if key in known:
-            again.append((group_id, shard_id, *record))
-        else:
-            first.append((first_minute_ms, group_id, shard_id, *record))
-    _run(transaction, _COMMIT, _FIRST_COMMITS, first)
-    _run(transaction, _COMMIT_AGAIN, _COMMITS, again)
+    run(transaction, _ARCHIVE, _REMOVALS, rows)
 
 
 # -- columns, and where their values come from ---------------------------------------------------------------
@@ -110,25 +96,9 @@ _REBALANCES = _all_but(tables.rebalances)
 _OWNERSHIPS = _all_but(tables.assignments)
 _PARTS = _all_but(tables.rebalance_members)
 _SESSIONS = _all_but(tables.member_sessions)
-_OFFSET_HISTORY = _all_but(tables.offset_history)
 _CHANGES = _all_but(tables.changes, "undone_at", "undone_by")
 _UNDONE = Arrays(*(tables.changes.c[name] for name in ("change_id", "undone_at", "undone_by")))
 _MEMBERS = _all_but(tables.members)
-_COMMITS = Arrays(
-    tables.offsets.c.group_id,
-    tables.offsets.c.shard_id,
-    # From here on in the order of an OffsetCommitted's fields: rows of commits are the most that a node writes.
-    tables.offsets.c.committed_at,
-    tables.offsets.c.topic,
-    tables.offsets.c.partition,
-    tables.offsets.c.committed_offset,
-    tables.offsets.c.leader_epoch,
-    tables.offsets.c.metadata,
-    tables.offsets.c.log_end_offset,
-    tables.offsets.c.expires_at,
-    tables.offsets.c.member_id,
-)
-_FIRST_COMMITS = Arrays(Column("first_minute", DateTime(timezone=True)), *_COMMITS.columns)
 _REMOVALS = Arrays(
     tables.offsets.c.group_id,
     tables.offsets.c.topic,
@@ -143,7 +113,6 @@ _OUTCOMES = Arrays(
 )
 
 _REMOVAL_VALUES = attrgetter("offset.topic", "offset.partition", "offset.commit_version", "change_id", "at_ms", "cause")
-_PAST_VALUES = attrgetter("topic", "partition", "at_ms", "offset", "log_end_offset", "member_id")
 
 
 def _member_values(member: MemberRow) -> tuple[Any, ...]:
@@ -173,53 +142,9 @@ def _member_values(member: MemberRow) -> tuple[Any, ...]:
 # Every name that is put into one comes from tables.py, and every value travels as a parameter.
 
 
-def _run(transaction: Transaction, statement: str, arrays: Arrays, rows: Iterable[tuple[Any, ...]]) -> None:
-    rows = list(rows)
-    if rows:
-        transaction.execute(statement, arrays.parameters(rows))
-
-
-def _insert(transaction: Transaction, table: str, arrays: Arrays, rows: Iterable[tuple[Any, ...]]) -> None:
-    statement = f"INSERT INTO {table} ({arrays.column_list}) {arrays.source}"
-    _run(transaction, statement, arrays, rows)
-
-
 def _delete(table: str, key: Arrays) -> str:
     return f"DELETE FROM {table} WHERE ({key.column_list}) IN ({key.source})"  # noqa: S608
 
-
-def _upsert(table: Table, arrays: Arrays) -> str:
-    key = ", ".join(quoted(column.name) for column in table.primary_key)
-    return (
-        f"INSERT INTO {table.name} ({arrays.column_list}) {arrays.source}"
-        f" ON CONFLICT ({key}) DO UPDATE SET {_from_excluded(table)}"
-    )
-
-
-def _from_excluded(table: Table) -> str:
-    names = [quoted(column.name) for column in table.columns if not column.primary_key]
-    return ", ".join(f"{name} = excluded.{name}" for name in names)
-
-
-_COMMIT_AGAIN = _upsert(tables.offsets, _COMMITS)
-
-# A position that this commit ends the minute of goes to history as it stood; then the new one takes its place.
-_COMMIT = f"""
-WITH given AS MATERIALIZED ({_FIRST_COMMITS.source}),
-past AS (
-    INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset, member_id)
-    SELECT group_id, stored.shard_id, topic, partition,
-        stored.committed_at, stored.committed_offset, stored.log_end_offset, stored.member_id
-    FROM given JOIN offsets AS stored USING (group_id, topic, partition)
-    WHERE stored.committed_at < given.first_minute
-)
-INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, leader_epoch, metadata, log_end_offset,
-    committed_at, expires_at, member_id)
-SELECT group_id, shard_id, topic, partition, committed_offset, leader_epoch, metadata, log_end_offset,
-    committed_at, expires_at, member_id
-FROM given
-ON CONFLICT (group_id, topic, partition) DO UPDATE SET {_from_excluded(tables.offsets)}
-"""  # noqa: S608
 
 # What goes to the archive is what was deleted: the row as it stood, and only if it is still the one that was seen.
 _ARCHIVE = f"""

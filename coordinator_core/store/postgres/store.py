@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 
 from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.dropping import DroppedDay
 from coordinator_core.store.history import (
     ExpiryForecast,
     GroupPosition,
@@ -15,20 +17,29 @@ from coordinator_core.store.history import (
     RebalancePlace,
     TransitionPlace,
 )
+from coordinator_core.store.overview import Overview, OverviewFilter
+from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastPosition, Stretch
 from coordinator_core.store.postgres import (
+    archive,
+    candidates,
     changes,
     history,
     leases,
     loading,
     maintenance,
+    overview,
     partitions,
+    positions,
     reads,
+    reports,
     revision,
     small_tables,
+    tuning,
     writes,
 )
 from coordinator_core.store.postgres.connections import Limits, Line
 from coordinator_core.store.postgres.present_minute import PresentMinute
+from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
     ArchivedOffset,
     Batch,
@@ -50,6 +61,7 @@ from coordinator_core.store.rows import (
     Versions,
     Written,
 )
+from coordinator_core.store.tuning import TuningPast, TuningQuestion
 
 KEY_LOOKUPS_ONLY = {"enable_hashjoin": "off", "enable_mergejoin": "off"}
 """The writer finds every row by its key; old statistics shall not talk it into reading whole tables."""
@@ -62,7 +74,8 @@ CHANGES_AT_ONCE = 2
 class PostgresStore:
     """Keep everything in one Postgres database, migrated to this program's own schema.
 
-    Four lines: the writer's and the leases' own connection, and small pools for what people change and for reads.
+    Five lines: two connections of the writer's own and one of the leases', and small pools for what people change and
+    for reads.
     """
 
     def __init__(
@@ -91,21 +104,22 @@ class PostgresStore:
         )
         patient = replace(bounded, statement_timeout_ms=read_timeout_ms)
         self._writer = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
+        self._writer_at_once = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY, stands_alone=True)
         self._minute = PresentMinute()
         self._leases = Line(url, "leases", 1, bounded)
         self._changes = Line(url, "changes", CHANGES_AT_ONCE, patient)
-        self._readers = Line(url, "reader", readers, patient, is_for_reads=True)
+        self._readers = Line(url, "reader", readers, patient, stands_alone=True)
 
     def close(self) -> None:
         """Close every connection."""
-        for line in (self._writer, self._leases, self._changes, self._readers):
+        for line in (self._writer, self._writer_at_once, self._leases, self._changes, self._readers):
             line.close()
 
     # -- writes -------------------------------------------------------------------------------------------
 
     def write(self, batch: Batch) -> Written:
         """Store a batch in one transaction, or say which shards and groups of it are not stored."""
-        return writes.write(self._writer, batch, self._minute)
+        return writes.write(self._writer, self._writer_at_once, batch, self._minute)
 
     # -- ownership ----------------------------------------------------------------------------------------
 
@@ -126,6 +140,10 @@ class PostgresStore:
     def retire_node(self, node_id: str) -> None:
         """Take the node's own row away."""
         self._leases.transact(partial(leases.retire_node, node_id=node_id))
+
+    def forget_nodes(self, gone_for_ms: int) -> None:
+        """Take the rows of nodes away that were lost so long ago."""
+        self._leases.transact(partial(leases.forget_nodes, gone_for_ms=gone_for_ms))
 
     def leases(self) -> tuple[LeaseRow, ...]:
         """Return every lease, by shard."""
@@ -156,6 +174,10 @@ class PostgresStore:
     def list_groups(self, which: GroupFilter) -> list[ListedGroup]:
         """Return at most `limit` groups by id, after `after`."""
         return self._readers.read(partial(reads.list_groups, which=which))
+
+    def overview(self, which: OverviewFilter) -> Overview:
+        """Return at most `limit` groups in the order asked for, and how many there are in each state."""
+        return self._readers.read(partial(overview.read_overview, which=which))
 
     def was_seen(self, group_id: str) -> bool:
         """Tell whether history knows the group."""
@@ -192,6 +214,10 @@ class PostgresStore:
         """Return a page of changes of the group's state, the newest first."""
         return self._readers.read(partial(history.read_transitions, group_id=group_id, after=after, limit=limit))
 
+    def tuning(self, question: TuningQuestion) -> TuningPast:
+        """Return what a group's past tells of its timeouts, and the newest advice that a job has written down."""
+        return self._readers.read(partial(tuning.read_past, question=question))
+
     def ownership(self, moment: Moment) -> list[OwnedSpan]:
         """Return who held which partitions at a moment."""
         return self._readers.read(partial(history.read_ownership, moment=moment))
@@ -206,9 +232,26 @@ class PostgresStore:
         """Return what will expire of the groups of these shards; None where no run has ever looked."""
         return self._readers.read(partial(maintenance.read_forecast, shard_ids=list(shard_ids)))
 
+    def reports(self, which: ReportFilter) -> list[Report]:
+        """Return at most `limit` reports by group: the newest of each, with its parts."""
+        return self._readers.read(partial(reports.read_reports, which=which))
+
     def positions(self, moment: Moment) -> list[PositionThen]:
         """Return what was committed as of a moment."""
         return self._readers.read(partial(history.read_positions, moment=moment))
+
+    def held_positions(self, group_id: str, since_ms: int) -> GroupPositions:
+        """Return where a group stands, partition by partition."""
+        return self._readers.read(partial(positions.read_group_positions, group_id=group_id, since_ms=since_ms))
+
+    def lagging_positions(self, shard_ids: Iterable[int], since_ms: int) -> list[LaggingPosition]:
+        """Return which offsets of these shards' groups are behind, in order."""
+        wanted = list(shard_ids)
+        return self._readers.read(partial(positions.read_lagging, shard_ids=wanted, since_ms=since_ms))
+
+    def past_positions(self, stretch: Stretch, limit: int) -> list[PastPosition]:
+        """Return at most `limit` of a group's positions over time."""
+        return self._readers.read(partial(positions.read_past_positions, stretch=stretch, limit=limit))
 
     # -- changes, and what they took ----------------------------------------------------------------------
 
@@ -283,6 +326,10 @@ class PostgresStore:
         """Return one run, its counts by outcome included; RunNotFound if there is none."""
         return self._readers.read(partial(maintenance.read_run, run_id=run_id))
 
+    def run_candidates(self, run_id: str, after: CandidatePlace | None, limit: int) -> list[ListedCandidate]:
+        """Return at most `limit` candidates of a run after a place; RunNotFound if there is none."""
+        return self._readers.read(partial(candidates.read_candidates, run_id=run_id, after=after, limit=limit))
+
     def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as applying, and note the change."""
         return self._changes.transact(partial(maintenance.begin_apply, run_id=run_id, change=change))
@@ -290,6 +337,10 @@ class PostgresStore:
     def reject(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as rejected, and note the change."""
         return self._changes.transact(partial(maintenance.reject, run_id=run_id, change=change))
+
+    def newest_runs(self) -> dict[str, int]:
+        """Return as of when each job last ran."""
+        return self._readers.read(maintenance.read_newest_runs)
 
     def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
         """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
@@ -299,3 +350,7 @@ class PostgresStore:
     def finish_runs(self) -> list[str]:
         """Mark every applying run that has no undecided candidate as applied, and return their ids."""
         return self._changes.transact(maintenance.finish_runs)
+
+    def drop_archived(self) -> DroppedDay | None:
+        """Decide about one day of history that an applying run names; None if none is left."""
+        return self._changes.transact(archive.drop_next)

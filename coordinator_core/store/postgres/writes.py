@@ -2,8 +2,8 @@
 
 Rules:
 
-* The proof comes first, and holds until the transaction ends: the lease rows are locked FOR KEY SHARE, which a renewal
-  (it touches no key) does not wait for and a take-over (FOR UPDATE) does. No clock is asked.
+* The proof comes first, and holds until the transaction ends.
+* A batch of nothing but commits, which most are, is a single statement that does all of it.
 * Shards whose lease has moved on leave the batch; the others go on.
 * When the database refuses the data, the batch begins again, and is written in halves, each behind a savepoint, and
   halves of the refused halves, down to single groups. So one bad group among a thousand costs some twenty
@@ -16,23 +16,45 @@ Rules:
 from collections.abc import Sequence
 from functools import partial
 
-from coordinator_core.store.postgres.arrays import array_literal
+from coordinator_core.store.postgres.commits import commit_at_once
 from coordinator_core.store.postgres.connections import Line, Transaction
 from coordinator_core.store.postgres.failures import DataRefused
 from coordinator_core.store.postgres.folding import Folded, fold
 from coordinator_core.store.postgres.present_minute import PresentMinute
+from coordinator_core.store.postgres.proof import PROOF, proof_parameters, shards_of
 from coordinator_core.store.postgres.statements import store
 from coordinator_core.store.rows import Batch, GroupWrite, Written
 
 
-def write(line: Line, batch: Batch, minute: PresentMinute) -> Written:
-    """Store a batch, or say which shards and groups of it are not stored."""
+def write(line: Line, line_at_once: Line, batch: Batch, minute: PresentMinute) -> Written:
+    """Store a batch, or say which shards and groups of it are not stored.
+
+    Args:
+        line: one for transactions.
+        line_at_once: one whose statements stand alone.
+        batch: what to store.
+        minute: what was stored lately.
+    """
     try:
-        lost, folded = line.transact(partial(_write_whole, batch=batch, minute=minute))
+        lost, folded = _write_at_once(line_at_once, batch, minute) or line.transact(
+            partial(_write_whole, batch=batch, minute=minute)
+        )
     except DataRefused:
         return line.transact(partial(_write_in_halves, batch=batch))
-    minute.note(folded, batch.epochs)
+    if not lost:
+        minute.note(folded, batch.epochs)
     return Written(lost_shards=lost)
+
+
+def _write_at_once(line: Line, batch: Batch, minute: PresentMinute) -> tuple[frozenset[int], Folded] | None:
+    """Write a batch of nothing but commits; return None, and do nothing, where it is another."""
+    if not all(group_write.is_only_commits for group_write in batch.writes):
+        return None
+    folded = fold(batch.writes)
+    if folded.superseded or not folded.commits:
+        return None
+    held = commit_at_once(line, batch, folded, minute.known(folded, batch.epochs))
+    return frozenset(shards_of(batch)) - held, folded
 
 
 def _write_whole(transaction: Transaction, batch: Batch, minute: PresentMinute) -> tuple[frozenset[int], Folded]:
@@ -65,23 +87,9 @@ def _store_by_halves(transaction: Transaction, groups: Sequence[list[GroupWrite]
         _store_by_halves(transaction, groups[middle:], refused)
 
 
-_PROVE = """
-SELECT shard_id
-FROM shard_leases JOIN unnest(%(shards)s::smallint[], %(epochs)s::bigint[]) AS ours (shard_id, epoch)
-    USING (shard_id, epoch)
-WHERE node_id = %(node_id)s
-ORDER BY shard_id
-FOR KEY SHARE OF shard_leases
-"""
-
-
 def _prove_leases(transaction: Transaction, batch: Batch) -> tuple[frozenset[int], list[GroupWrite]]:
     """Lock the leases that hold; return the shards that are lost, and the writes to the others."""
-    shards = sorted({group_write.shard_id for group_write in batch.writes})
-    parameters = {
-        "shards": array_literal(shards),
-        "epochs": array_literal([batch.epochs[shard] for shard in shards]),
-        "node_id": batch.node_id,
-    }
-    held = {shard for (shard,) in transaction.execute(_PROVE, parameters)}
-    return frozenset(shards) - held, [group_write for group_write in batch.writes if group_write.shard_id in held]
+    held = {shard for (shard,) in transaction.execute(PROOF, proof_parameters(batch))}
+    return frozenset(shards_of(batch)) - held, [
+        group_write for group_write in batch.writes if group_write.shard_id in held
+    ]

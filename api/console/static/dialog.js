@@ -1,0 +1,74 @@
+// A dialogue is a form over the page: it holds the focus, Escape calls it off, and a refusal is shown in it.
+
+import { h, swap } from "./dom.js";
+
+/**
+ * Ask for values; `extra` may add something below the first field; `act` (given the values) may refuse, and the dialogue stays with the refusal's sentence.
+ * Resolves to the values, or to null if it is called off.
+ */
+export function form({ title, text, verb, fields = [], danger = false, extra, act, before }) {
+  return new Promise((resolve) => {
+    const problem = h("p", { class: "problem", role: "alert", hidden: true });
+    const submit = h("button", { type: "submit", class: danger ? "danger" : "primary" }, verb);
+    const body = h("form", { method: "dialog" }, h("h2", {}, title), text && h("p", {}, text),
+      fields.slice(0, 1).map(row), extra?.(() => valuesOf(body)), fields.slice(1).map(row), problem,
+      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => end(null) }, "Cancel"), submit));
+    const dialog = shown(title, body, () => end(null));
+    body.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const values = valuesOf(body);
+      submit.disabled = true;
+      try {
+        before?.(values);
+        await act?.(values);
+        end(values);
+      } catch (error) {
+        problem.hidden = false;
+        swap(problem, error.message);
+        submit.disabled = false;
+      }
+    });
+
+    function end(values) {
+      dialog.remove();
+      resolve(values);
+    }
+  });
+}
+
+/** Show something to read; it closes by Escape. */
+export function sheet(title, ...content) {
+  const close = h("button", { type: "button", class: "primary", onclick: () => dialog.remove() }, "Close");
+  const dialog = shown(title, h("div", {}, h("h2", {}, title), content, h("div", { class: "buttons" }, close)),
+    () => dialog.remove());
+}
+
+/** Tell whether a dialogue is open. */
+export const isOpen = () => document.querySelector("dialog[open]") !== null;
+
+function shown(title, content, onCancel) {
+  const dialog = h("dialog", { "aria-label": title, oncancel: onCancel }, content);
+  document.body.append(dialog);
+  const opener = document.activeElement;
+  dialog.showModal();
+  new MutationObserver((_, observer) => {
+    if (dialog.isConnected) return;
+    observer.disconnect();
+    opener?.focus?.({ preventScroll: true });
+  }).observe(document.body, { childList: true });
+  (dialog.querySelector("[data-first]") ?? dialog.querySelector("input, select, button"))?.focus();
+  return dialog;
+}
+
+function row({ name, label, hint, options, ...attributes }) {
+  const id = `field-${name}`;
+  const control = options
+    ? h("select", { id, name, ...attributes }, options.map((each) => h("option", { value: each }, each)))
+    : h("input", { id, name, autocomplete: "off", spellcheck: "false", "aria-describedby": hint && `${id}-hint`, ...attributes });
+  return h("div", { class: "field" }, h("label", { for: id }, label), control,
+    hint && h("small", { id: `${id}-hint` }, hint));
+}
+
+function valuesOf(body) {
+  return Object.fromEntries(new FormData(body));
+}

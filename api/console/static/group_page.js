@@ -1,0 +1,159 @@
+// One group: how it stands, what happened to it, and everything that an operator can do about it.
+
+import { adviceSection } from "./advice_section.js";
+import { groupPath, read } from "./api.js";
+import { changesTable } from "./changes_list.js";
+import { h, redrawn, swap } from "./dom.js";
+import { ago, clock, compact, count, left, NONE, plural, span } from "./format.js";
+import { deleteGroup, forceRebalance } from "./group_actions.js";
+import { holdings } from "./holdings.js";
+import { pageKeys } from "./keys.js";
+import { lagChart } from "./lag_chart.js";
+import { membersTable } from "./members_section.js";
+import { offsetsTable } from "./offsets_section.js";
+import { poll } from "./poll.js";
+import { partsOf, rebalanceBars } from "./rebalances_section.js";
+import { settingsTable } from "./settings_section.js";
+import { timeline } from "./timeline.js";
+import { badge, member } from "./words.js";
+
+const STANDING_MS = 2_000;
+const HISTORY_MS = 5_000;
+const SLOW_MS = 30_000;
+const TRANSITIONS = 500;
+const REBALANCES = 500;
+const CHANGES = 20;
+const SECTIONS = [
+  ["timeline", "Timeline"], ["rebalances", "Rebalances"], ["members", "Members"], ["holdings", "Who holds what"],
+  ["offsets", "Offsets and lag"], ["advice", "Advice"], ["settings", "Settings"], ["changes", "Changes"],
+];
+
+/** Show one group. */
+export function groupPage(main, [groupId]) {
+  const head = h("div", { class: "head" }, h("h1", { class: "id" }, groupId), h("p", { class: "faint" }, "Loading…"));
+  const notice = h("div", { role: "status" });
+  const bodies = Object.fromEntries(SECTIONS.map(([name]) => [name, h("div", { class: "body" }, h("p", { class: "faint" }, "Loading…"))]));
+  const sections = h("div", {}, contents(), SECTIONS.map(([name, title], index) =>
+    h("section", { id: name, "aria-labelledby": `${name}-title` }, h("h2", { id: `${name}-title`, tabindex: "-1" }, title, " ", h("kbd", { class: "faint" }, index + 1)), bodies[name])));
+  swap(main, h("p", { class: "crumb" }, h("a", { href: "#/" }, "Groups")), head, notice, sections);
+
+  const draw = {
+    head: redrawn(head, (group, lag) => heading(group, lag, again)),
+    notice: redrawn(notice, waiting),
+    members: redrawn(bodies.members, (group, lag) => membersTable(group, lag, again)),
+    holdings: redrawn(bodies.holdings, holdings),
+    rebalances: redrawn(bodies.rebalances, rebalanceBars),
+    settings: redrawn(bodies.settings, (values) => settingsTable(groupId, values, again)),
+    changes: redrawn(bodies.changes, (changes) => changesTable(changes, again)),
+    advice: redrawn(bodies.advice, (tuning) => adviceSection(groupId, tuning, again)),
+  };
+  const offsets = h("div", {});
+  const chart = h("div", { class: "chart" });
+  swap(bodies.offsets, chart, offsets);
+  const drawOffsets = redrawn(offsets, (partitions) => offsetsTable(partitions));
+  const drawTimeline = timeline(bodies.timeline);
+  const drawChart = lagChart(chart);
+  const pollers = [poll(standing, STANDING_MS), poll(past, HISTORY_MS), poll(slow, SLOW_MS)];
+  pageKeys([
+    ["u", "back to the groups", () => (location.hash = "#/")],
+    ...SECTIONS.map(([name, title], index) => [String(index + 1), `to: ${title}`, () => jump(name)]),
+  ]);
+
+  function again() {
+    pollers.forEach((poller) => poller.now());
+  }
+
+  async function standing() {
+    const [group, lag] = await Promise.all([read(groupPath(groupId)).catch(broken), quietly(read(groupPath(groupId, "lag")))]);
+    sections.hidden = false;
+    draw.head(group, lag);
+    draw.notice(group.state, group.waiting_for, group.waiting_until, group.members.map((each) => [each.member_id, each.awaiting]), Math.floor(Date.now() / 1000));
+    draw.members(group, lag);
+    draw.holdings(group.members.map((each) => [each.member_id, each.client_id]), lag?.partitions ?? null);
+    drawOffsets(lag?.partitions ?? []);
+  }
+
+  function broken(refusal) {
+    if (refusal.status === 404) {
+      sections.hidden = true;
+      swap(head, h("h1", { class: "id" }, groupId));
+    }
+    swap(notice, h("p", { class: "notice bad", role: "alert" }, refusal.message));
+    throw refusal;
+  }
+
+  async function past() {
+    const path = (what) => groupPath(groupId, what);
+    const [transitions, rebalances, config, changes] = await Promise.all([
+      quietly(read(path("transitions"), { limit: TRANSITIONS })), quietly(read(path("rebalances"), { limit: REBALANCES })),
+      read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
+    ]);
+    drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], Boolean(rebalances?.next_cursor));
+    draw.settings(config.values);
+    draw.changes(changes.changes);
+    draw.rebalances(...(await partsOf(groupId, rebalances?.rebalances ?? [])));
+  }
+
+  async function slow() {
+    const told = await Promise.all([read(groupPath(groupId, "tuning")).catch((refusal) => ({ refusal: refusal.message })), quietly(read(groupPath(groupId, "lag", "history")))]);
+    draw.advice(told[0]);
+    await drawChart(told[1]?.points ?? []);
+  }
+
+  return { stop: () => { pollers.forEach((poller) => poller.stop()); drawChart.stop(); } };
+}
+
+/** What may well be missing is no failure of the page. */
+async function quietly(asking) {
+  try {
+    return await asking;
+  } catch (refusal) {
+    if (refusal.status === 404) return null;
+    throw refusal;
+  }
+}
+
+function jump(name) {
+  const title = document.getElementById(`${name}-title`);
+  title.scrollIntoView({ block: "start" });
+  title.focus({ preventScroll: true });
+}
+
+function contents() {
+  return h("nav", { class: "contents", "aria-label": "On this page" },
+    SECTIONS.map(([name, title]) => h("button", { type: "button", class: "quiet", onclick: () => jump(name) }, title)));
+}
+
+function heading(group, lag, again) {
+  return [
+    h("div", { class: "row spread" },
+      h("h1", { class: "id" }, group.group_id),
+      h("div", { class: "buttons" },
+        group.members.length > 0 && h("button", { type: "button", "data-key": "force", onclick: () => forceRebalance(group, again) }, "Force a rebalance…"),
+        group.members.length === 0 && group.state !== "Dead" && h("button", { type: "button", "data-key": "delete", onclick: () => deleteGroup(group, again) }, "Delete the group…"))),
+    h("dl", { class: "facts" },
+      fact("State", badge(group.state)),
+      fact("Since", group.state_since ? h("span", { title: group.state_since }, `${clock(group.state_since)}, ${ago(group.state_since)}`) : NONE),
+      fact("Members", [count(group.members.length), group.pending_members > 0 && ` and ${group.pending_members} about to join`]),
+      fact("Lag", h("span", { title: count(lag?.lag) }, `${compact(lag?.lag)}${lag?.lag_seconds ? `, ${span(lag.lag_seconds * 1000)}` : ""}`)),
+      fact("Generation", count(group.generation)),
+      fact("Protocol", [group.protocol_type, group.protocol_name].filter(Boolean).join(", ") || NONE),
+      fact("Leader", group.leader ? member(group.leader) : NONE),
+      fact("Coordinator", `${group.coordinator.node_id ?? "nobody now"}, shard ${group.shard_id}`)),
+  ];
+}
+
+const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
+
+/** Say whom the group waits for, for what, and until when. */
+function waiting(state, names, until, members) {
+  if (!["PreparingRebalance", "CompletingRebalance"].includes(state)) return [];
+  const what = state === "PreparingRebalance" ? "to join again" : "to fetch its assignment";
+  const ms = until && left(until);
+  const limit = until ? h("span", {}, " until ", h("strong", {}, clock(until)), ms > 0 ? `, ${span(ms)} from now. Then it goes on without them.` : ", which is now.") : ".";
+  const ready = members.length - names.length;
+  return h("div", { class: "notice warn" },
+    h("p", {}, h("strong", {}, names.length ? `Waits for ${plural(names.length, "member")}` : "Waits for newcomers"), names.length ? ` of ${members.length} ${what}` : "", limit),
+    names.length > 0 && h("ul", {}, names.map((name) => h("li", {}, member(name)))),
+    names.length > 0 && ready > 0 && h("p", { class: "faint" }, `${plural(ready, "member")} ${ready === 1 ? "is" : "are"} ready and cannot go on.`));
+}

@@ -1,0 +1,188 @@
+// All groups, those first that want to be looked at; the node filters, sorts and cuts, the page shows.
+
+import { groupPath, read } from "./api.js";
+import { h, redrawn, swap } from "./dom.js";
+import { ago, clock, compact, count, left, NONE, plural, span } from "./format.js";
+import { pageKeys, rowKeys } from "./keys.js";
+import { poll } from "./poll.js";
+import { badge, member, shortTrigger, STATES } from "./words.js";
+
+const EVERY_MS = 3_000;
+const TYPING_MS = 150;
+const ROWS = 50;
+const ASKED_WHOM_MAX = 20;
+const UNSETTLED = ["PreparingRebalance", "CompletingRebalance"];
+const SHOWN_STATES = [...UNSETTLED, "Stable", "Empty"];
+const COLUMNS = [
+  ["attention", "State", "", "unsettled first, then those that rebalance most"],
+  ["group_id", "Group", "", "by name"],
+  ["members", "Members", "number", "most members first"],
+  ["lag", "Lag", "number", "furthest behind first"],
+  ["rebalances", "Rebalances, 1 h", "number", "most rebalances first"],
+  ["since", "Since", "number", "longest in its state first"],
+  [null, "Waits for, or what happened last", "wide", ""],
+];
+
+/** Show the list of groups. */
+export function groupsPage(main, _, query) {
+  const view = { q: query.get("q") ?? "", states: query.getAll("state"), sort: query.get("sort") ?? "attention", cursors: [""] };
+  const waits = new Map();
+  const field = h("input", { type: "search", id: "filter", value: view.q, placeholder: "part of a group’s id", autocomplete: "off", spellcheck: "false", "aria-keyshortcuts": "/", oninput: typed });
+  const strip = h("div", { class: "strip", role: "group", "aria-label": "Groups by state" });
+  const table = h("div", { class: "scroll" });
+  const foot = h("div", { class: "foot" });
+  swap(main, h("h1", { class: "sr" }, "Groups"),
+    h("div", { class: "row spread" },
+      h("div", { class: "field inline" }, h("label", { for: "filter" }, "Filter ", h("kbd", {}, "/")), field), strip),
+    table, foot);
+  swap(table, h("p", { class: "blank" }, "Loading…"));
+  const drawStrip = redrawn(strip, (counts, states) => states_(counts, states, pick));
+  const drawTable = redrawn(table, (groups, told) => (groups.length ? list(groups, told, view.sort, sort) : nothing(view)));
+  const drawFoot = redrawn(foot, pages);
+  let timer = 0;
+  let asked = 0;
+  const poller = poll(load, EVERY_MS);
+  pageKeys([
+    ["/", "to the filter", () => { field.focus(); field.select(); }],
+    ...rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
+    ["n", "next page", () => foot.querySelector("[data-key=next]")?.click()],
+    ["p", "page before", () => foot.querySelector("[data-key=previous]")?.click()],
+    ["s", "the next order", () => sort(nextOrder(view.sort))],
+    ["x", "no filter", () => { field.value = ""; view.states = []; typed(); }],
+  ]);
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") table.querySelector("[data-row]")?.focus();
+  });
+
+  async function load() {
+    const ticket = ++asked;
+    const shown = await read("/v1/overview/groups", {
+      q: view.q, state: view.states, sort: view.sort, limit: ROWS, cursor: view.cursors.at(-1),
+    }).catch((refusal) => {
+      if (ticket === asked && !table.querySelector("table")) swap(table, h("p", { class: "blank problem", role: "alert" }, refusal.message));
+      throw refusal;
+    });
+    if (ticket !== asked) return;
+    const draw = () => drawTable(shown.groups, shown.groups.map((group) => waits.get(group.group_id) ?? null));
+    drawStrip(shown.counts, view.states);
+    drawFoot(shown, view.cursors.length);
+    draw();
+    await ask(shown.groups);
+    if (ticket === asked) draw();
+  }
+
+  /** Whom an unsettled group waits for, only its own node knows. */
+  async function ask(groups) {
+    const unsettled = groups.filter((group) => UNSETTLED.includes(group.state)).slice(0, ASKED_WHOM_MAX);
+    const told = await Promise.all(unsettled.map((group) => read(groupPath(group.group_id)).catch(() => null)));
+    waits.clear();
+    told.filter(Boolean).forEach((group) => waits.set(group.group_id, { names: group.waiting_for, until: group.waiting_until }));
+  }
+
+  function typed() {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      view.q = field.value;
+      view.cursors = [""];
+      remember();
+    }, TYPING_MS);
+  }
+
+  function pick(state) {
+    view.states = view.states.includes(state) ? view.states.filter((each) => each !== state) : [...view.states, state];
+    view.cursors = [""];
+    remember();
+  }
+
+  function sort(order) {
+    view.sort = order;
+    view.cursors = [""];
+    remember();
+  }
+
+  function remember() {
+    const parts = new URLSearchParams();
+    if (view.q) parts.set("q", view.q);
+    for (const state of view.states) parts.append("state", state);
+    if (view.sort !== "attention") parts.set("sort", view.sort);
+    const search = parts.toString();
+    history.replaceState(null, "", `#/${search ? `?${search}` : ""}`);
+    poller.now();
+  }
+
+  function pages(shown, number) {
+    const total = Object.entries(shown.counts).filter(([state]) => !view.states.length || view.states.includes(state))
+      .reduce((sum, [, many]) => sum + many, 0);
+    const first = (number - 1) * ROWS + 1;
+    const range = shown.groups.length ? `${count(first)}–${count(first + shown.groups.length - 1)} of ${count(total)}` : `0 of ${count(total)}`;
+    return [
+      h("span", { role: "status" }, range),
+      h("button", { type: "button", "data-key": "previous", disabled: number === 1, onclick: () => { view.cursors.pop(); poller.now(); } }, "Before ", h("kbd", {}, "p")),
+      h("button", { type: "button", "data-key": "next", disabled: !shown.next_cursor, onclick: () => { view.cursors.push(shown.next_cursor); poller.now(); } }, "Next ", h("kbd", {}, "n")),
+    ];
+  }
+
+  return {
+    stop: () => { poller.stop(); clearTimeout(timer); },
+    stays: (parts) => (parts.get("q") ?? "") === view.q && (parts.get("sort") ?? "attention") === view.sort,
+  };
+}
+
+function nextOrder(order) {
+  const orders = COLUMNS.map(([name]) => name).filter(Boolean);
+  return orders[(orders.indexOf(order) + 1) % orders.length];
+}
+
+function states_(counts, states, pick) {
+  return SHOWN_STATES.map((state) => {
+    const { sign, name, tone } = STATES[state];
+    const isPicked = states.includes(state);
+    return h("button", { type: "button", class: `total ${counts[state] ? tone : "none"}`, "data-key": state, "aria-pressed": String(isPicked), onclick: () => pick(state) },
+      h("b", {}, count(counts[state] ?? 0)), h("span", {}, h("span", { "aria-hidden": "true" }, sign), ` ${name}`));
+  });
+}
+
+function nothing(view) {
+  return h("div", { class: "blank" },
+    view.q || view.states.length
+      ? [h("p", {}, "No group is like that."), h("p", {}, "Press ", h("kbd", {}, "x"), " to take the filter away.")]
+      : [h("p", {}, "There are no groups yet."), h("p", {}, "A group comes to be when its first consumer joins or commits.")]);
+}
+
+function list(groups, waits, order, sort) {
+  return h("table", { class: "list", "aria-label": "Groups" },
+    h("thead", {}, h("tr", {}, COLUMNS.map(([name, title, kind, hint]) =>
+      h("th", { class: kind, scope: "col", "aria-sort": name === order ? "other" : null },
+        name ? h("button", { type: "button", class: "sort", "data-key": `sort-${name}`, title: hint, onclick: () => sort(name) }, title, name === order && h("span", { "aria-hidden": "true" }, " ▾")) : title)))),
+    h("tbody", {}, groups.map((group, index) => row(group, waits[index]))));
+}
+
+function row(group, wait) {
+  const to = `#/groups/${encodeURIComponent(group.group_id)}`;
+  return h("tr", { tabindex: "-1", "data-row": to, "data-key": group.group_id, class: wait ? "unsettled" : "", onclick: (event) => event.target.closest("a") || (location.hash = to) },
+    h("td", {}, badge(group.state)),
+    h("td", { class: "id" }, h("a", { href: to, tabindex: "0", title: group.group_id }, group.group_id)),
+    h("td", { class: "number" }, count(group.member_count)),
+    h("td", { class: "number", title: count(group.lag) }, compact(group.lag)),
+    h("td", { class: `number ${group.rebalances_last_hour >= 10 ? "loud" : ""}` }, group.rebalances_last_hour || h("span", { class: "faint" }, "0")),
+    h("td", { class: "number", title: clock(group.state_since) }, coarse(group.state_since)),
+    h("td", { class: "wide" }, wait?.names.length ? waiting(wait) : last(group)));
+}
+
+/** A length that need not be drawn anew each second. */
+function coarse(moment) {
+  const ms = Date.now() - new Date(moment);
+  return ms < 1_000 ? "now" : span(Math.floor(ms / 1_000) * 1_000).split(" ").slice(0, 2).join(" ");
+}
+
+function waiting({ names, until }) {
+  const shown = names.slice(0, 2).map((name, index) => [index ? ", " : "", member(name)]);
+  return h("strong", {}, "Waits for ", shown, names.length > 2 && ` and ${plural(names.length - 2, "other")}`,
+    until && left(until) > 0 && ` until ${clock(until)}`);
+}
+
+function last(group) {
+  if (group.rebalance_started_at) return `Rebalances since ${clock(group.rebalance_started_at)}: ${shortTrigger(group.rebalance_trigger)}`;
+  if (!group.last_rebalance_at) return h("span", { class: "faint" }, NONE);
+  return `${shortTrigger(group.last_rebalance_trigger)}, ${ago(group.last_rebalance_at)}`;
+}

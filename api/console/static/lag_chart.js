@@ -1,0 +1,72 @@
+// Lag over the last hour, drawn by Plotly, which is fetched (from this node) only once there is something to draw.
+
+import { h, swap } from "./dom.js";
+
+const SHOWN_PX = 220;
+let loading;
+
+/** Return a function that draws points {at, lag, lag_seconds} into an element. */
+export function lagChart(element) {
+  let points = [];
+  let isStopped = false;
+  const plot = h("div", { role: "img", "aria-label": "Lag over the last hour" });
+  const draw = async (given) => {
+    points = given.filter((each) => each.lag !== null);
+    if (points.length < 2) {
+      swap(element, h("p", { class: "faint" }, "Lag over time is drawn once agents have told the log’s end for some minutes."));
+      return;
+    }
+    if (!plot.isConnected) swap(element, plot);
+    const plotly = await load();
+    if (isStopped) return;
+    plot.setAttribute("aria-label", `Lag over the last hour: ${points[0].lag} records at first, ${points.at(-1).lag} now`);
+    await plotly.react(plot, traces(points), layout(), { displayModeBar: false, responsive: true });
+  };
+  const again = () => void draw(points);
+  document.addEventListener("theme-changed", again);
+  draw.stop = () => {
+    isStopped = true;
+    document.removeEventListener("theme-changed", again);
+    if (globalThis.Plotly && plot.isConnected) globalThis.Plotly.purge(plot);
+  };
+  return draw;
+}
+
+function load() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = h("script", { src: new URL("plotly.js", import.meta.url).pathname });
+    script.addEventListener("load", () => resolve(globalThis.Plotly));
+    script.addEventListener("error", () => reject(new Error("The chart’s script could not be loaded.")));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+function traces(points) {
+  const x = points.map((each) => new Date(each.at));
+  const seconds = points.map((each) => each.lag_seconds);
+  return [
+    { x, y: points.map((each) => each.lag), name: "records", type: "scatter", mode: "lines", line: { color: colour("--accent"), width: 2, shape: "hv" } },
+    { x, y: seconds, name: "seconds", yaxis: "y2", type: "scatter", mode: "lines", line: { color: colour("--soft"), width: 1.5, dash: "dot", shape: "hv" } },
+  ];
+}
+
+function layout() {
+  const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), rangemode: "tozero", fixedrange: true };
+  return {
+    height: SHOWN_PX, margin: { l: 60, r: 60, t: 24, b: 40 }, paper_bgcolor: "transparent", plot_bgcolor: "transparent",
+    font: { family: "system-ui, sans-serif", size: 12, color: colour("--soft") }, hovermode: "x unified",
+    hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") } },
+    legend: { orientation: "h", x: 0, y: 1.15 }, xaxis: { gridcolor: colour("--line"), fixedrange: true },
+    yaxis: { ...axis, title: { text: "records" } }, yaxis2: { ...axis, title: { text: "seconds" }, overlaying: "y", side: "right", showgrid: false },
+  };
+}
+
+/** Return a colour of the page's, resolved for the theme in force. */
+function colour(name) {
+  const probe = h("span", { class: "probe", "--probe": `var(${name})` });
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}

@@ -1,0 +1,112 @@
+// One maintenance run: what it would take, page by page, and the two decisions that somebody can make.
+
+import { change, read } from "./api.js";
+import { h, redrawn, swap } from "./dom.js";
+import { clock, count } from "./format.js";
+import { askReason } from "./identity.js";
+import { pageKeys, rowKeys } from "./keys.js";
+import { poll } from "./poll.js";
+import { countsOf, STATUSES, statusBadge } from "./runs_page.js";
+import { toast } from "./toast.js";
+import { plain } from "./words.js";
+
+const EVERY_MS = 2_500;
+const ROWS = 100;
+
+/** Show one run and its candidates. */
+export function runPage(main, [runId]) {
+  const path = `/v1/maintenance/runs/${encodeURIComponent(runId)}`;
+  const head = h("div", {});
+  const table = h("div", { class: "scroll" }, h("p", { class: "blank" }, "Loading…"));
+  const foot = h("div", { class: "foot" });
+  const cursors = [""];
+  swap(main, h("p", { class: "crumb" }, h("a", { href: "#/maintenance" }, "Maintenance")), head, table, foot);
+  const drawHead = redrawn(head, (run) => heading(run, decide));
+  const drawTable = redrawn(table, list);
+  const drawFoot = redrawn(foot, pages);
+  const poller = poll(load, EVERY_MS);
+  pageKeys([
+    ["a", "apply the run", () => head.querySelector("[data-key=apply]")?.click()],
+    ["r", "reject the run", () => head.querySelector("[data-key=reject]")?.click()],
+    ["u", "back to the runs", () => (location.hash = "#/maintenance")],
+    ...rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
+    ["n", "next page", () => foot.querySelector("[data-key=next]")?.click()],
+    ["p", "page before", () => foot.querySelector("[data-key=previous]")?.click()],
+  ]);
+
+  async function load() {
+    try {
+      const [run, page] = await Promise.all([read(path), read(`${path}/candidates`, { limit: ROWS, cursor: cursors.at(-1) })]);
+      drawHead(run);
+      drawTable(page.candidates, run.kind);
+      drawFoot(page.next_cursor, cursors.length, page.candidates.length);
+    } catch (refusal) {
+      if (!head.hasChildNodes()) swap(table, h("p", { class: "blank problem", role: "alert" }, refusal.message));
+      throw refusal;
+    }
+  }
+
+  async function decide(verb, run) {
+    const isApply = verb === "apply";
+    const done = await askReason({
+      title: isApply ? "Apply this run?" : "Reject this run?",
+      text: isApply
+        ? `${countsOf(run.counts)}. Each candidate is judged again first; what goes is archived, and the change can be undone.`
+        : "Nothing of it will be applied, and that is final; a job can propose it again.",
+      verb: isApply ? "Apply" : "Reject", danger: isApply,
+      act: ({ reason }) => change("POST", `${path}/${verb}`, { body: { reason } }),
+    });
+    if (done) toast(isApply ? "The run is being applied." : "The run is rejected.");
+    poller.now();
+  }
+
+  function pages(nextCursor, number, rows) {
+    if (number === 1 && !nextCursor) return [h("span", {}, `${count(rows)} shown`)];
+    return [
+      h("span", {}, `Page ${number}`),
+      h("button", { type: "button", "data-key": "previous", disabled: number === 1, onclick: () => { cursors.pop(); poller.now(); } }, "Before ", h("kbd", {}, "p")),
+      h("button", { type: "button", "data-key": "next", disabled: !nextCursor, onclick: () => { cursors.push(nextCursor); poller.now(); } }, "Next ", h("kbd", {}, "n")),
+    ];
+  }
+
+  return { stop: poller.stop };
+}
+
+function heading(run, decide) {
+  return [
+    h("div", { class: "row spread" },
+      h("h1", {}, plain(run.kind), " ", statusBadge(run.status), run.dry_run && h("span", { class: "tag" }, "dry run")),
+      run.status === "proposed" && h("div", { class: "buttons" },
+        h("button", { type: "button", "data-key": "reject", onclick: () => decide("reject", run) }, "Reject… ", h("kbd", {}, "r")),
+        h("button", { type: "button", class: "primary", "data-key": "apply", onclick: () => decide("apply", run) }, "Apply… ", h("kbd", {}, "a")))),
+    h("dl", { class: "facts" },
+      fact("Now", STATUSES[run.status]?.[2] ?? run.status), fact("As of", clock(run.as_of)),
+      run.interval_start && fact("Looks at", `${clock(run.interval_start)} – ${clock(run.interval_end)}`),
+      fact("Counts", countsOf(run.counts)), fact("Run", run.run_id)),
+  ];
+}
+
+const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
+
+function list(candidates, kind) {
+  if (!candidates.length) {
+    const why = kind === "history_archive" ? "This run is about days of history, not about groups; its counts tell." : "This run has no candidates.";
+    return h("p", { class: "blank" }, why);
+  }
+  const isOffsets = candidates.some((each) => each.topic !== null);
+  const titles = ["Group", ...(isOffsets ? ["Topic", "Partition", "Committed"] : ["Generation", "Empty since"]), "Why", "What came of it"];
+  return h("table", { class: "list", "aria-label": "Candidates" },
+    h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col", class: ["Partition", "Generation"].includes(title) ? "number" : "" }, title)))),
+    h("tbody", {}, candidates.map((each) => row(each, isOffsets))));
+}
+
+function row(each, isOffsets) {
+  const to = `#/groups/${encodeURIComponent(each.group_id)}`;
+  return h("tr", { tabindex: "-1", "data-row": to },
+    h("td", { class: "id" }, h("a", { href: to, title: each.group_id }, each.group_id)),
+    isOffsets
+      ? [h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
+      : [h("td", { class: "number" }, count(each.generation)), h("td", {}, clock(each.state_since))],
+    h("td", {}, each.reason ? plain(each.reason) : ""),
+    h("td", {}, each.outcome ? plain(each.outcome) : h("span", { class: "faint" }, "undecided")));
+}

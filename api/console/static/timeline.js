@@ -1,0 +1,126 @@
+// The timeline is a picture: the higher and denser the band, the less settled the group; below it, why it rebalanced.
+
+import { h, svg, swap } from "./dom.js";
+import { clock, plural, span } from "./format.js";
+import { shortTrigger, STATES } from "./words.js";
+
+const HOUR_MS = 3_600_000;
+const WINDOWS = [["5 min", HOUR_MS / 12], ["15 min", HOUR_MS / 4], ["1 h", HOUR_MS], ["6 h", 6 * HOUR_MS], ["24 h", 24 * HOUR_MS]];
+const LABELS_PX = 190, BAND_PX = 44, LANE_PX = 20, AXIS_PX = 22, TICKS = 6, THINNEST_PX = 1.5;
+const HEIGHTS = { PreparingRebalance: 40, CompletingRebalance: 26, Stable: 10, Empty: 3, Dead: 0 };
+
+/** Return a function that draws transitions and rebalances, both the newest first, into an element; `hasMore`: there are older ones. */
+export function timeline(element) {
+  const picture = h("div", { class: "timeline" });
+  const sentence = h("p", { class: "sum" });
+  const choice = h("div", { class: "choice", role: "group", "aria-label": "How far back" });
+  swap(element, h("div", { class: "row spread" }, sentence, choice), picture, legend());
+  let windowMs = null;
+  let last = [[], [], false];
+  const draw = (transitions, rebalances, hasMore) => {
+    last = [transitions, rebalances, hasMore];
+    windowMs ??= fitting(transitions);
+    const span_ = { from: Date.now() - windowMs, to: Date.now() };
+    const spans = spansOf(transitions, span_);
+    const inside = rebalances.filter((each) => end(each) >= span_.from);
+    swap(sentence, summary(spans, inside, windowMs, hasMore && inside.length === rebalances.length));
+    swap(picture, drawn(spans, lanesOf(inside), span_, Math.max(picture.clientWidth, 400)));
+    swap(choice, WINDOWS.map(([name, ms]) => h("button", { type: "button", class: "quiet", "data-key": name, "aria-pressed": String(ms === windowMs), onclick: () => { windowMs = ms; draw(...last); } }, name)));
+  };
+  return draw;
+}
+
+/** Return the shortest window that a young group's whole life fits in; an old one begins with the last hour. */
+function fitting(transitions) {
+  const age = transitions.length ? Date.now() - Date.parse(transitions.at(-1).at) : Infinity;
+  return WINDOWS.map(([, ms]) => ms).find((ms) => age < ms && ms <= HOUR_MS) ?? HOUR_MS;
+}
+
+const end = (rebalance) => (rebalance.completed_at ? Date.parse(rebalance.completed_at) : Date.now());
+
+/** Return the states within a stretch of time, the oldest first: {state, from, to}. */
+function spansOf(transitions, { from, to }) {
+  const oldestFirst = transitions.map((each) => ({ state: each.to_state, at: Date.parse(each.at) })).reverse();
+  return oldestFirst.map(({ state, at }, index) => ({ state, from: Math.max(at, from), to: oldestFirst[index + 1]?.at ?? to }))
+    .filter((each) => each.to >= from);
+}
+
+/** Return rebalances by why they began, the most frequent reason first. */
+function lanesOf(rebalances) {
+  const lanes = Map.groupBy(rebalances, (each) => each.trigger);
+  return [...lanes].sort(([, one], [, other]) => other.length - one.length);
+}
+
+function summary(spans, rebalances, windowMs, isCut) {
+  const unsettled = spans.filter((each) => ["PreparingRebalance", "CompletingRebalance"].includes(each.state))
+    .reduce((sum, each) => sum + each.to - each.from, 0);
+  const [why, many] = lanesOf(rebalances)[0] ?? [];
+  if (!rebalances.length) return `No rebalance within ${span(windowMs)}.`;
+  const share = (100 * unsettled) / windowMs;
+  return [isCut && "At least ", h("strong", {}, plural(rebalances.length, "rebalance")), ` within ${span(windowMs)}, ${span(unsettled)} of it unsettled (${share < 1 ? "under 1" : Math.round(share)} %). Most often: `,
+    h("strong", {}, shortTrigger(why)), ` (${many.length}×).`];
+}
+
+function drawn(spans, lanes, window_, width) {
+  const height = BAND_PX + lanes.length * LANE_PX + AXIS_PX;
+  const inner = width - LABELS_PX;
+  const x = (at) => LABELS_PX + (inner * (Math.max(at, window_.from) - window_.from)) / (window_.to - window_.from);
+  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told(spans, lanes) },
+    patterns(), axis(window_, x, height),
+    svg("text", { x: 0, y: BAND_PX - 6, class: "label" }, "State"),
+    spans.map((each) => block(each, x)),
+    lanes.flatMap(([why, rebalances], index) => lane(why, rebalances, x, BAND_PX + index * LANE_PX, width)));
+}
+
+function told(spans, lanes) {
+  const now = spans.at(-1);
+  return `Now ${STATES[now?.state]?.name ?? "unknown"}. ${lanes.map(([why, all]) => `${plural(all.length, "rebalance")}: ${shortTrigger(why)}`).join(". ")}`;
+}
+
+function block({ state, from, to }, x) {
+  const height = HEIGHTS[state] ?? 0;
+  return svg("rect", { x: x(from), y: BAND_PX - 2 - height, width: Math.max(x(to) - x(from), THINNEST_PX), height, class: `state ${state}` },
+    svg("title", {}, `${STATES[state]?.name ?? state}: ${clock(from)} – ${clock(to)}, ${span(to - from)}`));
+}
+
+function lane(why, rebalances, x, y, width) {
+  const middle = y + LANE_PX / 2;
+  return [
+    svg("line", { x1: LABELS_PX, x2: width, y1: middle, y2: middle, class: "lane" }),
+    svg("text", { x: 0, y: middle + 4, class: "label" }, `${rebalances.length}× ${shortTrigger(why)}`),
+    ...rebalances.map((each) => {
+      const from = x(Date.parse(each.started_at));
+      return svg("rect", { x: from, y: y + 4, width: Math.max(x(end(each)) - from, 3), height: LANE_PX - 8, class: `mark ${each.outcome ?? "under-way"}` },
+        svg("title", {}, `${clock(each.started_at)}: ${shortTrigger(why)}, ${each.outcome ?? "under way"}, ${span(end(each) - Date.parse(each.started_at))}`));
+    }),
+  ];
+}
+
+function axis({ from, to }, x, height) {
+  return Array.from({ length: TICKS + 1 }, (_, index) => {
+    const at = from + ((to - from) * index) / TICKS;
+    const anchor = index === 0 ? "start" : index === TICKS ? "end" : "middle";
+    return [
+      svg("line", { x1: x(at), x2: x(at), y1: 0, y2: height - AXIS_PX, class: "grid" }),
+      svg("text", { x: x(at), y: height - 6, class: "tick", "text-anchor": anchor }, index === TICKS ? "now" : tick(at, to - from)),
+    ];
+  }).flat();
+}
+
+function tick(at, length) {
+  const seconds = length < HOUR_MS / 2 ? { second: "2-digit" } : {};
+  return new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...seconds });
+}
+
+/** Stripes tell the unsettled states apart without colour. */
+function patterns() {
+  const stripes = (id, angle, gap) => svg("pattern", { id, width: gap, height: gap, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${angle})` },
+    svg("rect", { width: gap, height: gap, class: "ground" }), svg("line", { x1: 0, y1: 0, x2: 0, y2: gap, class: "stripe" }));
+  return svg("defs", {}, stripes("preparing", 45, 6), stripes("completing", 135, 4));
+}
+
+function legend() {
+  return h("ul", { class: "legend" }, Object.keys(HEIGHTS).filter((state) => HEIGHTS[state]).map((state) =>
+    h("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, svg("rect", { width: 14, height: Math.max(HEIGHTS[state] / 3, 2), y: 14 - Math.max(HEIGHTS[state] / 3, 2), class: `state ${state}` })), ` ${STATES[state].name}: ${STATES[state].hint}`)),
+    h("li", {}, svg("svg", { width: 14, height: 12, "aria-hidden": "true" }, svg("rect", { x: 1, y: 1, width: 12, height: 10, class: "mark emptied" })), " a rebalance that ended empty or was abandoned"));
+}

@@ -1,0 +1,37 @@
+// Another timeout is tried out on the group's own past before it is set.
+
+import { groupPath, read } from "./api.js";
+import { h, swap } from "./dom.js";
+import { plural, span } from "./format.js";
+
+/** The settings that can be tried out. */
+export const TRIED = new Set(["session_timeout_ms", "rebalance_timeout_ms"]);
+
+/** Return a button, and the place where what came of it is told; `values` gives what the form holds. */
+export function tryOut(groupId, key, values) {
+  const answer = h("p", { class: "tried", role: "status" });
+  const ask = async () => {
+    swap(answer, "Replaying the group’s past…");
+    try {
+      const { what_if: found } = await read(groupPath(groupId, "tuning"), { [key]: values().value });
+      swap(answer, found?.[key] ? sentences(key, found[key], found.window) : "Give a value to try out.");
+    } catch (refusal) {
+      swap(answer, refusal.message);
+    }
+  };
+  return h("div", { class: "what-if" }, h("button", { type: "button", onclick: ask }, "What if?"), answer);
+}
+
+function sentences(key, found, window_) {
+  const over = span(Date.parse(window_.to) - Date.parse(window_.from));
+  const avoided = found.avoided.length, remaining = found.remaining.length;
+  const first = `Over the last ${over}: ${avoided} of ${plural(avoided + remaining, "needless eviction")} would not have happened.`;
+  if (key === "rebalance_timeout_ms") {
+    return `${first} ${plural(found.added, "member")} more would have been left out. Waiting for those who never came: ${signed(found.waiting_added_ms)}.`;
+  }
+  const added = found.added_at_least === found.added_at_most ? found.added_at_least : `${found.added_at_least} to ${found.added_at_most}`;
+  const failures = found.failures.length === 0 ? "Nobody failed for real meanwhile." : `${plural(found.failures.length, "real failure")} would have been seen ${signed(found.detection_added_ms)}, added up.`;
+  return `${first} Further members put out though they lived: ${added}. ${failures}`;
+}
+
+const signed = (ms) => (ms === 0 ? "no later" : ms > 0 ? `${span(ms)} later` : `${span(-ms)} sooner`);

@@ -1,0 +1,89 @@
+"""A maintenance run's candidates over HTTP, page by page: what it would take, and what came of each.
+
+Source: http-api.md "Operators"; docs/maintenance.md for reasons and outcomes.
+"""
+
+import json
+from datetime import datetime
+from typing import Final
+
+from litestar import get
+from litestar.params import FromPath, FromQuery
+from msgspec import Struct, ValidationError, convert
+
+from api.http import base64url
+from api.http.call import ThisCall
+from api.http.endpoints.maintenance import TAGS, read_run_id, unknown_run
+from api.http.express import REQUEST
+from api.http.fields import INT32_MAX, PageLimit
+from api.http.times import instant_or_none
+from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.interface import RunNotFound
+from coordinator_core.store.rows import WHOLE_GROUP
+
+NOT_OURS: Final = "the cursor is not one that a list of candidates gave"
+
+
+class CandidateShown(Struct):
+    """An offset that a run names, or a whole group (topic and partition are null); what was seen of it, and its end."""
+
+    group_id: str
+    topic: str | None
+    partition: int | None
+    generation: int | None
+    state_since: datetime | None
+    committed_at: datetime | None
+    reason: str | None
+    outcome: str | None
+    """Null while nobody has decided."""
+
+
+class CandidatesAnswer(Struct):
+    """A page of candidates, by group; `next_cursor` asks for the next one, and is null on the last."""
+
+    run_id: str
+    candidates: list[CandidateShown]
+    next_cursor: str | None
+
+
+@get("/v1/maintenance/runs/{run_id:str}/candidates", tags=TAGS, opt={REQUEST: "ListCandidates"})
+async def list_candidates(
+    call: ThisCall, run_id: FromPath[str], limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> CandidatesAnswer:
+    """List what a run proposes, and what came of it; a token for some groups sees theirs, on shorter pages."""
+    known_id = read_run_id(run_id)
+    try:
+        found = await call.coordinator.run_candidates(known_id, _after(cursor), limit + 1)
+    except RunNotFound:
+        raise unknown_run(run_id) from None
+    page = found[:limit]
+    next_cursor = base64url.encode(json.dumps(page[-1].place)) if len(found) > limit else None
+    return CandidatesAnswer(known_id, [_shown(each) for each in page if call.sees(each.group_id)], next_cursor)
+
+
+def _after(cursor: str) -> CandidatePlace | None:
+    """Return the candidate after which the page begins."""
+    if not cursor:
+        return None
+    try:
+        group_id, topic, partition = convert(json.loads(base64url.decode(cursor)), tuple[str, str, int])
+    except (ValueError, ValidationError):
+        raise InvalidRequest(NOT_OURS) from None
+    if "\0" in group_id + topic or not -1 <= partition <= INT32_MAX:
+        raise InvalidRequest(NOT_OURS)
+    return CandidatePlace(group_id, topic, partition)
+
+
+def _shown(one: ListedCandidate) -> CandidateShown:
+    is_group = (one.topic, one.partition) == WHOLE_GROUP
+    return CandidateShown(
+        group_id=one.group_id,
+        topic=None if is_group else one.topic,
+        partition=None if is_group else one.partition,
+        generation=one.generation,
+        state_since=instant_or_none(one.state_since_ms),
+        committed_at=instant_or_none(one.committed_at_ms),
+        reason=one.reason,
+        outcome=one.outcome,
+    )

@@ -1,0 +1,97 @@
+"""Heartbeats are answered as quickly while a node takes a million offsets away as while it does nothing else.
+
+The same members send heartbeats in rounds, first alone, then while a proposal is worked off; each kind's p99 is the
+median of its rounds. MUSTER_BENCH_EXPIRIES (1000000) says how many offsets go.
+
+Run: python -m bench.expiries [FILE]
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+from bench.figures import Figure, middle, tell
+from bench.http_load import Load, post, put_load
+from bench.members import Member, join_groups
+from bench.past import fill_offsets
+from bench.servers import Place, durable_place, node
+from spark_jobs.database import parse_url
+from spark_jobs.submit import apply_run, read_run
+
+WANTED: Final = 2.0
+PROPOSAL: Final = """
+INSERT INTO maintenance_runs (run_id, kind, as_of, status) VALUES (%(run_id)s, 'offset_retention', now(), 'proposed');
+INSERT INTO expiry_candidates (run_id, group_id, shard_id, topic, partition, commit_version, committed_at, reason)
+SELECT %(run_id)s, group_id, shard_id, topic, partition, commit_version, committed_at, 'simple_group'
+FROM offsets WHERE committed_at < now() - interval '7 days';
+ANALYZE expiry_candidates;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of it."""
+
+    offsets: int = 1_000_000
+    offsets_a_group: int = 50
+    connections: int = 64
+    rounds: int = 7
+    round_s: float = 2.0
+
+
+def measure(place: Place, size: Size) -> list[Figure]:
+    """Measure."""
+    run_id = str(uuid4())
+    with closing(parse_url(place.database_url).connect()) as connection:
+        fill_offsets(connection, size.offsets, size.offsets // size.offsets_a_group, is_due=True)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(PROPOSAL, {"run_id": run_id})
+    with node(place) as muster:
+        members = join_groups([muster.url], size.connections)
+        alone = [_beat(muster.url, members, size) for _ in range(size.rounds)]
+        run = apply_run(run_id, actor="bench", reason="a benchmark", url=muster.url)
+        began_s = time.perf_counter()
+        beside = []
+        while not run.is_over:
+            beside.append(_beat(muster.url, members, size))
+            run = read_run(run_id, url=muster.url)
+        took_s = time.perf_counter() - began_s
+    assert run.counts.get("expired") == size.offsets, run
+    return _figures(size, alone, beside or alone, took_s)
+
+
+def _beat(url: str, members: Sequence[Member], size: Size) -> Load:
+    return put_load([(url, [post(f"{one.path}/heartbeat", one.body())]) for one in members], size.round_s)
+
+
+def _figures(size: Size, alone: Sequence[Load], beside: Sequence[Load], took_s: float) -> list[Figure]:
+    p99_alone, p99_beside = (middle(load.p99_ms for load in loads) for loads in (alone, beside))
+    per_s_alone, per_s_beside = (middle(load.per_s for load in loads) for loads in (alone, beside))
+    details = {"highest_p99_ms": max(load.p99_ms for load in beside), "rounds": len(beside)}
+    return [
+        Figure(
+            "p99 of heartbeats while offsets expire",
+            p99_beside,
+            "ms",
+            "alone",
+            p99_alone,
+            wanted=WANTED,
+            better="less",
+            details=details,
+        ),
+        Figure("heartbeats while offsets expire", per_s_beside, "a second", "alone", per_s_alone),
+        Figure(f"{size.offsets:,} offsets expired meanwhile", size.offsets / took_s, "a second"),
+    ]
+
+
+def main() -> list[Figure]:
+    with durable_place() as place:
+        return measure(place, Size(int(os.environ.get("MUSTER_BENCH_EXPIRIES") or Size().offsets)))
+
+
+if __name__ == "__main__":
+    tell("expiries", "Measure heartbeats while a million offsets expire.", main)

@@ -1,0 +1,147 @@
+"""One Spark job is run some times in this process, in turns with a bare read of what it reads.
+
+The bare read repeats whatever the job asked of Postgres, as it asked, and throws the rows away. Java has one gibibyte,
+which is the driver's and, on one machine, the executors' too.
+
+Run: python -m bench.job_rounds DATABASE_URL ARCHIVE ROUNDS JOB
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+from uuid import uuid4
+
+import psycopg2.extensions as pg
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+from spark_jobs.archive.copying import archive_closed_days
+from spark_jobs.arguments import JobArguments, read_arguments
+from spark_jobs.database import Database, parse_url
+from spark_jobs.proposing import propose
+from spark_jobs.reporting import read_report_arguments, report
+from spark_jobs.session import open_session
+from spark_jobs.submit import PROPOSALS, SPARK_CONF, find_jdbc_jar, job_arguments
+
+MEMORY: Final = "1g"
+WEEK_MS: Final = 604_800_000
+ARCHIVE: Final = "history_archive"
+ARCHIVE_KEEP_DAYS: Final = 28
+KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class JobRounds:
+    """What was measured, in seconds and mebibytes; the times are medians."""
+
+    job_s: float
+    read_s: float
+    rows: int
+    """Rows that the bare read got."""
+    heap_mb: float
+    resident_mb: float
+
+
+def measure(database_url: str, archive: str, rounds: int, job: str) -> JobRounds:
+    """Run the job and the bare read in turns."""
+    database = parse_url(database_url)
+    conf = {**SPARK_CONF, "spark.driver.memory": MEMORY, "spark.jars": str(find_jdbc_jar())}
+    with closing(database.connect()) as connection, open_session(job, "local[*]", conf) as spark:
+        arguments = read_arguments(job, _command_line(job, archive)) if job in PROPOSALS else None
+        run = _prepared(job, spark, database, connection, arguments)
+        with _watched() as reads:
+            run()
+        _read_bare(reads)
+        rows = sum(frame.count() for frame in reads)
+        pairs = [(_timed(run), _timed(lambda: _read_bare(reads))) for _ in range(rounds)]
+        heap_mb, resident_mb = _heap_mb(spark), _resident_mb(spark)
+    job_s, read_s = (median(each) for each in zip(*pairs, strict=True))
+    return JobRounds(job_s, read_s, rows, heap_mb, resident_mb)
+
+
+def _prepared(
+    job: str, spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments | None
+) -> Callable[[], object]:
+    """Return the job as a call; each time it makes a run of its own."""
+    module: Any = import_module(f"spark_jobs.jobs.{job}")
+    if arguments is None:
+        told = read_report_arguments(module.JOB, _common(job))
+        return lambda: report(module.JOB, spark, database, connection, told)
+    if job == ARCHIVE:
+        # A day that was copied before would not be copied again.
+        return lambda: archive_closed_days(
+            spark, database, connection, replace(_anew(arguments), archive=f"{arguments.archive}/{uuid4().hex}")
+        )
+    return lambda: propose(module.JOB, spark, database, connection, _anew(arguments))
+
+
+def _anew(arguments: JobArguments) -> JobArguments:
+    return replace(arguments, run_id=str(uuid4()))
+
+
+def _command_line(job: str, archive: str) -> list[str]:
+    return [*_common(job), f"--retention-ms={WEEK_MS}", f"--keep-days={ARCHIVE_KEEP_DAYS}", f"--archive={archive}"]
+
+
+def _common(job: str) -> list[str]:
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    as_of = datetime.now(UTC) if job in PROPOSALS else midnight
+    return job_arguments(run_id=str(uuid4()), as_of=as_of.isoformat(), is_dry_run=False)
+
+
+@contextmanager
+def _watched() -> Iterator[list[DataFrame]]:
+    """Keep every frame that is read from Postgres within the block."""
+    frames: list[DataFrame] = []
+    read = DataFrameReader.jdbc
+
+    def watched(reader: DataFrameReader, *given: Any, **named: Any) -> DataFrame:  # noqa: ANN401 - as the original
+        frame = read(reader, *given, **named)
+        frames.append(frame)
+        return frame
+
+    DataFrameReader.jdbc = watched  # type: ignore[assignment, method-assign]  # for the time of the block
+    try:
+        yield frames
+    finally:
+        DataFrameReader.jdbc = read  # type: ignore[method-assign]  # as it was
+
+
+def _read_bare(frames: list[DataFrame]) -> None:
+    """Read everything again, and throw it away."""
+    for frame in frames:
+        frame.write.format("noop").mode("overwrite").save()
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began_s = time.perf_counter()
+    call()
+    return time.perf_counter() - began_s
+
+
+def _heap_mb(spark: SparkSession) -> float:
+    """Return the most that Java's heap held."""
+    java: Any = spark.sparkContext._jvm  # noqa: SLF001 - there is no other way to Java
+    pools = java.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    heap = [pool for pool in pools if str(pool.getType()) == "Heap memory"]
+    return float(sum(pool.getPeakUsage().getUsed() for pool in heap)) / KIB / KIB
+
+
+def _resident_mb(spark: SparkSession) -> float:
+    """Return the most memory that the Java process ever had. Source: proc(5), VmHWM."""
+    java: Any = spark.sparkContext._jvm  # noqa: SLF001 - likewise
+    status = Path(f"/proc/{java.java.lang.ProcessHandle.current().pid()}/status").read_text(encoding="ascii")
+    lines = dict(line.split(":", 1) for line in status.splitlines())
+    return int(lines["VmHWM"].split()[0]) / KIB
+
+
+if __name__ == "__main__":
+    url, archive_uri, how_often, name = sys.argv[1:]
+    print(json.dumps(asdict(measure(url, archive_uri, int(how_often), name))))

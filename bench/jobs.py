@@ -1,0 +1,127 @@
+"""Each Spark job is timed beside a bare read of the rows that it reads, on millions of offsets and weeks of history.
+
+Each runs in a process of its own, whose Java has one gibibyte. `offset_retention` is to take no more than one and a
+half times the read, and ten times the offsets no more than ten times as long. Sizes come from the environment:
+MUSTER_BENCH_OFFSETS (1000000,10000000), MUSTER_BENCH_OFFSETS_A_GROUP (50), MUSTER_BENCH_HISTORY_GROUPS (5000),
+MUSTER_BENCH_HISTORY_DAYS (30), MUSTER_BENCH_ROUNDS (3). The full size takes the better part of an hour.
+
+Run: python -m bench.jobs [FILE]
+"""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bench.figures import Figure, tell
+from bench.past import Past, fill_history, fill_offsets
+from bench.servers import Place, durable_place
+from muster.java import find_java, spark_environment
+from spark_jobs.database import parse_url
+from spark_jobs.submit import JOBS
+
+OF_OFFSETS: Final = ("offset_retention", "group_cleanup")
+WANTED: Final = {"offset_retention": 1.5}
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of it; offsets in growing steps."""
+
+    offsets: tuple[int, ...] = (1_000_000, 10_000_000)
+    offsets_a_group: int = 50
+    past: Past = field(default_factory=Past)
+    rounds: int = 3
+    jobs: tuple[str, ...] = JOBS
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What `bench.job_rounds` printed."""
+
+    job_s: float
+    read_s: float
+    rows: int
+    heap_mb: float
+    resident_mb: float
+
+
+def measure(place: Place, size: Size) -> list[Figure]:
+    """Measure."""
+    figures: list[Figure] = []
+    by_size: dict[str, list[Measured]] = {}
+    filled = 0
+    for step, offsets in enumerate(size.offsets):
+        with closing(parse_url(place.database_url).connect()) as connection:
+            fill_offsets(connection, offsets - filled, (offsets - filled) // size.offsets_a_group, seed=step + 1)
+        filled = offsets
+        for job in (job for job in OF_OFFSETS if job in size.jobs):
+            measured = _rounds(place, size, job)
+            by_size.setdefault(job, []).append(measured)
+            figures += _figures(f"{job}, {offsets:,} offsets", measured, WANTED.get(job))
+    figures += [_growth(job, size, measured) for job, measured in by_size.items() if len(measured) > 1]
+    return figures + _of_history(place, size)
+
+
+def _of_history(place: Place, size: Size) -> list[Figure]:
+    with closing(parse_url(place.database_url).connect()) as connection:
+        fill_history(connection, size.past)
+    what = f"{size.past.groups:,} groups, {size.past.days} days"
+    jobs = [job for job in size.jobs if job not in OF_OFFSETS]
+    return [figure for job in jobs for figure in _figures(f"{job}, {what}", _rounds(place, size, job), None)]
+
+
+def _rounds(place: Place, size: Size, job: str) -> Measured:
+    """Run a job in a process of its own."""
+    environment = {**os.environ, **spark_environment(find_java(place.directory), os.environ)}
+    archive = (place.directory / "archive").as_uri()
+    command = [sys.executable, "-m", "bench.job_rounds", place.database_url, archive, str(size.rounds), job]
+    ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, f"{job}: {ran.stderr[-4000:]}"
+    return Measured(**json.loads(ran.stdout.splitlines()[-1]))
+
+
+def _figures(what: str, measured: Measured, wanted: float | None) -> list[Figure]:
+    details = {
+        "rows_read": measured.rows,
+        "rows_a_second": measured.rows / measured.job_s,
+        "resident_mb": measured.resident_mb,
+    }
+    beside = f"a bare read of {measured.rows:,} rows"
+    return [
+        Figure(what, measured.job_s, "s", beside, measured.read_s, wanted=wanted, better="less", details=details),
+        Figure("  its heap at most", measured.heap_mb, "MiB", "what it has", 1024.0, wanted=1.0, better="less"),
+    ]
+
+
+def _growth(job: str, size: Size, measured: list[Measured]) -> Figure:
+    first, last = measured[0].job_s / size.offsets[0], measured[-1].job_s / size.offsets[-1]
+    what = f"{job}, a million of {size.offsets[-1]:,} offsets"
+    beside = f"a million of {size.offsets[0]:,}"
+    return Figure(what, last * 1e6, "s", beside, first * 1e6, wanted=1.0, better="less")
+
+
+def _size() -> Size:
+    """Read the size from the environment."""
+    numbers = {name: os.environ.get(f"MUSTER_BENCH_{name}", "") for name in ("OFFSETS", *_NUMBERS)}
+    offsets = tuple(int(each) for each in numbers["OFFSETS"].split(",")) if numbers["OFFSETS"] else Size().offsets
+    given = {name: int(numbers[name] or default) for name, default in _NUMBERS.items()}
+    past = Past(groups=given["HISTORY_GROUPS"], days=given["HISTORY_DAYS"])
+    return Size(offsets, given["OFFSETS_A_GROUP"], past, given["ROUNDS"])
+
+
+_NUMBERS: Final = {"OFFSETS_A_GROUP": 50, "HISTORY_GROUPS": 5_000, "HISTORY_DAYS": 30, "ROUNDS": 3}
+
+
+def main() -> list[Figure]:
+    with durable_place() as place:
+        return measure(place, _size())
+
+
+if __name__ == "__main__":
+    tell("jobs", "Time each Spark job beside a bare read of the same rows.", main)

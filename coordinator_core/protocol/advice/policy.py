@@ -1,0 +1,89 @@
+"""What is wanted of a timeout, between which bounds it may lie, and the form in which advice is given."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+Verdict = Literal["change", "keep", "too_little_data"]
+Confidence = Literal["high", "medium", "low", "none"]
+
+GRACE_MS: Final = 60_000
+"""Who is back within this was put out in vain."""
+FIXED_MS: Final = (10_000, 45_000)
+"""The fixed session timeouts that advice is judged beside: Kafka's default before 3.0, and since."""
+DAYS_PER_WEEK: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is wanted, and how much must be known before anything is said."""
+
+    spurious_per_week: float = 1.0
+    """How many spurious evictions a week a group may have."""
+    coverage: float = 0.999
+    """Which share of rejoins a rebalance timeout must leave time for."""
+    startup_coverage: float = 0.9
+    """Which share of start-ups an initial delay must bring together in one rebalance."""
+    headroom_percent: int = 25
+    """How much longer than what was seen a timeout is to be: what is to come may be a little worse."""
+    least_gain_percent: int = 20
+    """A good value is left alone unless detection would be quicker by this share of it."""
+    held_back_days: int = 7
+    """How many of the last days advice is tested on; of a short history, a quarter."""
+    least_days: int = 3
+    least_heartbeats: int = 1_000
+    least_rejoins: int = 100
+    least_startups: int = 3
+    least_rebalance_timeout_ms: int = 10_000
+    """No shorter rebalance timeout is advised: members hear of a rebalance by their heartbeats only."""
+    most_initial_delay_ms: int = 60_000
+    """No longer initial delay is advised: nobody reads anything meanwhile."""
+
+    def allowed(self, days: int) -> int:
+        """Return how many spurious evictions so many days may have."""
+        return int(self.spurious_per_week * days / DAYS_PER_WEEK)
+
+    def without_headroom(self, timeout_ms: int) -> int:
+        """Return the longest length that a timeout covers with the headroom to spare."""
+        return timeout_ms * 100 // (100 + self.headroom_percent)
+
+    def is_worth_it(self, present_ms: int, shorter_ms: int) -> bool:
+        """Tell whether a shorter timeout is so much shorter that a good value should be changed."""
+        return (present_ms - shorter_ms) * 100 >= present_ms * self.least_gain_percent
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Between which session timeouts to choose, both inclusive."""
+
+    least_ms: int = 6_000
+    most_ms: int = 1_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What a group has now; None: not known, for nobody is there to ask."""
+
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
+    initial_delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One piece of advice, with what it would have done over the window that it comes from."""
+
+    value_ms: int | None
+    """What would be best by the policy; None: too little is known."""
+    present_ms: int | None
+    verdict: Verdict
+    confidence: Confidence
+    because: str
+    """One sentence for a person."""
+    effect: Mapping[str, int] = field(default_factory=dict)
+    """What `value_ms` would have done, beside what happened; counts and milliseconds, by their names."""
+
+
+def too_little(present_ms: int | None, because: str) -> Advice:
+    """Return that nothing can be said yet."""
+    return Advice(None, present_ms, "too_little_data", "none", because)

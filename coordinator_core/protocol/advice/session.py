@@ -1,0 +1,103 @@
+"""The session timeout: the shortest that would have kept spurious evictions under the target.
+
+* A value that does not meet the target is to be raised, as far as history asks, with headroom.
+* A good value is lowered only if members did die meanwhile, and would have been missed much sooner.
+* A change is advised only if it was put to the test: advice from the earlier days must do better on the days held back
+  than what is in force and than the fixed values.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coordinator_core.protocol.advice.backtest import BackTest, back_test
+from coordinator_core.protocol.advice.evidence import Day, span_days
+from coordinator_core.protocol.advice.policy import DAYS_PER_WEEK, Advice, Bounds, Confidence, Policy, too_little
+from coordinator_core.protocol.advice.replay import (
+    added_at,
+    avoided_at,
+    detection_added_ms,
+    failures_of,
+    rate_at_most,
+    spurious_at,
+)
+from coordinator_core.protocol.advice.steps import candidates
+
+
+def advise_session_timeout(
+    days: Sequence[Day], present_ms: int | None, bounds: Bounds, policy: Policy
+) -> tuple[Advice, BackTest | None]:
+    """Return what the days say of the session timeout, and how such advice did on days held back.
+
+    Args:
+        days: in order; may be empty.
+        present_ms: what is in force; None: not known.
+        bounds: between which to choose.
+        policy: what is wanted.
+    """
+    known_days, heartbeats = span_days(days), sum(day.heartbeats for day in days)
+    if known_days < policy.least_days or heartbeats < policy.least_heartbeats:
+        because = f"{known_days} days and {heartbeats} heartbeats are too little to judge by"
+        return too_little(present_ms, because), None
+    value_ms = shortest_timeout_ms(days, bounds, policy)
+    tested = back_test(days, present_ms, policy, lambda earlier: shortest_timeout_ms(earlier, bounds, policy))
+    advice = _weighed(days, value_ms, present_ms, policy)
+    if advice.verdict == "change" and not tested.is_passed:
+        advice = replace(advice, verdict="keep", because=f"{advice.because}, but {tested.because}")
+    return advice, tested
+
+
+def shortest_timeout_ms(days: Sequence[Day], bounds: Bounds, policy: Policy) -> int:
+    """Return the shortest timeout under which the days keep to the target, with headroom; else the longest there is."""
+    allowed = policy.allowed(span_days(days))
+    choices = candidates(bounds.least_ms, bounds.most_ms)
+    meeting = (ms for ms in choices if spurious_at(days, policy.without_headroom(ms)) <= allowed)
+    return next(meeting, choices[-1])
+
+
+def _weighed(days: Sequence[Day], value_ms: int, present_ms: int | None, policy: Policy) -> Advice:
+    """Return the value with the verdict that it deserves beside the present one."""
+    effect = {
+        "spurious_evictions": sum(day.spurious for day in days),
+        "evictions_avoided": avoided_at(days, value_ms),
+        "evictions_added": added_at(days, value_ms)[1],
+        "failures": failures_of(days),
+        "detection_added_ms": detection_added_ms(days, value_ms),
+    }
+    allowed = policy.allowed(span_days(days))
+    is_change, because = _judged(days, value_ms, present_ms, allowed, policy)
+    return Advice(
+        value_ms=value_ms,
+        present_ms=present_ms,
+        verdict="change" if is_change else "keep",
+        confidence=_confidence(days, value_ms, policy),
+        because=because,
+        effect=effect,
+    )
+
+
+def _judged(
+    days: Sequence[Day], value_ms: int, present_ms: int | None, allowed: int, policy: Policy
+) -> tuple[bool, str]:
+    if present_ms is None:
+        return False, f"{value_ms} ms would do, but nobody is there whose timeout could be compared"
+    now, then = spurious_at(days, present_ms), spurious_at(days, value_ms)
+    if now > allowed and value_ms > present_ms:
+        beside = f"{allowed} would be allowed, and {value_ms} ms has {then}"
+        return True, f"{present_ms} ms has up to {now} spurious evictions where {beside}"
+    if now > allowed:
+        return False, f"{present_ms} ms is the longest there is, and has {now} spurious evictions even so"
+    if value_ms >= present_ms:
+        return False, f"{present_ms} ms keeps to the target, and nothing much shorter does with room to spare"
+    if not failures_of(days):
+        return False, f"{present_ms} ms keeps to the target, and nobody has died whom {value_ms} ms would miss sooner"
+    if not policy.is_worth_it(present_ms, value_ms):
+        return False, f"{present_ms} ms keeps to the target, and {value_ms} ms is hardly shorter"
+    saved_s = (present_ms - value_ms) // 1_000
+    return True, f"{value_ms} ms keeps to the target too, and sees a dead member {saved_s} s sooner"
+
+
+def _confidence(days: Sequence[Day], value_ms: int, policy: Policy) -> Confidence:
+    """Say how surely the target will hold: by the rate that so many events in so many days do not rule out."""
+    weekly = rate_at_most(spurious_at(days, value_ms)) * DAYS_PER_WEEK / span_days(days)
+    target = max(1.0, policy.spurious_per_week)
+    return "high" if weekly <= target else "medium" if weekly <= 3 * target else "low"

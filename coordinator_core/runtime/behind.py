@@ -1,0 +1,154 @@
+"""How far a group is behind is worked out from what stands in the database, so any node answers, at any time.
+
+That holds while the group rebalances, stands still or is empty: what was reported of its logs is known all the same.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from coordinator_core.protocol.errors import GroupIdNotFound, InvalidRequest
+from coordinator_core.protocol.log_ends import Behind, LogEnd, behind
+from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, due_at
+from coordinator_core.runtime.history import Read
+from coordinator_core.runtime.surroundings import Surroundings
+from coordinator_core.store.interface import Store
+from coordinator_core.store.positions import HeldPosition, PastPosition, Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """A partition that a group has committed, or that a member holds, or both."""
+
+    position: HeldPosition
+    behind: Behind | None
+    """None: nothing is committed, or no end of the log was ever reported."""
+    due_at_ms: int | None
+    """When its offset may expire if the group stays as it is; None: never."""
+
+
+class LagPoint(NamedTuple):
+    """How far a group was behind at an instant; both None where nothing was known."""
+
+    at_ms: int
+    lag: int | None
+    lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The instants at which a lag is asked for."""
+
+    from_ms: int
+    to_ms: int
+    """Itself an instant that is asked for, if a step ends there."""
+    step_ms: int
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.from_ms, self.to_ms + 1, self.step_ms))
+
+    def __len__(self) -> int:
+        return len(range(self.from_ms, self.to_ms + 1, self.step_ms))
+
+
+class GroupLag:
+    """The lag of groups, now and over time.
+
+    Every question raises `GroupIdNotFound` about a group that nobody ever saw.
+    """
+
+    def __init__(self, store: Store, read: Read, surroundings: Surroundings, wall_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._read = read
+        self._surroundings = surroundings
+        self._wall_ms = wall_ms
+
+    def wall_ms(self) -> int:
+        """Return what it is now."""
+        return self._wall_ms()
+
+    async def now(self, group_id: str, lookback_ms: int) -> list[PartitionLag]:
+        """Return every partition of a group, by topic and number; reports older than `lookback_ms` do not count."""
+        now_ms = self._wall_ms()
+        found = await self._read(partial(self._store.held_positions, group_id, now_ms - lookback_ms))
+        if not found.partitions:
+            await self._expect(group_id)
+        retention_ms = self._surroundings.context(group_id).settings.retention_ms
+        return [_partition_lag(each, found.facts, retention_ms, now_ms) for each in found.partitions]
+
+    async def over_time(self, group_id: str, points: Points, max_cells: int) -> list[LagPoint]:
+        """Return a group's lag at each of these points.
+
+        Args:
+            group_id: whose.
+            points: when; as long a time before is looked at, to find when logs went past positions.
+            max_cells: how many positions may be looked at.
+
+        Raises:
+            InvalidRequest: there are more; the text says so.
+        """
+        before_ms = points.from_ms - (points.to_ms - points.from_ms)
+        stretch = Stretch(group_id, before_ms, points.to_ms + 1, points.step_ms)
+        lags = await self._read(partial(self._curve, stretch, points, max_cells))
+        if all(each.lag is None for each in lags):
+            await self._expect(group_id)
+        return lags
+
+    def _curve(self, stretch: Stretch, points: Points, max_cells: int) -> list[LagPoint]:
+        """Read, and work it out beside the loop: there may be many partitions."""
+        found = self._store.past_positions(stretch, max_cells + 1)
+        if len(found) > max_cells:
+            raise InvalidRequest(f"these are more than {max_cells} positions; ask for a shorter time or longer steps")
+        return curve(found, points)
+
+    async def _expect(self, group_id: str) -> None:
+        if not await self._read(partial(self._store.knows, group_id)):
+            raise GroupIdNotFound("nobody has ever seen this group")
+
+
+def _partition_lag(position: HeldPosition, facts: GroupFacts, retention_ms: int, now_ms: int) -> PartitionLag:
+    if position.offset is None or position.committed_at_ms is None:
+        return PartitionLag(position, None, None)
+    offset = OffsetFacts(position.topic, position.committed_at_ms, position.expires_at_ms)
+    due = due_at(facts, offset, retention_ms)
+    # The node that took a commit may be ahead of this one.
+    known_ms = max(now_ms, position.committed_at_ms)
+    return PartitionLag(position, behind(position.ends, position.offset, known_ms), None if due is None else due[0])
+
+
+def curve(positions: Iterable[PastPosition], points: Points) -> list[LagPoint]:
+    """Return the lag at each point: records added up over partitions, time that of the partition furthest behind.
+
+    Args:
+        positions: by topic, partition and time.
+        points: when.
+    """
+    partitions = [
+        _PastPartition(list(of_one)) for _, of_one in groupby(positions, lambda one: (one.topic, one.partition))
+    ]
+    return [_point(at_ms, (partition.behind(at_ms) for partition in partitions)) for at_ms in points]
+
+
+def _point(at_ms: int, partitions: Iterable[Behind | None]) -> LagPoint:
+    known = [each for each in partitions if each is not None]
+    if not known:
+        return LagPoint(at_ms, None, None)
+    return LagPoint(at_ms, sum(each.records for each in known), max(each.ms for each in known))
+
+
+class _PastPartition:
+    """One partition's positions by time, and the ends that came with them."""
+
+    def __init__(self, positions: list[PastPosition]) -> None:
+        self._positions = positions
+        known = [(each.at_ms, each.log_end_offset) for each in positions]
+        self._ends = [LogEnd(at_ms, end) for at_ms, end in known if end is not None]
+
+    def behind(self, at_ms: int) -> Behind | None:
+        place = bisect_right(self._positions, at_ms, key=attrgetter("at_ms"))
+        offset = self._positions[place - 1].offset if place else None
+        return None if offset is None else behind(self._ends, offset, at_ms)

@@ -1,0 +1,127 @@
+"""Positions of one group, now and over time, looked up row by row: slow, and obviously right."""
+
+from collections.abc import Iterable, Iterator
+
+from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
+from coordinator_core.protocol.states import GroupState
+from coordinator_core.store.memory.groups import Group, History, PastOffset
+from coordinator_core.store.positions import (
+    GroupPositions,
+    HeldPosition,
+    LaggingPosition,
+    PastPosition,
+    Stretch,
+    in_time,
+    last_of_each_step,
+)
+
+TopicPartition = tuple[str, int]
+
+# -- now ---------------------------------------------------------------------------------------------------
+
+
+def group_positions(group: Group, past: History, group_id: str, since_ms: int) -> GroupPositions:
+    """Return where a group stands; ends that were reported before an instant are not looked at."""
+    owners = {
+        (span["topic"], number): (member.member_id, member.client_id)
+        for _, member in sorted(group.members.items(), reverse=True)
+        for span in member.held
+        for number in span["partitions"]
+    }
+    everything = sorted(owners.keys() | group.offsets.keys())
+    return GroupPositions(
+        _facts(group), [_held_position(group, past, group_id, since_ms, key, owners) for key in everything]
+    )
+
+
+def _facts(group: Group) -> GroupFacts:
+    row = group.row
+    if row is None:
+        return NO_GROUP
+    topics = None if row.subscribed_topics is None else frozenset(row.subscribed_topics)
+    return GroupFacts(GroupState(row.state), row.protocol_type, row.state_since_ms, topics)
+
+
+def _held_position(
+    group: Group,
+    past: History,
+    group_id: str,
+    since_ms: int,
+    key: TopicPartition,
+    owners: dict[TopicPartition, tuple[str, str]],
+) -> HeldPosition:
+    topic, partition = key
+    member_id, client_id = owners.get(key, (None, None))
+    position = group.offsets.get(key)
+    if position is None:
+        return HeldPosition(topic, partition, member_id, client_id, None, None, None, ())
+    record = position.record
+    ends = sorted(
+        LogEnd(at_ms, max(end, offset))
+        for at_ms, offset, end in [
+            *((old.at_ms, old.offset, old.log_end_offset) for old in _of_partition(past, group_id, key, since_ms)),
+            (record.at_ms, record.offset, record.log_end_offset),
+        ]
+        if end is not None
+    )
+    telling = _telling(ends, record.offset)
+    stands = (record.offset, record.at_ms, record.expires_at_ms)
+    return HeldPosition(topic, partition, member_id, client_id, *stands, telling)
+
+
+def _of_partition(past: History, group_id: str, key: TopicPartition, since_ms: int) -> Iterator[PastOffset]:
+    for old in past.offset_history:
+        if (old.group_id, old.topic, old.partition) == (group_id, *key) and old.at_ms >= since_ms:
+            yield old
+
+
+def lagging(groups: Iterable[tuple[str, Group]], past: History, since_ms: int) -> Iterator[LaggingPosition]:
+    """Return which offsets of groups are behind, by group, topic and partition."""
+    for group_id, group in groups:
+        for each in group_positions(group, past, group_id, since_ms).partitions:
+            key = (each.topic, each.partition)
+            end = group.offsets[key].record.log_end_offset if each.offset is not None else None
+            if each.offset is not None and end is not None and end > each.offset:
+                yield LaggingPosition(group_id, *key, each.offset, each.ends)
+
+
+def _telling(ends: list[LogEnd], offset: int) -> tuple[LogEnd, ...]:
+    """Return the last end at or before a position, the first one after that, and the last of all."""
+    reached = [place for place, end in enumerate(ends) if end.offset <= offset][-1:]
+    beyond = reached[-1] + 1 if reached else 0
+    return tuple(sorted({*(ends[place] for place in reached), *ends[beyond : beyond + 1], *ends[-1:]}))
+
+
+# -- over time ---------------------------------------------------------------------------------------------
+
+
+def past_positions(group: Group, past: History, stretch: Stretch) -> list[PastPosition]:
+    """Return a group's positions over time, by topic, partition and time."""
+    everything = sorted(_known(group, past, stretch.group_id), key=in_time)
+    within = [one for one in everything if stretch.from_ms <= one.at_ms < stretch.until_ms]
+    return last_of_each_step(within + list(_before(group, everything, stretch)), stretch.step_ms)
+
+
+def _known(group: Group, past: History, group_id: str) -> Iterator[PastPosition]:
+    for old in past.offset_history:
+        if old.group_id == group_id:
+            yield _past(old.topic, old.partition, old.at_ms, old.offset, old.log_end_offset)
+    for archived in past.archived:
+        if archived.group_id == group_id:
+            yield PastPosition(archived.topic, archived.partition, archived.archived_at_ms, None, None)
+    for (topic, partition), position in group.offsets.items():
+        record = position.record
+        yield _past(topic, partition, record.at_ms, record.offset, record.log_end_offset)
+
+
+def _past(topic: str, partition: int, at_ms: int, offset: int, end: int | None) -> PastPosition:
+    return PastPosition(topic, partition, at_ms, offset, None if end is None else max(end, offset))
+
+
+def _before(group: Group, everything: list[PastPosition], stretch: Stretch) -> Iterator[PastPosition]:
+    """Return, of each partition that still has a position, the one it had when the stretch began."""
+    earlier = [one for one in everything if one.at_ms < stretch.from_ms and one.offset is not None]
+    yield from {
+        (one.topic, one.partition): one for one in earlier if (one.topic, one.partition) in group.offsets
+    }.values()

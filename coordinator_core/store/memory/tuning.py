@@ -1,0 +1,119 @@
+"""What a group's past tells of its timeouts, looked up row by row: slow, and obviously right."""
+
+from collections.abc import Iterable, Iterator
+
+from coordinator_core.protocol.advice.evidence import NO_GAPS, Day
+from coordinator_core.protocol.advice.what_if import Eviction
+from coordinator_core.store.memory.groups import Group, History
+from coordinator_core.store.rows import MemberRow, MemberSessionRow, RebalanceMemberRow
+from coordinator_core.store.tuning import (
+    BY_TIMEOUT,
+    DAY_MS,
+    SESSION_EXPIRED,
+    Start,
+    TuningPast,
+    TuningQuestion,
+    evicted,
+)
+
+
+def past_of(group: Group, past: History, question: TuningQuestion) -> TuningPast:
+    """Return what was found, from as early on as may be looked at; there are no reports in memory."""
+    from_ms = question.from_ms
+    gone = _gone(past, question)
+    if len(gone) == question.max_evictions:
+        from_ms = gone[-1].ended_at_ms
+    stays = _newest_stays(past, question, from_ms)[: question.max_rows]
+    if len(stays) == question.max_rows:
+        from_ms = stays[-1].ended_at_ms
+    members = list(group.members.values())
+    evictions = [_eviction(row, members, past, question) for row in gone if row.ended_at_ms >= from_ms]
+    in_sight = [row for row in past.rebalances if row.group_id == question.group_id]
+    over = [row for row in in_sight if from_ms <= row.completed_at_ms < question.to_ms]
+    return TuningPast(
+        from_ms=from_ms,
+        days=tuple(_day(row) for row in stays),
+        evictions=tuple(each for each in evictions if each is not None),
+        rejoins_ms=tuple(_rejoins(past, {row.rebalance_id for row in over})),
+        starts=tuple(
+            Start(row.started_at_ms, row.joined_at_ms, row.trigger, row.restarts, row.member_count_before)
+            for row in sorted(over, key=lambda row: row.completed_at_ms)
+        ),
+        asked_session_ms=max(
+            (row.session_timeout_ms for row in members), default=stays[0].session_timeout_ms if stays else None
+        ),
+        asked_rebalance_ms=max((row.rebalance_timeout_ms for row in members), default=None),
+    )
+
+
+def _newest_stays(past: History, question: TuningQuestion, from_ms: int) -> list[MemberSessionRow]:
+    stays = [
+        row
+        for row in past.sessions
+        if row.group_id == question.group_id and from_ms <= row.ended_at_ms < question.to_ms
+    ]
+    return sorted(stays, key=lambda row: (row.ended_at_ms, row.member_id), reverse=True)
+
+
+def _gone(past: History, question: TuningQuestion) -> list[MemberSessionRow]:
+    stays = _newest_stays(past, question, question.from_ms)
+    return [row for row in stays if row.end_reason in BY_TIMEOUT][: question.max_evictions]
+
+
+def _day(row: MemberSessionRow) -> Day:
+    gaps = (*row.heartbeat_gap_histogram, *NO_GAPS)[: len(NO_GAPS)]
+    return Day(row.ended_at_ms // DAY_MS, row.heartbeat_count, gaps, row.heartbeat_gap_ms_max or 0)
+
+
+def _eviction(
+    row: MemberSessionRow, members: Iterable[MemberRow], past: History, question: TuningQuestion
+) -> Eviction | None:
+    limit_ms = row.session_timeout_ms if row.end_reason == SESSION_EXPIRED else _waited_ms(row, past)
+    if limit_ms is None:
+        return None
+    arrivals: list[MemberSessionRow | MemberRow] = [*members, *past.sessions]
+    back_at_ms = min(
+        (
+            each.joined_at_ms
+            for each in arrivals
+            if each.group_id == row.group_id
+            and _identity(each) == _identity(row)
+            and each.member_id != row.member_id
+            and row.ended_at_ms <= each.joined_at_ms <= row.ended_at_ms + question.grace_ms
+        ),
+        default=None,
+    )
+    if back_at_ms is None and row.ended_at_ms >= question.to_ms - question.grace_ms:
+        return None
+    return evicted(
+        row.member_id,
+        row.group_instance_id,
+        row.client_id,
+        row.client_host,
+        row.end_reason,
+        row.ended_at_ms,
+        limit_ms,
+        back_at_ms,
+    )
+
+
+def _waited_ms(row: MemberSessionRow, past: History) -> int | None:
+    """Return how long the group had waited for a member when it was put out; None: the rebalance is not over."""
+    parts = [each for each in past.rebalance_members if (each.member_id, each.outcome) == (row.member_id, "evicted")]
+    began = {each.rebalance_id: each.started_at_ms for each in past.rebalances if each.group_id == row.group_id}
+    return next((each.waited_for_ms for each in parts if _holds(each, row.ended_at_ms, began)), None)
+
+
+def _holds(part: RebalanceMemberRow, at_ms: int, began: dict[str, int]) -> bool:
+    return part.rebalance_id in began and began[part.rebalance_id] <= at_ms <= part.completed_at_ms
+
+
+def _identity(row: MemberSessionRow | MemberRow) -> tuple[str, ...]:
+    return (row.client_id, row.client_host) if row.group_instance_id is None else (row.group_instance_id,)
+
+
+def _rejoins(past: History, rebalance_ids: set[str]) -> Iterator[int]:
+    for part in past.rebalance_members:
+        is_awaited = part.outcome == "joined" and part.waited_for_ms > 0 and part.joined_after_ms is not None
+        if part.rebalance_id in rebalance_ids and is_awaited and part.joined_after_ms is not None:
+            yield min(part.joined_after_ms, part.waited_for_ms)

@@ -1,0 +1,79 @@
+"""What a store tells of a group's positions, now and over time: values from which the runtime works out lag."""
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.protocol.retention import GroupFacts
+
+
+class HeldPosition(NamedTuple):
+    """A partition that a group has committed, or that a member holds, or both."""
+
+    topic: str
+    partition: int
+    member_id: str | None
+    client_id: str | None
+    offset: int | None
+    """None: nothing is committed, and nothing below is known."""
+    committed_at_ms: int | None
+    expires_at_ms: int | None
+    """Its own expiry, where it has one."""
+    ends: tuple[LogEnd, ...]
+    """By time: of the ends that were reported, the last one at or before the position, the first after it, the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPositions:
+    """All partitions of a group, by topic and partition, and what decides how long their offsets are kept."""
+
+    facts: GroupFacts
+    partitions: list[HeldPosition]
+
+
+class LaggingPosition(NamedTuple):
+    """A committed offset before the newest end that was reported of its log, which came with it."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    ends: tuple[LogEnd, ...]
+    """By time: the last one at or before the position, the first after it, the last."""
+
+
+class PastPosition(NamedTuple):
+    """A partition's position from an instant on; `offset` None: from then on there was none."""
+
+    topic: str
+    partition: int
+    at_ms: int
+    offset: int | None
+    log_end_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Which past of a group's positions is asked for, and how finely."""
+
+    group_id: str
+    from_ms: int
+    until_ms: int
+    """The first instant that is not part of it."""
+    step_ms: int
+    """Of a partition's positions within one step, counted from the epoch, only the last is told."""
+
+
+def last_of_each_step(positions: list[PastPosition], step_ms: int) -> list[PastPosition]:
+    """Return of each partition and step the last position, by topic, partition and time."""
+
+    def step_of(one: PastPosition) -> tuple[str, int, int]:
+        return one.topic, one.partition, one.at_ms // step_ms
+
+    return [list(same)[-1] for _, same in groupby(sorted(positions, key=in_time), step_of)]
+
+
+def in_time(one: PastPosition) -> tuple[str, int, int, bool]:
+    """Order by topic, partition and time; what ends a position comes before what begins one at that instant."""
+    return one.topic, one.partition, one.at_ms, one.offset is not None

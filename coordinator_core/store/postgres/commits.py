@@ -1,0 +1,111 @@
+"""Commits take the place of what is stored; a position whose minute they end goes to history as it stood.
+
+They are the most that a node writes. So a batch that holds nothing else is one statement, which proves the leases and
+stores in one breath and is a transaction of its own: one round trip where there would be four (BEGIN, the proof, the
+rows, COMMIT), after each of which the writer has to wait for the interpreter.
+"""
+
+from collections.abc import Set as AbstractSet
+from operator import attrgetter
+
+from sqlalchemy import Column, DateTime
+
+from coordinator_core.store import tables
+from coordinator_core.store.postgres.arrays import Arrays
+from coordinator_core.store.postgres.connections import Line, Transaction
+from coordinator_core.store.postgres.folding import Folded, OffsetKey
+from coordinator_core.store.postgres.proof import PROOF, proof_parameters
+from coordinator_core.store.postgres.upserts import Rows, insert, or_replace, run, upsert
+from coordinator_core.store.rows import Batch
+
+
+def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey]) -> None:
+    """Store a batch's commits within its transaction.
+
+    Args:
+        transaction: the one to write in.
+        folded: what there is to write.
+        known: partitions whose stored position is certainly none that a commit of this batch sends to history.
+    """
+    past: Rows = [(group_id, shard_id, *_PAST_VALUES(record)) for group_id, shard_id, record in folded.superseded]
+    insert(transaction, "offset_history", OFFSET_HISTORY, past)
+    first: Rows = []
+    again: Rows = []
+    for key, (group_id, shard_id, first_minute_ms, record) in folded.commits.items():
+        if key in known:
+            again.append((group_id, shard_id, *record))
+        else:
+            first.append((first_minute_ms, group_id, shard_id, *record))
+    run(transaction, _FIRST, _FIRST_COMMITS, first)
+    run(transaction, _AGAIN, _COMMITS, again)
+
+
+def commit_at_once(line: Line, batch: Batch, folded: Folded, known: AbstractSet[OffsetKey]) -> frozenset[int]:
+    """Store a batch of nothing but commits; return the shards whose leases hold, to which alone it was stored.
+
+    Args:
+        line: one whose statements stand alone.
+        batch: the batch.
+        folded: what is left of it: commits, and no position that they supersede within it.
+        known: as for `store_commits`.
+    """
+    commits = folded.commits
+    if commits.keys() <= known:
+        statement, arrays = _AGAIN_AT_ONCE, _COMMITS
+        rows: Rows = [(group_id, shard_id, *record) for group_id, shard_id, _, record in commits.values()]
+    else:
+        statement, arrays = _FIRST_AT_ONCE, _FIRST_COMMITS
+        rows = [(first_ms, group_id, shard_id, *record) for group_id, shard_id, first_ms, record in commits.values()]
+    held = line.at_once(statement, {**proof_parameters(batch), **arrays.parameters(rows)})
+    return frozenset(shard_id for (shard_id,) in held)
+
+
+# -- columns, and where their values come from ---------------------------------------------------------------
+
+OFFSET_HISTORY = Arrays(*(column for column in tables.offset_history.columns))
+_PAST_VALUES = attrgetter("topic", "partition", "at_ms", "offset", "log_end_offset", "member_id")
+_COMMITS = Arrays(
+    tables.offsets.c.group_id,
+    tables.offsets.c.shard_id,
+    # From here on in the order of an OffsetCommitted's fields: rows of commits are the most that a node writes.
+    tables.offsets.c.committed_at,
+    tables.offsets.c.topic,
+    tables.offsets.c.partition,
+    tables.offsets.c.committed_offset,
+    tables.offsets.c.leader_epoch,
+    tables.offsets.c.metadata,
+    tables.offsets.c.log_end_offset,
+    tables.offsets.c.expires_at,
+    tables.offsets.c.member_id,
+)
+_FIRST_COMMITS = Arrays(Column("first_minute", DateTime(timezone=True)), *_COMMITS.columns)
+
+# -- statements ------------------------------------------------------------------------------------------------
+
+_PAST = """
+INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset, member_id)
+SELECT group_id, stored.shard_id, topic, partition,
+    stored.committed_at, stored.committed_offset, stored.log_end_offset, stored.member_id
+FROM given JOIN offsets AS stored USING (group_id, topic, partition)
+WHERE stored.committed_at < given.first_minute
+"""
+_PUT = f"""
+INSERT INTO offsets ({_COMMITS.column_list}) SELECT {_COMMITS.column_list} FROM given {or_replace(tables.offsets)}
+"""  # noqa: S608
+_HELD = "shard_id = ANY (ARRAY(SELECT shard_id FROM proof))"
+
+_AGAIN = upsert(tables.offsets, _COMMITS)
+_FIRST = f"WITH given AS MATERIALIZED ({_FIRST_COMMITS.source}), past AS ({_PAST}) {_PUT}"
+_AGAIN_AT_ONCE = f"""
+WITH proof AS MATERIALIZED ({PROOF}),
+given AS ({_COMMITS.source} WHERE {_HELD}),
+stored AS ({_PUT})
+SELECT shard_id FROM proof
+"""  # noqa: S608
+_FIRST_AT_ONCE = f"""
+WITH proof AS MATERIALIZED ({PROOF}),
+given AS MATERIALIZED ({_FIRST_COMMITS.source} WHERE {_HELD}),
+past AS ({_PAST}),
+stored AS ({_PUT})
+SELECT shard_id FROM proof
+"""  # noqa: S608

@@ -1,0 +1,108 @@
+"""The overview is one statement: groups are filtered and sorted whole, and only a page of them is looked at closely.
+
+Lag and rebalances of all groups are added up only where they decide the order.
+"""
+
+from typing import Any, Final
+
+from coordinator_core.store.overview import (
+    LAG_UNKNOWN_KEY,
+    RECENT_MS,
+    UNSETTLED,
+    GroupGlance,
+    GroupOrder,
+    Overview,
+    OverviewFilter,
+)
+from coordinator_core.store.postgres.connections import Transaction
+
+_RECENT: Final = """
+LEFT JOIN (
+    SELECT group_id, count(*) AS rebalances FROM rebalances
+    WHERE completed_at > now() - %(recent_ms)s * interval '1 ms' GROUP BY group_id
+) AS recent USING (group_id)
+"""
+_BEHIND: Final = """
+LEFT JOIN (
+    SELECT group_id, sum(greatest(log_end_offset - committed_offset, 0)) AS lag FROM offsets GROUP BY group_id
+) AS behind USING (group_id)
+"""
+_REBALANCES: Final = "coalesce(recent.rebalances, 0)"
+_ATTENTION: Final = (
+    "-((state = ANY(%(unsettled)s::text[]))::int::bigint * 1000000000000"
+    f" + {_REBALANCES} * 10 + (member_count > 0)::int)"
+)
+_KEYS: Final[dict[GroupOrder, tuple[str, str]]] = {
+    GroupOrder.ATTENTION: (_ATTENTION, _RECENT),
+    GroupOrder.GROUP_ID: ("0", ""),
+    GroupOrder.SINCE: ("floor(extract(epoch FROM state_since) * 1000)", ""),
+    GroupOrder.MEMBERS: ("-member_count", ""),
+    GroupOrder.LAG: ("coalesce(-behind.lag, %(lag_unknown)s)", _BEHIND),
+    GroupOrder.REBALANCES: (f"-{_REBALANCES}", _RECENT),
+}
+"""An order → its number, and what that is made of beside the group."""
+
+_OVERVIEW: Final = """
+WITH matching AS (
+    SELECT groups.*, ({key})::bigint AS key
+    FROM groups {beside}
+    WHERE state <> 'Dead' AND strpos(lower(group_id), %(text)s) > 0
+        AND (%(prefixes)s::text[] IS NULL OR EXISTS (
+            SELECT FROM unnest(%(prefixes)s::text[]) AS own (prefix) WHERE starts_with(group_id, own.prefix)
+        ))
+),
+page AS (
+    SELECT * FROM matching
+    WHERE (%(states)s::text[] = '{{}}' OR state = ANY(%(states)s::text[]))
+        AND (%(after_key)s::bigint IS NULL OR (key, group_id) > (%(after_key)s::bigint, %(after_id)s::text COLLATE "C"))
+    ORDER BY key, group_id LIMIT %(limit)s
+),
+counts AS (
+    SELECT coalesce(jsonb_object_agg(state, number), '{{}}') AS counts
+    FROM (SELECT state, count(*) AS number FROM matching GROUP BY state) AS by_state
+)
+SELECT counts.counts, page.key, page.group_id, page.state, floor(extract(epoch FROM page.state_since) * 1000)::bigint,
+    page.generation, page.protocol_type, page.member_count, shard_leases.node_id,
+    floor(extract(epoch FROM page.rebalance_started_at) * 1000)::bigint, page.rebalance_trigger,
+    (SELECT count(*) FROM rebalances
+        WHERE group_id = page.group_id AND completed_at > now() - %(recent_ms)s * interval '1 ms'),
+    (SELECT sum(greatest(log_end_offset - committed_offset, 0))::bigint FROM offsets WHERE group_id = page.group_id),
+    last.trigger, floor(extract(epoch FROM last.completed_at) * 1000)::bigint
+FROM counts
+LEFT JOIN page ON true
+LEFT JOIN shard_leases USING (shard_id)
+LEFT JOIN LATERAL (
+    SELECT trigger, completed_at FROM rebalances
+    WHERE rebalances.group_id = page.group_id ORDER BY completed_at DESC LIMIT 1
+) AS last ON true
+ORDER BY page.key, page.group_id
+"""
+
+_STATEMENTS: Final = {order: _OVERVIEW.format(key=key, beside=beside) for order, (key, beside) in _KEYS.items()}
+
+
+def read_overview(transaction: Transaction, which: OverviewFilter) -> Overview:
+    """Return a page of groups, and the counts of all that the text and the prefixes let through."""
+    rows = list(transaction.execute(_STATEMENTS[which.order], _parameters(which)))
+    return Overview(rows[0][0], [_glance(*row[1:]) for row in rows if row[2] is not None])
+
+
+def _parameters(which: OverviewFilter) -> dict[str, Any]:
+    return {
+        "text": which.text.encode().lower().decode(),
+        "states": sorted(which.states),
+        "prefixes": None if which.prefixes is None else list(which.prefixes),
+        "after_key": which.after and which.after.key,
+        "after_id": which.after and which.after.group_id,
+        "limit": which.limit,
+        "recent_ms": RECENT_MS,
+        "unsettled": [str(state) for state in UNSETTLED],
+        "lag_unknown": LAG_UNKNOWN_KEY,
+    }
+
+
+def _glance(*row: Any) -> GroupGlance:  # noqa: ANN401 - columns of a row
+    return GroupGlance(**dict(zip(_GLANCE, row, strict=True)))
+
+
+_GLANCE: Final = tuple(GroupGlance.__dataclass_fields__)

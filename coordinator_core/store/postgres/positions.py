@@ -1,0 +1,201 @@
+"""Positions of one group, now and over time, each answer by one statement over what an index finds.
+
+A commit shows that the log reaches it, so an end that was reported is never before the position it came with.
+"""
+
+from typing import Final
+
+from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
+from coordinator_core.protocol.states import GroupState
+from coordinator_core.store.positions import GroupPositions, HeldPosition, LaggingPosition, PastPosition, Stretch
+from coordinator_core.store.postgres.connections import Transaction
+
+# -- now ---------------------------------------------------------------------------------------------------
+
+_FACTS: Final = """
+SELECT state, protocol_type, floor(extract(epoch FROM state_since) * 1000)::bigint, subscribed_topics
+FROM groups
+WHERE group_id = %(group_id)s
+"""
+
+_KNOWN_END: Final = """
+        SELECT at, greatest(log_end_offset, committed_offset) AS log_end
+        FROM offset_history
+        WHERE group_id = %(group_id)s AND topic = present.topic AND partition = present.partition
+            AND log_end_offset IS NOT NULL AND at >= to_timestamp(%(since_ms)s / 1000.0)
+            AND (present.log_end IS NULL OR present.log_end > present.committed_offset)
+"""
+"""Of a partition that has caught up, nothing older is looked for."""
+
+_HELD: Final = """
+WITH present AS (
+    SELECT topic, partition, committed_offset, committed_at, expires_at,
+        CASE WHEN log_end_offset IS NOT NULL THEN greatest(log_end_offset, committed_offset) END AS log_end
+    FROM offsets
+    WHERE group_id = %(group_id)s
+), held AS (
+    SELECT DISTINCT ON (1, 2) span ->> 'topic' AS topic, number::integer AS partition, member_id, client_id
+    FROM members
+    CROSS JOIN LATERAL jsonb_array_elements(held) AS span
+    CROSS JOIN LATERAL jsonb_array_elements_text(span -> 'partitions') AS number
+    WHERE group_id = %(group_id)s
+    ORDER BY 1, 2, member_id
+)
+SELECT topic, partition, held.member_id, held.client_id, present.committed_offset,
+    floor(extract(epoch FROM present.committed_at) * 1000)::bigint,
+    floor(extract(epoch FROM present.expires_at) * 1000)::bigint,
+    floor(extract(epoch FROM before.at) * 1000)::bigint, before.log_end,
+    floor(extract(epoch FROM after.at) * 1000)::bigint, after.log_end,
+    floor(extract(epoch FROM last.at) * 1000)::bigint, last.log_end,
+    floor(extract(epoch FROM present.committed_at) * 1000)::bigint, present.log_end
+FROM present
+FULL JOIN held USING (topic, partition)
+LEFT JOIN LATERAL (
+    SELECT * FROM ({known_end}) AS past WHERE log_end <= present.committed_offset ORDER BY at DESC LIMIT 1
+) AS before ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM ({known_end}) AS past
+    WHERE log_end > present.committed_offset AND at > coalesce(before.at, '-infinity') ORDER BY at LIMIT 1
+) AS after ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM ({known_end}) AS past WHERE present.log_end IS NULL ORDER BY at DESC LIMIT 1
+) AS last ON true
+ORDER BY topic COLLATE "C", partition
+"""
+_HELD_POSITIONS: Final = _HELD.format(known_end=_KNOWN_END)
+
+
+def read_group_positions(transaction: Transaction, group_id: str, since_ms: int) -> GroupPositions:
+    """Return where a group stands; ends that were reported before an instant are not looked at."""
+    rows = transaction.execute(_HELD_POSITIONS, {"group_id": group_id, "since_ms": since_ms})
+    return GroupPositions(_facts(transaction, group_id), [_held_position(*row) for row in rows])
+
+
+def _facts(transaction: Transaction, group_id: str) -> GroupFacts:
+    row = transaction.execute(_FACTS, {"group_id": group_id}).first()
+    if row is None:
+        return NO_GROUP
+    state, protocol_type, since_ms, topics = row
+    return GroupFacts(GroupState(state), protocol_type, since_ms, None if topics is None else frozenset(topics))
+
+
+def _held_position(
+    topic: str,
+    partition: int,
+    member_id: str | None,
+    client_id: str | None,
+    offset: int | None,
+    committed_at_ms: int | None,
+    expires_at_ms: int | None,
+    *ends: int | None,
+) -> HeldPosition:
+    owner = (member_id, client_id)
+    return HeldPosition(topic, partition, *owner, offset, committed_at_ms, expires_at_ms, _ends(ends))
+
+
+def _ends(found: tuple[int | None, ...]) -> tuple[LogEnd, ...]:
+    """Return ends by time, from instants and offsets in turn."""
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return tuple(sorted({LogEnd(at_ms, end) for at_ms, end in pairs if at_ms is not None and end is not None}))
+
+
+# -- who is behind -----------------------------------------------------------------------------------------
+
+_LAGGING: Final = """
+SELECT group_id, topic, partition, committed_offset,
+    floor(extract(epoch FROM before.at) * 1000)::bigint, before.log_end,
+    floor(extract(epoch FROM after.at) * 1000)::bigint, after.log_end,
+    floor(extract(epoch FROM committed_at) * 1000)::bigint, log_end_offset
+FROM offsets AS present
+LEFT JOIN LATERAL (
+    SELECT at, greatest(log_end_offset, committed_offset) AS log_end
+    FROM offset_history
+    WHERE group_id = present.group_id AND topic = present.topic AND partition = present.partition
+        AND log_end_offset IS NOT NULL AND at >= to_timestamp(%(since_ms)s / 1000.0)
+        AND greatest(log_end_offset, committed_offset) <= present.committed_offset
+    ORDER BY at DESC
+    LIMIT 1
+) AS before ON true
+LEFT JOIN LATERAL (
+    SELECT at, greatest(log_end_offset, committed_offset) AS log_end
+    FROM offset_history
+    WHERE group_id = present.group_id AND topic = present.topic AND partition = present.partition
+        AND log_end_offset IS NOT NULL
+        AND at >= to_timestamp(%(since_ms)s / 1000.0) AND at > coalesce(before.at, '-infinity')
+    ORDER BY at
+    LIMIT 1
+) AS after ON true
+WHERE shard_id = ANY(%(shard_ids)s) AND log_end_offset > committed_offset
+ORDER BY group_id, topic, partition
+"""
+
+
+def read_lagging(transaction: Transaction, shard_ids: list[int], since_ms: int) -> list[LaggingPosition]:
+    """Return which offsets of groups are behind; whoever has caught up costs nothing."""
+    rows = transaction.execute(_LAGGING, {"shard_ids": shard_ids, "since_ms": since_ms})
+    return [_lagging_position(*row) for row in rows]
+
+
+def _lagging_position(group_id: str, topic: str, partition: int, offset: int, *ends: int | None) -> LaggingPosition:
+    return LaggingPosition(group_id, topic, partition, offset, _ends(ends))
+
+
+# -- over time ---------------------------------------------------------------------------------------------
+
+_PAST: Final = """
+WITH present AS (
+    SELECT topic, partition, committed_at, committed_offset, log_end_offset FROM offsets WHERE group_id = %(group_id)s
+), known AS (
+    SELECT topic, partition, at, committed_offset, log_end_offset
+    FROM offset_history
+    WHERE group_id = %(group_id)s
+        AND at >= to_timestamp(%(from_ms)s / 1000.0) AND at < to_timestamp(%(until_ms)s / 1000.0)
+    UNION ALL
+    SELECT * FROM present WHERE committed_at < to_timestamp(%(until_ms)s / 1000.0)
+    UNION ALL
+    SELECT topic, partition, archived_at, NULL, NULL
+    FROM archived_offsets
+    WHERE group_id = %(group_id)s AND archived_at < to_timestamp(%(until_ms)s / 1000.0)
+        AND archived_at >= to_timestamp(%(from_ms)s / 1000.0)
+    UNION ALL
+    SELECT present.topic, present.partition, before.*
+    FROM present
+    CROSS JOIN LATERAL (
+        SELECT at, committed_offset, log_end_offset
+        FROM offset_history
+        WHERE group_id = %(group_id)s AND topic = present.topic AND partition = present.partition
+            AND at < to_timestamp(%(from_ms)s / 1000.0)
+        ORDER BY at DESC
+        LIMIT 1
+    ) AS before
+    WHERE present.committed_at >= to_timestamp(%(from_ms)s / 1000.0)
+)
+SELECT topic, partition, newest[1], CASE newest[2] WHEN 1 THEN newest[3] END, nullif(newest[4], -1)
+FROM (
+    SELECT topic, partition,
+        max(ARRAY[
+            at_ms,
+            (committed_offset IS NOT NULL)::integer,
+            coalesce(committed_offset, 0),
+            CASE WHEN log_end_offset IS NULL THEN -1 ELSE greatest(log_end_offset, committed_offset) END
+        ]) AS newest
+    FROM (SELECT *, floor(extract(epoch FROM at) * 1000)::bigint AS at_ms FROM known) AS timed
+    GROUP BY topic, partition, at_ms / %(step_ms)s
+) AS stepped
+ORDER BY topic, partition, newest
+LIMIT %(limit)s
+"""
+"""Of each step the greatest array is the newest position: arrays compare by their first element, which is the time."""
+
+
+def read_past_positions(transaction: Transaction, stretch: Stretch, limit: int) -> list[PastPosition]:
+    """Return a group's positions over time, at most so many, by topic, partition and time."""
+    parameters = {
+        "group_id": stretch.group_id,
+        "from_ms": stretch.from_ms,
+        "until_ms": stretch.until_ms,
+        "step_ms": stretch.step_ms,
+        "limit": limit,
+    }
+    return [PastPosition(*row) for row in transaction.execute(_PAST, parameters)]

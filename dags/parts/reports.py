@@ -1,0 +1,68 @@
+"""The tasks of a report: wait until everything about the interval is known, then have Spark tell of it.
+
+    settled ── tell
+
+A report proposes nothing, so there is no gate. Each task may run twice with the same outcome.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Asset, Param, PokeReturnValue, WeightRule, get_current_context, task
+
+from dags.parts.defaults import AS_OF, INTERVAL_END, INTERVAL_START, RUN_ID, SPARK_POOL, TASK_TIMEOUT
+from spark_jobs import submit
+
+SETTLE_TIME = submit.minutes("MUSTER_REPORT_SETTLE_MINUTES", 5)
+REPORTS_SINCE = submit.start_date("MUSTER_REPORTS_SINCE", datetime.fromisoformat("2026-11-21T00:00:00+00:00"))
+POKE_INTERVAL_S = 30.0
+
+LOOK_ONLY = Param(
+    default=False, type="boolean", title="Dry run", description="Count what would be told, and keep nothing"
+)
+
+
+def option_params(job: str) -> dict[str, Param]:
+    """Return a report's options as params, which one run may be given other values for."""
+    defaults = submit.default_options(job)
+    return {option.name: _param(option, defaults[option.name]) for option in submit.OPTIONS[job]}
+
+
+def tell(job: str, told: Asset) -> SparkSubmitOperator:
+    """Return the task that runs a report; it lets proposals pass where Spark has room for one only."""
+    return SparkSubmitOperator(
+        task_id="tell",
+        conn_id="spark_default",
+        name=job,
+        application=submit.application(job),
+        application_args=submit.job_arguments(
+            run_id=RUN_ID,
+            as_of=AS_OF,
+            interval_start=INTERVAL_START,
+            interval_end=INTERVAL_END,
+            is_dry_run="{{ params.dry_run }}",
+            **{option.name: f"{{{{ params.{option.name} }}}}" for option in submit.OPTIONS[job]},
+        ),
+        conf=submit.SPARK_CONF,
+        jars="{{ submit.find_jdbc_jar() }}",
+        py_files="{{ submit.py_files() }}",
+        pool=SPARK_POOL,
+        priority_weight=1,
+        weight_rule=WeightRule.ABSOLUTE,
+        outlets=[told],
+    )
+
+
+@task.sensor(poke_interval=POKE_INTERVAL_S, timeout=(SETTLE_TIME + TASK_TIMEOUT).total_seconds(), mode="reschedule")
+def settled() -> PokeReturnValue:
+    """Wait until the interval is over for so long that nothing more of it comes to light; a run by hand has none."""
+    end: Any = get_current_context()["dag_run"].data_interval_end
+    return PokeReturnValue(is_done=end is None or submit.is_past(end + SETTLE_TIME))
+
+
+def _param(option: submit.Option, default: int) -> Param:
+    schema: Mapping[str, Any] = {"minimum": option.least, "maximum": option.most}
+    title = option.name.replace("_", " ").capitalize()
+    return Param(default=default, type="integer", title=title, description=option.meaning, **schema)

@@ -1,0 +1,1 @@
+DROP TABLE timeout_advice, timeout_advice_staging;

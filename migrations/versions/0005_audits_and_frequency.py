@@ -1,0 +1,29 @@
+"""Audits of assignments and reports on rebalances are rows that a re-run replaces.
+
+Revision 0005, after 0004. Its statements are in `sql/0005/`.
+"""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+STATEMENTS = Path(__file__).parents[1] / "sql" / "0005"
+
+
+def upgrade() -> None:
+    _run("up.sql")
+
+
+def downgrade() -> None:
+    _run("down.sql")
+
+
+def _run(name: str) -> None:
+    # The file is sent as it is: a percent sign in it is no parameter.
+    connection = op.get_bind().execution_options(no_parameters=True)
+    connection.exec_driver_sql((STATEMENTS / name).read_text(encoding="utf-8"))

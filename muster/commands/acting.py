@@ -1,0 +1,106 @@
+"""What an operator does to one group: make it rebalance, put a member out, delete offsets."""
+
+from __future__ import annotations
+
+from muster import wording
+from muster.commands.asking import Json, Node, group_path, segment
+from muster.commands.describing import assigned
+from muster.commands.output import Table, counted, print_json
+from muster.commands.reading import topic_and_partitions
+from muster.errors import FAILURE_EXIT_CODE, UserError
+
+DONE = "NONE"
+"""The code of a partition whose offset went."""
+NOTHING_CHANGED = "Nothing was changed; --execute does it."
+
+
+def force_rebalance(node: Node, group_id: str, reason: str) -> None:
+    """Make a group rebalance."""
+    node.post(group_path(group_id, "/rebalance"), {"reason": reason})
+    print(f"{wording.name(group_id)} rebalances; muster groups watch shows it.")
+
+
+def put_out(node: Node, group_id: str, named: str, reason: str, *, is_dry_run: bool) -> None:
+    """Put a member out, or tell what that would do.
+
+    Raises:
+        UserError: nobody, or more than one member, goes by that name.
+    """
+    member = _member(node.get(group_path(group_id)), named)
+    held = sum(len(partitions) for _, partitions in assigned(member))
+    who = wording.name(f"{member['client_id']} at {member['client_host']} ({member['member_id']})")
+    if is_dry_run:
+        print(f"{who} would be put out, and its {counted(held, 'partition')} go to others. {NOTHING_CHANGED}")
+        return
+    node.delete(group_path(group_id, f"/members/{segment(member['member_id'])}"), reason)
+    print(f"{who} was put out; its {counted(held, 'partition')} go to others.")
+
+
+def _member(described: Json, named: str) -> Json:
+    found = [each for each in described["members"] if named in {each["member_id"], each["client_id"]}]
+    if len(found) == 1:
+        return found[0]
+    group_id = wording.name(described["group_id"])
+    if not found:
+        raise UserError(f"{group_id} has no member {wording.name(named)}.", FAILURE_EXIT_CODE)
+    raise UserError(f"{group_id} has {len(found)} members of that client id; name one by its member id.")
+
+
+def delete_offsets(
+    node: Node, group_id: str, topics: list[str], reason: str, *, is_dry_run: bool, as_json: bool
+) -> None:
+    """Delete what is committed in topics or partitions, or tell what that would be.
+
+    Raises:
+        UserError: a partition was refused.
+    """
+    named = [topic_and_partitions(each) for each in topics]
+    committed = node.get(group_path(group_id, "/offsets"), topic=[each["topic"] for each in named])["offsets"]
+    wanted = [each for each in committed if any(_is_named(each, topic) for topic in named)]
+    codes: dict[tuple[str, int], str] = {}
+    change_ids = []
+    for each in [] if is_dry_run else named:
+        for query in _queries(each):
+            answer = node.delete(group_path(group_id, "/offsets"), reason, **query)
+            codes |= {(one["topic"], one["partition"]): one["code"] for one in answer["offsets"]}
+            change_ids += [node.change_id] if node.change_id else []
+    outcomes = [{**_place(each), "outcome": _outcome(each, codes, is_dry_run=is_dry_run)} for each in wanted]
+    _tell(group_id, outcomes, change_ids, is_dry_run=is_dry_run, as_json=as_json)
+    if any(code != DONE for code in codes.values()):
+        raise UserError("Some offsets were refused.", FAILURE_EXIT_CODE)
+
+
+def _queries(named: Json) -> list[dict[str, str | int]]:
+    """Return the queries that a topic with partitions comes to: the API takes a whole topic, or one partition."""
+    topic: dict[str, str | int] = {"topic": named["topic"]}
+    return [{**topic, "partition": number} for number in named["partitions"]] if "partitions" in named else [topic]
+
+
+def _is_named(committed: Json, named: Json) -> bool:
+    is_topic = committed["topic"] == named["topic"]
+    return is_topic and committed["partition"] in named.get("partitions", [committed["partition"]])
+
+
+def _place(committed: Json) -> Json:
+    return {name: committed[name] for name in ("topic", "partition", "offset")}
+
+
+def _outcome(committed: Json, codes: dict[tuple[str, int], str], *, is_dry_run: bool) -> str:
+    if is_dry_run:
+        return "would be deleted"
+    code = codes.get((committed["topic"], committed["partition"]), DONE)
+    return "deleted" if code == DONE else code
+
+
+def _tell(group_id: str, outcomes: list[Json], change_ids: list[str], *, is_dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"dry_run": is_dry_run, "group_id": group_id, "offsets": outcomes, "change_ids": change_ids})
+        return
+    table = Table("TOPIC", "PARTITION", "OFFSET", "OUTCOME")
+    for each in outcomes:
+        table.add(*each.values())
+    if outcomes:
+        table.print()
+    print(f"{counted(len(outcomes), 'offset')}.{f' {NOTHING_CHANGED}' if is_dry_run else ''}")
+    for change_id in change_ids:
+        print(f"  muster changes undo {change_id} takes it back.")

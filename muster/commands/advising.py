@@ -1,0 +1,62 @@
+"""Advice on a group's timeouts as people read it, and what timeouts that are tried out would have done."""
+
+from __future__ import annotations
+
+from muster import wording
+from muster.commands.asking import Json, Node, group_path
+from muster.commands.history import precise
+from muster.commands.output import Table, counted, moment, print_json
+
+CHANGE = "change"
+
+
+def print_tuning(node: Node, group_id: str, tried: dict[str, int | None], *, as_json: bool) -> None:
+    """Print the advice, and what the timeouts that are tried would have done."""
+    answer = node.get(group_path(group_id, "/tuning"), **tried)
+    if as_json:
+        print_json(answer)
+        return
+    window = answer["window"]
+    print(f"{wording.name(group_id)}, by what happened from {moment(window['from'])} to {moment(window['to'])} UTC:")
+    table = Table("SETTING", "IN FORCE", "ADVICE", "VERDICT", "CONFIDENCE", "BECAUSE")
+    for key, advice in answer["advice"].items():
+        words = (advice["verdict"].replace("_", " "), advice["confidence"], advice["because"])
+        table.add(key, answer["in_force"].get(key), advice["value"], *words)
+    table.print()
+    for key, advice in answer["advice"].items():
+        if advice["verdict"] == CHANGE:
+            print(f"  muster config set --group={wording.name(group_id)} {key}={advice['value']}")
+    what_if = answer["what_if"] or {}
+    if what_if.get("session_timeout_ms"):
+        _print_session(what_if["session_timeout_ms"])
+    if what_if.get("rebalance_timeout_ms"):
+        _print_rebalance(what_if["rebalance_timeout_ms"])
+
+
+def _print_session(found: Json) -> None:
+    print(f"\nA session timeout of {found['value']} ms")
+    _print_avoided(found)
+    if found["added_at_most"]:
+        print(f"  would have put {found['added_at_least']} to {found['added_at_most']} more out that were alive;")
+    added = precise(abs(found["detection_added_ms"]) / 1000)
+    direction = "later" if found["detection_added_ms"] >= 0 else "sooner"
+    print(f"  would have seen {counted(len(found['failures']), 'real failure')} {added} {direction} in all.")
+
+
+def _print_rebalance(found: Json) -> None:
+    print(f"\nA rebalance timeout of {found['value']} ms")
+    _print_avoided(found)
+    if found["added"]:
+        print(f"  would have left {counted(found['added'], 'member')} out that came in time;")
+    added = precise(abs(found["waiting_added_ms"]) / 1000)
+    direction = "longer" if found["waiting_added_ms"] >= 0 else "shorter"
+    no_shows = counted(len(found["no_shows"]), "member")
+    print(f"  would have waited {added} {direction} in all for {no_shows} that never came.")
+
+
+def _print_avoided(found: Json) -> None:
+    avoided = found["avoided"]
+    put_out = counted(len(avoided) + len(found["remaining"]), "member")
+    print(f"  would have spared {len(avoided)} of {put_out} put out and back soon;")
+    for each in avoided:
+        print(f"    {wording.name(each['client_id'])} at {wording.name(each['client_host'])}, {moment(each['at'])} UTC")

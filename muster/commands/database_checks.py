@@ -1,0 +1,86 @@
+"""What the database tells about itself, its schema, who owns the shards, and what time it is."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from muster.commands.findings import Finding, fine, look, wrong
+from muster.commands.output import counted
+from muster.schema import newest
+
+OLDEST_POSTGRES: Final = 140_000
+"""As Postgres numbers its versions."""
+CONNECTIONS_MAX_SHARE: Final = 0.9
+SLOW_MS: Final = 20.0
+SKEW_LOOK_S: Final = 1.0
+SKEW_WRONG_S: Final = 30.0
+
+
+def check_postgres(connection: PsycopgConnection) -> Finding:
+    """Look at the server's version, how long an answer takes, and how many connections are left."""
+    began_at_s = time.perf_counter()
+    _row(connection, "SELECT 1")
+    took_ms = (time.perf_counter() - began_at_s) * 1_000
+    used, allowed = _row(
+        connection, "SELECT (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int"
+    )
+    (name,) = _row(connection, "SELECT current_setting('server_version')")
+    saw = f"Postgres {name} answers in {took_ms:.1f} ms; {used} of {allowed} connections are in use"
+    if connection.server_version < OLDEST_POSTGRES:
+        return wrong("Postgres", saw, "use Postgres 14 or newer")
+    if used > CONNECTIONS_MAX_SHARE * allowed:
+        return look("Postgres", saw, "raise max_connections, or find who holds them in pg_stat_activity")
+    if took_ms > SLOW_MS:
+        return look("Postgres", saw, "every commit waits for it: bring the nodes nearer, or find what keeps it busy")
+    return fine("Postgres", saw)
+
+
+def check_schema(connection: PsycopgConnection) -> Finding:
+    """Compare the schema with this program's."""
+    (is_there,) = _row(connection, "SELECT to_regclass('alembic_version') IS NOT NULL")
+    current = _row(connection, "SELECT max(version_num) FROM alembic_version")[0] if is_there else None
+    wanted = newest()
+    if current == wanted:
+        return fine("schema", f"it is {current}, as this program's")
+    saw = f"it is {current or 'empty'}, and this program needs {wanted}"
+    is_older = current is None or (wanted is not None and current < wanted)
+    return wrong("schema", saw, "run muster migrate" if is_older else "use a newer program")
+
+
+def check_leases(connection: PsycopgConnection) -> Finding:
+    """See whether every shard has an owner whose lease holds."""
+    (shards, orphans) = _row(
+        connection,
+        "SELECT count(*), count(*) FILTER (WHERE node_id IS NULL OR expires_at <= clock_timestamp()) FROM shard_leases",
+    )
+    (nodes,) = _row(connection, "SELECT count(*) FROM nodes WHERE expires_at > clock_timestamp()")
+    saw = f"{counted(shards - orphans, 'shard')} of {shards} have an owner; {counted(nodes, 'node')} alive"
+    if not nodes:
+        return wrong("leases", saw, "start a node: muster up, or muster serve")
+    if orphans or not shards:
+        return wrong("leases", saw, "wait for one lease (5 s); if it stays so, the nodes' logs tell why")
+    return fine("leases", saw)
+
+
+def check_clocks(connection: PsycopgConnection) -> Finding:
+    """Compare the database's clock with this machine's, to the half of an answer's time."""
+    before_s = time.time()
+    (theirs_s,) = _row(connection, "SELECT extract(epoch FROM clock_timestamp())::float8")
+    skew_s = theirs_s - (before_s + time.time()) / 2
+    saw = f"the database's clock is {abs(skew_s):.3f} s {'ahead of' if skew_s > 0 else 'behind'} this machine's"
+    if abs(skew_s) > SKEW_WRONG_S:
+        return wrong("clocks", saw, "set them by NTP: what history says of times is off by as much")
+    if abs(skew_s) > SKEW_LOOK_S:
+        return look("clocks", saw, "set them by NTP")
+    return fine("clocks", saw)
+
+
+def _row(connection: PsycopgConnection, query: str) -> tuple[Any, ...]:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        row = cursor.fetchone()
+    assert row is not None, "each of these queries has one row"
+    return tuple(row)

@@ -1,0 +1,216 @@
+"""How groups stand, in a list and one by one: state, who is waited for, members, offsets with lag and owner."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from muster import wording
+from muster.commands.asking import Json, Node, Refused, group_path
+from muster.commands.output import Table, counted, moment, print_json
+from muster.errors import FAILURE_EXIT_CODE, UserError
+
+
+class Parts(NamedTuple):
+    """What of a group is wanted."""
+
+    state: bool
+    members: bool
+    offsets: bool
+
+
+def print_list(groups: list[Json], *, as_json: bool) -> None:
+    """Print groups, one a line."""
+    if as_json:
+        print_json({"groups": groups})
+        return
+    table = Table("GROUP", "STATE", "MEMBERS", "GENERATION", "TYPE", "COORDINATOR")
+    for each in groups:
+        table.add(
+            each["group_id"],
+            each["state"],
+            each["member_count"],
+            each["generation"],
+            each["protocol_type"],
+            each["coordinator"]["node_id"],
+        )
+    if groups:
+        table.print()
+    else:
+        print("There are no such groups.")
+
+
+def print_overview(groups: list[Json], *, as_json: bool) -> None:
+    """Print groups with what an operator looks for."""
+    if as_json:
+        print_json({"groups": groups})
+        return
+    table = Table("GROUP", "STATE", "FOR", "MEMBERS", "LAG", "REBALANCES/H", "LAST TRIGGER", "AGO")
+    for each in groups:
+        trigger = each["rebalance_trigger"] or each["last_rebalance_trigger"]
+        ended = None if each["rebalance_trigger"] else each["last_rebalance_at"]
+        counts = (each["member_count"], each["lag"], each["rebalances_last_hour"])
+        table.add(each["group_id"], each["state"], _since(each["state_since"]), *counts, trigger, _since(ended))
+    if groups:
+        table.print()
+    else:
+        print("There are no such groups.")
+
+
+def print_descriptions(node: Node, groups: Sequence[str], parts: Parts, *, is_verbose: bool, as_json: bool) -> None:
+    """Print how each group stands.
+
+    Raises:
+        UserError: one of them nobody has ever seen, or the token is not for it; the others are printed.
+    """
+    found, refusals = [], []
+    for group_id in groups:
+        try:
+            found.append(_described(node, group_id, parts))
+        except Refused as refusal:
+            refusals.append(f"{wording.name(group_id)}: {refusal.sentence}")
+    if as_json:
+        print_json({"groups": found})
+    else:
+        for number, described in enumerate(found):
+            print("\n" * bool(number), end="")
+            _print(described, parts, is_verbose=is_verbose)
+    if refusals:
+        raise UserError("\nmuster: ".join(refusals), FAILURE_EXIT_CODE)
+
+
+def _described(node: Node, group_id: str, parts: Parts) -> Json:
+    described = node.get(group_path(group_id))
+    if parts.offsets:
+        described["offsets"] = node.get(group_path(group_id, "/lag"))["partitions"]
+    return described
+
+
+def assigned(member: Json) -> list[tuple[str, list[int]]]:
+    """Return what a member holds; nothing where that is not to be known."""
+    held = member["assignment"]
+    return [(each["topic"], each["partitions"]) for each in held["partitions"]] if isinstance(held, dict) else []
+
+
+# -- for people -------------------------------------------------------------------------------------------
+
+
+def _print(described: Json, parts: Parts, *, is_verbose: bool) -> None:
+    if parts.state:
+        print("\n".join(state_lines(described)))
+    if parts.members:
+        _print_members(described, is_verbose=is_verbose)
+    if parts.offsets:
+        _print_offsets(described)
+    sys.stdout.flush()
+
+
+def state_lines(described: Json) -> list[str]:
+    """Say how a group stands, and who is waited for and until when."""
+    since = moment(described["state_since"])
+    facts = [
+        described["state"] + (f" since {since} UTC" if since else ""),
+        f"generation {described['generation']}",
+        described["protocol_name"],
+        counted(len(described["members"]), "member"),
+        f"on {described['coordinator']['node_id'] or 'no node'}",
+    ]
+    lines = [f"{wording.name(described['group_id'])}: {', '.join(fact for fact in facts if fact)}"]
+    if described["pending_members"]:
+        lines.append(f"  {counted(described['pending_members'], 'newcomer')} got an id and has yet to join")
+    if described["waiting_for"]:
+        lines.append(f"  waits for {waited_for(described)}")
+    return lines
+
+
+def waited_for(described: Json) -> str:
+    """Name who is waited for, by client id, host and member id, and until when."""
+    members = {each["member_id"]: each for each in described["members"]}
+    named = ", ".join(_known_as(each, members.get(each)) for each in described["waiting_for"])
+    until = described["waiting_until"]
+    return named + (f" until {moment(until)} UTC{_left(until)}" if until else "")
+
+
+def _known_as(member_id: str, member: Json | None) -> str:
+    if member is None:
+        return wording.name(member_id)
+    return wording.name(f"{member['client_id']} at {member['client_host'] or '?'} ({member_id})")
+
+
+def _left(until: str) -> str:
+    left_s = (dt.datetime.fromisoformat(until) - dt.datetime.now(dt.UTC)).total_seconds()
+    return f" ({wording.span(left_s)} from now)" if left_s > 0 else ""
+
+
+def _print_members(described: Json, *, is_verbose: bool) -> None:
+    if not described["members"]:
+        print(f"{wording.name(described['group_id'])} has no members.")
+        return
+    headings = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "HEARTBEAT", "SESSION-MS", "AWAITING"]
+    is_static = any(each["group_instance_id"] for each in described["members"])
+    table = Table(*headings, *(["INSTANCE-ID"] if is_static else []), *(["ASSIGNMENT"] if is_verbose else []))
+    for member in described["members"]:
+        held = assigned(member)
+        table.add(
+            described["group_id"],
+            member["member_id"],
+            member["client_host"],
+            member["client_id"],
+            sum(len(partitions) for _, partitions in held) if member["assignment"] is not None else None,
+            _ago(member["last_heartbeat_at"]),
+            member["session_timeout_ms"],
+            member["awaiting"],
+            *([member["group_instance_id"]] if is_static else []),
+            *([_assignment(member)] if is_verbose else []),
+        )
+    table.print()
+
+
+def _assignment(member: Json) -> str | None:
+    held = member["assignment"]
+    if isinstance(held, str):
+        return f"base64:{held}"
+    return " ".join(f"{topic}:{','.join(map(str, partitions))}" for topic, partitions in assigned(member)) or None
+
+
+def _ago(at: str | None) -> str | None:
+    span = _since(at)
+    return None if span is None else f"{span} ago"
+
+
+def _since(at: str | None) -> str | None:
+    """Say how long ago something was."""
+    if at is None:
+        return None
+    return wording.span(max(0.0, (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(at)).total_seconds()))
+
+
+def _print_offsets(described: Json) -> None:
+    if not described["offsets"]:
+        print(f"{wording.name(described['group_id'])} has no committed offsets.")
+        return
+    hosts = {each["member_id"]: each["client_host"] for each in described["members"]}
+    headings = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS", "CONSUMER-ID", "HOST")
+    table = Table("GROUP", *headings, "CLIENT-ID")
+    for each in described["offsets"]:
+        table.add(
+            described["group_id"],
+            each["topic"],
+            each["partition"],
+            each["current_offset"],
+            each["log_end_offset"],
+            each["lag"],
+            _seconds(each),
+            each["member_id"],
+            hosts.get(each["member_id"]),
+            each["client_id"],
+        )
+    table.print()
+
+
+def _seconds(partition: Json) -> str | None:
+    """Say how far a partition is behind in time; with a sign where it may be more."""
+    behind_s = partition["lag_seconds"]
+    return None if behind_s is None else f"{'≥' if partition['is_lag_at_least'] else ''}{behind_s:.1f}"

@@ -1,0 +1,346 @@
+"""`muster groups`: what groups there are, how they stand, why they rebalance, and what an operator can do to them."""
+
+# ruff: noqa: PLC0415, PLR0913, PLR0917 - a command loads only what it needs, and has a parameter for each of its flags
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from muster.commands.options import (
+    REASON,
+    ActorOption,
+    AllGroupsOption,
+    DryRunOption,
+    ExecuteOption,
+    GroupArgument,
+    GroupOption,
+    GroupsArgument,
+    GroupsOption,
+    JsonOption,
+    PrefixOption,
+    ReasonOption,
+    StatesOption,
+    UrlOption,
+)
+from muster.commands.tree import command_group
+
+
+class Order(StrEnum):
+    """What comes first in an overview."""
+
+    ATTENTION = "attention"
+    GROUP_ID = "group_id"
+    SINCE = "since"
+    MEMBERS = "members"
+    LAG = "lag"
+    REBALANCES = "rebalances"
+
+
+app = command_group("List, describe, watch, reset, delete; why groups rebalance.")
+
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="So many at most.", show_default="all")]
+
+
+@app.command("list")
+def list_groups(
+    state: StatesOption = None,
+    prefix: PrefixOption = "",
+    protocol_type: Annotated[str, typer.Option("--protocol-type", help="Only groups of this type.")] = "",
+    limit: LimitOption = None,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List groups with their states.
+
+    Dead groups are listed with --state Dead only.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.choosing import split
+    from muster.commands.describing import print_list
+
+    found = Node(url).pages(
+        "/v1/groups", "groups", limit, state=list(split(state)), prefix=prefix, protocol_type=protocol_type
+    )
+    print_list(found, as_json=as_json)
+
+
+@app.command()
+def overview(
+    search: Annotated[str, typer.Option("--search", help="Only groups whose id holds this.", metavar="TEXT")] = "",
+    state: StatesOption = None,
+    sort: Annotated[Order, typer.Option("--sort", help="What comes first.")] = Order.ATTENTION,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = 20,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show groups with lag, those in trouble first.
+
+    Those that are not settled come first, then those that rebalanced most often within the last hour.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.choosing import split
+    from muster.commands.describing import print_overview
+
+    query = {"q": search, "sort": sort.value}
+    found = Node(url).pages("/v1/overview/groups", "groups", limit, state=list(split(state)), **query)
+    print_overview(found, as_json=as_json)
+
+
+@app.command()
+def describe(
+    groups: GroupsArgument = None,
+    group: GroupsOption = None,
+    all_groups: AllGroupsOption = False,
+    state: Annotated[bool, typer.Option("--state", help="Only the state, and who is waited for.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Only the members.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Only the offsets, with lag and owner.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what each member is assigned, too.")] = False,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how groups stand, and who is waited for.
+
+    That is the state, the members, and the offsets with lag and owner, unless a flag chooses among them.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.choosing import Choice
+    from muster.commands.describing import Parts, print_descriptions
+
+    wanted = Parts(state, members, offsets) if state or members or offsets else Parts(True, True, True)
+    node = Node(url)
+    chosen = Choice.of(groups, group, is_all=all_groups).groups(node)
+    print_descriptions(node, chosen, wanted, is_verbose=verbose, as_json=as_json)
+
+
+@app.command()
+def members(
+    group_id: GroupArgument = None,
+    group: GroupOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what each is assigned, too.")] = False,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a group's members."""
+    from muster.commands.asking import Node
+    from muster.commands.choosing import one_group
+    from muster.commands.describing import Parts, print_descriptions
+
+    chosen = one_group(group_id, group)
+    print_descriptions(Node(url), [chosen], Parts(False, True, False), is_verbose=verbose, as_json=as_json)
+
+
+@app.command()
+def rebalances(
+    group_id: GroupArgument = None,
+    group: GroupOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="So many at most.")] = 10,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show why a group rebalanced, who held it up.
+
+    The newest comes first, with what began it, how long it took, and the member that was waited for longest.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.choosing import one_group
+    from muster.commands.history import print_rebalances
+
+    print_rebalances(Node(url), one_group(group_id, group), limit, as_json=as_json)
+
+
+@app.command()
+def owners(
+    group_id: GroupArgument = None,
+    group: GroupOption = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="When; without a zone it is UTC.", show_default="now", metavar="TIME")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Only a topic, or a partition of it: orders:7.", metavar="TOPIC[:P]")
+    ] = None,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who owned what at any time, with offsets."""
+    from muster.commands.asking import Node
+    from muster.commands.choosing import one_group
+    from muster.commands.history import print_owners
+
+    print_owners(Node(url), one_group(group_id, group), at, topic, as_json=as_json)
+
+
+@app.command()
+def tuning(
+    group_id: GroupArgument = None,
+    group: GroupOption = None,
+    session_timeout_ms: Annotated[
+        int | None, typer.Option("--session-timeout-ms", help="Say what this one would have done.")
+    ] = None,
+    rebalance_timeout_ms: Annotated[
+        int | None, typer.Option("--rebalance-timeout-ms", help="Say what this one would have done.")
+    ] = None,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which timeouts a group should have, by its own past.
+
+    With a timeout to try, it says which members would not have been put out, and how much later real failures would
+    have been seen. muster config set changes it.
+    """
+    from muster.commands.advising import print_tuning
+    from muster.commands.asking import Node
+    from muster.commands.choosing import one_group
+
+    tried = {"session_timeout_ms": session_timeout_ms, "rebalance_timeout_ms": rebalance_timeout_ms}
+    print_tuning(Node(url), one_group(group_id, group), tried, as_json=as_json)
+
+
+@app.command()
+def watch(
+    groups: GroupsArgument = None,
+    group: GroupsOption = None,
+    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds from look to look.")] = 1.0,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Look so often.", show_default="for ever")] = None,
+    url: UrlOption = None,
+) -> None:
+    """Watch groups live; says who is waited for. Ctrl-C ends it.
+
+    Without a group it shows all, those first that are not settled. In a pipe it prints a group whenever it has changed.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.watching import watch as watch_groups
+
+    chosen = list(dict.fromkeys([*(groups or ()), *(group or ())]))
+    watch_groups(Node(url, patience_s=0), chosen, interval, count)
+
+
+@app.command()
+def rebalance(
+    group_id: GroupArgument = None,
+    group: GroupOption = None,
+    reason: ReasonOption = REASON,
+    url: UrlOption = None,
+    actor: ActorOption = None,
+) -> None:
+    """Make a group rebalance."""
+    from muster.commands.acting import force_rebalance
+    from muster.commands.asking import Node
+    from muster.commands.choosing import one_group
+
+    force_rebalance(Node(url, actor), one_group(group_id, group), reason)
+
+
+@app.command("remove-member")
+def remove_member(
+    member: Annotated[str, typer.Argument(metavar="MEMBER", help="Its id, or its client id if it is the only one.")],
+    group: Annotated[str, typer.Option("--group", help="Its group.", metavar="GROUP")],
+    execute: ExecuteOption = False,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = REASON,
+    url: UrlOption = None,
+    actor: ActorOption = None,
+) -> None:
+    """Put a member out; a dry run without --execute.
+
+    It is as if it had left: the group rebalances, and it may join again.
+    """
+    from muster.commands.acting import put_out
+    from muster.commands.asking import Node
+
+    put_out(Node(url, actor), group, member, reason, is_dry_run=dry_run or not execute)
+
+
+@app.command()
+def delete(
+    groups: GroupsArgument = None,
+    group: GroupsOption = None,
+    all_groups: AllGroupsOption = False,
+    state: StatesOption = None,
+    prefix: PrefixOption = "",
+    execute: ExecuteOption = False,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = REASON,
+    url: UrlOption = None,
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete groups without members; a dry run without --execute.
+
+    Their offsets go to the archive, and muster changes undo brings them back.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.choosing import Choice, report
+    from muster.commands.deleting import delete_groups
+
+    node = Node(url, actor)
+    chosen = Choice.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
+    is_dry_run = dry_run or not execute
+    report(delete_groups(node, chosen, reason, is_dry_run=is_dry_run), as_json=as_json, is_dry_run=is_dry_run)
+
+
+@app.command("reset-offsets")
+def reset_offsets(
+    groups: GroupsArgument = None,
+    group: GroupsOption = None,
+    all_groups: AllGroupsOption = False,
+    state: StatesOption = None,
+    prefix: PrefixOption = "",
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="A topic, or partitions of it: orders:0,1; repeatable.", metavar="TOPIC[:P,...]"),
+    ] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Every topic with committed offsets.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To where the log begins.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To where the log ends.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To where it stands, committed anew.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="So many on, or (-N) back.")] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", help="To what was committed then; without a zone it is UTC.", metavar="TIME"),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option("--by-duration", help="To what was committed so long ago: PT1H30M, P2D.", metavar="DURATION"),
+    ] = None,
+    from_file: Annotated[
+        str | None,
+        typer.Option("--from-file", help="To what a file says: CSV or JSON; - is the standard input.", metavar="FILE"),
+    ] = None,
+    export: Annotated[bool, typer.Option("--export", help="Print the plan as CSV, for --from-file.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Make groups that nobody has ever seen.")] = False,
+    execute: ExecuteOption = False,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = REASON,
+    url: UrlOption = None,
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move groups to other offsets; a dry run without --execute.
+
+    A group must have no members. What stood there goes to the archive, and muster changes undo brings it back.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.choosing import Choice
+    from muster.commands.resetting import Target, print_plans, reset_groups, topics_of
+
+    target = Target.of(
+        earliest=to_earliest,
+        latest=to_latest,
+        current=to_current,
+        offset=to_offset,
+        shift=shift_by,
+        datetime=to_datetime,
+        duration=by_duration,
+        file=from_file,
+    )
+    topics = topics_of(topic, all_topics=all_topics, is_from_file=from_file is not None)
+    node = Node(url, actor)
+    is_dry_run = dry_run or export or not execute
+    if from_file is None:
+        chosen = Choice.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
+    else:
+        chosen = target.groups_in_file([*(groups or ()), *(group or ())])
+    plans = reset_groups(node, chosen, target, topics, reason, is_dry_run=is_dry_run, may_create=create)
+    print_plans(plans, as_csv=export, as_json=as_json, is_dry_run=is_dry_run)

@@ -1,0 +1,102 @@
+"""Why a group rebalanced, as the ledger has it: what began it, how long it took, and who was waited for longest."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from muster import wording
+from muster.commands.asking import Json, Node, group_path
+from muster.commands.output import Table, moment, print_json
+from muster.commands.reading import instant, one_partition, topic_and_partitions
+from muster.member_names import client_id_of
+
+
+def print_rebalances(node: Node, group_id: str, limit: int, *, as_json: bool) -> None:
+    """Print a group's rebalances, the newest first, each with the member that held it up."""
+    found = node.pages(group_path(group_id, "/rebalances"), "rebalances", limit)
+    for each in found:
+        each["members"] = _members(node, group_id, each)
+    if as_json:
+        print_json({"group_id": group_id, "rebalances": found})
+        return
+    if not found:
+        print(f"{wording.name(group_id)} has not rebalanced, as far as history reaches.")
+        return
+    table = Table("STARTED", "TOOK", "TRIGGER", "BY", "OUTCOME", "RESTARTS", "MEMBERS", "MOVED", "HELD UP BY")
+    for each in found:
+        table.add(
+            moment(each["started_at"]),
+            _took(each),
+            each["trigger"] + (f": {each['client_reason']}" if each["client_reason"] else ""),
+            client_id_of(each["trigger_member_id"]),
+            each["outcome"] or "under way",
+            each["restarts"],
+            f"{each['member_count_before']} → {_known(each['member_count_after'])}",
+            each["partitions_moved"],
+            _slowest(each["members"]),
+        )
+    table.print()
+
+
+def print_owners(node: Node, group_id: str, at: str | None, topic: str | None, *, as_json: bool) -> None:
+    """Print who owned which partitions at a moment, and what was committed there by then.
+
+    Raises:
+        UserError: the time or the topic cannot be read, or the node refuses.
+    """
+    query: dict[str, str | int | None] = {"at": None if at is None else instant(at, "--at").isoformat()}
+    if topic is not None:
+        named = topic_and_partitions(topic)
+        query |= {"topic": named["topic"], "partition": one_partition(named)}
+    answer = node.get(group_path(group_id, "/assignments"), **query)
+    if as_json:
+        print_json(answer)
+        return
+    owners = {(one["topic"], number): one for one in answer["assignments"] for number in one["partitions"]}
+    committed = {(one["topic"], one["partition"]): one for one in answer["offsets"]}
+    table = Table("TOPIC", "PARTITION", "OWNER", "FROM", "UNTIL", "COMMITTED", "AT", "LOG-END-OFFSET")
+    for key in sorted(owners.keys() | committed.keys()):
+        owner, position = owners.get(key, {}), committed.get(key, {})
+        span = (owner.get("member_id"), moment(owner.get("valid_from")), moment(owner.get("valid_to")))
+        table.add(
+            *key, *span, position.get("offset"), moment(position.get("committed_at")), position.get("log_end_offset")
+        )
+    if len(table):
+        table.print()
+    else:
+        print("Nobody owned anything then, and nothing was committed.")
+
+
+def _members(node: Node, group_id: str, rebalance: Json) -> list[Json]:
+    """Return everybody's part in a rebalance; of one that is not over, nobody's."""
+    if rebalance["completed_at"] is None:
+        return []
+    found: list[Json] = node.get(group_path(group_id, f"/rebalances/{rebalance['rebalance_id']}/members"))["members"]
+    return found
+
+
+def _took(rebalance: Json) -> str:
+    started = dt.datetime.fromisoformat(rebalance["started_at"])
+    ended = rebalance["completed_at"]
+    until = dt.datetime.now(dt.UTC) if ended is None else dt.datetime.fromisoformat(ended)
+    return precise((until - started).total_seconds())
+
+
+def _known(number: int | None) -> str:
+    return "?" if number is None else str(number)
+
+
+def _slowest(members: list[Json]) -> str | None:
+    """Name who was waited for longest, and how long."""
+    if not members or not members[0]["waited_for_ms"]:
+        return None
+    slowest = members[0]
+    outcome = "" if slowest["outcome"] == "joined" else f", {slowest['outcome']}"
+    return f"{slowest['client_id']} ({precise(slowest['waited_for_ms'] / 1000)}{outcome})"
+
+
+def precise(seconds: float) -> str:
+    """Say how long something took; short times to the millisecond."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < wording.MINUTE_S else wording.span(seconds)

@@ -1,0 +1,115 @@
+"""Committed offsets of groups: as a table, as JSON, as CSV, and as Kafka's console consumer prints them.
+
+Source: Kafka's ``OffsetsMessageFormatter`` of the lines ``2.x``, and ``kafka-consumer-groups --export``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from muster.commands.asking import Json, Node, group_path
+from muster.commands.offset_files import Line, csv_of
+from muster.commands.output import Table, counted, moment, print_json
+from muster.data_dir import write_private
+from muster.errors import UserError, disk_error
+
+NO_LEADER_EPOCH: Final = -1
+
+
+class Committed(NamedTuple):
+    """What a group has committed, by topic and partition."""
+
+    group_id: str
+    offsets: list[Json]
+
+
+def committed_of(node: Node, groups: list[str], topics: list[str]) -> list[Committed]:
+    """Read what each group has committed, in the topics that are named or in all."""
+    return [
+        Committed(group_id, node.get(group_path(group_id, "/offsets"), topic=topics)["offsets"]) for group_id in groups
+    ]
+
+
+def print_offsets(groups: list[Committed], form: str) -> None:
+    """Print offsets in one of the forms: table, kafka, csv, json."""
+    match form:
+        case "json":
+            print_json(_json(groups))
+        case "csv":
+            sys.stdout.write(_csv(groups))
+        case "kafka":
+            for line in kafka_lines(groups):
+                print(line)
+        case _:
+            _print_table(groups)
+
+
+def write_offsets(groups: list[Committed], to: Path | None, form: str) -> None:
+    """Write offsets into a file that only its owner can read, or to the standard output.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    text = _csv(groups) if form == "csv" else json.dumps(_json(groups), indent=2, ensure_ascii=False) + "\n"
+    if to is None:
+        sys.stdout.write(text)
+        return
+    try:
+        write_private(to, text)
+    except OSError as failure:
+        raise disk_error(failure) or UserError(f"{to} cannot be written ({failure.strerror}).") from failure
+    count = sum(len(group.offsets) for group in groups)
+    print(f"{to} holds {counted(count, 'offset')} of {counted(len(groups), 'group')}.")
+
+
+def kafka_lines(groups: list[Committed]) -> Iterator[str]:
+    """Write each offset as Kafka's console consumer does with the formatter of __consumer_offsets."""
+    for group_id, offsets in groups:
+        for each in offsets:
+            epoch = each["leader_epoch"]
+            leader_epoch = "Optional.empty" if epoch == NO_LEADER_EPOCH else f"Optional[{epoch}]"
+            yield (
+                f"[{group_id},{each['topic']},{each['partition']}]::OffsetAndMetadata(offset={each['offset']}, "
+                f"leaderEpoch={leader_epoch}, metadata={each['metadata']}, "
+                f"commitTimestamp={_ms(each['committed_at'])}, expireTimestamp={_expiry(each)})"
+            )
+
+
+def _expiry(offset: Json) -> str:
+    """Return an offset's own end, which those have that were restored; others end with their group."""
+    at = offset.get("expires_at")
+    return "None" if at is None else f"Some({_ms(at)})"
+
+
+def _ms(rfc3339: str) -> int:
+    return round(dt.datetime.fromisoformat(rfc3339).timestamp() * 1_000)
+
+
+def _json(groups: list[Committed]) -> Json:
+    return {"groups": [{"group_id": group.group_id, "offsets": group.offsets} for group in groups]}
+
+
+def _csv(groups: list[Committed]) -> str:
+    has_groups = len(groups) != 1
+    return csv_of(
+        Line(group_id if has_groups else None, each["topic"], each["partition"], each["offset"])
+        for group_id, offsets in groups
+        for each in offsets
+    )
+
+
+def _print_table(groups: list[Committed]) -> None:
+    table = Table("GROUP", "TOPIC", "PARTITION", "OFFSET", "LOG-END-OFFSET", "COMMITTED", "METADATA")
+    for group_id, offsets in groups:
+        for each in offsets:
+            place = (each["topic"], each["partition"], each["offset"], each["log_end_offset"])
+            table.add(group_id, *place, moment(each["committed_at"]), each["metadata"] or None)
+    if len(table):
+        table.print()
+    else:
+        print("Nothing is committed.")

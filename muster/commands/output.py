@@ -1,0 +1,110 @@
+"""What a command prints: JSON for programs, a table as wide as the terminal for people, plain columns for a pipe.
+
+In a terminal a long id is folded, never cut; in a pipe nothing is folded, so that every row is one line. No name that
+a stranger chose can command the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from muster import wording
+
+Cell = str | int | None
+
+STYLES: Final = {
+    "Stable": "green",
+    "Empty": "dim",
+    "Dead": "dim",
+    "PreparingRebalance": "yellow",
+    "CompletingRebalance": "yellow",
+    "refused": "red",
+    "failed": "red",
+    "wrong": "bold red",
+    "look": "yellow",
+    "fine": "green",
+}
+"""Words that have a colour, where there are colours; each says the same without."""
+GAP: Final = "  "
+
+
+def print_json(value: object) -> None:
+    """Print a value for programs."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+class Table:
+    """Rows under headings; a number stands at the right of its column, and what is missing is a dash."""
+
+    def __init__(self, *headings: str) -> None:
+        self._headings = headings
+        self._rows: list[Sequence[Cell]] = []
+
+    def add(self, *cells: Cell) -> None:
+        """Add a row."""
+        assert len(cells) == len(self._headings), cells
+        self._rows.append(cells)
+
+    def __len__(self) -> int:
+        """Return how many rows it has."""
+        return len(self._rows)
+
+    def print(self) -> None:
+        """Print it, as suits whoever reads."""
+        if sys.stdout.isatty():
+            from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
+
+            Console(highlight=False).print(self.rich())
+        else:
+            print("\n".join(self.lines()))
+
+    def lines(self) -> list[str]:
+        """Return it as plain columns."""
+        rows = [self._headings, *([_text(cell) for cell in row] for row in self._rows)]
+        widths = [max(len(row[index]) for row in rows) for index in range(len(self._headings))]
+        return [GAP.join(self._padded(row, widths)).rstrip() for row in rows]
+
+    def rich(self) -> Any:  # noqa: ANN401 - a table of a library that is loaded for terminals only
+        """Return it as the terminal's library has tables."""
+        from rich import box, table, text  # noqa: PLC0415 - likewise
+
+        drawn = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+        for index, heading in enumerate(self._headings):
+            is_number = self._is_number(index)
+            drawn.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=is_number)
+        for row in self._rows:
+            drawn.add_row(*(text.Text(_text(cell), style=STYLES.get(_text(cell), "")) for cell in row))
+        return drawn
+
+    def _padded(self, row: Sequence[str], widths: list[int]) -> list[str]:
+        return [
+            cell.rjust(width) if self._is_number(index) else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+
+    def _is_number(self, index: int) -> bool:
+        cells = [row[index] for row in self._rows if row[index] is not None]
+        return bool(cells) and all(isinstance(cell, int) for cell in cells)
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Say how many there are of something."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def moment(rfc3339: str | None) -> str | None:
+    """Return a moment as people read it: to the second, in UTC."""
+    return None if rfc3339 is None else rfc3339[:19].replace("T", " ")
+
+
+def _text(cell: Cell) -> str:
+    match cell:
+        case None:
+            return "-"
+        case int():
+            return str(cell)
+        case _:
+            return wording.name(cell)

@@ -1,0 +1,155 @@
+"""The commands that run Muster, or make ready what it runs on."""
+
+# ruff: noqa: PLC0415 - a command loads only what it needs, so that each answers at once
+
+import datetime as dt
+import importlib.metadata
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from muster.commands.options import DataDirOption
+from muster.commands.tree import command_group
+from muster.crash import keep_crashes_in
+
+if TYPE_CHECKING:
+    from muster.settings import Settings
+
+NODES_MAX = 16
+"""How many nodes the local platform may be asked for."""
+
+app = command_group("Run Muster.")
+
+PortOption = Annotated[
+    int | None, typer.Option("--port", min=1, max=65_535, help="The node's port.", show_default="8080")
+]
+
+
+@app.command()
+def up(
+    port: PortOption = None,
+    airflow_port: Annotated[
+        int | None,
+        typer.Option("--airflow-port", min=1, max=65_535, help="Airflow's port.", show_default="8081"),
+    ] = None,
+    data_dir: DataDirOption = None,
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=1, max=NODES_MAX, help="How many nodes; the others take the ports after.")
+    ] = 1,
+    airflow: Annotated[bool, typer.Option(help="Run Airflow with the maintenance DAGs on.")] = True,
+    demo: Annotated[bool, typer.Option(help="Run a small live fleet to look at.")] = True,
+) -> None:
+    """Run everything on this machine, with a small live fleet.
+
+    That is Postgres, a node, Airflow and some consumers. The terminal shows each step, then the groups as they change.
+    Ctrl-C stops it all, and the next time finds its data.
+    """
+    from muster.up import run_up
+
+    settings = _settings(http_port=port, airflow_port=airflow_port, data_dir=data_dir)
+    run_up(settings, node_count=nodes, with_airflow=airflow, with_demo=demo)
+
+
+@app.command()
+def serve(
+    port: PortOption = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Run one node.
+
+    It works on the database that MUSTER_DATABASE_URL names, or else on an embedded Postgres. An empty database is given
+    its tables; one with an older schema is refused until muster migrate has run.
+    """
+    from muster.database import own_database
+    from muster.node import run_node
+    from muster.ports import require_free_port
+    from muster.schema import require_newest
+
+    settings = _settings(http_port=port, http_host=host, data_dir=data_dir)
+    signal.signal(signal.SIGTERM, _leave)
+    with own_database(
+        settings,
+        "serve",
+        lambda: require_free_port(settings.http_host, settings.http_port, "--port"),
+        settings.node_url,
+    ) as url:
+        require_newest(url, settings.shards)
+        run_node(_settings(http_port=port, http_host=host, data_dir=data_dir, database_url=url))
+
+
+@app.command()
+def migrate(data_dir: DataDirOption = None) -> None:
+    """Bring the database to this program's schema.
+
+    It is harmless when it has it already.
+    """
+    from muster.database import shared_database
+    from muster.schema import newest, upgrade
+
+    settings = _settings(data_dir=data_dir)
+    with shared_database(settings, "migrate") as url:
+        before = upgrade(url, settings.shards)
+    after = newest()
+    print(
+        f"The schema is {after} already."
+        if before == after
+        else f"The schema is {after} now (was {before or 'empty'})."
+    )
+
+
+@app.command("database-url")
+def database_url(data_dir: DataDirOption = None) -> None:
+    """Print the URL of the database in use, password included.
+
+    It is as psql and MUSTER_DATABASE_URL take it.
+    """
+    from muster.database import url_in_use
+
+    print(url_in_use(_settings(data_dir=data_dir)))
+
+
+@app.command()
+def job(
+    name: Annotated[str, typer.Argument(help="The job, as offset_retention; a wrong name lists them all.")],
+    as_of: Annotated[
+        dt.datetime | None,
+        typer.Option("--as-of", formats=["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d"], help="Judge as of then (default: now)."),
+    ] = None,
+    interval: Annotated[
+        str | None,
+        typer.Option("--interval", help="What a report tells of: a day, or START/END (default: the last whole day)."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Propose, and apply nothing; count only.")] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Run a Spark job once, without Airflow.
+
+    It runs beside a running Muster, or alone.
+    """
+    from muster.jobs import run_job
+
+    run_job(name, as_of, dry_run, _settings(data_dir=data_dir), interval)
+
+
+@app.command()
+def version() -> None:
+    """Print the version of this program."""
+    print(importlib.metadata.version("muster"))
+
+
+def _settings(**overrides: str | int | Path | None) -> "Settings":
+    from muster.settings import load_settings
+
+    settings = load_settings(**overrides)
+    keep_crashes_in(settings.data_dir)
+    return settings
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Unwind what was started, and exit as somebody who was asked to."""
+    sys.exit(0)

@@ -1,0 +1,114 @@
+"""Maintenance runs on the command line: what each proposes, and how far it is."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from muster.commands.asking import Json, Node, segment
+from muster.commands.output import Table, counted, moment, print_json
+from muster.errors import FAILURE_EXIT_CODE, UserError
+
+OVER: Final = frozenset({"applied", "rejected", "failed"})
+PROPOSED: Final = "proposed"
+UNDECIDED: Final = "undecided"
+POLL_S: Final = 0.5
+WAIT_MAX_S: Final = 600.0
+MEASURES: Final = frozenset({"of", "largest_group", "largest_group_permille"})
+"""What a run counts for the limits' sake."""
+
+
+def print_runs(node: Node, statuses: set[str], *, as_json: bool) -> None:
+    """Print the newest runs, those of the statuses that are named or all."""
+    found = [each for each in node.get("/v1/maintenance/runs")["runs"] if not statuses or each["status"] in statuses]
+    if as_json:
+        print_json({"runs": found})
+        return
+    if not found:
+        print("There are no such runs.")
+        return
+    table = Table("RUN", "KIND", "AS OF", "STATUS", "CANDIDATES BY OUTCOME")
+    for each in found:
+        table.add(each["run_id"], each["kind"], moment(each["as_of"]), each["status"], _counts(each))
+    table.print()
+
+
+def read_run(node: Node, run_id: str) -> Json:
+    """Return a run as it stands."""
+    return node.get(_path(run_id))
+
+
+def print_run(run: Json, *, as_json: bool) -> None:
+    """Print a run in full."""
+    if as_json:
+        print_json(run)
+        return
+    print(f"{run['run_id']}: {run['kind']} as of {moment(run['as_of'])} UTC, {run['status']}", end="")
+    print(" (only for looking at)" if run["dry_run"] else "")
+    table = Table("WHAT", "COUNT")
+    for name, count in sorted(run["counts"].items()):
+        table.add(name, count)
+    if len(table):
+        table.print()
+
+
+def print_candidates(node: Node, run_id: str, limit: int, *, as_json: bool) -> None:
+    """Print the offsets or groups that a run names, and what came of each."""
+    found = node.pages(_path(run_id, "/candidates"), "candidates", limit)
+    if as_json:
+        print_json({"run_id": run_id, "candidates": found})
+        return
+    if not found:
+        print("The run names nothing.")
+        return
+    table = Table("GROUP", "TOPIC", "PARTITION", "COMMITTED", "EMPTY SINCE", "REASON", "OUTCOME")
+    for each in found:
+        seen = (moment(each["committed_at"]), moment(each["state_since"]), each["reason"])
+        table.add(each["group_id"], each["topic"], each["partition"], *seen, each["outcome"] or UNDECIDED)
+    table.print()
+
+
+def apply_run(node: Node, run_id: str, reason: str, *, is_dry_run: bool, waits: bool, as_json: bool) -> None:
+    """Have a run applied, or tell what that would do.
+
+    Raises:
+        UserError: it is decided otherwise, or not worked off in time.
+    """
+    if is_dry_run:
+        _tell(read_run(node, run_id), as_json=as_json)
+        return
+    run = node.post(_path(run_id, "/apply"), {"reason": reason})
+    deadline_s = time.monotonic() + WAIT_MAX_S
+    while waits and run["status"] not in OVER:
+        if time.monotonic() > deadline_s:
+            raise UserError(f"Run {run_id} is not worked off after {WAIT_MAX_S:.0f} s; it goes on.", FAILURE_EXIT_CODE)
+        time.sleep(POLL_S)  # Nodes tell nobody when they have worked a run off.
+        run = read_run(node, run_id)
+    print_run(run, as_json=as_json)
+
+
+def reject_run(node: Node, run_id: str, reason: str) -> Json:
+    """Reject a run, and return it."""
+    return node.post(_path(run_id, "/reject"), {"reason": reason})
+
+
+def _tell(run: Json, *, as_json: bool) -> None:
+    """Say what applying a run would do."""
+    if as_json:
+        print_json(run)
+        return
+    print_run(run, as_json=False)
+    if run["status"] != PROPOSED:
+        print(f"The run is {run['status']}; there is nothing to decide.")
+        return
+    left = run["counts"].get(UNDECIDED, run["counts"].get("candidates", 0))
+    print(f"{counted(left, 'candidate')} would be judged again. Nothing was changed; --execute does it.")
+
+
+def _counts(run: Json) -> str:
+    told = sorted((name, count) for name, count in run["counts"].items() if name not in MEASURES and count)
+    return ", ".join(f"{count} {name}" for name, count in told) or "none"
+
+
+def _path(run_id: str, action: str = "") -> str:
+    return f"/v1/maintenance/runs/{segment(run_id)}{action}"

@@ -1,0 +1,63 @@
+"""A token is chance enough that its digest can be kept in a file that others may read."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from api.http.limits import ACTOR_MAX_CHARS
+from api.http.tokens import EVERY_GROUP, Role, TokensFileBody, TokensFileError, read_tokens_file, token_entry
+from muster.commands.output import print_json
+from muster.data_dir import write_private
+from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError, disk_error
+
+TOKEN_BYTES: Final = 32
+TOKEN_BEGINS: Final = "muster_"
+"""So that whoever finds one in a log or a repository knows what it is."""
+
+
+def make_token(actor: str, role: str, prefixes: tuple[str, ...], add_to: Path | None, *, as_json: bool) -> None:
+    """Make a token and print it, with its entry, or with the file that the entry was added to.
+
+    Raises:
+        UserError: the actor's name will not do, or the file will not.
+    """
+    if not 0 < len(actor) <= ACTOR_MAX_CHARS:
+        raise UserError(f"--actor: a name has 1 to {ACTOR_MAX_CHARS} characters.", USAGE_EXIT_CODE)
+    token = TOKEN_BEGINS + secrets.token_urlsafe(TOKEN_BYTES)
+    entry = token_entry(token, actor, Role(role), prefixes or EVERY_GROUP)
+    if add_to is not None:
+        body = _body_of(add_to)
+        body.tokens.append(entry)
+        _write(add_to, body)
+    shown = msgspec.to_builtins(entry)
+    if as_json:
+        print_json({"token": token, "entry": shown})
+        return
+    print(f"The token, which nobody can show you again:\n\n  {token}\n")
+    if add_to is None:
+        print(f'Its entry, for "tokens" in the tokens file:\n\n  {msgspec.json.encode(shown).decode()}')
+    else:
+        print(f"{add_to} has its entry; nodes that read that file know it within a second.")
+
+
+def _body_of(path: Path) -> TokensFileBody:
+    """Return what is in a tokens file; one that is not there is empty."""
+    if not path.exists():
+        return TokensFileBody([])
+    try:
+        read_tokens_file(path)
+    except TokensFileError as refusal:
+        raise UserError(f"{refusal}; nothing was added.", FAILURE_EXIT_CODE) from None
+    return msgspec.json.decode(path.read_bytes(), type=TokensFileBody)
+
+
+def _write(path: Path, body: TokensFileBody) -> None:
+    text = msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
+    try:
+        write_private(path, text)
+    except OSError as failure:
+        raise disk_error(failure) or UserError(f"{path} cannot be written ({failure.strerror}).") from failure

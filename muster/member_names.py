@@ -1,0 +1,10 @@
+"""A member's id begins with the client id that it came with; the rest of it is chance."""
+
+import re
+
+MEMBER_ID_TAIL = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+def client_id_of(member_id: str | None) -> str | None:
+    """Return the client id that a member id begins with."""
+    return None if member_id is None else MEMBER_ID_TAIL.sub("", member_id)

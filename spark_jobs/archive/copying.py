@@ -1,0 +1,168 @@
+"""Closed days are copied one by one; each becomes a candidate when the copy was read back and is the same.
+
+The steps of a day, and what a kill after each leaves:
+
+1. Postgres counts and sums the day's rows. Nothing is left.
+2. An older copy with that count and checksum is read back; if it is whole it is taken, and the day is done. Likewise.
+3. The rows are written into a new directory. It is named nowhere, so nobody reads it.
+4. The files are read back, counted and summed by Spark. Likewise.
+5. The candidate is written, unless somebody has decided about the run meanwhile. The next attempt finds it in step 2.
+
+Rows that come between the first step and the fourth make a day differ. It is told of, and the next run copies it again.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+import psycopg2.extensions as pg
+from psycopg2.sql import Identifier
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # comes without types
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_jobs.archive.checksums import Sum, sum_in_postgres, sum_in_spark
+from spark_jobs.archive.days import Copy, Day, closed_days, copies_of, history_tables, restored_since, transaction
+from spark_jobs.archive.files import file_count, path_of, read_day, read_files, write_day
+from spark_jobs.arguments import JobArguments
+from spark_jobs.database import Database
+from spark_jobs.errors import JobError
+from spark_jobs.jdbc import shard_predicates
+from spark_jobs.publish import PROPOSED, begin_run, count_shards, describe_run, new_attempt_id
+
+KIND = "history_archive"
+MAX_DAYS = 1_000
+"""Days of tables that one run copies; the oldest go first, and the next run takes the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What came of it: the run's status, its counts, and the days whose copy was not the same."""
+
+    status: str
+    counts: dict[str, int]
+    unverified: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Where one run reads and writes."""
+
+    spark: SparkSession
+    database: Database
+    connection: pg.connection
+    arguments: JobArguments
+    shard_count: int
+
+
+def archive_closed_days(
+    spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments
+) -> Archived:
+    """Copy every day that is older than is kept, and propose to drop it.
+
+    Raises:
+        JobError: No archive is named, or a table has a column that cannot be compared.
+    """
+    if not arguments.archive:
+        raise JobError("No archive is named: set MUSTER_ARCHIVE_URI to a directory that every Spark worker reaches.")
+    proposal = arguments.proposal(KIND)
+    status, counts, began_at = begin_run(connection, proposal)
+    if status != PROPOSED:
+        return Archived(status, counts, ())
+    archive = Archive(spark, database, connection, arguments, count_shards(connection))
+    tables = tuple(history_tables(connection).values())
+    everything = closed_days(connection, tables, date.max)
+    sums = {day: _propose_copy(archive, day) for day in _due(archive, everything)[:MAX_DAYS]}
+    _forget_older(connection, arguments.run_id, began_at)
+    whole = [found for found in sums.values() if found is not None]
+    unverified = tuple(str(day) for day, found in sums.items() if found is None)
+    counts = {
+        "candidates": len(whole),
+        "of": len(everything),
+        "rows": sum(found.row_count for found in whole),
+        "unverified": len(unverified),
+    }
+    describe_run(connection, proposal, counts)
+    return Archived(PROPOSED, counts, unverified)
+
+
+def _due(archive: Archive, everything: Sequence[Day]) -> list[Day]:
+    """Return the days that are kept no longer; one that was brought back stays for as long again."""
+    kept = timedelta(days=archive.arguments.keep_days)
+    before = (archive.arguments.as_of - kept).date()
+    lately = restored_since(archive.connection, archive.arguments.as_of - kept)
+    return [day for day in everything if day.day < before and (day.table.name, day.day) not in lately]
+
+
+def _propose_copy(archive: Archive, day: Day) -> Sum | None:
+    """Return what the day's candidate holds; None if the copy is not the same as what Postgres held before."""
+    expected = sum_in_postgres(archive.connection, Identifier(day.source), day.table.columns, day.where)
+    path = _older_copy(archive, day, expected) or _new_copy(archive, day, expected)
+    if path is None:
+        return None
+    _note(archive, day, Copy(day.day, path, expected))
+    return expected
+
+
+def _older_copy(archive: Archive, day: Day, expected: Sum) -> str | None:
+    for copy in copies_of(archive.connection, day):
+        if copy.sum == expected and _is_whole(archive, day, copy.path, expected):
+            return copy.path
+    return None
+
+
+def _is_whole(archive: Archive, day: Day, path: str, expected: Sum) -> bool:
+    try:
+        return _read_back(archive, day, path) == expected
+    except (PySparkException, Py4JError):
+        return False  # Somebody moved or damaged the files; they are written anew.
+
+
+def _new_copy(archive: Archive, day: Day, expected: Sum) -> str | None:
+    path = path_of(archive.arguments.archive, day, new_attempt_id(time.time_ns() // 1_000_000))
+    files = file_count(expected.row_count, archive.arguments.read_partitions)
+    predicates = shard_predicates(archive.shard_count, files)
+    where = day.where.as_string(archive.connection)
+    write_day(read_day(archive.spark, archive.database, where, day, predicates), day, path)
+    return path if _read_back(archive, day, path) == expected else None
+
+
+def _read_back(archive: Archive, day: Day, path: str) -> Sum:
+    return sum_in_spark(read_files(archive.spark, day.table.columns, [path]), day.table.columns)
+
+
+_NOTE = """
+INSERT INTO archive_candidates (run_id, table_name, day, source, path, row_count, checksum, verified_at)
+SELECT run_id, %(table)s, %(day)s, %(source)s, %(path)s, %(row_count)s, %(checksum)s, clock_timestamp()
+FROM maintenance_runs WHERE run_id = %(run_id)s AND status = 'proposed' FOR UPDATE
+ON CONFLICT (run_id, table_name, day) DO UPDATE SET source = excluded.source, path = excluded.path,
+    row_count = excluded.row_count, checksum = excluded.checksum, verified_at = excluded.verified_at
+"""
+
+
+def _note(archive: Archive, day: Day, copy: Copy) -> None:
+    """Write the candidate, if nobody has decided about the run."""
+    values: dict[str, Any] = {
+        "run_id": archive.arguments.run_id,
+        "table": day.table.name,
+        "day": day.day,
+        "source": day.source,
+        "path": copy.path,
+        "row_count": copy.sum.row_count,
+        "checksum": copy.sum.checksum,
+    }
+    with transaction(archive.connection) as cursor:
+        cursor.execute(_NOTE, values)
+
+
+def _forget_older(connection: pg.connection, run_id: str, began_at: object) -> None:
+    """Remove candidates of an earlier attempt that this one did not find again."""
+    older = (
+        "DELETE FROM archive_candidates WHERE run_id = %s AND verified_at < %s"
+        " AND EXISTS (SELECT FROM maintenance_runs AS run WHERE run.run_id = archive_candidates.run_id"
+        " AND status = 'proposed')"
+    )
+    with transaction(connection) as cursor:
+        cursor.execute(older, (run_id, began_at))

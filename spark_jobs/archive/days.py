@@ -1,0 +1,162 @@
+"""Which days of history there are: in Postgres, copied and proposed, or in the archive alone."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import psycopg2.extensions as pg
+from psycopg2.sql import SQL, Composable, Identifier, Literal
+
+from spark_jobs.archive.checksums import Sum, TypedColumn
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryTable:
+    """A table with a partition a day, the column that it is partitioned by, and all of its columns."""
+
+    name: str
+    at: str
+    columns: tuple[TypedColumn, ...]
+
+    @property
+    def default(self) -> str:
+        """Name the partition of rows that found none."""
+        return f"{self.name}_default"
+
+    def of_days(self, first: date, end: date) -> Composable:
+        """Return the condition for rows from the first day to before the end."""
+        bounds = (Literal(f"{day:%Y-%m-%d} 00:00:00+00") for day in (first, end))
+        return SQL("{at} >= {} AND {at} < {}").format(*bounds, at=Identifier(self.at))
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The rows of one table and day, in the partition `source`: the day's own, or the default one."""
+
+    table: HistoryTable
+    day: date
+    source: str
+
+    @property
+    def where(self) -> Composable:
+        """Return the condition for the day's rows within its source."""
+        return self.table.of_days(self.day, self.day + timedelta(days=1))
+
+    def __str__(self) -> str:
+        return f"{self.table.name} of {self.day}"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A day's rows in the archive."""
+
+    day: date
+    path: str
+    sum: Sum
+
+
+def history_tables(connection: pg.connection) -> dict[str, HistoryTable]:
+    """Return every table with a partition a day, by name, as the database has it now."""
+    found = _rows(
+        connection,
+        """
+        SELECT relation.relname, key.attname, column_of.attname, format_type(column_of.atttypid, column_of.atttypmod)
+        FROM pg_partitioned_table AS partitioned
+        JOIN pg_class AS relation ON relation.oid = partitioned.partrelid
+        JOIN pg_attribute AS key ON key.attrelid = relation.oid AND key.attnum = partitioned.partattrs[0]
+        JOIN pg_attribute AS column_of ON column_of.attrelid = relation.oid
+        WHERE relation.relnamespace = 'public'::regnamespace AND partitioned.partstrat = 'r'
+            AND column_of.attnum > 0 AND NOT column_of.attisdropped
+        ORDER BY relation.relname, column_of.attnum
+        """,
+    )
+    keys = {name: at for name, at, _, _ in found}
+    return {
+        name: HistoryTable(name, at, tuple(TypedColumn(*rest) for table, _, *rest in found if table == name))
+        for name, at in keys.items()
+    }
+
+
+def closed_days(connection: pg.connection, tables: Sequence[HistoryTable], before: date) -> list[Day]:
+    """Return the days before a day whose rows are in Postgres, the oldest first.
+
+    A day that was brought back lately is left alone: it stays for as long again as it would have.
+    """
+    days = [day for table in tables for day in (*_partitions(connection, table), *_strays(connection, table, before))]
+    closed = [day for day in days if day.day < before]
+    return sorted(closed, key=lambda day: (day.day, day.table.name, day.source))
+
+
+def restored_since(connection: pg.connection, since: datetime) -> frozenset[tuple[str, date]]:
+    """Return the tables and days that were brought back from the archive since an instant."""
+    found = _rows(connection, "SELECT table_name, day FROM archived_partitions WHERE restored_at >= %s", since)
+    return frozenset((str(table), day) for table, day in found)
+
+
+def copies_of(connection: pg.connection, day: Day) -> list[Copy]:
+    """Return what runs have copied of a table and day so far, the newest first."""
+    found = _rows(
+        connection,
+        "SELECT day, path, row_count, checksum FROM archive_candidates WHERE table_name = %s AND day = %s"
+        " ORDER BY verified_at DESC",
+        day.table.name,
+        day.day,
+    )
+    return [Copy(at, path, Sum(row_count, checksum)) for at, path, row_count, checksum in found]
+
+
+def archived_copies(connection: pg.connection, table: str, first: date, end: date) -> list[Copy]:
+    """Return what of a table is in the archive alone, from the first day to before the end, the oldest first."""
+    found = _rows(
+        connection,
+        "SELECT day, path, row_count, checksum FROM archived_partitions"
+        " WHERE table_name = %s AND day >= %s AND day < %s AND restored_at IS NULL ORDER BY day, dropped_at",
+        table,
+        first,
+        end,
+    )
+    return [Copy(day, path, Sum(row_count, checksum)) for day, path, row_count, checksum in found]
+
+
+def _partitions(connection: pg.connection, table: HistoryTable) -> Iterator[Day]:
+    children = (
+        "SELECT child.relname FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid"
+        " WHERE inhparent = %s::regclass"
+    )
+    for (source,) in _rows(connection, children, table.name):
+        day = _day_of(table.name, source)
+        if day is not None:
+            yield Day(table, day, source)
+
+
+def _day_of(table: str, partition: str) -> date | None:
+    digits = partition.removeprefix(f"{table}_p")
+    try:
+        return datetime.strptime(digits, "%Y%m%d").replace(tzinfo=UTC).date()
+    except ValueError:
+        return None  # The default one, or one that somebody made by hand.
+
+
+def _strays(connection: pg.connection, table: HistoryTable, before: date) -> Iterator[Day]:
+    strays = SQL("SELECT DISTINCT ({at} AT TIME ZONE 'UTC')::date FROM {default} WHERE {at} < {before}").format(
+        at=Identifier(table.at),
+        default=Identifier(table.default),
+        before=Literal(f"{before:%Y-%m-%d} 00:00:00+00"),
+    )
+    for (day,) in _rows(connection, strays):
+        yield Day(table, day, table.default)
+
+
+def _rows(connection: pg.connection, statement: str | Composable, *values: object) -> list[tuple[Any, ...]]:
+    with transaction(connection) as cursor:
+        cursor.execute(statement, values or None)
+        return cursor.fetchall()
+
+
+@contextmanager
+def transaction(connection: pg.connection) -> Iterator[pg.cursor]:
+    """Commit what the block does, or take all of it back."""
+    with connection, connection.cursor() as cursor:
+        yield cursor

@@ -1,0 +1,128 @@
+"""Days that are in the archive alone come back into Postgres, each whole or not at all.
+
+This changes a live table, so an operator runs it, as the role that owns the tables. The steps of a day, and what a kill
+after each leaves:
+
+1. Every copy is read and compared with what was noted when it was made. Nothing is left.
+2. The rows are written into a table beside the history table. Nobody reads it, and the next attempt begins it anew.
+3. Postgres counts and sums that table, and the files' sum must be the same. Likewise.
+4. In one transaction the table becomes the day's partition, with whatever has come too late since; `restored_at` is set
+   and a change is noted. The day is back.
+"""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final
+
+import psycopg2.extensions as pg
+from psycopg2.sql import SQL, Identifier, Literal
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.archive.checksums import sum_in_postgres, sum_in_spark
+from spark_jobs.archive.days import Copy, HistoryTable, archived_copies, history_tables, transaction
+from spark_jobs.archive.files import read_files
+from spark_jobs.database import Database
+from spark_jobs.errors import JobError
+from spark_jobs.jdbc import WRITE_BATCH_ROWS
+
+ADVISORY_LOCK: Final = 0x6D757374_68697374
+"""The one that nodes hold while they make or drop a partition."""
+
+LOCK_TIMEOUT_MS: Final = 500
+WRITERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """What a restore works with."""
+
+    spark: SparkSession
+    database: Database
+    connection: pg.connection
+    table: HistoryTable
+    actor: str
+
+
+def restore_days(
+    spark: SparkSession, database: Database, connection: pg.connection, name: str, first: date, last: date, actor: str
+) -> dict[date, int]:
+    """Bring a table's days back, from the first to the last; return how many rows each has brought.
+
+    Raises:
+        JobError: There is no such table, or a copy is not what was archived; the days before are back already.
+    """
+    table = history_tables(connection).get(name)
+    if table is None:
+        raise JobError(f"There is no history table {name}.")
+    restoring = Restoring(spark, database, connection, table, actor)
+    by_day: dict[date, list[Copy]] = {}
+    for copy in archived_copies(connection, name, first, last + timedelta(days=1)):
+        by_day.setdefault(copy.day, []).append(copy)
+    return {day: _restore(restoring, day, copies) for day, copies in by_day.items()}
+
+
+def _restore(restoring: Restoring, day: date, copies: list[Copy]) -> int:
+    for copy in copies:
+        if sum_in_spark(_read(restoring, [copy]), restoring.table.columns) != copy.sum:
+            raise JobError(f"The files in {copy.path} are not what was archived; nothing of {day} was restored.")
+    rows = _read(restoring, copies)
+    beside = f"{restoring.table.name}_r{day:%Y%m%d}"
+    _write_beside(restoring, beside, rows)
+    found = sum_in_postgres(restoring.connection, Identifier(beside), restoring.table.columns)
+    if found != sum_in_spark(rows, restoring.table.columns):
+        raise JobError(f"{beside} does not hold what the files hold; nothing of {day} was restored.")
+    _attach(restoring, day, beside, found.row_count)
+    return found.row_count
+
+
+def _read(restoring: Restoring, copies: list[Copy]) -> DataFrame:
+    return read_files(restoring.spark, restoring.table.columns, [copy.path for copy in copies])
+
+
+def _write_beside(restoring: Restoring, beside: str, rows: DataFrame) -> None:
+    make = SQL("DROP TABLE IF EXISTS {beside}; CREATE TABLE {beside} (LIKE {table} INCLUDING ALL)")
+    with transaction(restoring.connection) as cursor:
+        cursor.execute(make.format(beside=Identifier(beside), table=Identifier(restoring.table.name)))
+    properties = {
+        **restoring.database.jdbc_properties(),
+        "batchsize": WRITE_BATCH_ROWS,
+        "numPartitions": str(WRITERS),
+        "reWriteBatchedInserts": "true",
+        "stringtype": "unspecified",
+    }
+    rows.write.jdbc(restoring.database.jdbc_url, beside, mode="append", properties=properties)
+
+
+_ATTACH = """
+SELECT pg_advisory_xact_lock({lock});
+SET LOCAL lock_timeout = {timeout};
+WITH late AS (DELETE FROM {default} WHERE {of_day} RETURNING *) INSERT INTO {beside} SELECT * FROM late;
+ALTER TABLE {beside} RENAME TO {partition};
+ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES FROM ({first}) TO ({end});
+UPDATE archived_partitions SET restored_at = clock_timestamp()
+WHERE table_name = {name} AND day = {day} AND restored_at IS NULL;
+INSERT INTO changes (change_id, at, actor, action, after)
+VALUES (gen_random_uuid(), clock_timestamp(), {actor}, 'restore_history_partition',
+    jsonb_build_object('table', {name}, 'day', {day}, 'rows', {rows}));
+"""
+
+
+def _attach(restoring: Restoring, day: date, beside: str, row_count: int) -> None:
+    table, end = restoring.table, day + timedelta(days=1)
+    statement = SQL(_ATTACH).format(
+        lock=Literal(ADVISORY_LOCK),
+        timeout=Literal(LOCK_TIMEOUT_MS),
+        default=Identifier(table.default),
+        of_day=table.of_days(day, end),
+        beside=Identifier(beside),
+        partition=Identifier(f"{table.name}_p{day:%Y%m%d}"),
+        table=Identifier(table.name),
+        first=Literal(f"{day} 00:00:00+00"),
+        end=Literal(f"{end} 00:00:00+00"),
+        name=Literal(table.name),
+        day=Literal(day.isoformat()),
+        actor=Literal(restoring.actor),
+        rows=Literal(row_count),
+    )
+    with transaction(restoring.connection) as cursor:
+        cursor.execute(statement)

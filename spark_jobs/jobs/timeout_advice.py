@@ -1,0 +1,112 @@
+"""Each group's own history says which timeouts it should have; what they would have done goes with it.
+
+Run by spark-submit; `spark_jobs.submit` makes the command line. It looks at so many days before the interval's end, and
+tests its advice on the last of them.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from pyspark.sql import DataFrame
+
+from coordinator_core.protocol.advice.policy import Policy
+from coordinator_core.protocol.setting_rules import RULES
+from coordinator_core.protocol.settings import GroupSettings
+from spark_jobs.errors import JobError
+from spark_jobs.jdbc import read_by_shard, read_table
+from spark_jobs.proposing import Reading
+from spark_jobs.publish import ReportTable
+from spark_jobs.relations import newcomers_within, parts_within, stays_within
+from spark_jobs.reporting import ReportArguments, ReportingJob, run
+from spark_jobs.transforms.timeout_advice import (
+    ADVICE_COLUMNS,
+    CLUSTER_COLUMNS,
+    MEMBER_COLUMNS,
+    PART_COLUMNS,
+    REBALANCE_COLUMNS,
+    SETTING_COLUMNS,
+    SETTINGS,
+    STAY_COLUMNS,
+    advice,
+    days,
+    evictions,
+    evidence,
+    in_force,
+    rejoins,
+    startups,
+)
+
+
+def find(reading: Reading, arguments: ReportArguments) -> list[DataFrame]:
+    """Boil the window down to a row a group, and advise each."""
+    options = arguments.options
+    policy = Policy(
+        spurious_per_week=options["spurious_per_week"],
+        held_back_days=options["held_back_days"],
+    )
+    start_ms, _ = window_ms(arguments)
+    return [advice(find_evidence(reading, arguments), policy, start_ms=start_ms)]
+
+
+def find_evidence(reading: Reading, arguments: ReportArguments) -> DataFrame:
+    """Read the window: a row a group that was there, as the transform has it."""
+    start_ms, end_ms = window_ms(arguments)
+    grace_ms = arguments.options["grace_ms"]
+
+    def read(table: str, columns: Sequence[str]) -> DataFrame:
+        return read_by_shard(reading.spark, reading.database, table, columns, reading.predicates)
+
+    stays = read(stays_within(start_ms, end_ms, grace_ms), STAY_COLUMNS)
+    members = read("members", MEMBER_COLUMNS)
+    parts = read(parts_within(start_ms, end_ms), PART_COLUMNS)
+    put_out = evictions(stays, members, parts, end_ms=end_ms, grace_ms=grace_ms)
+    present = in_force(
+        stays,
+        members,
+        read_table(reading.spark, reading.database, "cluster_config", CLUSTER_COLUMNS),
+        read_table(reading.spark, reading.database, "group_configs", SETTING_COLUMNS),
+        defaults(os.environ),
+        end_ms=end_ms,
+    )
+    newcomers = read(newcomers_within(start_ms, end_ms), REBALANCE_COLUMNS)
+    return evidence(days(stays, put_out, end_ms=end_ms), rejoins(parts, put_out), startups(newcomers), present)
+
+
+def window_ms(arguments: ReportArguments) -> tuple[int, int]:
+    """Return from when to when history is looked at, as wall time."""
+    start = arguments.interval_end - timedelta(days=arguments.options["window_days"])
+    return int(start.timestamp() * 1000), int(arguments.interval_end.timestamp() * 1000)
+
+
+def defaults(environment: Mapping[str, str]) -> dict[str, int | None]:
+    """Return what holds where neither the cluster nor a group sets anything, as the nodes are told it.
+
+    Raises:
+        JobError: A setting of the environment is one that no node would take.
+    """
+    return {key: _default(key, environment.get(f"MUSTER_{key.upper()}", "").strip()) for key in SETTINGS}
+
+
+def _default(key: str, text: str) -> int | None:
+    try:
+        value: int | None = int(text) if text else getattr(GroupSettings(), key)
+    except ValueError:
+        raise JobError(f"MUSTER_{key.upper()} is {text!r}, which is not a whole number.") from None
+    problem = None if value is None else RULES[key].check(value)
+    if problem is not None:
+        raise JobError(f"MUSTER_{key.upper()} {problem}.")
+    return value
+
+
+JOB = ReportingJob(kind="timeout_advice", find=find, tables=(ReportTable("timeout_advice", ADVICE_COLUMNS),))
+
+
+def main(command_line: Sequence[str] | None = None) -> int:
+    """Advise each group on its timeouts; return the exit status."""
+    return run(JOB, command_line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""The steps of advice as Spark column expressions: a length is counted where the pure rule counts it.
+
+Source: coordinator_core/protocol/advice/steps.py, to which a property test compares this module.
+"""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS
+from coordinator_core.protocol.advice.steps import STEPS_MS
+
+MS_PER_DAY = 86_400_000
+
+
+def place_of(length_ms: Column) -> Column:
+    """Say under which step a length is counted: how many steps are shorter than it."""
+    steps = sf.array(*(sf.lit(step_ms).cast("long") for step_ms in STEPS_MS))
+    return sf.size(sf.filter(steps, lambda step_ms: step_ms < length_ms))
+
+
+def day_of(at: Column) -> Column:
+    """Say on which day since the epoch, in UTC, an instant is."""
+    return sf.floor(sf.unix_millis(at) / sf.lit(MS_PER_DAY)).cast("int")
+
+
+def summed_gaps(histogram: Column) -> Column:
+    """Add histograms of gaps up, bound by bound; one that is shorter has nothing there."""
+    places = range(len(GAP_BOUNDS_MS) + 1)
+    return sf.array(*(sf.coalesce(sf.sum(sf.get(histogram, sf.lit(place))), sf.lit(0)) for place in places))
+
+
+def identity_of(group_instance_id: Column, client_id: Column, client_host: Column) -> Column:
+    """Say who a member is under whatever id: its instance, wherever it runs, or else its client id and host."""
+    is_instance = group_instance_id.isNotNull()
+    return sf.when(is_instance, sf.array(group_instance_id)).otherwise(sf.array(client_id, client_host))

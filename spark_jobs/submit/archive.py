@@ -1,0 +1,37 @@
+"""Where old history goes, and how long it stays in Postgres, is set in the environment."""
+
+import os
+from pathlib import Path
+
+from spark_jobs.errors import JobError
+
+DEFAULT_KEEP_DAYS = 30
+MAX_KEEP_DAYS = 3_650
+
+
+def archive_uri(beside: Path | None = None) -> str:
+    """Return the archive's directory: `MUSTER_ARCHIVE_URI`, else `archive` in a directory of this machine.
+
+    Args:
+        beside: The directory; None: it is empty then, and history stays in Postgres.
+    """
+    named = os.environ.get("MUSTER_ARCHIVE_URI", "").strip()
+    if named or beside is None:
+        return named
+    return (beside / "archive").resolve().as_uri()
+
+
+def keep_days() -> int:
+    """Read how many days history stays in Postgres: `MUSTER_HISTORY_KEEP_DAYS`, else 30.
+
+    Raises:
+        JobError: The setting is not a whole number from 1 to MAX_KEEP_DAYS.
+    """
+    text = os.environ.get("MUSTER_HISTORY_KEEP_DAYS", "").strip() or str(DEFAULT_KEEP_DAYS)
+    try:
+        days = int(text)
+    except ValueError:
+        days = 0
+    if not 1 <= days <= MAX_KEEP_DAYS:
+        raise JobError(f"MUSTER_HISTORY_KEEP_DAYS is {text!r}; it must be a whole number from 1 to {MAX_KEEP_DAYS}.")
+    return days

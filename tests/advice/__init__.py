@@ -1,0 +1,1 @@
+"""Advice on timeouts, on histories of which everything is known."""

@@ -1,0 +1,124 @@
+"""Histories of which everything is known: how long every member was silent in truth, and who died.
+
+A history is true whatever timeout is in force. What a coordinator would have noted under one is `observed`; what any
+timeout would have done is `spurious_in_truth`. Everything follows from a seed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS, Day
+from coordinator_core.protocol.advice.policy import GRACE_MS
+from coordinator_core.protocol.advice.steps import counted
+
+FIRST_DAY = 20_400
+HEARTBEAT_MS = 3_000
+BEATS_A_DAY = 400
+"""Of one member, fewer than there are: nobody counts to thirty thousand in a test."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What was: of each day the long silences of living members, and how many died."""
+
+    members: int
+    silences_ms: tuple[tuple[int, ...], ...]
+    """A tuple a day."""
+    deaths: tuple[int, ...]
+
+    @property
+    def days(self) -> int:
+        return len(self.deaths)
+
+    def last(self, days: int) -> "History":
+        return History(self.members, self.silences_ms[-days:], self.deaths[-days:])
+
+
+def spurious_in_truth(history: History, timeout_ms: int) -> int:
+    """Return how many living members a timeout would have put out."""
+    return sum(length_ms > timeout_ms for day in history.silences_ms for length_ms in day)
+
+
+def observed(history: History, timeout_ms: int) -> tuple[Day, ...]:
+    """Return what a coordinator would have noted of a history, day by day, under a session timeout."""
+    return tuple(
+        _observed(FIRST_DAY + number, history.members, silences, deaths, timeout_ms)
+        for number, (silences, deaths) in enumerate(zip(history.silences_ms, history.deaths, strict=True))
+    )
+
+
+def _observed(day: int, members: int, silences: Iterable[int], deaths: int, timeout_ms: int) -> Day:
+    survived = [length_ms for length_ms in silences if length_ms <= timeout_ms]
+    put_out = [length_ms for length_ms in silences if length_ms > timeout_ms]
+    back = [length_ms for length_ms in put_out if length_ms <= timeout_ms + GRACE_MS]
+    failures = deaths + len(put_out) - len(back)
+    beats = members * BEATS_A_DAY
+    return Day(
+        day=day,
+        heartbeats=beats + len(survived),
+        gaps=gaps([HEARTBEAT_MS] * beats + survived),
+        longest_gap_ms=max([HEARTBEAT_MS, *survived]),
+        silences=counted(back),
+        failures=failures,
+        failures_limit_ms=failures * timeout_ms,
+    )
+
+
+def gaps(lengths_ms: Iterable[int]) -> tuple[int, ...]:
+    """Return how many lengths there are by doubling bounds, as the slow twin of the ledger's own counting."""
+    counts = [0] * (len(GAP_BOUNDS_MS) + 1)
+    known: dict[int, int] = {}
+    for length_ms in lengths_ms:
+        if length_ms not in known:
+            known[length_ms] = next(
+                (place for place, bound in enumerate(GAP_BOUNDS_MS) if length_ms <= bound), len(GAP_BOUNDS_MS)
+            )
+        counts[known[length_ms]] += 1
+    return tuple(counts)
+
+
+# -- kinds of groups ------------------------------------------------------------------------------------------
+
+OneDay = Callable[[Random], tuple[list[int], int]]
+"""Draws a day: the silences of living members, and how many died."""
+
+
+def healthy(_: Random) -> tuple[list[int], int]:
+    return [], 0
+
+
+def flapping(chance: Random) -> tuple[list[int], int]:
+    """One member's network goes several times a day, for a quarter of a minute."""
+    return [chance.randint(12_000, 20_000) for _ in range(chance.randint(3, 8))], 0
+
+
+def pausing(chance: Random) -> tuple[list[int], int]:
+    """Members stand still while they collect garbage, now and then for long."""
+    return [int(min(30_000, 2_500 * chance.lognormvariate(0.8, 0.6))) for _ in range(chance.randint(4, 12))], 0
+
+
+def stalling(chance: Random) -> tuple[list[int], int]:
+    """Members hang for up to a minute, on a disk or a page file."""
+    return [chance.randint(20_000, 60_000) for _ in range(chance.randint(1, 4))], 0
+
+
+def dying(chance: Random) -> tuple[list[int], int]:
+    """Members die, and do not come back."""
+    return [], chance.randint(1, 3)
+
+
+def mixed(chance: Random) -> tuple[list[int], int]:
+    """All of it at once."""
+    drawn = [kind(chance) for kind in (flapping, pausing, dying)]
+    return [length_ms for silences, _ in drawn for length_ms in silences], sum(deaths for _, deaths in drawn)
+
+
+KINDS: Mapping[str, OneDay] = {kind.__name__: kind for kind in (healthy, flapping, pausing, stalling, dying, mixed)}
+
+
+def history(kind: str, seed: int, days: int = 28, members: int = 4) -> History:
+    """Return the history of a seed; the same every time."""
+    chance = Random(f"{kind} {seed}")
+    drawn = [KINDS[kind](chance) for _ in range(days)]
+    return History(members, tuple(tuple(silences) for silences, _ in drawn), tuple(deaths for _, deaths in drawn))

@@ -1,0 +1,155 @@
+"""The overview of groups over HTTP, and a run's candidates: pages, filters, and what a token may see of them."""
+
+import re
+from contextlib import closing
+from hashlib import sha256
+from json import dumps
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from tests.api.client import Client, Group, Json, fresh_id, position
+from tests.api.test_maintenance import run_id
+from tests.api.test_openapi import answer_fits
+from tests.conftest import Databases
+from tests.nodes import running_node
+
+__all__ = ["run_id"]
+NOBODY = {"generation": -1, "member_id": ""}
+
+
+def overview(client: Client, **query: str) -> Json:
+    return client.ok(
+        "GET", "/v1/overview/groups?" + "&".join(f"{name}={quote(value)}" for name, value in query.items())
+    )
+
+
+def test_a_glance_tells_members_lag_and_rebalances(client: Client, group: Group) -> None:
+    member = group.stable()
+    member.commit(position(5, log_end_offset=9))
+
+    found = overview(client, q=group.group_id)
+    (glance,) = [each for each in found["groups"] if each["group_id"] == group.group_id]
+
+    assert (glance["state"], glance["generation"], glance["member_count"]) == ("Stable", 1, 1)
+    assert (glance["lag"], glance["rebalances_last_hour"]) == (4, 1)
+    assert (glance["last_rebalance_trigger"], glance["rebalance_trigger"]) == ("member_joined", None)
+    assert glance["last_rebalance_at"] >= glance["state_since"][:16]
+    assert found["counts"]["Stable"] >= 1
+    answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/overview/groups", found)
+
+
+@pytest.mark.parametrize("sort", ["attention", "group_id", "since", "members", "lag", "rebalances"])
+def test_pages_join_in_every_order(client: Client, sort: str) -> None:
+    prefix = fresh_id("paged")
+    for number in range(5):
+        offsets = [position(0, log_end_offset=number % 2)]
+        client.ok("POST", f"/v1/groups/{prefix}-{number}/offsets", {**NOBODY, "offsets": offsets})
+    whole = [each["group_id"] for each in overview(client, q=prefix, sort=sort)["groups"]]
+    pages: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = overview(client, q=prefix, sort=sort, limit="2", cursor=cursor)
+        assert page["counts"] == {"Empty": 5}
+        pages += [each["group_id"] for each in page["groups"]]
+        cursor = page["next_cursor"]
+    assert pages == whole
+    assert len(whole) == 5
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("sort=size", "sort must be one of attention, group_id, since, members, lag, rebalances"),
+        ("cursor=x", "the cursor is not one that the overview gave"),
+        ("cursor=MQ", "the cursor is not one that the overview gave"),
+        (f"q={'x' * 256}", "q: expected `str` of length <= 255"),
+        ("limit=0", "limit: "),
+        ("name=x", "the query has an unknown parameter name"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_a_sentence(client: Client, query: str, said: str) -> None:
+    answer = client.call("GET", f"/v1/overview/groups?{query}")
+    assert answer.code == "INVALID_REQUEST"
+    assert answer.json["detail"].startswith(said.replace("`", ""))
+
+
+def test_states_are_read_in_any_case_and_one_that_is_none_matches_nothing(client: Client, group: Group) -> None:
+    group.stable()
+    assert overview(client, q=group.group_id, state="stable")["groups"] != []
+    assert overview(client, q=group.group_id, state="Sleeping")["groups"] == []
+
+
+def test_candidates_are_listed_with_what_was_seen_and_what_came_of_them(
+    client: Client, group: Group, run_id: str
+) -> None:
+    path = f"/v1/maintenance/runs/{run_id}"
+    answer = client.ok("GET", f"{path}/candidates")
+    (one,) = answer["candidates"]
+    assert (one["group_id"], one["topic"], one["partition"]) == (group.group_id, "orders", 0)
+    assert (one["reason"], one["outcome"], one["generation"]) == ("retention", None, None)
+    assert re.match(r"\d{4}-", one["committed_at"])
+    assert (answer["run_id"], answer["next_cursor"]) == (run_id, None)
+    answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/maintenance/runs/{run_id}/candidates", answer)
+
+    client.ok("POST", f"{path}/apply", {"reason": "reviewed"})
+    while client.ok("GET", path)["status"] != "applied":
+        pass
+    assert client.ok("GET", f"{path}/candidates")["candidates"][0]["outcome"] == "not_due"
+
+
+def test_pages_of_candidates_join(client: Client, rows: PsycopgConnection, run_id: str) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO expiry_candidates (run_id, group_id, shard_id, topic, partition, commit_version, committed_at,"
+            " reason) SELECT %s, 'ü/' || n, 0, 'tö\"pic', n, 0, now(), 'retention' FROM generate_series(1, 5) AS n",
+            (run_id,),
+        )
+    path = f"/v1/maintenance/runs/{run_id}/candidates"
+    whole = client.ok("GET", path)["candidates"]
+    pages: list[Json] = []
+    at: str | None = ""
+    while at is not None:
+        page = client.ok("GET", f"{path}?limit=2&cursor={at}")
+        pages += page["candidates"]
+        at = page["next_cursor"]
+    assert pages == whole
+    assert len(whole) == 6
+
+
+@pytest.mark.parametrize("cursor", ["x", "bm90IGpzb24", "WzEsMiwzXQ", "WyJcdTAwMDAiLCIiLDBd", "WyJhIiwiYiIsLTld"])
+def test_a_cursor_of_somebody_elses_is_refused(client: Client, run_id: str, cursor: str) -> None:
+    answer = client.call("GET", f"/v1/maintenance/runs/{run_id}/candidates?cursor={cursor}")
+    assert answer.json["detail"] == "the cursor is not one that a list of candidates gave"
+
+
+@pytest.mark.parametrize("name", ["no-uuid", "00000000-0000-4000-8000-000000000000"])
+def test_a_run_that_there_is_not_has_no_candidates(client: Client, name: str) -> None:
+    answer = client.call("GET", f"/v1/maintenance/runs/{name}/candidates")
+    assert (answer.status, answer.code) == (404, "RESOURCE_NOT_FOUND")
+
+
+# -- what a token may see ---------------------------------------------------------------------------------
+
+
+def test_a_token_for_some_groups_sees_its_own_and_counts_no_others(databases: Databases, tmp_path: Path) -> None:
+    operator = {"sha256": sha256(b"all").hexdigest(), "actor": "olga", "role": "operator"}
+    viewer = {"sha256": sha256(b"some").hexdigest(), "actor": "vera", "role": "viewer", "prefixes": ["mine-"]}
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text(dumps({"tokens": [operator, viewer]}))
+    url = databases.create()
+    with (
+        running_node(url, tokens_file=str(tokens), cluster_secret="shared") as node,
+        closing(Client(node.url)) as client,
+    ):
+        for name in ("mine-1", "theirs-1"):
+            offsets = {**NOBODY, "offsets": [position(1)]}
+            client.ok("POST", f"/v1/groups/{name}/offsets", offsets, {"Authorization": "Bearer all"})
+        found = client.ok("GET", "/v1/overview/groups", headers={"Authorization": "Bearer some"})
+        assert [each["group_id"] for each in found["groups"]] == ["mine-1"]
+        assert found["counts"] == {"Empty": 1}
+        assert client.send("GET", "/v1/overview/groups").status == 401
+        assert client.send("GET", "/").status == 200
+    databases.drop(url)

@@ -1,0 +1,227 @@
+"""Tuning over HTTP: advice from a group's own past, from a report or on demand, and what other timeouts would do."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from coordinator_core.protocol.hashing import shard_of
+from tests.api.client import Client, Group, fresh_id
+from tests.api.test_openapi import answer_fits
+
+Json = Any
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+GAPS = [0] * 12 + [400] + [0] * 10
+"""400 gaps of 3 seconds."""
+
+STAY = (
+    "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,"
+    " session_timeout_ms, joined_at, started_at, ended_at, end_reason, heartbeat_count, heartbeat_gap_ms_max,"
+    " heartbeat_gap_histogram) VALUES (%s, %s, now(), %s, %s, '127.0.0.1', 1, %s, %s, %s, %s, %s, 400, 3000, %s)"
+)
+REPORT = (
+    "INSERT INTO timeout_advice (group_id, shard_id, interval_start, interval_end, run_id, as_of, window_start,"
+    " heartbeats, session_present_ms, session_advised_ms, session_verdict, session_confidence, session_because,"
+    " session_effect, rebalance_present_ms, rebalance_verdict, rebalance_confidence, rebalance_because,"
+    " rebalance_effect, initial_delay_present_ms, initial_delay_verdict, initial_delay_confidence,"
+    " initial_delay_because, initial_delay_effect, back_test)"
+    " VALUES (%(group_id)s, 1, %(at)s - interval '1 day', %(at)s, gen_random_uuid(), %(at)s,"
+    " %(at)s - interval '28 days', 12, %(present)s, 20000, 'change', 'high', 'it flaps', %(effect)s,"
+    " NULL, 'too_little_data', 'none', 'few', '{}',"
+    " 0, 'too_little_data', 'none', 'few', '{}', %(back_test)s)"
+)
+
+
+class Past:
+    """A group's past, written into the tables as its coordinator would have."""
+
+    def __init__(self, group: Group, rows: PsycopgConnection) -> None:
+        self.group = group
+        self._rows = rows
+        self.now = datetime.now(UTC)
+
+    def stay(
+        self, client_id: str, ended: datetime, end_reason: str, joined: datetime, timeout_ms: int = 10_000
+    ) -> None:
+        member_id = f"{client_id}-{ended.isoformat()}"
+        at = (timeout_ms, joined, joined, ended, end_reason, GAPS)
+        self.execute(STAY, (self.group.group_id, shard_of(self.group.group_id, 50), member_id, client_id, *at))
+
+    def flap(self, days: int, back_after: timedelta, timeout_ms: int = 10_000) -> None:
+        """Let a member be put out once a day, and be back soon; it stays for an hour and leaves."""
+        for number in range(days):
+            gone = self.now - (number + 1) * DAY + timedelta(hours=2)
+            self.stay("flapping", gone, "session_expired", gone - MINUTE, timeout_ms)
+            back = gone + back_after
+            self.stay("flapping", back + 60 * MINUTE, "left", back, timeout_ms)
+
+    def report(self, at: datetime, present_ms: int) -> None:
+        effect, test = json.dumps({"evictions_avoided": 7}), json.dumps({"is_passed": True})
+        values = {"group_id": self.group.group_id, "at": at, "present": present_ms, "effect": effect, "back_test": test}
+        self.execute(REPORT, values)
+
+    def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> None:
+        with self._rows.cursor() as cursor:
+            cursor.execute(statement, values)
+
+    def tuning(self, query: str = "") -> Json:
+        return self.group.client.ok("GET", f"{self.group.path}/tuning{query}")
+
+
+@pytest.fixture
+def past(group: Group, rows: PsycopgConnection) -> Past:
+    return Past(group, rows)
+
+
+# -- advice ---------------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_flaps_is_advised_a_longer_session_from_its_own_past(past: Past) -> None:
+    past.flap(6, timedelta(seconds=6))
+    told = past.tuning()
+    assert (told["source"], told["run_id"], told["what_if"]) == ("live", None, None)
+    advice = told["advice"]["session_timeout_ms"]
+    assert (advice["verdict"], advice["present"], advice["value"]) == ("change", 10_000, 20_000)
+    assert advice["effect"]["evictions_avoided"] == 6
+    assert told["back_test"]["is_passed"]
+    assert {each["verdict"] for key, each in told["advice"].items() if key != "session_timeout_ms"} == {
+        "too_little_data"
+    }
+
+
+def test_the_keys_of_advice_are_those_of_the_settings(client: Client, past: Past) -> None:
+    past.flap(6, timedelta(seconds=6))
+    told = past.tuning()
+    assert told["advice"].keys() <= client.ok("GET", f"{past.group.path}/config")["values"].keys()
+    assert told["in_force"] == {
+        "session_timeout_ms": 10_000,
+        "heartbeat_interval_ms": 3_000,
+        "rebalance_timeout_ms": None,
+        "group_initial_rebalance_delay_ms": 0,
+        "group_min_session_timeout_ms": 6_000,
+        "group_max_session_timeout_ms": 1_800_000,
+    }
+
+
+def test_what_is_set_is_what_is_in_force(client: Client, past: Past) -> None:
+    past.flap(6, timedelta(seconds=6))
+    values = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 90_000, "group_max_session_timeout_ms": 40_000}
+    client.ok("PUT", f"{past.group.path}/config", {"values": values, "reason": "a test"})
+    told = past.tuning()
+    assert told["in_force"] | values == told["in_force"]
+    assert told["advice"]["session_timeout_ms"]["verdict"] == "keep"
+
+
+def test_a_young_report_is_told_instead(past: Past) -> None:
+    past.flap(6, timedelta(seconds=6))
+    past.report(past.now - timedelta(hours=3), present_ms=10_000)
+    told = past.tuning()
+    assert (told["source"], told["advice"]["session_timeout_ms"]["because"]) == ("report", "it flaps")
+    assert (told["run_id"] is None, told["back_test"]) == (False, {"is_passed": True})
+    window = [datetime.fromisoformat(told["window"][end]) for end in ("from", "to")]
+    assert window[1] - window[0] == timedelta(days=28)
+
+
+@pytest.mark.parametrize(("age", "present_ms"), [(timedelta(hours=49), 10_000), (timedelta(hours=1), 45_000)])
+def test_a_report_that_is_old_or_speaks_of_another_value_is_not(past: Past, age: timedelta, present_ms: int) -> None:
+    past.flap(6, timedelta(seconds=6))
+    past.report(past.now - age, present_ms)
+    assert past.tuning()["source"] == "live"
+
+
+def test_a_group_of_a_moment_ago_is_told_that_too_little_is_known(group: Group) -> None:
+    group.stable()
+    told = group.client.ok("GET", f"{group.path}/tuning")
+    assert {each["verdict"] for each in told["advice"].values()} == {"too_little_data"}
+    assert told["in_force"]["session_timeout_ms"] is not None
+
+
+def test_a_group_that_nobody_ever_saw_is_not_found(client: Client) -> None:
+    assert client.call("GET", f"/v1/groups/{fresh_id()}/tuning").code == "GROUP_ID_NOT_FOUND"
+
+
+# -- what if --------------------------------------------------------------------------------------------------
+
+
+def test_each_eviction_is_told_with_what_it_needed(past: Past) -> None:
+    past.flap(2, timedelta(seconds=6))
+    dead = past.now - timedelta(hours=9)
+    past.stay("dead", dead, "session_expired", dead - MINUTE)
+    tried = past.tuning("?session_timeout_ms=17000")["what_if"]["session_timeout_ms"]
+    assert [(each["client_id"], each["needed_ms"]) for each in tried["avoided"]] == [("flapping", 16_000)] * 2
+    assert tried["avoided"][0]["back_at"] > tried["avoided"][0]["at"]
+    assert [(each["client_id"], each["seen_later_ms"]) for each in tried["failures"]] == [("dead", 7_000)]
+    assert (tried["detection_added_ms"], tried["added_at_most"], tried["remaining"]) == (7_000, 0, [])
+
+
+def test_a_shorter_timeout_is_told_to_put_more_out(client: Client, past: Past) -> None:
+    past.flap(2, timedelta(seconds=6))
+    lower = {"group_min_session_timeout_ms": 1_000}
+    client.ok("PUT", f"{past.group.path}/config", {"values": lower, "reason": "a test"})
+    tried = past.tuning("?session_timeout_ms=2000")["what_if"]["session_timeout_ms"]
+    assert (tried["added_at_least"], tried["added_at_most"]) == (4 * 400, 4 * 400)
+    assert len(tried["remaining"]) == 2
+
+
+def test_a_rebalance_timeout_is_tried_out_too(past: Past) -> None:
+    past.flap(2, timedelta(seconds=6))
+    what_if = past.tuning("?rebalance_timeout_ms=60000")["what_if"]
+    assert what_if["session_timeout_ms"] is None
+    assert what_if["rebalance_timeout_ms"] == {
+        "value": 60_000,
+        "avoided": [],
+        "remaining": [],
+        "no_shows": [],
+        "waiting_added_ms": 0,
+        "added": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ("session_timeout_ms=0", "session_timeout_ms must be from 1 to 2147483647"),
+        ("session_timeout_ms=-5", "session_timeout_ms must be from 1 to 2147483647"),
+        ("session_timeout_ms=5999", "session_timeout_ms (5999) must be from 6000 to 1800000"),
+        ("session_timeout_ms=1800001", "session_timeout_ms (1800001) must be from 6000 to 1800000"),
+        ("session_timeout_ms=99999999999", "session_timeout_ms must be from 1 to 2147483647"),
+        ("rebalance_timeout_ms=-1", "rebalance_timeout_ms must be from 0 to 2147483647"),
+        ("session_timeout_ms=soon", "session_timeout_ms"),
+        ("sesion_timeout_ms=9000", "the query has an unknown parameter sesion_timeout_ms"),
+    ],
+)
+def test_a_timeout_that_could_not_be_set_is_not_tried_out(group: Group, query: str, complaint: str) -> None:
+    group.stable()
+    answer = group.client.call("GET", f"{group.path}/tuning?{query}")
+    assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+    assert complaint in answer.json["detail"]
+
+
+def test_a_session_that_its_heartbeats_would_not_keep_alive_is_refused(client: Client, group: Group) -> None:
+    group.stable()
+    slow = {"heartbeat_interval_ms": 9_000}
+    client.ok("PUT", f"{group.path}/config", {"values": slow, "reason": "a test"})
+    answer = client.call("GET", f"{group.path}/tuning?session_timeout_ms=8000")
+    assert answer.json["detail"] == "heartbeat_interval_ms (9000) must be below the session timeout (8000)"
+
+
+# -- reports --------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_advice_on_each_group_is_listed(client: Client, past: Past) -> None:
+    past.report(past.now - DAY, present_ms=10_000)
+    past.report(past.now, present_ms=12_000)
+    told = client.ok("GET", f"/v1/reports/timeouts?group_id={past.group.group_id}")
+    (report,) = told["reports"]
+    assert (report["session_present_ms"], report["session_advised_ms"], told["next_cursor"]) == (12_000, 20_000, None)
+    assert (report["rebalance_advised_ms"], report["session_effect"]) == (None, {"evictions_avoided": 7})
+    answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/reports/timeouts", told)
+
+
+def test_the_answer_is_as_the_document_has_it(client: Client, past: Past) -> None:
+    past.flap(6, timedelta(seconds=6))
+    told = past.tuning("?session_timeout_ms=17000&rebalance_timeout_ms=60000")
+    answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/groups/{group_id}/tuning", told)

@@ -1,0 +1,59 @@
+"""The benchmarks of jobs and expiries run through in a tiny form, on as many rows as asked for."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from bench import expiries, jobs
+from bench.past import HISTORY_DAYS, Past, fill_history, fill_offsets
+from bench.servers import Place
+from spark_jobs.database import parse_url
+
+TINY = Past(groups=3, days=2, members=2, rebalances_a_day=1, stays_a_day=2, positions_a_day=2)
+
+
+@pytest.mark.timeout(300)
+def test_the_benchmark_of_jobs_tells_its_figures(database_url: str, tmp_path: Path) -> None:
+    size = jobs.Size((200, 400), 50, TINY, rounds=1, jobs=("offset_retention",))
+    figures = jobs.measure(Place(database_url, tmp_path), size)
+    assert [figure.what for figure in figures] == [
+        "offset_retention, 200 offsets",
+        "  its heap at most",
+        "offset_retention, 400 offsets",
+        "  its heap at most",
+        "offset_retention, a million of 400 offsets",
+    ]
+    assert all(figure.value > 0 for figure in figures)
+
+
+def test_the_benchmark_of_expiries_tells_its_figures(database_url: str, tmp_path: Path) -> None:
+    size = expiries.Size(offsets=100, offsets_a_group=50, connections=2, rounds=1, round_s=0.2)
+    figures = expiries.measure(Place(database_url, tmp_path), size)
+    assert figures[-1].what == "100 offsets expired meanwhile"
+    assert all(figure.value > 0 for figure in figures)
+
+
+def test_there_are_as_many_rows_as_asked_for_each_in_its_day(
+    database_url: str, sql_connection: PsycopgConnection
+) -> None:
+    with closing(parse_url(database_url).connect()) as connection:
+        fill_offsets(connection, 500, 10, seed=7)
+        fill_history(connection, TINY, seed=7)
+    with sql_connection.cursor() as cursor:
+        cursor.execute("SELECT count(*), count(DISTINCT group_id), min(shard_id) >= 0 FROM offsets")
+        assert cursor.fetchall() == [(500, 10, True)]
+        counts = {}
+        for table in HISTORY_DAYS:
+            cursor.execute(f"SELECT count(*) FROM {table}")  # noqa: S608 - a table of ours
+            counts[table] = cursor.fetchone()
+            cursor.execute(f"SELECT count(*) FROM {table}_default")  # noqa: S608 - likewise
+            assert cursor.fetchone() == (0,)
+    assert counts == {
+        "rebalances": (6,),
+        "rebalance_members": (12,),
+        "member_sessions": (24,),
+        "assignments": (12,),
+        "offset_history": (12,),
+    }

@@ -1,0 +1,105 @@
+"""One browser serves a test session, one node a module; every page tells of whatever went wrong in it."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tests.api.client import Client
+from tests.conftest import Databases
+from tests.console.stage import Stage
+from tests.nodes import Node, running_node
+
+WIDTH, HEIGHT = 1_280, 800
+MISSING = "These tests need Chromium; install Debian's package `chromium` (apt-get install chromium)."
+PATIENCE_MS = 15_000
+OWN_MEASURES = frozenset({"the server responded with a status of 4"})
+"""What Chromium writes into its console when the API refuses, which is no error of the page's."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = chromium()
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def node(databases: Databases) -> Iterator[Node]:
+    url = databases.create()
+    with running_node(url, group_initial_rebalance_delay_ms=0) as node:
+        yield node
+    databases.drop(url)
+
+
+@pytest.fixture(scope="module")
+def client(node: Node) -> Iterator[Client]:
+    with closing(Client(node.url)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def stage(client: Client, node: Node) -> Iterator[Stage]:
+    with closing(Stage(client, node)) as stage:
+        yield stage
+
+
+def chromium() -> str:
+    """Return where Chromium is; without it the tests fail, they are not skipped."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.fail(MISSING)
+    return path
+
+
+class Watched:
+    """What a page asked for, and what it complained about."""
+
+    def __init__(self, page: Page) -> None:
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda message: self._hear(message.type, message.text))
+
+    def _hear(self, kind: str, text: str) -> None:
+        if kind in {"error", "warning"} and not any(measure in text for measure in OWN_MEASURES):
+            self.complaints.append(text)
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+    context.set_default_timeout(PATIENCE_MS)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, node: Node) -> Iterator[Page]:
+    """Give an empty page; whatever it does, it asks its own node only and complains about nothing."""
+    page = context.new_page()
+    watched = Watched(page)
+    yield page
+    assert watched.complaints == []
+    assert [url for url in watched.requests if not url.startswith((node.url + "/", "data:"))] == []
+
+
+@pytest.fixture
+def picture(page: Page, tmp_path: Path) -> Callable[[str], Path]:
+    """Give a function that takes a picture of the whole page and returns where it is."""
+
+    def take(name: str) -> Path:
+        path = tmp_path / f"{name}.png"
+        page.screenshot(path=path, full_page=True)
+        return path
+
+    return take

@@ -1,0 +1,292 @@
+"""What somebody on call does: find the group, see why, change what is wrong, and take it back if it was not that."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.api.client import Client, Group, position
+from tests.api.test_tuning import Past
+from tests.console.stage import NOBODY, Stage
+from tests.nodes import Node
+
+
+@pytest.fixture(scope="module")
+def healthy(stage: Stage) -> Group:
+    return stage.healthy()
+
+
+@pytest.fixture(scope="module")
+def flapping(stage: Stage) -> Group:
+    return stage.flapping()
+
+
+@pytest.fixture(scope="module")
+def stuck(stage: Stage) -> Group:
+    return stage.stuck()
+
+
+@pytest.fixture
+def shows(page: Page, node: Node) -> Callable[[str], Page]:
+    """Give a function that opens a place in the console."""
+
+    def show(place: str) -> Page:
+        page.goto(f"{node.url}/#/{place}")
+        return page
+
+    return show
+
+
+def section(page: Page, name: str) -> Locator:
+    return page.get_by_role("region", name=re.compile(f"^{name}"))
+
+
+def decide(page: Page, reason: str, verb: str) -> None:
+    """Fill in the dialogue and send it off."""
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill(reason)
+    dialog.get_by_label("Your name").fill("ada")
+    dialog.get_by_role("button", name=verb, exact=True).click()
+
+
+# -- finding ----------------------------------------------------------------------------------------------
+
+
+def test_the_flapping_group_is_found_by_keys_alone(
+    shows: Callable[[str], Page], healthy: Group, flapping: Group
+) -> None:
+    page = shows("")
+    expect(page.get_by_role("link", name=healthy.group_id)).to_be_visible()
+
+    page.keyboard.press("/")
+    page.keyboard.type("FLAP")
+    expect(page.get_by_role("link", name=healthy.group_id)).to_be_hidden()
+    page.keyboard.press("Enter")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text(flapping.group_id)
+    expect(section(page, "Timeline")).to_contain_text("23 rebalances")
+    expect(section(page, "Timeline")).to_contain_text("12× a member joined")
+    expect(section(page, "Rebalances")).to_contain_text("consumer poll timeout has expired")
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    expect(page.get_by_label(re.compile("Filter"))).to_be_visible()
+
+
+def test_whoever_waits_stands_first_and_says_for_whom(
+    shows: Callable[[str], Page], flapping: Group, stuck: Group, healthy: Group
+) -> None:
+    page = shows("")
+    rows = page.locator("tbody tr")
+
+    expect(rows.nth(0)).to_contain_text(stuck.group_id)
+    expect(rows.nth(0)).to_contain_text("Preparing")
+    expect(rows.nth(0)).to_contain_text("Waits for slowpoke")
+    expect(rows.nth(1)).to_contain_text(flapping.group_id)
+
+    page.get_by_role("button", name="Members").click()
+    expect(rows.nth(0)).to_contain_text(re.compile(f"{healthy.group_id}|{stuck.group_id}"))
+    page.get_by_role("button", name=re.compile("Preparing")).click()
+    expect(rows).to_have_count(1)
+
+
+def test_a_stuck_group_says_whom_it_waits_for_and_until_when(shows: Callable[[str], Page], stuck: Group) -> None:
+    page = shows(f"groups/{stuck.group_id}")
+    notice = page.get_by_text(re.compile("Waits for 1 member of 2 to join again until"))
+
+    expect(notice).to_be_visible()
+    expect(notice).to_contain_text(re.compile(r"\d\d:\d\d:\d\d, 1\d min .* from now"))
+    members = section(page, "Members").locator("tbody tr")
+    expect(members.nth(0)).to_contain_text("slowpoke")
+    expect(members.nth(0)).to_contain_text("waited for")
+    expect(members.nth(1)).to_contain_text("ready, waits in join")
+
+
+def test_who_holds_what_and_how_far_behind_is_on_one_map(shows: Callable[[str], Page], healthy: Group) -> None:
+    page = shows(f"groups/{healthy.group_id}")
+    owners = section(page, "Who holds what").locator(".owner")
+
+    expect(owners).to_have_count(2)
+    expect(owners.nth(0).locator(".cell")).to_have_count(6)
+    deepest = section(page, "Who holds what").locator(".cell.level4")
+    expect(deepest.last).to_contain_text("11")
+    expect(section(page, "Offsets").locator("tbody tr").first).to_contain_text("1,977,326,743")
+
+
+def test_lag_over_time_is_drawn(shows: Callable[[str], Page], stage: Stage, healthy: Group) -> None:
+    with stage.rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset,"
+            " member_id) SELECT %s, 0, 'orders', 0, now() - n * interval '1 minute', 0, 1000 - n, ''"
+            " FROM generate_series(1, 50) AS n",
+            (healthy.group_id,),
+        )
+    page = shows(f"groups/{healthy.group_id}")
+
+    expect(page.get_by_role("img", name=re.compile("Lag over the last hour: .* now"))).to_be_visible()
+    expect(section(page, "Offsets").locator(".scatterlayer path.js-line")).to_have_count(2)
+    assert not page.evaluate("document.querySelector('.main-svg').getBoundingClientRect().width < 600")
+
+
+# -- changing ---------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_is_changed_with_a_reason_seen_in_the_changes_and_undone(
+    shows: Callable[[str], Page], client: Client, flapping: Group
+) -> None:
+    page = shows(f"groups/{flapping.group_id}")
+    page.get_by_role("button", name="Change session_timeout_ms").click()
+    page.get_by_label("New value").fill("30000")
+    decide(page, "it is put out too soon", "Set")
+
+    setting = section(page, "Settings").locator("tr", has_text="session_timeout_ms").first
+    expect(setting).to_contain_text("30,000 ms (30 s)")
+    expect(setting).to_contain_text("this group")
+    change = section(page, "Changes").locator("tbody tr").first
+    expect(change).to_contain_text("it is put out too soon")
+    expect(change).to_contain_text("ada")
+    assert flapping.describe()["config"]["session_timeout_ms"] == 30_000
+
+    change.get_by_role("button", name=re.compile("Undo")).click()
+    decide(page, "it was not that", "Undo")
+
+    expect(setting).to_contain_text("what each member asks for")
+    expect(section(page, "Changes").locator("tbody tr", has_text="undone")).to_have_count(1)
+    assert flapping.describe()["config"]["session_timeout_ms"] is None
+
+
+def test_a_refusal_is_told_in_the_nodes_own_words_and_the_dialogue_stays(
+    shows: Callable[[str], Page], client: Client, flapping: Group
+) -> None:
+    page = shows(f"groups/{flapping.group_id}")
+    page.get_by_role("button", name="Change session_timeout_ms").click()
+    page.get_by_label("New value").fill("1")
+    decide(page, "a typing error", "Set")
+    refusal = client.call(
+        "PUT", f"{flapping.path}/config", {"values": {"session_timeout_ms": 1}, "reason": "the same"}
+    ).json["detail"]
+
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_have_text(re.compile(re.escape(refusal[1:])))
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_advice_is_applied_with_its_own_reason(shows: Callable[[str], Page], stage: Stage) -> None:
+    group = stage.client.group("advised")
+    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    past = Past(group, stage.rows)
+    past.flap(6, timedelta(seconds=6))
+    page = shows("groups/advised")
+    card = section(page, "Advice").locator(".card.wanted")
+    expect(card).to_contain_text("10,000 ms (10 s) → 20,000 ms (20 s)")
+    expect(card).to_contain_text("6 spurious evictions")
+
+    card.get_by_role("button", name="Apply 20 s").click()
+    expect(page.get_by_label("Reason")).to_have_value(re.compile("^advice: .* spurious evictions"))
+    page.get_by_label("Your name").fill("ada")
+    page.get_by_role("dialog").get_by_role("button", name="Set").click()
+
+    expect(section(page, "Changes")).to_contain_text("advice: 10000 ms has up to 6")
+    assert group.describe()["config"]["session_timeout_ms"] == 20_000
+
+
+def test_a_timeout_is_tried_out_before_it_is_set(shows: Callable[[str], Page], flapping: Group) -> None:
+    page = shows(f"groups/{flapping.group_id}")
+    page.get_by_role("button", name="Change session_timeout_ms").click()
+    page.get_by_label("New value").fill("20000")
+    page.get_by_role("button", name="What if?").click()
+
+    expect(page.get_by_role("dialog")).to_contain_text("needless evictions would not have happened")
+
+
+def test_a_member_is_put_out_and_an_empty_group_deleted(shows: Callable[[str], Page], stage: Stage) -> None:
+    group = stage.client.group("short-lived")
+    group.stable()
+    page = shows("groups/short-lived")
+    section(page, "Members").get_by_role("button", name=re.compile("Put out")).click()
+    decide(page, "it hangs", "Put it out")
+    expect(section(page, "Members")).to_contain_text("Nobody is in this group")
+
+    page.get_by_role("button", name="Delete the group…").click()
+    decide(page, "nobody needs it", "Delete")
+    expect(page.locator(".facts")).to_contain_text("Dead")
+    expect(section(page, "Changes")).to_contain_text("group deleted")
+
+
+def test_a_rebalance_is_forced_with_a_reason(shows: Callable[[str], Page], stage: Stage) -> None:
+    group = stage.client.group("shaken")
+    group.stable()
+    page = shows("groups/shaken")
+    page.get_by_role("button", name="Force a rebalance…").click()
+    decide(page, "to spread it anew", "Force a rebalance")
+
+    expect(page.get_by_text(re.compile("Waits for 1 member"))).to_be_visible()
+    expect(section(page, "Rebalances")).to_contain_text("An operator asked for it")
+
+
+# -- maintenance ------------------------------------------------------------------------------------------
+
+
+def test_a_maintenance_run_is_looked_through_and_approved(shows: Callable[[str], Page], stage: Stage) -> None:
+    run_id = stage.proposal(stage.client.group("long-gone"))
+    page = shows("maintenance")
+    page.locator("tbody tr", has_text=run_id[:8]).get_by_role("link").click()
+    expect(page.locator("tbody tr")).to_have_count(3)
+    expect(page.locator("tbody tr").first).to_contain_text("undecided")
+
+    page.keyboard.press("a")
+    decide(page, "looked through", "Apply")
+
+    expect(page.get_by_role("heading", level=1)).to_contain_text("applied")
+    expect(page.locator("tbody tr").first).to_contain_text("not due")
+
+
+def test_a_maintenance_run_is_turned_down(shows: Callable[[str], Page], stage: Stage) -> None:
+    run_id = stage.proposal(stage.client.group("kept"))
+    page = shows(f"maintenance/{run_id}")
+    page.get_by_role("button", name=re.compile("Reject")).click()
+    decide(page, "not on a Friday", "Reject")
+
+    expect(page.get_by_role("heading", level=1)).to_contain_text("rejected")
+    expect(page.get_by_role("button", name=re.compile("Apply"))).to_have_count(0)
+
+
+def test_pages_of_candidates_follow_each_other(shows: Callable[[str], Page], stage: Stage) -> None:
+    run_id = stage.proposal(stage.client.group("many"), offsets=120)
+    page = shows(f"maintenance/{run_id}")
+    expect(page.locator("tbody tr")).to_have_count(100)
+    page.keyboard.press("n")
+    expect(page.locator("tbody tr")).to_have_count(20)
+    page.keyboard.press("p")
+    expect(page.locator("tbody tr")).to_have_count(100)
+
+
+def test_pictures_can_be_taken_of_every_screen_in_both_lights(
+    shows: Callable[[str], Page],
+    picture: Callable[[str], Path],
+    stage: Stage,
+    healthy: Group,
+    stuck: Group,
+    flapping: Group,
+) -> None:
+    places = {
+        "groups": "",
+        **{
+            name: f"groups/{each.group_id}"
+            for name, each in [("healthy", healthy), ("stuck", stuck), ("flaps", flapping)]
+        },
+        "runs": "maintenance",
+        "run": f"maintenance/{stage.proposal(stage.client.group('pictured'))}",
+        "changes": "changes",
+    }
+    for name, place in places.items():
+        page = shows(place)
+        expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+        expect(page.locator("main")).not_to_contain_text("Loading…")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert picture(f"{name}-{scheme}").stat().st_size > 10_000

@@ -1,0 +1,122 @@
+"""Every alert fires when it should, rests on metrics that exist, and leads to its entry in the runbook."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+import yaml
+from typer import Context
+from typer.main import get_command
+
+from muster.cli import app
+from muster.settings import psql_url
+
+ROOT = Path(__file__).resolve().parents[2]
+PROMETHEUS = ROOT / "docker" / "prometheus"
+RULES: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load((PROMETHEUS / "rules.yml").read_text())["groups"] for rule in group["rules"]
+]
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
+ENTRIES: dict[str, str] = dict(re.findall(r"^### (Muster\w+)\n(.*?)(?=^##|\Z)", RUNBOOK, re.DOTALL | re.MULTILINE))
+METRICS = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+OF_PROMETHEUS = {"up"}
+
+every_alert = pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
+every_entry = pytest.mark.parametrize("alert", ENTRIES)
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Prometheus' checker."""
+    brought = ROOT / ".tools" / "prometheus" / "usr" / "bin" / "promtool"
+    program = shutil.which("promtool") or (str(brought) if brought.is_file() else None)
+    assert program, "promtool is missing: run scripts/bring-promtool.sh, or install Debian's package prometheus"
+    return subprocess.run([program, *arguments], check=False, capture_output=True, text=True, cwd=PROMETHEUS)
+
+
+# -- rules ------------------------------------------------------------------------------------------------
+
+
+def test_prometheus_takes_the_configuration_and_the_rules() -> None:
+    checked = promtool("check", "config", "prometheus.yml")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_alerts_fire_when_they_should_and_only_then() -> None:
+    tested = promtool("test", "rules", "rules_test.yml")
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_every_alert_is_seen_to_fire() -> None:
+    tests = yaml.safe_load((PROMETHEUS / "rules_test.yml").read_text())["tests"]
+    fired = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case.get("exp_alerts")}
+    assert fired == {rule["alert"] for rule in RULES}
+
+
+@every_alert
+def test_an_alert_says_how_urgent_it_is_and_what_is_wrong_in_a_sentence(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in {"page", "ticket"}
+    assert rule["annotations"]["summary"].endswith(".")
+
+
+@every_alert
+def test_an_alert_rests_on_metrics_that_there_are(rule: dict[str, Any]) -> None:
+    used = set(re.findall(r"\b((?:muster|kafka)_[a-z_]+|up)\b", rule["expr"]))
+    assert used
+    families = {re.sub(r"_(bucket|count|sum)$", "", name) if name not in METRICS else name for name in used}
+    assert families <= METRICS | OF_PROMETHEUS
+
+
+# -- the runbook ------------------------------------------------------------------------------------------
+
+
+def test_the_runbook_has_an_entry_for_every_alert_and_no_other() -> None:
+    assert list(ENTRIES) == [rule["alert"] for rule in RULES]
+
+
+@every_alert
+def test_an_alert_leads_to_its_entry(rule: dict[str, Any]) -> None:
+    assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
+
+
+@every_entry
+def test_an_entry_says_what_it_means_what_to_look_at_and_what_to_do(alert: str) -> None:
+    parts = re.findall(r"^\*\*(.+?)\*\*", ENTRIES[alert], re.MULTILINE)
+    assert parts == ["What it means.", "What to look at.", "What to do."]
+
+
+def test_every_link_of_the_runbook_leads_somewhere() -> None:
+    headings = {
+        re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+        for heading in re.findall("^#+ (.+)", RUNBOOK, re.MULTILINE)
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", RUNBOOK):
+        path, _, anchor = target.partition("#")
+        assert (ROOT / "docs" / path).exists()
+        assert path or anchor in headings, target
+
+
+def test_every_command_of_the_runbook_is_one_that_there_is() -> None:
+    named = {tuple(words.split()) for words in re.findall(r"`muster((?: [a-z][a-z-]*)+)", RUNBOOK)}
+    assert len(named) > 5
+    for words in named:
+        command: Any = get_command(app)
+        for word in words:
+            command = command.get_command(Context(command), word)
+            assert command is not None, " ".join(words)
+
+
+def test_every_query_of_the_runbook_runs(database_url: str) -> None:
+    queries = [
+        *re.findall(r"```sql\n(.*?)```", RUNBOOK, re.DOTALL),
+        *re.findall(r"`(SELECT[^`]+)`", RUNBOOK),
+    ]
+    assert len(queries) > 10
+    with psycopg2.connect(psql_url(database_url)) as connection, connection.cursor() as cursor:
+        cursor.execute("SET ROLE muster_reader")
+        for query in queries:
+            cursor.execute(query)
+    connection.close()

@@ -1,0 +1,79 @@
+"""Laws of lag in time: exact where a log grows evenly, never less for who is further behind, and never made up."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_core.protocol.log_ends import CAUGHT_UP, Behind, LogEnd, behind
+
+INSTANTS = st.integers(0, 10**6)
+GROWTHS = st.lists(st.tuples(st.integers(1, 10_000), st.integers(0, 1_000)), max_size=20)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[LogEnd]:
+    """Return ends of a log that never shrinks, by time."""
+    ends = [LogEnd(draw(INSTANTS), draw(st.integers(0, 1_000)))]
+    for later_ms, grown in draw(GROWTHS):
+        ends.append(LogEnd(ends[-1].at_ms + later_ms, ends[-1].offset + grown))
+    return ends
+
+
+@given(
+    rate=st.integers(1, 50),
+    instants=st.lists(st.integers(0, 10_000), min_size=2, unique=True).map(sorted),
+    data=st.data(),
+)
+def test_of_a_log_that_grows_evenly_lag_is_exact(rate: int, instants: list[int], data: st.DataObject) -> None:
+    ends = [LogEnd(at_ms, rate * at_ms) for at_ms in instants]
+    now_ms = data.draw(st.integers(instants[0], instants[-1]))
+    read_ms = data.draw(st.integers(instants[0], now_ms))
+
+    assert behind(ends, rate * read_ms, now_ms) == Behind(rate * (now_ms - read_ms), now_ms - read_ms, False)
+
+
+@given(ends=logs(), offset=st.integers(0, 30_000), further=st.integers(0, 100), later_ms=st.integers(0, 10**6))
+def test_who_is_further_behind_is_so_in_records_and_in_time(
+    ends: list[LogEnd], offset: int, further: int, later_ms: int
+) -> None:
+    now_ms = ends[0].at_ms + later_ms
+    ahead, after = behind(ends, offset + further, now_ms), behind(ends, offset, now_ms)
+
+    assert ahead is not None
+    assert after is not None
+    assert after.records >= ahead.records
+    assert after.ms >= ahead.ms
+    assert after.records <= ahead.records + further
+
+
+@given(ends=logs(), offset=st.integers(0, 30_000), now_ms=st.integers(0, 2 * 10**6))
+def test_lag_is_never_longer_than_the_log_is_known_and_nothing_once_caught_up(
+    ends: list[LogEnd], offset: int, now_ms: int
+) -> None:
+    found = behind(ends, offset, now_ms)
+    if now_ms < ends[0].at_ms:
+        assert found is None
+        return
+    assert found is not None
+    assert 0 <= found.ms <= now_ms - ends[0].at_ms
+    assert (found == CAUGHT_UP) == (found.records == 0)
+    assert found.is_at_least == (found.records > 0 and offset < ends[0].offset)
+
+
+@given(ends=logs(), offset=st.integers(0, 30_000), later_ms=st.integers(0, 10**6))
+def test_three_ends_say_as_much_as_all(ends: list[LogEnd], offset: int, later_ms: int) -> None:
+    """A store need not bring more than the last end at or before a position, the first one after it, and the last."""
+    reached = [place for place, end in enumerate(ends) if end.offset <= offset][-1:]
+    beyond = reached[-1] + 1 if reached else 0
+    telling = sorted({*(ends[place] for place in reached), *ends[beyond : beyond + 1], *ends[-1:]})
+    now_ms = ends[-1].at_ms + later_ms
+
+    assert behind(telling, offset, now_ms) == behind(ends, offset, now_ms)
+
+
+@given(ends=logs(), offset=st.integers(0, 30_000), stands_ms=st.integers(0, 10**6))
+def test_who_stands_still_falls_behind_by_the_time_that_passes(ends: list[LogEnd], offset: int, stands_ms: int) -> None:
+    before, after = behind(ends, offset, ends[-1].at_ms), behind(ends, offset, ends[-1].at_ms + stands_ms)
+
+    assert before is not None
+    assert after is not None
+    assert (after.records, after.ms) == (before.records, before.ms + (stands_ms if before.records else 0))

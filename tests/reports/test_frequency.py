@@ -1,0 +1,102 @@
+"""Storms, spurious evictions and groups that never settle, by the pure rules."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_core.protocol.reports.frequency import (
+    HIGH,
+    MEDIAN,
+    Consumer,
+    Thresholds,
+    is_back_in_time,
+    is_same_consumer,
+    never_settles,
+    percentile,
+    storms,
+)
+
+THRESHOLDS = Thresholds(
+    grace_ms=60_000, storm_rebalances=3, storm_window_ms=100, unsettled_ms=1_000, unsettled_restarts=10
+)
+
+
+@pytest.mark.parametrize(
+    ("starts_ms", "found"),
+    [
+        ([], (0, 0)),
+        ([0, 100], (0, 0)),
+        ([0, 50, 100], (1, 3)),
+        ([0, 50, 101], (0, 0)),
+        ([0, 0, 0, 0], (1, 4)),
+        ([0, 50, 100, 150, 200], (1, 5)),
+        ([0, 50, 100, 101, 150, 200], (1, 6)),
+        ([0, 50, 100, 900, 950, 1_000], (2, 6)),
+        ([0, 50, 100, 500, 900, 950, 1_000], (2, 6)),
+        ([0, 10, 20, 121, 130, 131], (2, 6)),
+    ],
+)
+def test_storms_that_share_a_rebalance_are_one(starts_ms: list[int], found: tuple[int, int]) -> None:
+    assert storms(starts_ms, THRESHOLDS) == found
+
+
+@given(st.lists(st.integers(0, 500), max_size=12).map(sorted), st.integers(2, 4))
+def test_storms_are_the_joined_windows_that_a_search_finds(starts_ms: list[int], rebalances: int) -> None:
+    thresholds = replace(THRESHOLDS, storm_rebalances=rebalances)
+    windows = [
+        set(range(first, first + rebalances))
+        for first in range(len(starts_ms) - rebalances + 1)
+        if starts_ms[first + rebalances - 1] - starts_ms[first] <= thresholds.storm_window_ms
+    ]
+    joined: list[set[int]] = []
+    for window in windows:
+        if joined and joined[-1] & window:
+            joined[-1] |= window
+        else:
+            joined.append(window)
+    assert storms(starts_ms, thresholds) == (len(joined), sum(map(len, joined)))
+
+
+GONE = Consumer("m-1", None, "billing", "/10.0.0.1")
+POD = Consumer("m-1", "pod-1", "billing", "/10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("gone", "back", "is_same"),
+    [
+        (GONE, replace(GONE, member_id="m-2"), True),
+        (GONE, GONE, False),
+        (GONE, replace(GONE, member_id="m-2", host="/10.0.0.2"), False),
+        (GONE, replace(GONE, member_id="m-2", client_id="other"), False),
+        (GONE, replace(POD, member_id="m-2"), False),
+        (POD, replace(GONE, member_id="m-2"), False),
+        (POD, Consumer("m-2", "pod-1", "renamed", "/10.0.0.2"), True),
+        (POD, replace(POD, member_id="m-2", instance_id="pod-2"), False),
+    ],
+)
+def test_the_same_consumer_has_the_same_instance_or_the_same_client_and_host(
+    gone: Consumer, back: Consumer, is_same: bool
+) -> None:
+    assert is_same_consumer(gone, back) is is_same
+
+
+@pytest.mark.parametrize(("joined_at_ms", "is_back"), [(99, False), (100, True), (110, True), (111, False)])
+def test_both_ends_of_the_grace_belong_to_it(joined_at_ms: int, is_back: bool) -> None:
+    assert is_back_in_time(100, joined_at_ms, 10) is is_back
+
+
+@pytest.mark.parametrize(
+    ("under_way_ms", "restarts", "is_lost"),
+    [(None, 0, False), (999, 9, False), (1_000, 0, True), (None, 10, True)],
+)
+def test_a_group_does_not_settle_when_it_takes_too_long_or_falls_back_too_often(
+    under_way_ms: int | None, restarts: int, is_lost: bool
+) -> None:
+    assert never_settles(under_way_ms, restarts, THRESHOLDS) is is_lost
+
+
+def test_a_percentile_is_one_of_the_lengths() -> None:
+    assert (percentile([], HIGH), percentile([7], HIGH), percentile([1, 2], MEDIAN)) == (None, 7, 1)
+    assert (percentile(range(1, 21), HIGH), percentile(range(1, 22), HIGH)) == (19, 20)

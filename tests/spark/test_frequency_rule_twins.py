@@ -1,0 +1,92 @@
+"""The column expressions on storms, evictions and lengths say what the pure rules say, on generated rows."""
+
+from dataclasses import astuple
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession, Window
+from pyspark.sql import functions as sf
+
+from coordinator_core.protocol.reports.frequency import (
+    HIGH,
+    MEDIAN,
+    Consumer,
+    Thresholds,
+    is_back_in_time,
+    is_same_consumer,
+    never_settles,
+    percentile,
+    storms,
+)
+from spark_jobs.rules import frequency as rules
+from spark_jobs.rules.frequency import ConsumerColumns
+
+THRESHOLDS = Thresholds(grace_ms=10, storm_rebalances=3, storm_window_ms=100, unsettled_ms=1_000, unsettled_restarts=10)
+
+# Rows that differ are told one by one, so making an example smaller would cost minutes and tell nothing.
+UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
+
+starts = st.lists(st.integers(0, 600), max_size=14).map(sorted)
+
+
+@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@given(st.lists(starts, min_size=20, max_size=40))
+def test_storms_and_lengths_are_those_of_the_pure_rules(spark: SparkSession, groups: list[list[int]]) -> None:
+    rows = [(name, start_ms) for name, starts_ms in enumerate(groups) for start_ms in starts_ms]
+    frame = spark.createDataFrame(rows, "name long, ms long")
+    in_order = Window.partitionBy("name").orderBy("ms")
+    begins = rules.begins_storm_window(sf.col("ms"), in_order, THRESHOLDS)
+    marked = frame.withColumn("begins", begins).select(
+        "name",
+        "ms",
+        rules.begins_storm(sf.col("begins"), in_order, THRESHOLDS).alias("begins_storm"),
+        rules.is_stormy(sf.col("begins"), in_order, THRESHOLDS).alias("is_stormy"),
+    )
+    found = marked.groupBy("name").agg(
+        sf.count_if("begins_storm"), sf.count_if("is_stormy"), rules.median("ms"), rules.high("ms")
+    )
+    by_the_pure_rules = {
+        (name, *storms(starts_ms, THRESHOLDS), percentile(starts_ms, MEDIAN), percentile(starts_ms, HIGH))
+        for name, starts_ms in enumerate(groups)
+        if starts_ms
+    }
+    assert set(map(tuple, found.collect())) == by_the_pure_rules
+
+
+consumers = st.builds(
+    Consumer,
+    member_id=st.sampled_from("ab"),
+    instance_id=st.none() | st.sampled_from(["pod-1", "pod-2"]),
+    client_id=st.sampled_from("xy"),
+    host=st.sampled_from(["h", "i"]),
+)
+pairs = st.tuples(consumers, consumers, st.integers(0, 40), st.integers(0, 40))
+
+
+@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@given(st.lists(pairs, min_size=40, max_size=80))
+def test_who_is_back_is_told_as_the_pure_rules_tell_it(
+    spark: SparkSession, cases: list[tuple[Consumer, Consumer, int, int]]
+) -> None:
+    names = ("member_id", "instance_id", "client_id", "host")
+    columns = [f"{side}_{name} string" for side in ("gone", "back") for name in names]
+    frame = spark.createDataFrame(
+        [(*astuple(gone), *astuple(back), gone_at_ms, joined_at_ms) for gone, back, gone_at_ms, joined_at_ms in cases],
+        ", ".join([*columns, "gone_at_ms long", "joined_at_ms long"]),
+    )
+    gone, back = (ConsumerColumns(*(sf.col(f"{side}_{name}") for name in names)) for side in ("gone", "back"))
+    answers = frame.select(
+        rules.is_same_consumer(gone, back),
+        rules.is_back_in_time(sf.col("gone_at_ms"), sf.col("joined_at_ms"), THRESHOLDS.grace_ms),
+    ).collect()
+    assert [tuple(answer) for answer in answers] == [
+        (is_same_consumer(gone, back), is_back_in_time(gone_at_ms, joined_at_ms, THRESHOLDS.grace_ms))
+        for gone, back, gone_at_ms, joined_at_ms in cases
+    ]
+
+
+def test_a_group_that_does_not_settle_is_told_as_the_pure_rule_tells_it(spark: SparkSession) -> None:
+    cases = [(ms, restarts) for ms in (None, 0, 999, 1_000) for restarts in (0, 9, 10)]
+    frame = spark.createDataFrame(cases, "ms long, restarts int")
+    answers = frame.select(rules.never_settles(sf.col("ms"), sf.col("restarts"), THRESHOLDS)).collect()
+    assert [answer[0] for answer in answers] == [never_settles(*case, THRESHOLDS) for case in cases]

@@ -1,0 +1,355 @@
+"""Old history goes to Parquet and leaves Postgres: all of it, once, whoever is killed where."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg2.extensions as pg
+import pytest
+from psycopg2.sql import Identifier
+from pyspark.sql import SparkSession
+
+from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.rows import ChangeRow
+from coordinator_core.store.tables import HISTORY_TABLES
+from spark_jobs.archive import copying
+from spark_jobs.archive.checksums import Sum, TypedColumn, sum_in_postgres, sum_in_spark
+from spark_jobs.archive.copying import Archived, archive_closed_days
+from spark_jobs.archive.days import archived_copies, history_tables
+from spark_jobs.archive.files import write_day
+from spark_jobs.arguments import JobArguments
+from spark_jobs.database import Database, parse_url
+from spark_jobs.errors import JobError
+from spark_jobs.history import read_history
+from spark_jobs.jobs.history_archive import describe
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+NEXT_RUN_ID = "1b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+CHANGE_ID = "2b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+OLD, OLDER, KEPT = date(2026, 10, 2), date(2026, 10, 1), date(2026, 11, 20)
+LATE = date(2026, 9, 15)
+
+ROWS = """
+INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset, member_id)
+SELECT 'ünï ' || chr(10) || n, n % 50, 'orders', n,
+    timestamptz '{day} 00:00:00+00' + n * interval '1 second 1 microsecond', n * 1000000007::bigint,
+    nullif(n % 3, 0), CASE WHEN n % 2 = 0 THEN '' ELSE 'm' END
+FROM generate_series(0, 99) AS n;
+INSERT INTO assignments (group_id, shard_id, group_created_at, rebalance_id, generation, member_id, topic, partitions,
+    valid_from, valid_to)
+SELECT 'g', 7, timestamptz '{day} 01:00:00+00', gen_random_uuid(), n, 'm', 'orders', ARRAY[n, n + 1], timestamptz
+    '{day} 01:00:00+00', timestamptz '{day} 02:00:00+00'
+FROM generate_series(1, 5) AS n;
+"""
+STRAY = """
+INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generation, to_state, reason)
+VALUES ('late', 3, now(), timestamptz '{day} 10:00:00+00', 1, 'Empty', 'why')
+"""
+OTHERS = ("assignments", "offset_history")
+
+
+@pytest.fixture
+def database(database_url: str) -> Database:
+    return parse_url(database_url)
+
+
+@pytest.fixture
+def connection(database: Database) -> Iterator[pg.connection]:
+    with closing(database.connect()) as connection:
+        yield connection
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> JobArguments:
+    archive = f"file://{tmp_path}/archive"
+    return JobArguments(RUN_ID, NOW, None, None, -1, is_dry_run=False, read_partitions=2, archive=archive)
+
+
+def rows(connection: pg.connection, statement: str) -> list[tuple[Any, ...]]:
+    with connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def add_day(connection: pg.connection, day: date) -> None:
+    for table in OTHERS:
+        bounds = f"FROM ('{day} 00:00:00+00') TO ('{day + timedelta(days=1)} 00:00:00+00')"
+        rows(connection, f"CREATE TABLE {table}_p{day:%Y%m%d} PARTITION OF {table} FOR VALUES {bounds}")
+    rows(connection, ROWS.format(day=day))
+
+
+@pytest.fixture
+def populated(connection: pg.connection) -> pg.connection:
+    """Two days that are old enough, one that is kept, and a row that came too late for its partition."""
+    for day in (OLD, OLDER, KEPT):
+        add_day(connection, day)
+    rows(connection, STRAY.format(day=LATE))
+    return connection
+
+
+EXPECTED = [
+    ("assignments", OLDER, "assignments_p20261001", 5),
+    ("assignments", OLD, "assignments_p20261002", 5),
+    ("group_transitions", LATE, "group_transitions_default", 1),
+    ("offset_history", OLDER, "offset_history_p20261001", 100),
+    ("offset_history", OLD, "offset_history_p20261002", 100),
+]
+
+
+def candidates(connection: pg.connection, run_id: str = RUN_ID) -> list[tuple[Any, ...]]:
+    return rows(
+        connection,
+        "SELECT table_name, day, source, row_count FROM archive_candidates"  # noqa: S608 - a run of the test's own
+        f" WHERE run_id = '{run_id}' ORDER BY table_name, day",
+    )
+
+
+def outcomes(connection: pg.connection) -> dict[tuple[str, date], str]:
+    found = rows(connection, "SELECT table_name, day, outcome FROM archive_candidates")
+    return {(table, day): outcome for table, day, outcome in found}
+
+
+def apply(database_url: str, run_id: str = RUN_ID) -> None:
+    """Do what nodes do once somebody has asked for it."""
+    with closing(PostgresStore(database_url)) as store:
+        change_id = CHANGE_ID if run_id == RUN_ID else NEXT_RUN_ID
+        store.begin_apply(run_id, ChangeRow(change_id, 0, "somebody", "apply_run", None, None, None, "why"))
+        while store.drop_archived() is not None:
+            pass
+        assert run_id in store.finish_runs()
+
+
+def everything(spark: SparkSession, database: Database, connection: pg.connection, table: str) -> Sum:
+    """Count and sum what a report reads of a table, wherever it lies."""
+    start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+    found = read_history(spark, database, connection, table, start, end)
+    return sum_in_spark(found, history_tables(connection)[table].columns)
+
+
+def in_postgres(connection: pg.connection, table: str) -> Sum:
+    return sum_in_postgres(connection, Identifier(table), history_tables(connection)[table].columns)
+
+
+# -- the copy -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_older_than_is_kept_is_copied_and_nothing_is_dropped(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+) -> None:
+    before = {table: in_postgres(populated, table) for table in HISTORY_TABLES}
+    archived = archive_closed_days(spark, database, populated, arguments)
+    assert archived == Archived("proposed", {"candidates": 5, "of": 7, "rows": 211, "unverified": 0}, ())
+    assert candidates(populated) == EXPECTED
+    assert {table: in_postgres(populated, table) for table in HISTORY_TABLES} == before
+
+
+def test_the_role_for_jobs_is_enough_to_copy(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+) -> None:
+    rows(populated, "CREATE ROLE archiving_under_test LOGIN PASSWORD 'p' IN ROLE muster_jobs")
+    role = replace(database, user="archiving_under_test", password="p")
+    with closing(role.connect()) as connection:
+        archive_closed_days(spark, role, connection, arguments)
+    rows(populated, "DROP ROLE archiving_under_test")
+    assert candidates(populated) == EXPECTED
+
+
+def test_a_second_run_takes_the_copies_of_the_first(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+) -> None:
+    archive_closed_days(spark, database, populated, arguments)
+    archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
+    assert candidates(populated, NEXT_RUN_ID) == EXPECTED
+    assert rows(populated, "SELECT count(DISTINCT path) FROM archive_candidates") == [(5,)]
+
+
+def test_a_copy_that_somebody_damaged_is_made_anew(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+) -> None:
+    archive_closed_days(spark, database, populated, arguments)
+    ((path,),) = rows(populated, "SELECT path FROM archive_candidates WHERE table_name = 'group_transitions'")
+    for file in Path(path.removeprefix("file://")).glob("*.parquet"):
+        file.unlink()
+    archive_closed_days(spark, database, populated, arguments)
+    ((again,),) = rows(populated, "SELECT path FROM archive_candidates WHERE table_name = 'group_transitions'")
+    assert again != path
+    assert candidates(populated) == EXPECTED
+
+
+def test_rows_that_come_while_a_day_is_copied_make_it_wait(
+    spark: SparkSession,
+    database: Database,
+    populated: pg.connection,
+    arguments: JobArguments,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = write_day
+
+    def write_late(*given: Any) -> None:  # noqa: ANN401 - as the original
+        rows(populated, STRAY.format(day=LATE))
+        write(*given)
+
+    monkeypatch.setattr(copying, "write_day", write_late)
+    archived = archive_closed_days(spark, database, populated, arguments)
+    assert archived.unverified == (f"group_transitions of {LATE}",)
+    assert archived.counts["unverified"] == 1
+    assert candidates(populated) == [row for row in EXPECTED if row[0] != "group_transitions"]
+    assert "was not the same" in describe(arguments, archived)[0]
+
+
+def test_a_run_that_was_decided_is_left_alone(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+) -> None:
+    archive_closed_days(spark, database, populated, replace(arguments, keep_days=60))
+    rows(populated, "UPDATE maintenance_runs SET status = 'applying'")
+    archived = archive_closed_days(spark, database, populated, arguments)
+    assert archived.status == "applying"
+    assert [row[1] for row in candidates(populated)] == [LATE]
+    assert describe(arguments, archived)[-1].endswith("is applying already; nothing was changed.")
+
+
+def test_without_an_archive_nothing_begins(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+) -> None:
+    with pytest.raises(JobError, match="set MUSTER_ARCHIVE_URI"):
+        archive_closed_days(spark, database, populated, replace(arguments, archive=""))
+    assert rows(populated, "SELECT * FROM maintenance_runs") == []
+
+
+# -- the drop -------------------------------------------------------------------------------------------------
+
+
+def test_what_was_copied_is_dropped_and_reports_read_both_places_as_one(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
+) -> None:
+    before = {table: in_postgres(populated, table) for table in (*OTHERS, "group_transitions")}
+    archive_closed_days(spark, database, populated, arguments)
+    apply(database_url)
+    assert set(outcomes(populated).values()) == {"dropped"}
+    left = {table: in_postgres(populated, table).row_count for table in before}
+    assert left == {"assignments": 5, "offset_history": 100, "group_transitions": 0}
+    assert {table: everything(spark, database, populated, table) for table in before} == before
+    kept = (
+        "SELECT actor, after ->> 'run_id', count(*) FROM changes WHERE action = 'drop_history_partition' GROUP BY 1, 2"
+    )
+    assert rows(populated, kept) == [("somebody", RUN_ID, 5)]
+    counts = rows(populated, "SELECT status, counts ->> 'dropped' FROM maintenance_runs")
+    assert counts == [("applied", "5")]
+
+
+def test_a_report_reads_no_more_of_the_archive_than_its_interval(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
+) -> None:
+    archive_closed_days(spark, database, populated, arguments)
+    apply(database_url)
+    start = datetime(2026, 10, 1, 0, 0, 30, tzinfo=UTC)
+    found = read_history(spark, database, populated, "offset_history", start, start + timedelta(days=1))
+    assert found.count() == 100
+    assert [row.day for row in archived_copies(populated, "offset_history", OLD, KEPT)] == [OLD]
+
+
+def test_a_day_that_got_a_late_row_stays_and_is_copied_again(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
+) -> None:
+    archive_closed_days(spark, database, populated, arguments)
+    rows(populated, ROWS.format(day=OLD))
+    apply(database_url)
+    stayed = {key for key, outcome in outcomes(populated).items() if outcome == "changed_since"}
+    assert stayed == {(table, OLD) for table in OTHERS}
+    before = in_postgres(populated, "offset_history")
+    assert before.row_count == 300
+    archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
+    apply(database_url, NEXT_RUN_ID)
+    assert in_postgres(populated, "offset_history").row_count == 100
+    assert everything(spark, database, populated, "offset_history").row_count == 400
+
+
+def test_a_row_that_comes_after_its_day_was_dropped_goes_to_the_archive_beside_it(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
+) -> None:
+    archive_closed_days(spark, database, populated, arguments)
+    apply(database_url)
+    rows(populated, STRAY.format(day=LATE))
+    archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
+    assert candidates(populated, NEXT_RUN_ID) == [("group_transitions", LATE, "group_transitions_default", 1)]
+    apply(database_url, NEXT_RUN_ID)
+    assert everything(spark, database, populated, "group_transitions").row_count == 2
+    assert in_postgres(populated, "group_transitions").row_count == 0
+
+
+# -- kills ----------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """As good as a kill: nobody catches it."""
+
+
+STEPS = ("sum_in_postgres", "_older_copy", "write_day", "_read_back", "_note", "_forget_older", "describe_run")
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_job_that_is_killed_around_a_step_is_done_by_the_next(
+    spark: SparkSession,
+    database: Database,
+    populated: pg.connection,
+    arguments: JobArguments,
+    database_url: str,
+    step: str,
+    is_done: bool,
+) -> None:
+    before = in_postgres(populated, "offset_history")
+    original = getattr(copying, step)
+    calls = iter(range(100))
+
+    def killed(*given: Any) -> Any:  # noqa: ANN401 - as the original
+        if next(calls) < 2 and step not in {"_forget_older", "describe_run"}:
+            return original(*given)
+        if is_done:
+            original(*given)
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copying, step, killed)
+        with pytest.raises(Killed):
+            archive_closed_days(spark, database, populated, arguments)
+    archive_closed_days(spark, database, populated, arguments)
+    assert candidates(populated) == EXPECTED
+    apply(database_url)
+    assert set(outcomes(populated).values()) == {"dropped"}
+    assert everything(spark, database, populated, "offset_history") == before
+
+
+# -- the checksum ---------------------------------------------------------------------------------------------
+
+PAIRS = "SELECT * FROM (VALUES {}) AS pairs (first, second)"
+
+
+def test_a_checksum_tells_rows_apart_that_look_alike(spark: SparkSession, connection: pg.connection) -> None:
+    columns = [TypedColumn("first", "text"), TypedColumn("second", "text")]
+    alike = ["('a', 'b')", "('ab', '')", "('', 'ab')", "(NULL, 'ab')", "('-', 'ab')", "('a', 'b'), ('a', 'b')"]
+    sums = set()
+    for number, values in enumerate(alike):
+        rows(connection, f"CREATE TABLE pairs_{number} AS " + PAIRS.format(values))
+        frame = spark.sql(PAIRS.format(values))
+        found = sum_in_postgres(connection, Identifier(f"pairs_{number}"), columns)
+        assert found == sum_in_spark(frame, columns)
+        sums.add(found.checksum)
+    assert len(sums) == len(alike)
+
+
+def test_a_column_that_cannot_be_compared_is_refused(connection: pg.connection) -> None:
+    with pytest.raises(JobError, match="which the archive cannot compare"):
+        sum_in_postgres(connection, Identifier("pg_class"), [TypedColumn("relacl", "aclitem[]")])
+
+
+def test_every_column_of_history_can_be_compared(connection: pg.connection) -> None:
+    tables = history_tables(connection)
+    assert tables.keys() == HISTORY_TABLES.keys()
+    assert {name: table.at for name, table in tables.items()} == HISTORY_TABLES
+    for name in tables:
+        assert in_postgres(connection, name) == Sum(0, "0-0")

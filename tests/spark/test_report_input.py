@@ -1,0 +1,122 @@
+"""What a report is told: what is right is read, and what is wrong is one sentence, wherever it comes from."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from muster.errors import UserError
+from muster.jobs import run_job
+from muster.settings import Settings, load_settings
+from spark_jobs.errors import JobError
+from spark_jobs.jobs import assignment_balance_audit, rebalance_frequency_report
+from spark_jobs.reporting import ReportArguments, ReportingJob, read_report_arguments
+from spark_jobs.submit import default_options, job_arguments, start_date
+
+RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+AS_OF = "2026-11-21T13:00:00+01:00"
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
+FREQUENCY, AUDIT = rebalance_frequency_report.JOB, assignment_balance_audit.JOB
+
+
+def command_line(**changes: str) -> list[str]:
+    interval = {name: changes.pop(name, "") for name in ("interval_start", "interval_end")}
+    given = {"run_id": RUN_ID, "as_of": AS_OF, "is_dry_run": "False", **interval}
+    return job_arguments(**given, **changes)
+
+
+def read(job: ReportingJob, **changes: str) -> ReportArguments:
+    return read_report_arguments(job, command_line(**changes))
+
+
+def test_what_a_dag_writes_is_read() -> None:
+    arguments = read(FREQUENCY, interval_start="2026-11-19T00:00:00Z", interval_end=AS_OF, grace_ms="5")
+    assert (arguments.interval_start, arguments.interval_end) == (datetime(2026, 11, 19, tzinfo=UTC), NOON)
+    assert arguments.options == {**default_options(FREQUENCY.kind), "grace_ms": 5}
+    assert (arguments.run_id, arguments.as_of, arguments.is_dry_run) == (RUN_ID, NOON, False)
+
+
+def test_without_an_interval_a_day_s_report_tells_of_the_last_whole_day_and_an_audit_of_its_moment() -> None:
+    day, moment = read(FREQUENCY), read(AUDIT)
+    assert (day.interval_start, day.interval_end) == (MIDNIGHT - timedelta(days=1), MIDNIGHT)
+    assert (moment.interval_start, moment.interval_end) == (NOON, NOON)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"interval_start": AS_OF}, "an interval has a start and an end"),
+        ({"interval_start": AS_OF, "interval_end": "2026-11-20T00:00:00Z"}, "before it starts"),
+        ({"storm_rebalances": "1"}, "'1' is not a whole number from 2 to 1000"),
+        ({"grace_ms": "a minute"}, "'a minute' is not a whole number from 0"),
+        ({"wrong_option": "1"}, "unrecognized arguments: --wrong-option=1"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], wrong: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read(FREQUENCY, **wrong)
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_no_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("MUSTER_DATABASE_URL", raising=False)
+    monkeypatch.delenv("MUSTER_JOBS_DATABASE_URL", raising=False)
+    assert rebalance_frequency_report.main(command_line()) == 1
+    assert capsys.readouterr().err.startswith("rebalance_frequency_report: No database is named")
+
+
+def test_a_default_comes_from_the_environment_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_REBALANCE_FREQUENCY_REPORT_GRACE_MS", "30000")
+    assert default_options(FREQUENCY.kind)["grace_ms"] == 30_000
+    monkeypatch.setenv("MUSTER_REBALANCE_FREQUENCY_REPORT_GRACE_MS", "-1")
+    with pytest.raises(JobError, match="MUSTER_REBALANCE_FREQUENCY_REPORT_GRACE_MS is '-1'; it must be a whole number"):
+        default_options(FREQUENCY.kind)
+
+
+def test_the_first_day_of_reports_is_a_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert start_date("MUSTER_REPORTS_SINCE", NOON) == NOON
+    monkeypatch.setenv("MUSTER_REPORTS_SINCE", "2026-11-21")
+    assert start_date("MUSTER_REPORTS_SINCE", NOON) == MIDNIGHT
+    monkeypatch.setenv("MUSTER_REPORTS_SINCE", "yesterday")
+    with pytest.raises(JobError, match="MUSTER_REPORTS_SINCE is 'yesterday'; it must be a date"):
+        start_date("MUSTER_REPORTS_SINCE", NOON)
+
+
+# -- by `muster job` --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(database_url="postgresql+psycopg2://me@127.0.0.1:1/nowhere", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "interval", "complaint"),
+    [
+        ("rebalance_frequency_report", "last week", "The interval last week is none: give a day or START/END"),
+        ("rebalance_frequency_report", "2026-11-20/2026-11-20", "ends before it starts"),
+        ("offset_retention", "2026-11-20", "looks at what stands, and has no interval"),
+    ],
+)
+def test_a_wrong_interval_is_one_sentence(settings: Settings, name: str, interval: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint) as refusal:
+        run_job(name, NOON, True, settings, interval)
+    assert refusal.value.exit_code == 2
+
+
+def test_a_wrong_default_is_one_sentence(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_ASSIGNMENT_BALANCE_AUDIT_REPORT_DAYS", "0")
+    with pytest.raises(UserError, match="it must be a whole number from 1 to 3650"):
+        run_job("assignment_balance_audit", NOON, True, settings)
+
+
+@pytest.mark.timeout(300)
+def test_a_report_on_one_day_is_told(database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_job(FREQUENCY.kind, NOON, False, load_settings(database_url=database_url, data_dir=tmp_path), "2026-11-19")
+    interval = "2026-11-19T00:00:00+00:00 to 2026-11-20T00:00:00+00:00"
+    told = f"rebalance_frequency_report: told of {interval}: rebalance_frequency_reports 0."
+    assert capsys.readouterr().out.splitlines()[1:] == [told]
