@@ -69,7 +69,7 @@ def test_a_handful_of_rejoins_is_too_little() -> None:
     assert (advice.verdict, advice.value_ms, advice.because) == (
         "too_little_data",
         None,
-        "99 rejoins are too few to judge by",
+        "99 rejoins so far; it takes 100 rejoins to judge",
     )
 
 

@@ -248,11 +248,11 @@ def test_the_longer_it_was_looked_at_the_surer_it_is(days: int, confidence: str)
     assert (advice.verdict, advice.confidence) == ("change", confidence)
 
 
-@pytest.mark.parametrize("days", [0, 1, 2])
-def test_a_day_or_two_are_too_little(days: int) -> None:
+@pytest.mark.parametrize(("days", "told"), [(0, "0 days"), (1, "1 day"), (2, "2 days")])
+def test_a_day_or_two_are_too_little(days: int, told: str) -> None:
     advice, tested = advise_session_timeout(observed(known(16_000, days=days), 10_000), 10_000, BOUNDS, POLICY)
     assert (advice.verdict, advice.value_ms, advice.confidence, tested) == ("too_little_data", None, "none", None)
-    assert advice.because.startswith(f"{days} days and ")
+    assert advice.because.startswith(f"{told} and ")
 
 
 def test_many_days_with_hardly_a_heartbeat_are_too_little() -> None:

@@ -21,8 +21,9 @@ OWN_MEASURES = frozenset({"the server responded with a status of 4"})
 """What Chromium writes into its console when the API refuses, which is no error of the page's."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Give a browser for a file of tests, and no longer: Playwright keeps an event loop running in this thread."""
     path = chromium()
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=PATIENCE_MS)

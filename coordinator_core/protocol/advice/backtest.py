@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coordinator_core.protocol.advice.evidence import Day, span_days
-from coordinator_core.protocol.advice.policy import FIXED_MS, Policy
+from coordinator_core.protocol.advice.policy import FIXED_MS, Policy, so_many
 from coordinator_core.protocol.advice.replay import spurious_at
 
 
@@ -56,7 +56,7 @@ class BackTest:
         """Say what did better, where the test is not passed."""
         better = min(self.rivals, key=lambda rival: rival.rank)
         than = f"{better.timeout_ms} ms did better than {self.advised.timeout_ms} ms"
-        return f"on {self.held_back_days} days held back {than}"
+        return f"on {so_many(self.held_back_days, 'day')} held back {than}"
 
     def as_json(self) -> dict[str, object]:
         """Return the test as reports tell it."""

@@ -84,6 +84,11 @@ class Advice:
     """What `value_ms` would have done, beside what happened; counts and milliseconds, by their names."""
 
 
-def too_little(present_ms: int | None, because: str) -> Advice:
-    """Return that nothing can be said yet."""
-    return Advice(None, present_ms, "too_little_data", "none", because)
+def too_little(present_ms: int | None, known: str, needed: str) -> Advice:
+    """Return that nothing can be said yet, from what is known, and how much it takes."""
+    return Advice(None, present_ms, "too_little_data", "none", f"{known} so far; it takes {needed} to judge")
+
+
+def so_many(count: int, noun: str) -> str:
+    """Return how many there are of something."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -5,7 +5,7 @@ left out.
 """
 
 from coordinator_core.protocol.advice.evidence import Rejoins
-from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, too_little
+from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, so_many, too_little
 from coordinator_core.protocol.advice.replay import rate_at_most
 from coordinator_core.protocol.advice.steps import STEPS_MS, candidates, covered
 
@@ -14,7 +14,7 @@ def advise_rebalance_timeout(rejoins: Rejoins, present_ms: int | None, policy: P
     """Return what the rejoins say of the rebalance timeout; `present_ms` None: nobody is there to ask."""
     total = sum(rejoins.counts)
     if total < policy.least_rejoins:
-        return too_little(present_ms, f"{total} rejoins are too few to judge by")
+        return too_little(present_ms, so_many(total, "rejoin"), so_many(policy.least_rejoins, "rejoin"))
     value_ms = shortest_timeout_ms(rejoins, policy)
     is_change, because = _judged(rejoins, value_ms, present_ms, policy)
     return Advice(

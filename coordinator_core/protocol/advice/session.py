@@ -11,7 +11,15 @@ from dataclasses import replace
 
 from coordinator_core.protocol.advice.backtest import BackTest, back_test
 from coordinator_core.protocol.advice.evidence import Day, span_days
-from coordinator_core.protocol.advice.policy import DAYS_PER_WEEK, Advice, Bounds, Confidence, Policy, too_little
+from coordinator_core.protocol.advice.policy import (
+    DAYS_PER_WEEK,
+    Advice,
+    Bounds,
+    Confidence,
+    Policy,
+    so_many,
+    too_little,
+)
 from coordinator_core.protocol.advice.replay import (
     added_at,
     avoided_at,
@@ -36,8 +44,9 @@ def advise_session_timeout(
     """
     known_days, heartbeats = span_days(days), sum(day.heartbeats for day in days)
     if known_days < policy.least_days or heartbeats < policy.least_heartbeats:
-        because = f"{known_days} days and {heartbeats} heartbeats are too little to judge by"
-        return too_little(present_ms, because), None
+        known = f"{so_many(known_days, 'day')} and {so_many(heartbeats, 'heartbeat')}"
+        needed = f"{so_many(policy.least_days, 'day')} and {so_many(policy.least_heartbeats, 'heartbeat')}"
+        return too_little(present_ms, known, needed), None
     value_ms = shortest_timeout_ms(days, bounds, policy)
     tested = back_test(days, present_ms, policy, lambda earlier: shortest_timeout_ms(earlier, bounds, policy))
     advice = _weighed(days, value_ms, present_ms, policy)

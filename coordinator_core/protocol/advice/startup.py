@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from coordinator_core.protocol.advice.evidence import Startups
-from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, too_little
+from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, so_many, too_little
 from coordinator_core.protocol.advice.steps import candidates, counted, covered
 
 STARTUP_MS: Final = 300_000
@@ -30,16 +30,15 @@ def followed(starts: Iterable[Sequence[int]]) -> Startups:
 def advise_initial_delay(startups: Startups, present_ms: int, policy: Policy) -> Advice:
     """Return what start-ups say of `group_initial_rebalance_delay_ms`."""
     if startups.starts < policy.least_startups:
-        return too_little(present_ms, f"{startups.starts} start-ups are too few to judge by")
+        return too_little(present_ms, so_many(startups.starts, "start-up"), so_many(policy.least_startups, "start-up"))
     followers = sum(startups.followers)
     value_ms = _shortest_delay_ms(startups, present_ms, policy)
     is_enough = _together(startups, value_ms, policy)
     is_change = value_ms > present_ms and is_enough
     saved = covered(startups.followers, value_ms)
     if is_change:
-        because = (
-            f"{followers} rebalances followed {startups.starts} start-ups, and {value_ms} ms saves {saved} of them"
-        )
+        ever = f"{so_many(followers, 'rebalance')} followed {so_many(startups.starts, 'start-up')}"
+        because = f"{ever}, and {value_ms} ms saves {saved} of them"
     elif is_enough:
         because = f"{startups.alone} of {startups.starts} start-ups came together in one rebalance"
     else:
