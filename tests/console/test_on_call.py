@@ -159,6 +159,26 @@ def test_a_timeout_is_changed_with_a_reason_seen_in_the_changes_and_undone(
     assert flapping.describe()["config"]["session_timeout_ms"] is None
 
 
+def test_what_every_group_goes_by_is_changed_in_one_place(shows: Callable[[str], Page], flapping: Group) -> None:
+    page = shows("")
+    expect(page.get_by_role("link", name=flapping.group_id)).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.get_by_role("button", name="Change offset_metadata_max_bytes").click()
+    page.get_by_label("New value").fill("5000")
+    decide(page, "notes are longer now", "Set")
+
+    setting = page.locator("tr", has_text="offset_metadata_max_bytes")
+    expect(setting).to_contain_text("5,000")
+    expect(setting).to_contain_text("the cluster")
+    assert flapping.describe()["config"]["offset_metadata_max_bytes"] == 5_000
+
+    page.get_by_role("button", name="Change offset_metadata_max_bytes").click()
+    page.get_by_label("New value").fill("")
+    decide(page, "they are not", "Set")
+    expect(setting).to_contain_text("4,096")
+
+
 def test_a_refusal_is_told_in_the_nodes_own_words_and_the_dialogue_stays(
     shows: Callable[[str], Page], client: Client, flapping: Group
 ) -> None:

@@ -59,7 +59,7 @@ def places(stage: Stage, healthy: Group) -> list[str]:
     values = {"values": {"session_timeout_ms": 20_000}, "reason": "a change to look at"}
     stage.client.ok("PUT", f"{healthy.path}/config", values)
     groups = [f"groups/{each.group_id}" for each in (healthy, stuck)]
-    return ["", *groups, "maintenance", f"maintenance/{run_id}", "changes"]
+    return ["", *groups, "maintenance", f"maintenance/{run_id}", "changes", "settings"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -8,6 +8,7 @@ const everywhere = [
   ["g g", "groups", () => (location.hash = "#/")],
   ["g m", "maintenance", () => (location.hash = "#/maintenance")],
   ["g c", "changes", () => (location.hash = "#/changes")],
+  ["g s", "settings", () => (location.hash = "#/settings")],
   ["?", "this help", help],
 ];
 let here = [];

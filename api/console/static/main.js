@@ -8,6 +8,7 @@ import { actor, askIdentity, token } from "./identity.js";
 import { alwaysKeys, help, pageKeys } from "./keys.js";
 import { runPage } from "./run_page.js";
 import { runsPage } from "./runs_page.js";
+import { settingsPage } from "./settings_page.js";
 import { startTheme, toggleTheme } from "./theme.js";
 
 const ROUTES = [
@@ -16,6 +17,7 @@ const ROUTES = [
   [/^\/maintenance$/, "maintenance", runsPage],
   [/^\/maintenance\/([^/]+)$/, "maintenance", runPage],
   [/^\/changes$/, "changes", changesPage],
+  [/^\/settings$/, "settings", settingsPage],
 ];
 const main = document.getElementById("main");
 let leave = () => {};

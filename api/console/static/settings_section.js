@@ -22,7 +22,7 @@ const MEANINGS = {
 };
 const UNSET = { session_timeout_ms: "what each member asks for", heartbeat_interval_ms: "a third of the session, at most 3 s", rebalance_timeout_ms: "the longest any member asks for" };
 
-/** Return the table. */
+/** Return the table of a group's settings, or, with null for the group, of the cluster's. */
 export function settingsTable(groupId, values, again) {
   return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Settings" },
     h("thead", {}, h("tr", {}, ["Setting", "In force", "From", "What it is", ""].map((title) => h("th", { scope: "col" }, title || h("span", { class: "sr" }, "Change"))))),
@@ -30,9 +30,10 @@ export function settingsTable(groupId, values, again) {
 }
 
 function row(groupId, key, { value, source }, again) {
-  return h("tr", { class: source === "group" ? "own" : "" },
+  const level = groupId === null ? "cluster" : "group";
+  return h("tr", { class: source === level ? "own" : "" },
     h("td", { class: "key" }, key), h("td", {}, value === null ? UNSET[key] : h("strong", {}, setting(key, value))),
-    h("td", {}, source === "group" ? h("span", { class: "tag accent" }, "◆ this group") : source),
+    h("td", {}, source === level ? h("span", { class: "tag accent" }, groupId === null ? "◆ the cluster" : "◆ this group") : source),
     h("td", { class: "faint wide" }, MEANINGS[key] ?? ""),
     h("td", {}, h("button", { type: "button", "data-key": `set-${key}`, "aria-label": `Change ${key}`, onclick: () => changeSetting(groupId, key, value, again) }, "Change…")));
 }
@@ -46,8 +47,8 @@ export async function changeSetting(groupId, key, value, again, reason = "") {
   const done = await askReason({
     title: `Change ${key}`, text: MEANINGS[key] && `${MEANINGS[key][0].toUpperCase()}${MEANINGS[key].slice(1)}.`, verb: "Set", reason,
     fields: [{ name: "value", label: "New value", ...field }],
-    extra: TRIED.has(key) ? (values) => tryOut(groupId, key, values) : undefined,
-    act: ({ value: given, reason: why }) => change("PUT", groupPath(groupId, "config"), { body: { values: { [key]: read(given) }, reason: why } }),
+    extra: groupId !== null && TRIED.has(key) ? (values) => tryOut(groupId, key, values) : undefined,
+    act: ({ value: given, reason: why }) => change("PUT", groupId === null ? "/v1/config" : groupPath(groupId, "config"), { body: { values: { [key]: read(given) }, reason: why } }),
   });
   if (done) toast(`${key} is set. It can be undone among the changes.`);
   again();
