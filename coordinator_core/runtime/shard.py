@@ -295,7 +295,12 @@ class Shard:
             if delay_ms is None:
                 self.timers.stop(Armed(group_id, deadline))
             else:
-                is_sooner |= self.timers.start(Armed(group_id, deadline), now_ms + delay_ms)
+                armed = Armed(group_id, deadline)
+                due_at_ms = now_ms + delay_ms
+                if isinstance(decided, Pending) and deadline.kind is DeadlineKind.MEMBER:
+                    # Whoever was heard since, under a longer session timeout, keeps what that gave it.
+                    due_at_ms = max(due_at_ms, self.timers.due_at_ms(armed) or 0)
+                is_sooner |= self.timers.start(armed, due_at_ms)
                 stay = stays.get(deadline.subject)
                 # Who was heard in this very millisecond needs no second look.
                 if stay is not None and (stay.gap_began_ms != now_ms or stay.session_timeout_ms != delay_ms):

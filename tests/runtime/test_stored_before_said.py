@@ -5,8 +5,12 @@ import asyncio
 import pytest
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, RetryError
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.protocol.requests import Deadline, DeadlineKind
+from coordinator_core.runtime.timers import Armed
 from coordinator_core.store.interface import OutcomeUnknown, StoreUnavailable
 from tests.runtime.nodes import HeldStore, Member, config, running, until
+from tests.runtime.test_operations import act
 
 pytestmark = pytest.mark.anyio
 
@@ -62,6 +66,23 @@ async def test_a_commit_under_way_holds_up_no_heartbeat(store: HeldStore) -> Non
         assert not commit.done()
         store.go.set()
         await commit
+
+
+async def test_a_commit_that_is_stored_late_shortens_no_session_that_was_made_longer_since(store: HeldStore) -> None:
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        store.go.clear()
+        commit = asyncio.create_task(member.commit(7))
+        await asyncio.sleep(0)
+        await node.operators.put_settings("g", {"session_timeout_ms": 600_000}, act())
+        await member.heartbeat()
+        store.go.set()
+        await commit
+        session = Armed("g", Deadline(DeadlineKind.MEMBER, member.member_id))
+        due_at_ms = node._ownership.owned[shard_of("g", 50)].timers.due_at_ms(session)
+        assert due_at_ms is not None
+        assert due_at_ms - node._clock.now().node_ms > 300_000
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("gone"), OutcomeUnknown("who knows")])
