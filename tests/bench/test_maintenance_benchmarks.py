@@ -19,8 +19,10 @@ def test_the_benchmark_of_jobs_tells_its_figures(database_url: str, tmp_path: Pa
     size = jobs.Size((200, 400), 50, TINY, rounds=1, jobs=("offset_retention",))
     figures = jobs.measure(Place(database_url, tmp_path), size)
     assert [figure.what for figure in figures] == [
+        "offset_retention, 200 offsets, beside all of them",
         "offset_retention, 200 offsets",
         "  its heap at most",
+        "offset_retention, 400 offsets, beside all of them",
         "offset_retention, 400 offsets",
         "  its heap at most",
         "offset_retention, a million of 400 offsets",
