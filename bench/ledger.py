@@ -8,7 +8,7 @@ Run: python -m bench.ledger [FILE]
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
 
@@ -168,10 +168,9 @@ def _rebalances(write_ms: WriteMs, size: Size, members: int, *, moves: bool) -> 
 
 def _stripped(writes: list[GroupWrite]) -> list[GroupWrite]:
     """Return the writes without history."""
-    nothing: dict[str, tuple[()]] = dict.fromkeys(
-        ("transitions", "rebalances", "ownerships", "rebalance_members", "sessions"), ()
-    )
-    return [replace(one, **nothing) for one in writes]  # type: ignore[arg-type]  # an empty tuple is one of anything
+    return [
+        one._replace(transitions=(), rebalances=(), ownerships=(), rebalance_members=(), sessions=()) for one in writes
+    ]
 
 
 def _commits(write_ms: WriteMs, size: Size) -> list[Figure]:
@@ -223,7 +222,7 @@ def _shard() -> Shard:
         SHARD,
         1,
         clock=clock,
-        writer=Writer(MemoryStore(), NODE, clock, threads, counters, max_batch_rows=1),
+        writer=Writer(MemoryStore(), NODE, clock, threads, counters, max_batch_rows=1, prepare_ahead_rows=1),
         surroundings=Surroundings(GroupSettings(), frozenset()),
         counters=counters,
         on_timer=lambda: None,

@@ -20,7 +20,8 @@ is not copied again. `propose` failed: its log ends with the reason, most often 
 written by every Spark worker; nothing was dropped. `apply` or `applied` failed: the last line is the coordinator's own
 answer. A day that stays as `changed_since` got rows meanwhile; the next run copies it again.
 
-**Catching up.** Missed intervals are not run later: a run takes every day that is old enough.
+**Catching up.** Missed intervals are not run later: a run takes every day that is old enough. The first is that of the
+first night from `MUSTER_REPORTS_SINCE` on.
 
 **Settings.** `MUSTER_ARCHIVE_URI`, without which it never starts by itself; `MUSTER_HISTORY_KEEP_DAYS`;
 `MUSTER_ARCHIVE_SCHEDULE` (cron, in UTC). Limits: `MUSTER_HISTORY_ARCHIVE_MAX_CANDIDATES` and the other params in
@@ -31,7 +32,7 @@ import os
 
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param
 
-from dags.parts import proposals
+from dags.parts import proposals, reports
 from dags.parts.defaults import DRY_RUN, dag_defaults, limit_params
 from spark_jobs import submit
 
@@ -58,7 +59,7 @@ with DAG(
         ),
         **limit_params(submit.default_limits(JOB), "max_candidates", "max_share", "share_from"),
     },
-    **dag_defaults(JOB, "history"),
+    **(dag_defaults(JOB, "history") | {"start_date": reports.REPORTS_SINCE}),
 ):
     propose = proposals.propose(JOB, keep_days="{{ params.keep_days }}", archive="{{ submit.archive_uri() }}")
     gate, ask, verdict = proposals.gate(), proposals.ask(), proposals.verdict()

@@ -37,6 +37,10 @@ SPARK_POOL = "muster_spark"
 SPARK_SLOTS = 1
 """One Spark at a time: each takes all cores, and half a gigabyte."""
 SPARK_POOL_IS_FOR = "Spark jobs, one at a time on one machine"
+ORPHANS_CHECK_INTERVAL_S = 10
+"""How often a scheduler looks for tasks of one that is gone; it counts as gone after half a minute."""
+TASK_SILENCE_S = 60
+"""After how long without a sign of life a task counts as killed, and is tried again."""
 REQUEST_TIMEOUT_S = 10.0
 FIRST_ERROR_STATUS = 400
 RESTART_DELAY_S = 2.0
@@ -55,6 +59,11 @@ MUST_BE_HEALTHY = ("metadatabase", "scheduler", "dag_processor")
 
 FOREIGN_VARIABLES = ("AIRFLOW", "MUSTER_JOBS_")
 """How the variables begin that may be meant for another Airflow, or for another database than the platform's own."""
+
+OF_NODES_ALONE = ("MUSTER_CLUSTER_SECRET",)
+"""Whoever knows it can be anybody; a DAG has a token of its own."""
+
+LEFT_OUT = (*FOREIGN_VARIABLES, *OF_NODES_ALONE)
 
 
 class AirflowServices:
@@ -128,7 +137,7 @@ class AirflowServices:
         Raises:
             UserError: there is no Java that Spark could use.
         """
-        base = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN_VARIABLES)}
+        base = {key: value for key, value in os.environ.items() if not key.startswith(LEFT_OUT)}
         return base | spark_environment(find_java(self._data_dir), base) | self._airflow_settings() | self._ours()
 
     def _airflow_settings(self) -> dict[str, str]:
@@ -152,6 +161,8 @@ class AirflowServices:
             "AIRFLOW__API_AUTH__JWT_SECRET": self._long_secret("jwt-secret"),
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
             "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
+            "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": str(ORPHANS_CHECK_INTERVAL_S),
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(TASK_SILENCE_S),
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._logs / "airflow-tasks"),
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
             "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.task=INFO",

@@ -44,7 +44,8 @@ def run_job(
         UserError: there is no such job, or it failed; no offset was changed then, and running it again is safe.
     """
     if name not in submit.JOBS:
-        raise UserError(f"There is no job {name}; there are: {', '.join(submit.JOBS)}.", USAGE_EXIT_CODE)
+        known = ", ".join((*submit.JOBS, submit.HISTORY_RESTORE))
+        raise UserError(f"There is no job {name}; there are: {known}.", USAGE_EXIT_CODE)
     moment = _in_utc(as_of or dt.datetime.now(dt.UTC)).isoformat()
     run_id = submit.maintenance_run_id(name, *(part for part in (moment, interval) if part))
     arguments = _arguments(name, run_id, moment, dry_run, settings, interval)
@@ -54,6 +55,32 @@ def run_job(
         _run_spark(name, arguments, database_url, settings.data_dir)
         if name in submit.PROPOSALS and not dry_run:
             apply_by_any_node(run_id, database_url)
+
+
+def restore_history(interval: str | None, table: str | None, settings: Settings, *, execute: bool) -> None:
+    """Bring days back from the archive, or tell what that would bring.
+
+    Args:
+        interval: the days, as of a report: one day, or START/END.
+        table: a history table; None: every one.
+        settings: where the database is; its role must own the tables.
+        execute: do it, and do not only look.
+
+    Raises:
+        UserError: no days are named, or they cannot be restored; running it again restores what is not back yet.
+    """
+    if not interval:
+        raise UserError(f"{submit.HISTORY_RESTORE} needs --interval: a day, or START/END.", USAGE_EXIT_CODE)
+    start, end = map(dt.datetime.fromisoformat, _read_interval(interval))
+    last = (end - dt.timedelta(microseconds=1)).date()
+    arguments = [f"--first-day={start.date()}", f"--last-day={last}", f"--table={table or ''}"]
+    arguments += [f"--archive={submit.archive_uri(settings.data_dir)}", *(["--execute"] if execute else [])]
+    DataDir(settings.data_dir).create()
+    with shared_database(settings, "job") as database_url:
+        require_newest(database_url, settings.shards)
+        _run_spark(submit.HISTORY_RESTORE, arguments, database_url, settings.data_dir)
+    if not execute:
+        print("Nothing was changed; --execute does it.")
 
 
 def _arguments(
@@ -78,7 +105,13 @@ def _arguments(
     except JobError as failure:
         raise UserError(str(failure), USAGE_EXIT_CODE) from failure
     return submit.job_arguments(
-        run_id=run_id, as_of=moment, interval_start=start, interval_end=end, is_dry_run=dry_run, **options
+        run_id=run_id,
+        as_of=moment,
+        interval_start=start,
+        interval_end=end,
+        is_dry_run=dry_run,
+        archive=submit.archive_uri(settings.data_dir),
+        **options,
     )
 
 

@@ -218,6 +218,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         environment_keys=settings.group_settings_from_environment(),
         max_queued_rows=settings.max_queued_rows,
         max_batch_rows=settings.max_batch_rows,
+        prepare_ahead_rows=settings.prepare_ahead_rows,
         pause_ms=settings.pause_ms,
         history_days_ahead=settings.history_days_ahead,
         lost_nodes_kept_hours=settings.lost_nodes_kept_hours,

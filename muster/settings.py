@@ -104,6 +104,8 @@ class Settings(GroupDefaults):
     """How many rows may wait to be stored before requests that write are refused for a while."""
     max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)
     """How many rows one transaction takes; a larger decision goes alone."""
+    prepare_ahead_rows: int = Field(default=500, ge=1, le=INT32_MAX)
+    """How many rows must wait before the next transaction is prepared while one is under way."""
     pause_ms: int = Field(default=500, ge=10, le=600_000)
     """How long a node may have been stopped before that time counts as nobody's silence."""
     history_days_ahead: int = Field(default=7, ge=1, le=365)

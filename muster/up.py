@@ -27,7 +27,7 @@ from muster.java import find_java
 from muster.local_nodes import LocalNode, local_nodes
 from muster.node_api import is_ready
 from muster.orphans import adopt_orphans, kill_strays, reap_orphans
-from muster.overview import OverviewReader
+from muster.overview import OverviewReader, RunView
 from muster.ports import require_free_port
 from muster.processes import ChildProcesses, shorten_log
 from muster.schema import upgrade
@@ -233,16 +233,17 @@ class LocalPlatform:
         """Have a maintenance run, so that there is one to see; the platform goes on without it."""
         seen = {run.run_id for run in reader.last.runs}
 
-        def new_run_is_over() -> bool:
-            return any(run.run_id not in seen and run.is_over for run in reader.last.runs)
+        def over() -> list[RunView]:
+            new = [run for run in reader.last.runs if run.run_id not in seen]
+            return [run for run in new if run.kind == FIRST_DAG and run.is_over]
 
         with self._screen.step("A maintenance run") as step:
             if not self._comes_true(lambda: _is_triggered(airflow), DAG_READ_TIMEOUT_S):
                 step.note = f"Airflow has not taken the DAG {FIRST_DAG} yet; its pages tell why"
-            elif not self._comes_true(new_run_is_over, FIRST_RUN_TIMEOUT_S):
+            elif not self._comes_true(lambda: bool(over()), FIRST_RUN_TIMEOUT_S):
                 step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; Airflow's pages tell why"
             else:
-                step.note = wording.run(reader.last.runs[0])
+                step.note = wording.run(over()[0])
 
     def _run_beside(self, work: Callable[[], None]) -> None:
         """Do blocking work on a thread while the loop goes on; what it raises is raised here."""

@@ -90,8 +90,6 @@ def propose(
         for table in (job.candidates, job.report):
             if table is not None:
                 discard_staged(connection, table, attempt_id, started_at_ms)
-        # The session is the job's own, and so is whatever it kept for a second look.
-        spark.catalog.clearCache()
 
 
 def describe(kind: str, run_id: str, published: Published) -> str:

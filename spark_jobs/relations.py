@@ -3,17 +3,22 @@
 Rules:
 
 * A relation may hold more rows than the rule names, and never fewer: Spark judges every row that comes.
-* A relation joins what belongs together in Postgres, so an offset and its group are read at one moment.
+* A relation joins what belongs together in Postgres, so an offset, its group and their settings are read at one moment.
 * Every relation has `shard_id`, by which Spark reads it in parallel.
 """
 
 from coordinator_core.protocol.retention import CONSUMER
 from coordinator_core.protocol.states import EMPTY, STABLE
 
+RETENTION_KEY = "offsets_retention_minutes"
+
 _OFFSETS_WITH_GROUPS = f"""(
 SELECT stored.group_id, stored.shard_id, topic, partition, commit_version, committed_at, expires_at,
-    generation, state, state_since, protocol_type, subscribed_topics
+    generation, state, state_since, protocol_type, subscribed_topics,
+    own.value AS group_retention, common.value AS cluster_retention
 FROM offsets AS stored LEFT JOIN groups AS owner ON owner.group_id = stored.group_id
+LEFT JOIN group_configs AS own ON own.group_id = stored.group_id AND own.key = '{RETENTION_KEY}'
+LEFT JOIN cluster_config AS common ON common.key = '{RETENTION_KEY}'
 WHERE (owner.group_id IS NULL OR state = '{EMPTY.value}'
         OR (state = '{STABLE.value}' AND protocol_type = '{CONSUMER}' AND NOT topic = ANY (subscribed_topics)))
     AND ({{can_be_due}})
@@ -61,44 +66,3 @@ def offsets_that_can_be_due(until_ms: int, least_retention_ms: int | None) -> st
     # Whichever of the two the rule counts from, it began then at the latest.
     by_retention = f"expires_at IS NULL AND least(committed_at, state_since) < {begun_by}"
     return _OFFSETS_WITH_GROUPS.format(can_be_due=f"{own_expiry} OR ({by_retention})")
-
-
-# -- the past, as advice on timeouts looks at it ------------------------------------------------------------------
-
-FIRST_TOLD_MS = 86_400_000
-"""Within this time of its begin something of a stay is told: its end, or its first hour."""
-
-_AT = "to_timestamp({} / 1000.0)"
-
-
-def stays_within(start_ms: int, end_ms: int, grace_ms: int) -> str:
-    """Return the stays of a window, and those told later that began while who was put out could still come back."""
-    end, begun, told = (_AT.format(end_ms + more_ms) for more_ms in (0, grace_ms + 1, grace_ms + FIRST_TOLD_MS))
-    return f"""(
-SELECT * FROM member_sessions
-WHERE ended_at >= {_AT.format(start_ms)} AND ended_at < {told} AND (ended_at < {end} OR joined_at < {begun})
-) AS stays_within"""  # noqa: S608 - numbers
-
-
-def parts_within(start_ms: int, end_ms: int) -> str:
-    """Return who joined again when waited for, or was put out, in rebalances that were over within a window."""
-    # Both tables are partitioned, and Postgres does not carry a range from one to the other.
-    return f"""(
-SELECT part.group_id, part.shard_id, part.member_id, part.outcome, part.joined_after_ms, part.waited_for_ms,
-    past.started_at, past.completed_at
-FROM rebalances AS past
-JOIN rebalance_members AS part
-    ON (part.rebalance_id, part.completed_at) = (past.rebalance_id, past.completed_at)
-    AND part.completed_at >= {_AT.format(start_ms)} AND part.completed_at < {_AT.format(end_ms)}
-WHERE past.completed_at >= {_AT.format(start_ms)} AND past.completed_at < {_AT.format(end_ms)}
-    AND (part.outcome = 'evicted' OR (part.outcome = 'joined' AND part.waited_for_ms > 0))
-) AS parts_within"""  # noqa: S608 - likewise
-
-
-def newcomers_within(start_ms: int, end_ms: int) -> str:
-    """Return the rebalances that newcomers caused, and that were over within a window."""
-    return f"""(
-SELECT group_id, shard_id, started_at, joined_at, completed_at, restarts, member_count_before
-FROM rebalances
-WHERE completed_at >= {_AT.format(start_ms)} AND completed_at < {_AT.format(end_ms)} AND trigger = 'member_joined'
-) AS newcomers_within"""  # noqa: S608 - likewise

@@ -5,13 +5,15 @@ Rules:
 * A relation joins what belongs together in Postgres, so that it is read at one moment.
 * Every relation has `shard_id`, by which Spark reads it in parallel.
 * Whatever is partitioned by time is asked for by that time, so days that cannot matter are not looked at.
+* What reads history is a `Relation`, which Spark can run as well where days lie in the archive.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from coordinator_core.protocol.reports.frequency import SILENCES
 from coordinator_core.protocol.retention import CONSUMER
 from coordinator_core.protocol.states import STABLE
+from spark_jobs.history import Relation, Span, instant
 
 # -- how evenly groups' partitions are spread -------------------------------------------------------------------
 
@@ -32,80 +34,145 @@ WHERE {_IS_AUDITED} AND log_end_offset IS NOT NULL
 ) AS audited_lags"""  # noqa: S608 - likewise
 """A row a committed partition whose end is known."""
 
-AUDITED_LOSSES = f"""(
-SELECT owner.group_id, owner.shard_id, lost.member_id, lost.topic, lost.partitions, lost.valid_to
-FROM groups AS owner
-CROSS JOIN LATERAL (
-    SELECT completed_at FROM rebalances
+_GENERATIONS = """
+{join} JOIN LATERAL (
+    SELECT completed_at FROM {{rebalances}}
     WHERE group_id = owner.group_id AND group_created_at = owner.created_at AND outcome = 'completed'
     ORDER BY completed_at DESC LIMIT 1
-) AS present
-CROSS JOIN LATERAL (
-    SELECT completed_at FROM rebalances
+) AS present ON true
+{join} JOIN LATERAL (
+    SELECT completed_at FROM {{rebalances}}
     WHERE group_id = owner.group_id AND group_created_at = owner.created_at AND outcome IN ('completed', 'emptied')
         AND completed_at < present.completed_at
     ORDER BY completed_at DESC LIMIT 1
-) AS former
-JOIN assignments AS lost ON lost.group_id = owner.group_id AND lost.group_created_at = owner.created_at
+) AS former ON true
+"""
+"""When a group's present generation began, and the one before."""
+
+AUDITED_SINCE = f"""
+SELECT min(coalesce(former.completed_at, owner.created_at))
+FROM groups AS owner {_GENERATIONS.format(join="LEFT").format(rebalances="rebalances")} WHERE {_IS_AUDITED}
+"""  # noqa: S608 - likewise
+"""The oldest instant from which on history matters to an audit.
+
+A group whose generation before is not to be found has had none, or it is in the archive: anywhere since it began.
+"""
+
+
+def losses_since(start: datetime) -> Relation:
+    """Return the ownerships that ended between the generation before and the present one, of any group's since then."""
+    text = f"""
+SELECT owner.group_id, owner.shard_id, lost.member_id, lost.topic, lost.partitions, lost.valid_to
+FROM {{groups}} AS owner {_GENERATIONS.format(join="INNER")}
+JOIN {{assignments}} AS lost ON lost.group_id = owner.group_id AND lost.group_created_at = owner.created_at
     AND lost.valid_to > former.completed_at AND lost.valid_to <= present.completed_at
 WHERE {_IS_AUDITED}
-) AS audited_losses"""  # noqa: S608 - likewise
-"""A row an ownership that ended between the generation before and the present one."""
+"""  # noqa: S608 - likewise
+    return Relation("audited_losses", text, (Span("rebalances", start), Span("assignments", start)), ("groups",))
 
 
 def scores_before(end: datetime) -> str:
     """Return each group's score as of its newest audit before an instant."""
     return f"""(
 SELECT DISTINCT ON (group_id) group_id, shard_id, score AS score_before
-FROM assignment_balance_audits WHERE interval_end < {_instant(end)}
+FROM assignment_balance_audits WHERE interval_end < {instant(end)}
 ORDER BY group_id, interval_end DESC, interval_start DESC
 ) AS scores_before"""  # noqa: S608 - an instant
 
 
 # -- how often, how long and why groups rebalance ---------------------------------------------------------------
 
+TOLD_BY = timedelta(days=7)
+"""Within this time of its begin something of a stay is told: its end, or its first hour; later if no node runs."""
 
-def rebalances_within(start: datetime, end: datetime) -> str:
+
+def rebalances_within(start: datetime, end: datetime) -> Relation:
     """Return the rebalances of which some part lies within an interval; those not over have no outcome."""
-    return f"""(
+    text = f"""
 SELECT group_id, shard_id, trigger, outcome, started_at, completed_at, restarts
-FROM rebalances WHERE completed_at >= {_instant(start)} AND started_at < {_instant(end)}
+FROM {{rebalances}} WHERE completed_at >= {instant(start)} AND started_at < {instant(end)}
 UNION ALL
 SELECT group_id, shard_id, rebalance_trigger, NULL, rebalance_started_at, NULL, 0
-FROM groups WHERE rebalance_started_at < {_instant(end)}
-) AS rebalances_within"""  # noqa: S608 - instants
+FROM {{groups}} WHERE rebalance_started_at < {instant(end)}
+"""  # noqa: S608 - instants
+    return Relation("rebalances_within", text, (Span("rebalances", start),), present=("groups",))
 
 
-def waits_within(start: datetime, end: datetime) -> str:
+def waits_within(start: datetime, end: datetime) -> Relation:
     """Return who was waited for in rebalances that were over within an interval."""
-    return f"""(
+    text = f"""
 SELECT group_id, shard_id, member_id, group_instance_id, client_id, waited_for_ms
-FROM rebalance_members
-WHERE completed_at >= {_instant(start)} AND completed_at < {_instant(end)} AND waited_for_ms > 0
-) AS waits_within"""  # noqa: S608 - likewise
+FROM {{rebalance_members}}
+WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)} AND waited_for_ms > 0
+"""  # noqa: S608 - likewise
+    return Relation("waits_within", text, (Span("rebalance_members", start, end),))
 
 
-def evictions_within(start: datetime, end: datetime) -> str:
+def evictions_within(start: datetime, end: datetime) -> Relation:
     """Return the members that were put out for their silence within an interval."""
     reasons = ", ".join(f"'{reason}'" for reason in SILENCES)
-    return f"""(
+    text = f"""
 SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, ended_at
-FROM member_sessions
-WHERE ended_at >= {_instant(start)} AND ended_at < {_instant(end)} AND end_reason IN ({reasons})
-) AS evictions_within"""  # noqa: S608 - likewise, and words of ours
+FROM {{member_sessions}}
+WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)} AND end_reason IN ({reasons})
+"""  # noqa: S608 - likewise, and words of ours
+    return Relation("evictions_within", text, (Span("member_sessions", start, end),))
 
 
-def joins_within(start: datetime, end: datetime) -> str:
+def joins_within(start: datetime, end: datetime) -> Relation:
     """Return the members that joined within an interval, its end included, be they still there or not."""
-    return f"""(
+    told = end + TOLD_BY
+    text = f"""
 SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, joined_at
-FROM member_sessions
-WHERE ended_at >= {_instant(start)} AND joined_at BETWEEN {_instant(start)} AND {_instant(end)}
+FROM {{member_sessions}}
+WHERE ended_at >= {instant(start)} AND ended_at < {instant(told)}
+    AND joined_at BETWEEN {instant(start)} AND {instant(end)}
 UNION
 SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, joined_at
-FROM members WHERE joined_at BETWEEN {_instant(start)} AND {_instant(end)}
-) AS joins_within"""  # noqa: S608 - likewise
+FROM {{members}} WHERE joined_at BETWEEN {instant(start)} AND {instant(end)}
+"""  # noqa: S608 - likewise
+    return Relation("joins_within", text, (Span("member_sessions", start, told),), present=("members",))
 
 
-def _instant(at: datetime) -> str:
-    return f"timestamptz '{at.isoformat()}'"
+# -- the past, as advice on timeouts looks at it ------------------------------------------------------------------
+
+FIRST_TOLD = timedelta(days=1)
+"""As TOLD_BY; advice can do without who came back before nobody ran for a day."""
+
+
+def stays_within(start: datetime, end: datetime, grace: timedelta) -> Relation:
+    """Return the stays of a window, and those told later that began while who was put out could still come back."""
+    begun = end + grace + timedelta(milliseconds=1)
+    told = end + grace + FIRST_TOLD
+    text = f"""
+SELECT * FROM {{member_sessions}}
+WHERE ended_at >= {instant(start)} AND ended_at < {instant(told)}
+    AND (ended_at < {instant(end)} OR joined_at < {instant(begun)})
+"""  # noqa: S608 - likewise
+    return Relation("stays_within", text, (Span("member_sessions", start, told),))
+
+
+def parts_within(start: datetime, end: datetime) -> Relation:
+    """Return who joined again when waited for, or was put out, in rebalances that were over within a window."""
+    # Both tables are partitioned, and Postgres does not carry a range from one to the other.
+    text = f"""
+SELECT part.group_id, part.shard_id, part.member_id, part.outcome, part.joined_after_ms, part.waited_for_ms,
+    past.started_at, past.completed_at
+FROM {{rebalances}} AS past
+JOIN {{rebalance_members}} AS part
+    ON (part.rebalance_id, part.completed_at) = (past.rebalance_id, past.completed_at)
+    AND part.completed_at >= {instant(start)} AND part.completed_at < {instant(end)}
+WHERE past.completed_at >= {instant(start)} AND past.completed_at < {instant(end)}
+    AND (part.outcome = 'evicted' OR (part.outcome = 'joined' AND part.waited_for_ms > 0))
+"""  # noqa: S608 - likewise
+    return Relation("parts_within", text, (Span("rebalances", start, end), Span("rebalance_members", start, end)))
+
+
+def newcomers_within(start: datetime, end: datetime) -> Relation:
+    """Return the rebalances that newcomers caused, and that were over within a window."""
+    text = f"""
+SELECT group_id, shard_id, started_at, joined_at, completed_at, restarts, member_count_before
+FROM {{rebalances}}
+WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)} AND trigger = 'member_joined'
+"""  # noqa: S608 - likewise
+    return Relation("newcomers_within", text, (Span("rebalances", start, end),))

@@ -6,6 +6,7 @@ proposes nothing and has no maintenance run; its rows carry the run's id. Rules:
 * The rows of an interval are replaced as a whole, by whatever run came last.
 * Reports of intervals that ended too long ago, counted from the one that is told, go with the same transaction.
 * A dry run reads, judges and counts, and leaves the tables as they are.
+* History that lies in the archive is read there. Where a day moved while it was read, everything is read again.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Identifier
@@ -23,11 +25,13 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.arguments import add_common_arguments, whole_number
 from spark_jobs.database import Database, database_from_environment
 from spark_jobs.errors import JobError
+from spark_jobs.history import History
 from spark_jobs.jdbc import shard_predicates, write_staging
-from spark_jobs.proposing import Reading
 from spark_jobs.publish import ReportTable, count_shards, discard_staged, new_attempt_id
 from spark_jobs.session import open_session
-from spark_jobs.submit import OPTIONS, Option
+from spark_jobs.submit import OPTIONS, Option, archive_uri
+
+MAX_READINGS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class ReportArguments:
     read_partitions: int
     options: Mapping[str, int]
     """The job's own, each by its name."""
+    archive: str = ""
+    """The archive's directory, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class ReportingJob:
     """
 
     kind: str
-    find: Callable[[Reading, ReportArguments], Sequence[DataFrame]]
+    find: Callable[[History, ReportArguments], Sequence[DataFrame]]
     tables: tuple[ReportTable, ...]
     is_of_a_day: bool = False
     """Whether a run without an interval tells of the last whole day (UTC) that is over by its instant."""
@@ -77,20 +83,35 @@ def run(job: ReportingJob, command_line: Sequence[str] | None = None) -> int:
 def report(
     job: ReportingJob, spark: SparkSession, database: Database, connection: pg.connection, arguments: ReportArguments
 ) -> list[int]:
-    """Find the rows with Spark, stage them, and put them in place of the interval's; return a count a table."""
+    """Find the rows with Spark, stage them, and put them in place of the interval's; return a count a table.
+
+    Raises:
+        JobError: The interval cannot be told of; its rows are as they were.
+    """
     predicates = shard_predicates(count_shards(connection), arguments.read_partitions)
+    for _ in range(MAX_READINGS):
+        counts = _report_once(job, History(spark, database, connection, predicates, arguments.archive), arguments)
+        if counts is not None:
+            return counts
+    raise JobError(f"Days of history went to the archive, or came back, in each of {MAX_READINGS} readings.")
+
+
+def _report_once(job: ReportingJob, history: History, arguments: ReportArguments) -> list[int] | None:
+    """Return a count a table; None if history has moved meanwhile, and nothing was put in place."""
+    database, connection = history.database, history.connection
     started_at_ms = time.time_ns() // 1_000_000
     attempt_id = new_attempt_id(started_at_ms)
     try:
-        frames = job.find(Reading(spark, database, connection, predicates), arguments)
-        for frame, table in zip(frames, job.tables, strict=True):
+        for frame, table in zip(job.find(history, arguments), job.tables, strict=True):
             write_staging(frame.select(*table.columns), database, table.staging, attempt_id, arguments.read_partitions)
+        if history.has_moved():
+            return None
         return _replace_interval(connection, job.tables, arguments, attempt_id)
     finally:
         for table in job.tables:
             discard_staged(connection, table, attempt_id, started_at_ms)
         # The session is the job's own, and so is whatever it kept for a second look.
-        spark.catalog.clearCache()
+        history.spark.catalog.clearCache()
 
 
 def describe(job: ReportingJob, arguments: ReportArguments, counts: Sequence[int]) -> str:
@@ -109,6 +130,7 @@ def read_report_arguments(job: ReportingJob, command_line: Sequence[str] | None 
     options = OPTIONS[job.kind]
     parser = argparse.ArgumentParser(prog=job.kind, allow_abbrev=False)
     add_common_arguments(parser)
+    parser.add_argument("--archive", default=archive_uri(), help="the directory of the archive, where there is one")
     for option in options:
         parser.add_argument(option.flag, default=option.default, type=_within(option), help=option.meaning)
     found = parser.parse_args(command_line)
@@ -120,7 +142,9 @@ def read_report_arguments(job: ReportingJob, command_line: Sequence[str] | None 
     if start > end:
         parser.error(f"the interval ends ({end.isoformat()}) before it starts ({start.isoformat()})")
     given = {option.name: getattr(found, option.name) for option in options}
-    return ReportArguments(found.run_id, found.as_of, start, end, found.dry_run, found.read_partitions, given)
+    return ReportArguments(
+        found.run_id, found.as_of, start, end, found.dry_run, found.read_partitions, given, found.archive
+    )
 
 
 def _last_whole_day(as_of: datetime) -> tuple[datetime, datetime]:

@@ -12,6 +12,7 @@ The hook is two calls: `identify` where a request enters, and `admit` where it i
 Source: http-api.md "Operators"; RFC 6750.
 """
 
+from datetime import datetime
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -132,7 +133,16 @@ def admit(call: Call, need: Need) -> None:
 
 def _unauthenticated(call: Call) -> Unauthenticated:
     is_given = AUTHORIZATION in call.headers and not call.is_forwarded
+    expired_at = _expired_at(call) if is_given else None
+    if expired_at is not None:
+        return Unauthenticated(f"the bearer token expired at {expired_at.isoformat()}; ask for a new one")
     return Unauthenticated("the bearer token is not known here" if is_given else "a bearer token is needed")
+
+
+def _expired_at(call: Call) -> datetime | None:
+    """Return when the token that a caller brought expired, if it was one."""
+    tokens = call.door.tokens
+    return None if tokens is None else tokens.expired_at(_bearer_token(call.headers[AUTHORIZATION]))
 
 
 def _bearer_token(header: bytes) -> bytes:

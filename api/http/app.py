@@ -23,6 +23,7 @@ from api.http.endpoints import (
     reports,
     resets,
     settings,
+    stays,
     topics,
     tuning,
 )
@@ -62,6 +63,7 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     history.list_rebalance_members,
     history.list_transitions,
     history.list_assignments,
+    stays.list_stays,
     lag.describe_lag,
     lag.list_lag,
     settings.cluster_settings,

@@ -5,7 +5,7 @@ log under the request's id and never to the caller.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
@@ -32,7 +32,10 @@ ABOUT_THE_NODE: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 
 
 WHOLE_ANSWER: Final = "muster.whole_answer"
-"""The ASGI extension by which the server is told that an answer's head and body come at once: a call before both."""
+"""The ASGI extension that sends a whole answer in one call; it returns False, and has done nothing, where it cannot."""
+
+Headers = list[tuple[bytes, bytes]]
+SendWhole = Callable[[int, Headers, bytes], bool]
 
 
 class Edge:
@@ -70,10 +73,11 @@ class Edge:
         took_s = time.perf_counter() - began_at_s
         self._door.metrics.count(call.request, reply.code, took_s)
         note(call, reply, took_ms=took_s * 1000)
+        headers = _with_body_headers(reply, self._own_headers(call, reply))
         extensions: Mapping[str, Any] = scope.get("extensions") or {}
-        if WHOLE_ANSWER in extensions and scope["method"] != "HEAD":
-            extensions[WHOLE_ANSWER]()
-        await _send(reply, self._own_headers(call, reply), send)
+        send_whole: SendWhole | None = extensions.get(WHOLE_ANSWER)
+        if send_whole is None or not send_whole(reply.status, headers, reply.body):
+            await _send(reply, headers, send)
 
     async def _answer(self, call: Call, receive: Receive) -> Reply:
         if self._is_closing and call.scope["raw_path"] not in ABOUT_THE_NODE:
@@ -99,7 +103,7 @@ class Edge:
         self._replays.keep(call, reply)
         return reply
 
-    def _own_headers(self, call: Call, reply: Reply) -> list[tuple[bytes, bytes]]:
+    def _own_headers(self, call: Call, reply: Reply) -> Headers:
         headers = [(b"x-request-id", call.request_id)]
         if call.change_id is not None and reply.code == NO_ERROR:
             headers.append((b"x-muster-change-id", call.change_id.encode()))
@@ -110,10 +114,14 @@ class Edge:
         return headers
 
 
-async def _send(reply: Reply, headers: list[tuple[bytes, bytes]], send: Send) -> None:
+def _with_body_headers(reply: Reply, headers: Headers) -> Headers:
     headers.extend(reply.headers)
     if reply.status != 204:
         headers.append((b"content-type", reply.content_type))
         headers.append((b"content-length", b"%d" % len(reply.body)))
+    return headers
+
+
+async def _send(reply: Reply, headers: Headers, send: Send) -> None:
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body, "more_body": False})

@@ -8,12 +8,13 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from functools import partial
+from typing import Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from api.http.edge import WHOLE_ANSWER, Edge
+from api.http.edge import WHOLE_ANSWER, Edge, Headers
 from api.http.limits import HEAD_MAX_BYTES
 from api.http.problems import PROBLEM_JSON, refusal
 from coordinator_core.protocol.errors import InvalidRequest
@@ -86,42 +87,27 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-class _OneWrite:
-    """A connection on which an answer's head waits for its body, so that both leave in one write.
+def send_whole(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> bool:
+    """Send an answer of which nothing is missing, head and body in one write, and end the request.
 
-    uvicorn writes them one after the other, and each write is a call into the kernel that wakes the caller up: two of
-    them cost a heartbeat a sixth of its time.
+    uvicorn takes an answer in two calls, and writes twice, which wakes the caller up twice; that costs a heartbeat a
+    fifth of its time. What is not the ordinary course is left to it: a connection that ends with this answer, one that
+    takes no more for now, a HEAD, or a header that is none.
+
+    Returns:
+        Whether it was sent; if not, nothing has happened.
     """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._held: bytes | None = None
-        self.is_closing = transport.is_closing
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a transport has
-        return getattr(self._transport, name)
-
-    def hold(self) -> None:
-        """Let the next write wait for the one after it."""
-        self._held = b""
-
-    def write(self, data: bytes) -> None:
-        """Write, or keep what is held back for the next time."""
-        held = self._held
-        if held is None:
-            self._transport.write(data)
-        elif not held:
-            self._held = data
-        else:
-            self._held = None
-            self._transport.write(held + data)
-
-    def close(self) -> None:
-        """Write what is held back, and close."""
-        if self._held:
-            self._transport.write(self._held)
-        self._held = None
-        self._transport.close()
+    if not cycle.keep_alive or cycle.disconnected or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
+        return False
+    all_headers = (*cycle.default_headers, *headers)
+    head = b"%b%b" % (STATUS_LINE[status], b"".join([b"%b: %b\r\n" % header for header in all_headers]))
+    if not head.count(b"\r") == head.count(b"\n") == 1 + len(all_headers):
+        return False
+    cycle.transport.write(b"%b\r\n%b" % (head, body))
+    cycle.response_started = cycle.response_complete = True
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
 
 
 class _ProblemProtocol(HttpToolsProtocol):
@@ -134,14 +120,11 @@ class _ProblemProtocol(HttpToolsProtocol):
         self._is_in_head, self._head_bytes = True, 0
         super().on_message_begin()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._one_write = _OneWrite(transport)
-        super().connection_made(cast("asyncio.Transport", self._one_write))
-
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         super().on_headers_complete()
-        self.scope["extensions"] = {WHOLE_ANSWER: self._one_write.hold}  # type: ignore[dict-item]
+        # ASGI wants a dictionary for each extension; this one is between the edge and the server alone.
+        self.scope["extensions"] = {WHOLE_ANSWER: partial(send_whole, self.cycle)}  # type: ignore[dict-item]
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

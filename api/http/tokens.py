@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -29,6 +30,9 @@ TOKENS_FILE_MAX_BYTES: Final = 16_777_216
 TOKEN_MAX_BYTES: Final = 4_096
 IDENTITY_MAX_BYTES: Final = 16_384
 """How long it may be what one node tells another of who asks: a quarter of what headers may be."""
+WARN_BEFORE_S: Final = 7 * 86_400.0
+"""How long before a token expires it is told of."""
+WARN_AGAIN_S: Final = 86_400.0
 EVERY_GROUP: Final = ("",)
 """The prefixes of whoever may touch every group."""
 
@@ -79,6 +83,27 @@ class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     actor: Annotated[str, Meta(min_length=1, max_length=ACTOR_MAX_CHARS)]
     role: Role
     prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = EVERY_GROUP
+    expires_at: Annotated[datetime, Meta(tz=True)] | None = None
+    """From then on it is refused; None: never."""
+
+
+class KnownToken(NamedTuple):
+    """What is known of a token by its digest."""
+
+    digest: bytes
+    identity: Identity | None
+    expires_at: datetime | None
+
+    def is_over(self, now_s: float) -> bool:
+        """Tell whether it is refused at a Unix time."""
+        return self.expires_at is not None and now_s >= self.expires_at.timestamp()
+
+    def is_over_soon(self, now_s: float) -> bool:
+        """Tell whether it is refused then, or will be within the days of the warning."""
+        return self.is_over(now_s + WARN_BEFORE_S)
+
+
+NO_TOKEN: Final = KnownToken(b"", None, None)
 
 
 class TokensFileBody(Struct, forbid_unknown_fields=True):
@@ -94,36 +119,61 @@ Signs = tuple[int, int, int]
 class Tokens:
     """The tokens of one file, as they are in force."""
 
-    def __init__(self, path: Path, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path, now_s: Callable[[], float] = time.monotonic, wall_s: Callable[[], float] = time.time
+    ) -> None:
         """Read the file.
 
         Args:
             path: of the tokens file.
             now_s: a clock that never steps, in seconds.
+            wall_s: what time it is, in seconds since the epoch; tokens expire by it.
 
         Raises:
             TokensFileError: it will not do.
         """
         self._path = path
         self._now_s = now_s
+        self._wall_s = wall_s
+        self._warn_again_at_s: dict[bytes, float] = {}
         self._look_again_at_s = now_s() + LOOK_AGAIN_S
         self._signs = _signs(path)
-        self._identities = read_tokens_file(path)
+        self._known = read_tokens_file(path)
 
     def __len__(self) -> int:
         """Return how many tokens are in force."""
-        return len(self._identities)
+        return len(self._known)
 
     def find(self, token: bytes) -> Identity | None:
-        """Return who has this token, or None when nobody has.
+        """Return who has this token, or None when nobody has, or it has expired.
 
         The time it takes tells nothing of any token: what is looked up is a digest, whose neighbours nobody can aim at.
         """
         if self._now_s() >= self._look_again_at_s:
             self._look_again()
+        known = self._of(token)
+        if known.expires_at is not None and self._is_over(known):
+            return None
+        return known.identity
+
+    def expired_at(self, token: bytes) -> datetime | None:
+        """Return when a token expired that was one, or None."""
+        known = self._of(token)
+        return known.expires_at if known.is_over(self._wall_s()) else None
+
+    def _of(self, token: bytes) -> KnownToken:
         digest = hashlib.sha256(token).digest()
-        kept, identity = self._identities.get(digest, (b"", None))
-        return identity if hmac.compare_digest(kept, digest) else None
+        known = self._known.get(digest, NO_TOKEN)
+        return known if hmac.compare_digest(known.digest, digest) else NO_TOKEN
+
+    def _is_over(self, known: KnownToken) -> bool:
+        """Tell whether a token has expired; while it is used in its last days, that is told once a day."""
+        now_s = self._wall_s()
+        if known.is_over_soon(now_s) and now_s >= self._warn_again_at_s.get(known.digest, 0.0):
+            self._warn_again_at_s[known.digest] = now_s + WARN_AGAIN_S
+            actor = None if known.identity is None else known.identity.actor
+            log.warning("token_expires", actor=actor, expires_at=str(known.expires_at), is_over=known.is_over(now_s))
+        return known.is_over(now_s)
 
     def _look_again(self) -> None:
         """Read the file anew if it is another one."""
@@ -133,15 +183,16 @@ class Tokens:
             return
         self._signs = signs
         try:
-            self._identities = read_tokens_file(self._path)
+            self._known = read_tokens_file(self._path)
+            self._warn_again_at_s.clear()
         except TokensFileError as refusal:
             log.error("tokens_not_read", why=str(refusal))
         else:
-            log.info("tokens_read", tokens=len(self._identities))
+            log.info("tokens_read", tokens=len(self._known))
 
 
-def read_tokens_file(path: Path) -> dict[bytes, tuple[bytes, Identity]]:
-    """Return who has which token, by the token's digest.
+def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
+    """Return who has which token, by the token's digest; those that have expired as well.
 
     Raises:
         TokensFileError: the file cannot be read, or is not what it should be.
@@ -156,16 +207,16 @@ def read_tokens_file(path: Path) -> dict[bytes, tuple[bytes, Identity]]:
         raise TokensFileError(f"{path}: {sentence_of(str(refusal))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise TokensFileError(f"{path} is not JSON") from None
-    identities: dict[bytes, tuple[bytes, Identity]] = {}
+    found: dict[bytes, KnownToken] = {}
     for number, entry in enumerate(body.tokens):
         digest = bytes.fromhex(entry.sha256)
-        if digest in identities:
+        if digest in found:
             raise TokensFileError(f"{path}: tokens[{number}] has the sha256 of another token")
         identity = Identity(entry.actor, entry.role, entry.prefixes)
         if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
             raise TokensFileError(f"{path}: tokens[{number}] has more prefixes than a request can carry on")
-        identities[digest] = digest, identity
-    return identities
+        found[digest] = KnownToken(digest, identity, entry.expires_at)
+    return found
 
 
 def identity_bytes(identity: Identity) -> bytes:
@@ -178,9 +229,12 @@ def read_identity(data: bytes) -> Identity:
     return msgspec.json.decode(data, type=Identity)
 
 
-def token_entry(token: str, actor: str, role: Role, prefixes: tuple[str, ...]) -> TokenEntry:
-    """Return what a tokens file says of a token."""
-    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes)
+def token_entry(
+    token: str, actor: str, role: Role, prefixes: tuple[str, ...], expires_at: datetime | None = None
+) -> TokenEntry:
+    """Return what a tokens file says of a token; `expires_at` to the second, in UTC."""
+    until = None if expires_at is None else expires_at.astimezone(UTC).replace(microsecond=0)
+    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, until)
 
 
 def _meet(asked: str, own: str) -> bool:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator_core.protocol.errors import GroupIdNotFound, InvalidRequest
 from coordinator_core.protocol.log_ends import Behind, LogEnd, behind
@@ -17,7 +16,10 @@ from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, due_at
 from coordinator_core.runtime.history import Read
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.store.interface import Store
-from coordinator_core.store.positions import HeldPosition, PastPosition, Stretch
+from coordinator_core.store.positions import EARLY_FACTOR, HeldPosition, PastPosition, Stretch
+
+KEPT_EVERY_MS: Final = 60_000
+"""History keeps a position a minute, so nothing finer can be told of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +88,31 @@ class GroupLag:
         Args:
             group_id: whose.
             points: when; as long a time before is looked at, to find when logs went past positions.
-            max_cells: how many positions may be looked at.
+            max_cells: how many positions may be looked at; of many partitions they lie further apart.
 
         Raises:
-            InvalidRequest: there are more; the text says so.
+            InvalidRequest: there are more partitions; the text says so.
         """
-        before_ms = points.from_ms - (points.to_ms - points.from_ms)
-        stretch = Stretch(group_id, before_ms, points.to_ms + 1, points.step_ms)
-        lags = await self._read(partial(self._curve, stretch, points, max_cells))
+        lags = await self._read(partial(self._curve, group_id, points, max_cells))
         if all(each.lag is None for each in lags):
             await self._expect(group_id)
         return lags
 
-    def _curve(self, stretch: Stretch, points: Points, max_cells: int) -> list[LagPoint]:
+    def _curve(self, group_id: str, points: Points, max_cells: int) -> list[LagPoint]:
         """Read, and work it out beside the loop: there may be many partitions."""
-        found = self._store.past_positions(stretch, max_cells + 1)
-        if len(found) > max_cells:
-            raise InvalidRequest(f"these are more than {max_cells} positions; ask for a shorter time or longer steps")
-        return curve(found, points)
+        length_ms = points.to_ms - points.from_ms
+        step_ms = max(points.step_ms, KEPT_EVERY_MS)
+        partition_count = len(self._store.stored_offsets(group_id))
+        while partition_count * (length_ms // step_ms) * (1 + 1 / EARLY_FACTOR) > max_cells:
+            step_ms *= 2
+        while True:
+            stretch = Stretch(group_id, max(0, points.from_ms - length_ms), points.to_ms + 1, step_ms, points.from_ms)
+            found = self._store.past_positions(stretch, max_cells + 1)
+            if len(found) <= max_cells:
+                return curve(found, points, step_ms)
+            if step_ms > length_ms:
+                raise InvalidRequest(f"these are more than {max_cells} positions, whatever the steps")
+            step_ms *= 2
 
     async def _expect(self, group_id: str) -> None:
         if not await self._read(partial(self._store.knows, group_id)):
@@ -120,15 +129,19 @@ def _partition_lag(position: HeldPosition, facts: GroupFacts, retention_ms: int,
     return PartitionLag(position, behind(position.ends, position.offset, known_ms), None if due is None else due[0])
 
 
-def curve(positions: Iterable[PastPosition], points: Points) -> list[LagPoint]:
+def curve(positions: Iterable[PastPosition], points: Points, step_ms: int) -> list[LagPoint]:
     """Return the lag at each point: records added up over partitions, time that of the partition furthest behind.
 
     Args:
         positions: by topic, partition and time.
         points: when.
+        step_ms: how finely positions are told. Between two that follow each other within two steps the group is taken
+            to have read evenly, as its logs are taken to have grown; across a longer gap it stood still.
     """
+    even_ms = 2 * step_ms
     partitions = [
-        _PastPartition(list(of_one)) for _, of_one in groupby(positions, lambda one: (one.topic, one.partition))
+        _PastPartition(list(of_one), even_ms)
+        for _, of_one in groupby(positions, lambda one: (one.topic, one.partition))
     ]
     return [_point(at_ms, (partition.behind(at_ms) for partition in partitions)) for at_ms in points]
 
@@ -143,12 +156,26 @@ def _point(at_ms: int, partitions: Iterable[Behind | None]) -> LagPoint:
 class _PastPartition:
     """One partition's positions by time, and the ends that came with them."""
 
-    def __init__(self, positions: list[PastPosition]) -> None:
+    def __init__(self, positions: list[PastPosition], even_ms: int) -> None:
         self._positions = positions
+        self._even_ms = even_ms
+        self._instants_ms = [each.at_ms for each in positions]
         known = [(each.at_ms, each.log_end_offset) for each in positions]
         self._ends = [LogEnd(at_ms, end) for at_ms, end in known if end is not None]
 
     def behind(self, at_ms: int) -> Behind | None:
-        place = bisect_right(self._positions, at_ms, key=attrgetter("at_ms"))
-        offset = self._positions[place - 1].offset if place else None
+        offset = self._offset_at(at_ms)
         return None if offset is None else behind(self._ends, offset, at_ms)
+
+    def _offset_at(self, at_ms: int) -> int | None:
+        place = bisect_right(self._instants_ms, at_ms)
+        if place == 0:
+            return None
+        before = self._positions[place - 1]
+        if before.offset is None or place == len(self._positions):
+            return before.offset
+        after = self._positions[place]
+        length_ms = after.at_ms - before.at_ms
+        if after.offset is None or length_ms > self._even_ms:
+            return before.offset
+        return before.offset + (after.offset - before.offset) * (at_ms - before.at_ms) // length_ms

@@ -11,7 +11,7 @@ from coordinator_core.protocol.settings import Now
 T = TypeVar("T")
 
 READERS = 4
-"""Threads for reads; with one each for the writer and the leases they are all that block."""
+"""Threads for reads; with one each for writes, for what is done before them, and for leases they are all that block."""
 
 
 class Clock(Protocol):
@@ -37,6 +37,10 @@ class Threads(Protocol):
         """Run a write; one at a time, in order."""
         ...
 
+    def prepare(self, call: Callable[[], T]) -> Awaitable[T]:
+        """Run what a write can do beforehand, beside the write that is under way."""
+        ...
+
     def lease(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a call that keeps, takes or gives up leases; never behind a write or a read."""
         ...
@@ -51,16 +55,21 @@ class Threads(Protocol):
 
 
 class SystemThreads:
-    """Real threads: one writer, one for leases, a few readers."""
+    """Real threads: one writer and one that prepares for it, one for leases, a few readers."""
 
     def __init__(self) -> None:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="muster-writer")
+        self._preparer = ThreadPoolExecutor(1, thread_name_prefix="muster-preparer")
         self._leases = ThreadPoolExecutor(1, thread_name_prefix="muster-leases")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="muster-reader")
 
     def write(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a write on the writer's thread."""
         return asyncio.get_running_loop().run_in_executor(self._writer, call)
+
+    def prepare(self, call: Callable[[], T]) -> Awaitable[T]:
+        """Run a call on the preparer's thread."""
+        return asyncio.get_running_loop().run_in_executor(self._preparer, call)
 
     def lease(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a call on the leases' thread."""
@@ -72,5 +81,5 @@ class SystemThreads:
 
     def close(self) -> None:
         """Wait for what runs, and end the threads."""
-        for pool in (self._writer, self._leases, self._readers):
+        for pool in (self._writer, self._preparer, self._leases, self._readers):
             pool.shutdown(wait=True)

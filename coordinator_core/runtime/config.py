@@ -24,6 +24,8 @@ class NodeConfig:
     """Rows that may wait for the writer; past it, requests that write are refused with a retriable error."""
     max_batch_rows: int = 5_000
     """Rows that one transaction takes; a larger decision goes alone."""
+    prepare_ahead_rows: int = 500
+    """Rows that must wait before the next transaction is prepared while one is under way."""
     pause_ms: int = 500
     """A gap in the loop's own time beyond this counts as nobody's silence."""
     history_days_ahead: int = 7

@@ -51,7 +51,7 @@ from coordinator_core.runtime.tuning import Tuning
 from coordinator_core.runtime.unsettled import unsettled_groups
 from coordinator_core.runtime.views import GroupView, Readiness, SettingInForce, ShardOwner
 from coordinator_core.runtime.writer import Writer
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.history import ExpiryForecast, GroupPosition
 from coordinator_core.store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
 from coordinator_core.store.overview import Overview, OverviewFilter
@@ -96,7 +96,13 @@ class Coordinator:
         self._surroundings = Surroundings(config.defaults, config.environment_keys)
         self._counters = sums = Counters()
         shared = (self._clock, self._threads, sums)
-        self._writer = Writer(store, config.node_id, *shared, max_batch_rows=config.max_batch_rows)
+        self._writer = Writer(
+            store,
+            config.node_id,
+            *shared,
+            max_batch_rows=config.max_batch_rows,
+            prepare_ahead_rows=config.prepare_ahead_rows,
+        )
         self._ownership = Ownership(store, config, *shared, self._make_shard)
         self._timekeeper = Timekeeper(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
         archiving = Archiving(store, self._threads, lambda: self._clock.now().node_ms)
@@ -340,6 +346,10 @@ class Coordinator:
     async def run_candidates(self, run_id: str, after: CandidatePlace | None, limit: int) -> list[ListedCandidate]:
         """Return a page of a maintenance run's candidates, by group, topic and partition."""
         return await self._read(partial(self._store.run_candidates, run_id, after, limit))
+
+    async def run_days(self, run_id: str) -> list[ListedDay]:
+        """Return the days of history that a maintenance run names, the oldest first."""
+        return await self._read(partial(self._store.run_days, run_id))
 
     async def reports(self, which: ReportFilter) -> list[Report]:
         """Return the newest report of each group, by group; any node may."""

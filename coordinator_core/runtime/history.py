@@ -15,6 +15,7 @@ from coordinator_core.store.history import (
 )
 from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import RebalanceMemberRow, TransitionRow
+from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 
 T = TypeVar("T")
 
@@ -49,6 +50,10 @@ class History:
     async def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
         """Return at most `limit` changes of the group's state after a place, the newest first."""
         return await self._known(group_id, await self._read(partial(self._store.transitions, group_id, after, limit)))
+
+    async def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
+        """Return at most `limit` of members' stays after a place, the newest first."""
+        return await self._known(which.group_id, await self._read(partial(self._store.stays, which, after, limit)))
 
     async def as_of(self, moment: Moment) -> tuple[list[OwnedSpan], list[PositionThen]]:
         """Return who held which partitions at a moment, and what was committed."""

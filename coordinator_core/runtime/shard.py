@@ -110,7 +110,7 @@ class Shard:
         """Take up every group as it was stored, and go on: sessions afresh, owed rebalances started."""
         at_ms = self._clock.now().wall_ms
         for one in stored:
-            group, ledger, forgotten = restore(one, at_ms)
+            group, ledger, forgotten = restore(one, at_ms, self.epoch)
             hosted = Hosted(group, ledger)
             self.groups[group.group_id] = hosted
             if forgotten is not None:
@@ -258,7 +258,7 @@ class Shard:
             self._stop_timers(hosted, decision.deadlines)
             if write.is_group_gone:
                 hosted.group = Group(before.group_id)
-                hosted.ledger = Ledger(before.group_id, self.shard_id)
+                hosted.ledger = Ledger(before.group_id, self.shard_id, self.epoch)
             self.groups.setdefault(before.group_id, hosted)
             self._enqueue(hosted, write, pending)
         elif hosted.newest is not None:
@@ -354,7 +354,7 @@ class Shard:
         return min((each.started_at_ms for each in under_way if each is not None), default=wall_ms)
 
     def _absent(self, group_id: str) -> Hosted:
-        return Hosted(Group(group_id), Ledger(group_id, self.shard_id))
+        return Hosted(Group(group_id), Ledger(group_id, self.shard_id, self.epoch))
 
     def _host(self, group_id: str) -> Hosted:
         return self.groups.setdefault(group_id, self._absent(group_id))

@@ -30,3 +30,18 @@ class ListedCandidate:
     def place(self) -> CandidatePlace:
         """Return where a page that ends here ends."""
         return CandidatePlace(self.group_id, self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedDay:
+    """A day of a history table that a run has copied, and means to drop."""
+
+    table: str
+    day: str
+    """As 2026-01-31, in UTC."""
+    path: str
+    row_count: int
+    checksum: str
+    verified_at_ms: int
+    outcome: str | None
+    """None while nobody has decided."""

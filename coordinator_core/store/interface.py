@@ -12,11 +12,11 @@ Errors: `StoreUnavailable` when nothing was stored and the same call may work la
 connection was lost while committing, and nobody can tell.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.dropping import DroppedDay
 from coordinator_core.store.history import (
     ExpiryForecast,
@@ -52,6 +52,7 @@ from coordinator_core.store.rows import (
     Versions,
     Written,
 )
+from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 from coordinator_core.store.tuning import TuningPast, TuningQuestion
 
 
@@ -85,6 +86,13 @@ class Store(Protocol):
 
         A deadlock or serialization failure is repeated inside; a data error makes the batch be repeated group by
         group, so that only the failing group is refused.
+        """
+        ...
+
+    def prepare(self, batch: Batch) -> Callable[[], Written]:
+        """Do what of a write needs no database, and return the rest of it: `prepare(batch)()` is `write(batch)`.
+
+        It may run while another batch is written. The rest rests on nothing that such a write may change.
         """
         ...
 
@@ -199,6 +207,10 @@ class Store(Protocol):
 
     def rebalance_members(self, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
         """Return everybody's part in a rebalance that is over; who was waited for longest comes first, then by id."""
+        ...
+
+    def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
+        """Return at most `limit` stays after a place, the newest first, then by member id backwards."""
         ...
 
     def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
@@ -321,6 +333,14 @@ class Store(Protocol):
 
         Raises:
             RunNotFound: there is none.
+        """
+        ...
+
+    def run_days(self, run_id: str) -> list[ListedDay]:
+        """Return the days of history that a run names, the oldest first.
+
+        Raises:
+            RunNotFound: there is no such run.
         """
         ...
 

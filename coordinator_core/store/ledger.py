@@ -96,9 +96,17 @@ class HistoryRows:
 class Ledger:
     """What history knows of one group, and is still to write down."""
 
-    def __init__(self, group_id: str, shard_id: int) -> None:
+    def __init__(self, group_id: str, shard_id: int, epoch: int = 0) -> None:
+        """Begin.
+
+        Args:
+            group_id: whose.
+            shard_id: where the group belongs.
+            epoch: of the lease under which it is kept; no two nodes have the same.
+        """
         self.group_id = group_id
         self.shard_id = shard_id
+        self._epoch = epoch
         self.created_at_ms = 0
         self.state: GroupState | None = None
         self.generation = 0
@@ -217,8 +225,12 @@ class Ledger:
             stay.join_phase_over()
 
     def _rebalance_id(self, started_at_ms: int) -> str:
-        """Return a name that no other rebalance has: a group's life, the generation before, and the moment."""
-        name = f"{self.group_id}\0{self.created_at_ms}\0{self.generation}\0{started_at_ms}"
+        """Return a name that no other rebalance has: a group's life, the generation before, the epoch, and the moment.
+
+        Under one epoch a rebalance that is over has led to a generation. A join phase that is abandoned at a take-over
+        has not, and the next one may begin at the very same moment of another node's clock.
+        """
+        name = f"{self.group_id}\0{self.created_at_ms}\0{self.generation}\0{self._epoch}\0{started_at_ms}"
         return str(uuid.UUID(bytes=hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()))
 
     def _close_rebalance(self, at_ms: int, outcome: str, member_count_after: int, moved: int = 0) -> None:

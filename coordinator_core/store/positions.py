@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.retention import GroupFacts
+
+EARLY_FACTOR: Final = 4
+"""How much longer steps are where positions are only wanted to tell since when logs are ahead of them."""
 
 
 class HeldPosition(NamedTuple):
@@ -63,13 +66,17 @@ class Stretch:
     """The first instant that is not part of it."""
     step_ms: int
     """Of a partition's positions within one step, counted from the epoch, only the last is told."""
+    early_until_ms: int = 0
+    """Before this instant steps are longer, by EARLY_FACTOR."""
 
 
-def last_of_each_step(positions: list[PastPosition], step_ms: int) -> list[PastPosition]:
+def last_of_each_step(positions: list[PastPosition], stretch: Stretch) -> list[PastPosition]:
     """Return of each partition and step the last position, by topic, partition and time."""
 
-    def step_of(one: PastPosition) -> tuple[str, int, int]:
-        return one.topic, one.partition, one.at_ms // step_ms
+    def step_of(one: PastPosition) -> tuple[str, int, bool, int]:
+        is_early = one.at_ms < stretch.early_until_ms
+        step_ms = stretch.step_ms * (EARLY_FACTOR if is_early else 1)
+        return one.topic, one.partition, is_early, one.at_ms // step_ms
 
     return [list(same)[-1] for _, same in groupby(sorted(positions, key=in_time), step_of)]
 

@@ -50,7 +50,15 @@ def project(
     committed = tuple([record for record in stored if isinstance(record, OffsetCommitted)])
     removed = tuple([record for record in stored if isinstance(record, OffsetRemoved)])
     if len(committed) + len(removed) == len(stored):
-        return GroupWrite(group.group_id, ledger.shard_id, committed=committed, removed=removed, **beside._asdict())
+        return GroupWrite(
+            group.group_id,
+            ledger.shard_id,
+            committed=committed,
+            removed=removed,
+            outcomes=beside.outcomes,
+            changes=beside.changes,
+            undone=beside.undone,
+        )
     ledger.is_consumer = group.protocol_type == CONSUMER
     for record in records:
         ledger.observe(record)
@@ -166,18 +174,19 @@ def _assignment_json(assignment: bytes) -> Json:
 # -- rows become a group again ---------------------------------------------------------------------------
 
 
-def restore(stored: StoredGroup, at_ms: int) -> tuple[Group, Ledger, GroupWrite | None]:
+def restore(stored: StoredGroup, at_ms: int, epoch: int = 0) -> tuple[Group, Ledger, GroupWrite | None]:
     """Return a stored group and its ledger, as a node that takes it over finds them.
 
     Args:
         stored: its rows.
         at_ms: wall time; when a rebalance that is abandoned here counts as over.
+        epoch: of the lease under which it takes over.
 
     Returns:
         The group in a settled state, its ledger, and what is to be stored of a phase that was forgotten.
     """
     group = _restore_group(stored)
-    ledger = _restore_ledger(stored, at_ms)
+    ledger = _restore_ledger(stored, at_ms, epoch)
     ledger.resume(group.state, at_ms)
     history = ledger.take_rows()
     if not history.transitions and not history.rebalances:
@@ -232,9 +241,9 @@ def _restore_member(row: MemberRow) -> Member:
     )
 
 
-def _restore_ledger(stored: StoredGroup, at_ms: int) -> Ledger:
+def _restore_ledger(stored: StoredGroup, at_ms: int, epoch: int) -> Ledger:
     row = stored.group
-    ledger = Ledger(row.group_id, row.shard_id)
+    ledger = Ledger(row.group_id, row.shard_id, epoch)
     ledger.created_at_ms = row.created_at_ms
     ledger.state = GroupState(row.state)
     ledger.generation = row.generation

@@ -7,7 +7,8 @@ last one counts; rows of history are all kept.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
 from coordinator_core.protocol.requests import GroupSeen, Offer
@@ -313,8 +314,10 @@ class OutcomeRow(NamedTuple):
 # -- writes -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class GroupWrite:
+NO_MEMBERS: Final[Mapping[str, MemberRow | None]] = MappingProxyType({})
+
+
+class GroupWrite(NamedTuple):
     """Everything that one decision stores about one group. Whole or not at all."""
 
     group_id: str
@@ -323,7 +326,7 @@ class GroupWrite:
     """How the group stands now; None where that did not change."""
     is_group_gone: bool = False
     """The group's life is over: its row and its members' go (before anything else in this write)."""
-    members: Mapping[str, MemberRow | None] = field(default_factory=dict)
+    members: Mapping[str, MemberRow | None] = NO_MEMBERS
     """Members that changed; None where one is gone (or never had a row)."""
     committed: tuple[OffsetCommitted, ...] = ()
     removed: tuple[OffsetRemoved, ...] = ()
@@ -340,6 +343,8 @@ class GroupWrite:
     @property
     def row_count(self) -> int:
         """Return how many rows this writes, near enough to bound a batch by."""
+        if self.is_only_commits:
+            return 1 + len(self.committed)
         history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
         history += len(self.rebalance_members) + len(self.sessions)
         notes = len(self.outcomes) + len(self.changes) + len(self.undone)
@@ -348,8 +353,11 @@ class GroupWrite:
     @property
     def is_only_commits(self) -> bool:
         """Tell whether there is nothing in it but commits."""
-        is_as_before = self.group is None and not self.is_group_gone
-        return is_as_before and self.row_count == 1 + len(self.committed)
+        return not any(self[_AFTER_NAMES:_COMMITTED]) and not any(self[_COMMITTED + 1 :])
+
+
+_AFTER_NAMES: Final = GroupWrite._fields.index("group")
+_COMMITTED: Final = GroupWrite._fields.index("committed")
 
 
 class Beside(NamedTuple):

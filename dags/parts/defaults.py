@@ -39,7 +39,8 @@ def dag_defaults(dag_id: str, *tags: str) -> dict[str, Any]:
         "dagrun_timeout": 2 * TASK_TIMEOUT + APPROVAL_TIMEOUT + APPLY_TIMEOUT,
         "deadline": DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
-            interval=DEADLINE,
+            # In seconds: Airflow 3.3 stores a timedelta in a form that it cannot read when somebody clears a task.
+            interval=DEADLINE.total_seconds(),  # type: ignore[arg-type]  # read as seconds, as older Airflows stored it
             callback=AsyncCallback("spark_jobs.submit.deadline_missed", kwargs={"dag_id": dag_id}),
         ),
         "default_args": {

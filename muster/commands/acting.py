@@ -14,13 +14,16 @@ DONE = "NONE"
 NOTHING_CHANGED = "Nothing was changed; --execute does it."
 
 
-def force_rebalance(node: Node, group_id: str, reason: str) -> None:
+def force_rebalance(node: Node, group_id: str, reason: str, *, as_json: bool) -> None:
     """Make a group rebalance."""
     node.post(group_path(group_id, "/rebalance"), {"reason": reason})
+    if as_json:
+        print_json({"group_id": group_id, "change_id": node.change_id})
+        return
     print(f"{wording.name(group_id)} rebalances; muster groups watch shows it.")
 
 
-def put_out(node: Node, group_id: str, named: str, reason: str, *, is_dry_run: bool) -> None:
+def put_out(node: Node, group_id: str, named: str, reason: str, *, is_dry_run: bool, as_json: bool) -> None:
     """Put a member out, or tell what that would do.
 
     Raises:
@@ -29,11 +32,16 @@ def put_out(node: Node, group_id: str, named: str, reason: str, *, is_dry_run: b
     member = _member(node.get(group_path(group_id)), named)
     held = sum(len(partitions) for _, partitions in assigned(member))
     who = wording.name(f"{member['client_id']} at {member['client_host']} ({member['member_id']})")
-    if is_dry_run:
+    if not is_dry_run:
+        node.delete(group_path(group_id, f"/members/{segment(member['member_id'])}"), reason)
+    if as_json:
+        change_id = None if is_dry_run else node.change_id
+        what = {"member_id": member["member_id"], "partition_count": held, "change_id": change_id}
+        print_json({"dry_run": is_dry_run, "group_id": group_id, **what})
+    elif is_dry_run:
         print(f"{who} would be put out, and its {counted(held, 'partition')} go to others. {NOTHING_CHANGED}")
-        return
-    node.delete(group_path(group_id, f"/members/{segment(member['member_id'])}"), reason)
-    print(f"{who} was put out; its {counted(held, 'partition')} go to others.")
+    else:
+        print(f"{who} was put out; its {counted(held, 'partition')} go to others.")
 
 
 def _member(described: Json, named: str) -> Json:

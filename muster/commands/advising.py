@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from muster import wording
 from muster.commands.asking import Json, Node, group_path
 from muster.commands.history import precise
@@ -29,8 +31,14 @@ def print_tuning(node: Node, group_id: str, tried: dict[str, int | None], *, as_
     what_if = answer["what_if"] or {}
     if what_if.get("session_timeout_ms"):
         _print_session(what_if["session_timeout_ms"])
+        _print_cure(group_id, "session_timeout_ms", what_if)
     if what_if.get("rebalance_timeout_ms"):
         _print_rebalance(what_if["rebalance_timeout_ms"])
+        _print_cure(group_id, "rebalance_timeout_ms", what_if)
+
+
+def _print_cure(group_id: str, key: str, what_if: Json) -> None:
+    print(f"  muster config set --group={wording.name(group_id)} {key}={what_if[key]['value']}")
 
 
 def _print_session(found: Json) -> None:
@@ -38,6 +46,9 @@ def _print_session(found: Json) -> None:
     _print_avoided(found)
     if found["added_at_most"]:
         print(f"  would have put {found['added_at_least']} to {found['added_at_most']} more out that were alive;")
+    if not found["failures"]:
+        print("  and nobody failed for real meanwhile, who would have been seen later.")
+        return
     added = precise(abs(found["detection_added_ms"]) / 1000)
     direction = "later" if found["detection_added_ms"] >= 0 else "sooner"
     print(f"  would have seen {counted(len(found['failures']), 'real failure')} {added} {direction} in all.")
@@ -58,5 +69,11 @@ def _print_avoided(found: Json) -> None:
     avoided = found["avoided"]
     put_out = counted(len(avoided) + len(found["remaining"]), "member")
     print(f"  would have spared {len(avoided)} of {put_out} put out and back soon;")
-    for each in avoided:
-        print(f"    {wording.name(each['client_id'])} at {wording.name(each['client_host'])}, {moment(each['at'])} UTC")
+    for (client_id, host), same in groupby(sorted(avoided, key=_client), key=_client):
+        moments = sorted(each["at"] for each in same)
+        how_often = "" if len(moments) == 1 else f"{len(moments)} times, last "
+        print(f"    {wording.name(client_id)} at {wording.name(host)}, {how_often}{moment(moments[-1])} UTC")
+
+
+def _client(eviction: Json) -> tuple[str, str]:
+    return eviction["client_id"], eviction["client_host"]

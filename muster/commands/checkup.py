@@ -195,6 +195,10 @@ def _tokens(settings: Settings) -> Finding:
         return wrong("tokens", str(refusal), "put the file right; docs/security.md has its form")
     if settings.cluster_secret is None:
         return wrong("tokens", "MUSTER_CLUSTER_SECRET is not set", "set it, to the same on every node")
+    over = sorted(each.expires_at for each in tokens.values() if each.expires_at and each.is_over_soon(time.time()))
+    if over:
+        saw = f"{counted(len(over), 'token')} of {len(tokens)} expired or will within a week, the first at {over[0]}"
+        return look("tokens", saw, "make new ones with muster token new, and take these out of the file")
     return fine("tokens", f"{settings.tokens_file} holds {counted(len(tokens), 'token')}")
 
 

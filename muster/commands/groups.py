@@ -150,6 +150,34 @@ def rebalances(
 
 
 @app.command()
+def stays(
+    group_id: GroupArgument = None,
+    group: GroupOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="So many at most.")] = 20,
+    since: Annotated[
+        str | None, typer.Option("--from", help="Ended then or later; without a zone it is UTC.", metavar="TIME")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="Ended before then; without a zone it is UTC.", metavar="TIME")
+    ] = None,
+    hours: Annotated[bool, typer.Option("--hours", help="Show the hours of stays that go on, too.")] = False,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how members' stays ended, and who was back at once.
+
+    The newest comes first, with how long the member had been silent. Who was put out and is back at once was alive: for
+    those it says which session timeout to try.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.choosing import one_group
+    from muster.commands.stays import print_stays
+
+    chosen = one_group(group_id, group)
+    print_stays(Node(url), chosen, limit, since, until, with_hours=hours, as_json=as_json)
+
+
+@app.command()
 def owners(
     group_id: GroupArgument = None,
     group: GroupOption = None,
@@ -222,13 +250,14 @@ def rebalance(
     reason: ReasonOption = REASON,
     url: UrlOption = None,
     actor: ActorOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a group rebalance."""
     from muster.commands.acting import force_rebalance
     from muster.commands.asking import Node
     from muster.commands.choosing import one_group
 
-    force_rebalance(Node(url, actor), one_group(group_id, group), reason)
+    force_rebalance(Node(url, actor), one_group(group_id, group), reason, as_json=as_json)
 
 
 @app.command("remove-member")
@@ -240,6 +269,7 @@ def remove_member(
     reason: ReasonOption = REASON,
     url: UrlOption = None,
     actor: ActorOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Put a member out; a dry run without --execute.
 
@@ -248,7 +278,7 @@ def remove_member(
     from muster.commands.acting import put_out
     from muster.commands.asking import Node
 
-    put_out(Node(url, actor), group, member, reason, is_dry_run=dry_run or not execute)
+    put_out(Node(url, actor), group, member, reason, is_dry_run=dry_run or not execute, as_json=as_json)
 
 
 @app.command()

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from typing import Final
 
 from muster import wording
 from muster.commands.asking import Json, Node, group_path
 from muster.commands.output import Table, moment, print_json
 from muster.commands.reading import instant, one_partition, topic_and_partitions
 from muster.member_names import client_id_of
+
+WORTH_NAMING: Final = 3
+"""How many rebalances of one member's are no chance."""
+WORTH_NAMING_MS: Final = 5_000
+"""A member may learn of a rebalance by its next heartbeat, three seconds later, and is not late for that."""
 
 
 def print_rebalances(node: Node, group_id: str, limit: int, *, as_json: bool) -> None:
@@ -36,6 +43,21 @@ def print_rebalances(node: Node, group_id: str, limit: int, *, as_json: bool) ->
             _slowest(each["members"]),
         )
     table.print()
+    _print_cause(group_id, found)
+
+
+def _print_cause(group_id: str, rebalances: list[Json]) -> None:
+    """Say who began most of them, and whom most waited for long, where somebody stands out."""
+    begun = Counter(client_id_of(each["trigger_member_id"]) or "" for each in rebalances if each["trigger_member_id"])
+    for client_id, number in begun.most_common(1):
+        if number >= WORTH_NAMING and 2 * number >= len(rebalances):
+            name = wording.name(group_id)
+            print(f"{number} of {len(rebalances)} on account of {wording.name(client_id)}: muster groups stays {name}")
+    held = [each["members"][0] for each in rebalances if each["members"]]
+    slow = Counter(each["client_id"] for each in held if each["waited_for_ms"] >= WORTH_NAMING_MS)
+    for client_id, number in slow.most_common(1):
+        if number >= WORTH_NAMING and 2 * number >= len(rebalances):
+            print(f"{number} of {len(rebalances)} waited for {wording.name(client_id)}, which is busy and joins late.")
 
 
 def print_owners(node: Node, group_id: str, at: str | None, topic: str | None, *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ import typer
 from muster.commands.options import DataDirOption
 from muster.commands.tree import command_group
 from muster.crash import keep_crashes_in
+from muster.errors import USAGE_EXIT_CODE, UserError
 
 if TYPE_CHECKING:
     from muster.settings import Settings
@@ -125,14 +126,26 @@ def job(
         typer.Option("--interval", help="What a report tells of: a day, or START/END (default: the last whole day)."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Propose, and apply nothing; count only.")] = False,
+    table: Annotated[
+        str | None, typer.Option("--table", help="Of history_restore: this history table (default: every one).")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Of history_restore: do it, and do not only look.")
+    ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
     """Run a Spark job once, without Airflow.
 
-    It runs beside a running Muster, or alone.
+    It runs beside a running Muster, or alone. history_restore brings the days of its interval back from the archive.
     """
-    from muster.jobs import run_job
+    from muster.jobs import restore_history, run_job
+    from spark_jobs.submit import HISTORY_RESTORE
 
+    if name == HISTORY_RESTORE:
+        restore_history(interval, table, _settings(data_dir=data_dir), execute=execute and not dry_run)
+        return
+    if table or execute:
+        raise UserError(f"{name} knows neither --table nor --execute.", USAGE_EXIT_CODE)
     run_job(name, as_of, dry_run, _settings(data_dir=data_dir), interval)
 
 

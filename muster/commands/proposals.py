@@ -53,10 +53,15 @@ def print_run(run: Json, *, as_json: bool) -> None:
 
 
 def print_candidates(node: Node, run_id: str, limit: int, *, as_json: bool) -> None:
-    """Print the offsets or groups that a run names, and what came of each."""
+    """Print the offsets, groups or days of history that a run names, and what came of each."""
     found = node.pages(_path(run_id, "/candidates"), "candidates", limit)
+    # A run names days or something else, and all of its days at once.
+    days = [] if found else node.get(_path(run_id, "/candidates"), limit=1)["days"][:limit]
     if as_json:
-        print_json({"run_id": run_id, "candidates": found})
+        print_json({"run_id": run_id, "candidates": found, "days": days})
+        return
+    if days:
+        _print_days(days)
         return
     if not found:
         print("The run names nothing.")
@@ -65,6 +70,13 @@ def print_candidates(node: Node, run_id: str, limit: int, *, as_json: bool) -> N
     for each in found:
         seen = (moment(each["committed_at"]), moment(each["state_since"]), each["reason"])
         table.add(each["group_id"], each["topic"], each["partition"], *seen, each["outcome"] or UNDECIDED)
+    table.print()
+
+
+def _print_days(days: list[Json]) -> None:
+    table = Table("TABLE", "DAY", "ROWS", "OUTCOME", "WHERE")
+    for each in days:
+        table.add(each["table"], each["day"], each["row_count"], each["outcome"] or UNDECIDED, each["path"])
     table.print()
 
 

@@ -30,6 +30,10 @@ def new(
         list[str] | None,
         typer.Option("--prefix", help="Only groups whose id begins so; repeatable.", show_default="all groups"),
     ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option("--days", min=1, max=36_500, help="Refuse it after so many days.", show_default="for ever"),
+    ] = None,
     add_to: Annotated[
         Path | None,
         typer.Option("--add-to", help="Add the entry to this tokens file, which need not exist.", metavar="FILE"),
@@ -42,4 +46,4 @@ def new(
     """
     from muster.commands.token_making import make_token
 
-    make_token(actor, role.value, tuple(prefix or ()), add_to, as_json=as_json)
+    make_token(actor, role.value, tuple(prefix or ()), days, add_to, as_json=as_json)

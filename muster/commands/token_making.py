@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import secrets
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,9 @@ TOKEN_BEGINS: Final = "muster_"
 """So that whoever finds one in a log or a repository knows what it is."""
 
 
-def make_token(actor: str, role: str, prefixes: tuple[str, ...], add_to: Path | None, *, as_json: bool) -> None:
+def make_token(
+    actor: str, role: str, prefixes: tuple[str, ...], days: int | None, add_to: Path | None, *, as_json: bool
+) -> None:
     """Make a token and print it, with its entry, or with the file that the entry was added to.
 
     Raises:
@@ -28,7 +31,8 @@ def make_token(actor: str, role: str, prefixes: tuple[str, ...], add_to: Path | 
     if not 0 < len(actor) <= ACTOR_MAX_CHARS:
         raise UserError(f"--actor: a name has 1 to {ACTOR_MAX_CHARS} characters.", USAGE_EXIT_CODE)
     token = TOKEN_BEGINS + secrets.token_urlsafe(TOKEN_BYTES)
-    entry = token_entry(token, actor, Role(role), prefixes or EVERY_GROUP)
+    expires_at = None if days is None else dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
+    entry = token_entry(token, actor, Role(role), prefixes or EVERY_GROUP, expires_at)
     if add_to is not None:
         body = _body_of(add_to)
         body.tokens.append(entry)

@@ -7,15 +7,21 @@ killed attempt left is named nowhere.
 from collections.abc import Sequence
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # comes without types
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.archive.checksums import TypedColumn
 from spark_jobs.archive.days import Day
 from spark_jobs.database import Database
+from spark_jobs.errors import JobError
 from spark_jobs.jdbc import read_by_shard
 
 ROWS_A_FILE: Final = 1_000_000
 GROUP: Final = "group_id"
+PARTS: Final = 3
+"""Of a copy's path within the archive: its table, its day, its attempt."""
+
 INSTANTS_AS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 """What other readers of Parquet know an instant as; Postgres' own precision."""
 
@@ -62,3 +68,32 @@ def read_files(spark: SparkSession, columns: Sequence[TypedColumn], paths: Seque
     """Read directories as one frame in the table's present columns; what was added since is NULL in older rows."""
     schema = ", ".join(f"`{column.name}` {SPARK_TYPES[column.type]}" for column in columns)
     return spark.read.schema(schema).parquet(*paths)
+
+
+def read_copies(spark: SparkSession, columns: Sequence[TypedColumn], paths: Sequence[str], archive: str) -> DataFrame:
+    """Read copies as `read_files` does, be they where they were written, or where the archive was moved since.
+
+    Args:
+        spark: Reads.
+        columns: The table's present columns.
+        paths: Where the copies were written.
+        archive: The archive as it is named now; empty where it is not.
+
+    Raises:
+        JobError: One of them is at neither place, as far as Spark's driver can see.
+    """
+    try:
+        return read_files(spark, columns, paths)
+    except (PySparkException, Py4JError):
+        return read_files(spark, columns, [_find(spark, path, archive) for path in paths])
+
+
+def _find(spark: SparkSession, path: str, archive: str) -> str:
+    moved = "/".join([archive.rstrip("/"), *path.split("/")[-PARTS:]]) if archive else path
+    for place in dict.fromkeys((path, moved)):
+        try:
+            spark.read.schema("nothing int").parquet(place)
+        except (PySparkException, Py4JError):
+            continue  # There is no such directory, or none that this machine can look into.
+        return place
+    raise JobError(f"The archive's files are not at {path}" + (f", nor at {moved}." if moved != path else "."))

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.archive.checksums import sum_in_postgres, sum_in_spark
 from spark_jobs.archive.days import Copy, HistoryTable, archived_copies, history_tables, transaction
-from spark_jobs.archive.files import read_files
+from spark_jobs.archive.files import read_copies
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.jdbc import WRITE_BATCH_ROWS
@@ -40,13 +40,32 @@ class Restoring:
     database: Database
     connection: pg.connection
     table: HistoryTable
-    actor: str
+    actor: str | None
+    archive: str
 
 
 def restore_days(
-    spark: SparkSession, database: Database, connection: pg.connection, name: str, first: date, last: date, actor: str
+    spark: SparkSession,
+    database: Database,
+    connection: pg.connection,
+    name: str,
+    first: date,
+    last: date,
+    actor: str | None,
+    *,
+    archive: str = "",
 ) -> dict[date, int]:
     """Bring a table's days back, from the first to the last; return how many rows each has brought.
+
+    Args:
+        spark: Reads the files.
+        database: Where the days go.
+        connection: Of the role that owns the tables; for a dry run, of any that reads them.
+        name: The table.
+        first: The first day.
+        last: The last day.
+        actor: Who is noted in `changes`; None for a dry run, which compares the files and leaves everything as it is.
+        archive: The archive's directory, if it was moved since the days were written.
 
     Raises:
         JobError: There is no such table, or a copy is not what was archived; the days before are back already.
@@ -54,7 +73,7 @@ def restore_days(
     table = history_tables(connection).get(name)
     if table is None:
         raise JobError(f"There is no history table {name}.")
-    restoring = Restoring(spark, database, connection, table, actor)
+    restoring = Restoring(spark, database, connection, table, actor, archive)
     by_day: dict[date, list[Copy]] = {}
     for copy in archived_copies(connection, name, first, last + timedelta(days=1)):
         by_day.setdefault(copy.day, []).append(copy)
@@ -65,6 +84,8 @@ def _restore(restoring: Restoring, day: date, copies: list[Copy]) -> int:
     for copy in copies:
         if sum_in_spark(_read(restoring, [copy]), restoring.table.columns) != copy.sum:
             raise JobError(f"The files in {copy.path} are not what was archived; nothing of {day} was restored.")
+    if restoring.actor is None:
+        return sum(copy.sum.row_count for copy in copies)
     rows = _read(restoring, copies)
     beside = f"{restoring.table.name}_r{day:%Y%m%d}"
     _write_beside(restoring, beside, rows)
@@ -76,7 +97,8 @@ def _restore(restoring: Restoring, day: date, copies: list[Copy]) -> int:
 
 
 def _read(restoring: Restoring, copies: list[Copy]) -> DataFrame:
-    return read_files(restoring.spark, restoring.table.columns, [copy.path for copy in copies])
+    paths = [copy.path for copy in copies]
+    return read_copies(restoring.spark, restoring.table.columns, paths, restoring.archive)
 
 
 def _write_beside(restoring: Restoring, beside: str, rows: DataFrame) -> None:

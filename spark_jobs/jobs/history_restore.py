@@ -1,44 +1,78 @@
 """Days of history that lie in the archive alone are brought back into Postgres, checked on both sides.
 
-No DAG runs this: it changes a live table, so a person starts it by spark-submit, with the address of the role that owns
-the tables in MUSTER_JOBS_DATABASE_URL. Running it again restores what is not back yet.
+No DAG runs this: it changes a live table, so a person starts it, by `muster job` or by spark-submit, as the role that
+owns the tables. Without `--execute` it compares the files and changes nothing. Running it again restores what is not
+back yet.
 """
 
 import argparse
 import getpass
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import date
 
 import psycopg2
 
+from spark_jobs.archive.days import history_tables
 from spark_jobs.archive.restoring import restore_days
 from spark_jobs.database import database_from_environment
 from spark_jobs.errors import JobError
 from spark_jobs.session import open_session
-
-KIND = "history_restore"
+from spark_jobs.submit import HISTORY_RESTORE, archive_uri
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
     """Restore the days that are named; return the exit status."""
-    parser = argparse.ArgumentParser(prog=KIND, allow_abbrev=False)
-    parser.add_argument("--table", required=True, help="the history table")
+    asked = read_command_line(command_line)
+    try:
+        restored = _restore(asked)
+    except (JobError, psycopg2.Error) as error:
+        print(f"{HISTORY_RESTORE}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    print(describe(restored, is_dry_run=not asked.execute), flush=True)
+    return 0
+
+
+def read_command_line(command_line: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line, or end the process with status 2 and one sentence."""
+    parser = argparse.ArgumentParser(prog=HISTORY_RESTORE, allow_abbrev=False)
+    parser.add_argument("--table", default="", help="the history table; every one, unless said otherwise")
     parser.add_argument("--first-day", required=True, type=_day, help="as 2026-01-31, in UTC")
     parser.add_argument("--last-day", type=_day, help="the first day, unless said otherwise")
+    parser.add_argument("--archive", default=archive_uri(), help="the archive, if it was moved since")
     parser.add_argument("--actor", default=f"user:{getpass.getuser()}", help="who is noted in changes")
+    parser.add_argument("--execute", action="store_true", help="do it, and do not only look")
     asked = parser.parse_args(command_line)
-    last = asked.last_day or asked.first_day
-    try:
-        database = database_from_environment()
-        with closing(database.connect()) as connection, open_session(KIND) as spark:
-            restored = restore_days(spark, database, connection, asked.table, asked.first_day, last, asked.actor)
-    except (JobError, psycopg2.Error) as error:
-        print(f"{KIND}: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
-    print(f"{KIND}: restored {len(restored)} days of {asked.table}: rows {sum(restored.values())}.", flush=True)
-    return 0
+    asked.last_day = asked.last_day or asked.first_day
+    if asked.last_day < asked.first_day:
+        parser.error(f"the last day ({asked.last_day}) is before the first ({asked.first_day})")
+    return asked
+
+
+def describe(restored: Mapping[str, Mapping[date, int]], *, is_dry_run: bool) -> str:
+    """Say in one line what came of it."""
+    verb = "would restore" if is_dry_run else "restored"
+    told = [
+        f"{table} {len(days)} {'day' if len(days) == 1 else 'days'} (rows {sum(days.values())})"
+        for table, days in sorted(restored.items())
+        if days
+    ]
+    return f"{HISTORY_RESTORE}: {verb} {', '.join(told) or 'nothing: the archive alone has nothing of these days'}."
+
+
+def _restore(asked: argparse.Namespace) -> dict[str, dict[date, int]]:
+    """Return how many rows came back, by table and day."""
+    database = database_from_environment()
+    with closing(database.connect()) as connection, open_session(HISTORY_RESTORE) as spark:
+        return {
+            table: restore_days(
+                *(spark, database, connection, table, asked.first_day, asked.last_day),
+                actor=asked.actor if asked.execute else None,
+                archive=asked.archive,
+            )
+            for table in ([asked.table] if asked.table else history_tables(connection))
+        }
 
 
 def _day(text: str) -> date:

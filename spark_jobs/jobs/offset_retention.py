@@ -14,29 +14,31 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
-from spark_jobs.jdbc import read_by_shard, read_table
+from spark_jobs.jdbc import read_by_shard
 from spark_jobs.proposing import Found, ProposingJob, Reading, run
 from spark_jobs.proposing import propose as propose_with
 from spark_jobs.publish import CandidateTable, Published, ReportTable, least_retention_ms
-from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT, offsets_that_can_be_due
+from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT, RETENTION_KEY, offsets_that_can_be_due
 from spark_jobs.transforms.offset_retention import (
     CANDIDATE_COLUMNS,
-    CLUSTER_CONFIG_COLUMNS,
+    CANDIDATE_ORDER,
     FORECAST_COLUMNS,
     FORECAST_MS,
-    GROUP_CONFIG_COLUMNS,
     OFFSET_COLUMNS,
-    RETENTION_KEY,
     expiry_candidates,
     expiry_forecasts,
     offsets_due,
+    summed_up,
 )
 
 
 def find(reading: Reading, arguments: JobArguments) -> Found:
     """Read what the rule asks for, and apply it once for what is due now and what will be."""
-    due = find_due(reading, arguments).persist(StorageLevel.MEMORY_AND_DISK)
-    return Found(expiry_candidates(due, now_ms=arguments.now_ms), expiry_forecasts(due, now_ms=arguments.now_ms))
+    summed = summed_up(find_due(reading, arguments), now_ms=arguments.now_ms)
+    # Kept as rows, which costs a fraction of what Spark's cache by columns does. A worker that is lost takes its part
+    # along: then the job fails, and is tried again as after any other failure.
+    kept = summed.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK)
+    return Found(expiry_candidates(kept), expiry_forecasts(kept))
 
 
 def find_due(reading: Reading, arguments: JobArguments) -> DataFrame:
@@ -46,8 +48,6 @@ def find_due(reading: Reading, arguments: JobArguments) -> DataFrame:
     relation = offsets_that_can_be_due(until_ms, least_ms)
     return offsets_due(
         read_by_shard(reading.spark, reading.database, relation, OFFSET_COLUMNS, reading.predicates),
-        read_table(reading.spark, reading.database, "cluster_config", CLUSTER_CONFIG_COLUMNS),
-        read_table(reading.spark, reading.database, "group_configs", GROUP_CONFIG_COLUMNS),
         retention_ms=arguments.retention_ms,
         until_ms=until_ms,
     )
@@ -56,7 +56,7 @@ def find_due(reading: Reading, arguments: JobArguments) -> DataFrame:
 JOB = ProposingJob(
     kind="offset_retention",
     find=find,
-    candidates=CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY),
+    candidates=CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY, CANDIDATE_ORDER),
     report=ReportTable("offset_expiry_forecasts", FORECAST_COLUMNS),
 )
 

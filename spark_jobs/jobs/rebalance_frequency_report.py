@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame
 
 from coordinator_core.protocol.reports.frequency import Thresholds
 from spark_jobs.errors import JobError
-from spark_jobs.jdbc import read_by_shard
-from spark_jobs.proposing import Reading
+from spark_jobs.history import History
 from spark_jobs.publish import ReportTable
 from spark_jobs.report_relations import evictions_within, joins_within, rebalances_within, waits_within
 from spark_jobs.reporting import ReportArguments, ReportingJob, run
@@ -29,21 +28,15 @@ from spark_jobs.transforms.rebalance_frequency import (
 )
 
 
-def find(reading: Reading, arguments: ReportArguments) -> Sequence[DataFrame]:
+def find(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
     """Read what happened within the interval, and tell of it group by group."""
     start, end, options = arguments.interval_start, arguments.interval_end, arguments.options
     back_by = end + timedelta(milliseconds=options["grace_ms"])
     _require_over(start, end, back_by)
-    relations = {
-        rebalances_within(start, end): REBALANCE_COLUMNS,
-        waits_within(start, end): WAIT_COLUMNS,
-        evictions_within(start, end): EVICTION_COLUMNS,
-        joins_within(start, back_by): JOIN_COLUMNS,
-    }
-    rebalances, waits, evictions, joins = (
-        read_by_shard(reading.spark, reading.database, relation, columns, reading.predicates)
-        for relation, columns in relations.items()
-    )
+    rebalances = history.read(rebalances_within(start, end), REBALANCE_COLUMNS)
+    waits = history.read(waits_within(start, end), WAIT_COLUMNS)
+    evictions = history.read(evictions_within(start, end), EVICTION_COLUMNS)
+    joins = history.read(joins_within(start, back_by), JOIN_COLUMNS)
     thresholds = Thresholds(**{field.name: options[field.name] for field in fields(Thresholds)})
     told = rebalance_frequency(rebalances, waits, evictions, joins, Interval(start, end), thresholds)
     return (told,)

@@ -7,7 +7,7 @@ tests its advice on the last of them.
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame
 
@@ -15,10 +15,10 @@ from coordinator_core.protocol.advice.policy import Policy
 from coordinator_core.protocol.setting_rules import RULES
 from coordinator_core.protocol.settings import GroupSettings
 from spark_jobs.errors import JobError
+from spark_jobs.history import History
 from spark_jobs.jdbc import read_by_shard, read_table
-from spark_jobs.proposing import Reading
 from spark_jobs.publish import ReportTable
-from spark_jobs.relations import newcomers_within, parts_within, stays_within
+from spark_jobs.report_relations import newcomers_within, parts_within, stays_within
 from spark_jobs.reporting import ReportArguments, ReportingJob, run
 from spark_jobs.transforms.timeout_advice import (
     ADVICE_COLUMNS,
@@ -39,45 +39,47 @@ from spark_jobs.transforms.timeout_advice import (
 )
 
 
-def find(reading: Reading, arguments: ReportArguments) -> list[DataFrame]:
+def find(history: History, arguments: ReportArguments) -> list[DataFrame]:
     """Boil the window down to a row a group, and advise each."""
     options = arguments.options
     policy = Policy(
         spurious_per_week=options["spurious_per_week"],
         held_back_days=options["held_back_days"],
     )
-    start_ms, _ = window_ms(arguments)
-    return [advice(find_evidence(reading, arguments), policy, start_ms=start_ms)]
+    start, _ = window(arguments)
+    return [advice(find_evidence(history, arguments), policy, start_ms=wall_ms(start))]
 
 
-def find_evidence(reading: Reading, arguments: ReportArguments) -> DataFrame:
+def find_evidence(history: History, arguments: ReportArguments) -> DataFrame:
     """Read the window: a row a group that was there, as the transform has it."""
-    start_ms, end_ms = window_ms(arguments)
-    grace_ms = arguments.options["grace_ms"]
-
-    def read(table: str, columns: Sequence[str]) -> DataFrame:
-        return read_by_shard(reading.spark, reading.database, table, columns, reading.predicates)
-
-    stays = read(stays_within(start_ms, end_ms, grace_ms), STAY_COLUMNS)
-    members = read("members", MEMBER_COLUMNS)
-    parts = read(parts_within(start_ms, end_ms), PART_COLUMNS)
+    start, end = window(arguments)
+    grace_ms, end_ms = arguments.options["grace_ms"], wall_ms(end)
+    spark, database = history.spark, history.database
+    stays = history.read(stays_within(start, end, timedelta(milliseconds=grace_ms)), STAY_COLUMNS)
+    members = read_by_shard(spark, database, "members", MEMBER_COLUMNS, history.predicates)
+    parts = history.read(parts_within(start, end), PART_COLUMNS)
     put_out = evictions(stays, members, parts, end_ms=end_ms, grace_ms=grace_ms)
     present = in_force(
         stays,
         members,
-        read_table(reading.spark, reading.database, "cluster_config", CLUSTER_COLUMNS),
-        read_table(reading.spark, reading.database, "group_configs", SETTING_COLUMNS),
+        read_table(spark, database, "cluster_config", CLUSTER_COLUMNS),
+        read_table(spark, database, "group_configs", SETTING_COLUMNS),
         defaults(os.environ),
         end_ms=end_ms,
     )
-    newcomers = read(newcomers_within(start_ms, end_ms), REBALANCE_COLUMNS)
+    newcomers = history.read(newcomers_within(start, end), REBALANCE_COLUMNS)
     return evidence(days(stays, put_out, end_ms=end_ms), rejoins(parts, put_out), startups(newcomers), present)
 
 
-def window_ms(arguments: ReportArguments) -> tuple[int, int]:
-    """Return from when to when history is looked at, as wall time."""
-    start = arguments.interval_end - timedelta(days=arguments.options["window_days"])
-    return int(start.timestamp() * 1000), int(arguments.interval_end.timestamp() * 1000)
+def window(arguments: ReportArguments) -> tuple[datetime, datetime]:
+    """Return from when to when history is looked at, in whole milliseconds."""
+    end = arguments.interval_end.replace(microsecond=arguments.interval_end.microsecond // 1000 * 1000)
+    return end - timedelta(days=arguments.options["window_days"]), end
+
+
+def wall_ms(at: datetime) -> int:
+    """Return an instant of whole milliseconds as wall time."""
+    return round(at.timestamp() * 1000)
 
 
 def defaults(environment: Mapping[str, str]) -> dict[str, int | None]:

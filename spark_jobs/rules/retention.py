@@ -28,16 +28,16 @@ class RetentionFacts:
     expires_at: Column
 
 
-def expiry_reason(facts: RetentionFacts, retention_ms: Column, now_ms: Column) -> Column:
-    """Say why the offset is past its time at `now_ms`, NULL when it stays."""
-    return sf.when(now_ms >= due_at_ms(facts, retention_ms), _reason(facts))
-
-
 def due_at_ms(facts: RetentionFacts, retention_ms: Column) -> Column:
     """Say when the offset's time ends if the group stays as it is, NULL when it never ends."""
     by_retention = sf.when(retention_ms >= 0, _unused_since_ms(facts) + retention_ms)
     by_own_expiry = sf.unix_millis(facts.expires_at)
     return sf.when(_ground(facts).isNotNull(), sf.coalesce(by_own_expiry, by_retention))
+
+
+def expiry_reason(facts: RetentionFacts) -> Column:
+    """Say why an offset whose time ends is given up then; of one whose time never ends this says nothing."""
+    return sf.when(facts.expires_at.isNotNull(), ExpiryReason.OWN_EXPIRY.value).otherwise(_ground(facts))
 
 
 def is_of_no_use(state: Column, has_offsets: Column) -> Column:
@@ -75,7 +75,3 @@ def _has_left_topic(facts: RetentionFacts) -> Column:
 def _unused_since_ms(facts: RetentionFacts) -> Column:
     since = sf.when(_ground(facts) == ExpiryReason.GROUP_EMPTY.value, facts.state_since)
     return sf.unix_millis(sf.coalesce(since, facts.committed_at))
-
-
-def _reason(facts: RetentionFacts) -> Column:
-    return sf.when(facts.expires_at.isNotNull(), ExpiryReason.OWN_EXPIRY.value).otherwise(_ground(facts))

@@ -16,6 +16,7 @@ from spark_jobs.submit.coordinator import (
 from spark_jobs.submit.jdbc_jar import find_jdbc_jar
 from spark_jobs.submit.job import (
     DEFAULT_RETENTION_MINUTES,
+    HISTORY_RESTORE,
     JOBS,
     PROPOSALS,
     REPORTS,
@@ -37,6 +38,7 @@ from spark_jobs.submit.options import OPTIONS, Option, default_options
 __all__ = [
     "DEFAULT_KEEP_DAYS",
     "DEFAULT_RETENTION_MINUTES",
+    "HISTORY_RESTORE",
     "JOBS",
     "LIMIT_NAMES",
     "MAX_KEEP_DAYS",

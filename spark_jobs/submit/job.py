@@ -17,6 +17,9 @@ REPORTS = ("assignment_balance_audit", "rebalance_frequency_report", "timeout_ad
 JOBS = (*PROPOSALS, *REPORTS)
 """Every job there is; a job, its file and its DAG share one name."""
 
+HISTORY_RESTORE = "history_restore"
+"""Not one of JOBS: a person starts it, and no DAG."""
+
 RUN_NAMESPACE = UUID("0490e7b0-feca-47cf-9697-96af9affe7fc")
 """The namespace of maintenance run ids; it never changes, so that whatever is repeated finds its own run again."""
 
@@ -39,8 +42,8 @@ _JOBS_DIR = Path(__file__).resolve().parent.parent / "jobs"
 
 
 def application(job: str) -> str:
-    """Return the file that spark-submit runs for a job of JOBS."""
-    assert job in JOBS, job
+    """Return the file that spark-submit runs for a job of JOBS, or for HISTORY_RESTORE."""
+    assert job in {*JOBS, HISTORY_RESTORE}, job
     return str(_JOBS_DIR / f"{job}.py")
 
 

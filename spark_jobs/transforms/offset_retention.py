@@ -1,11 +1,9 @@
 """An offset that is past its time becomes a candidate which carries what was seen; what soon will be is forecast."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from spark_jobs.rules.retention import RetentionFacts, due_at_ms, expiry_reason, retention_ms_from_setting
-
-RETENTION_KEY = "offsets_retention_minutes"
 
 DAY_MS = 86_400_000
 FORECAST_MS = 7 * DAY_MS
@@ -24,13 +22,14 @@ OFFSET_COLUMNS = (
     "state_since",
     "protocol_type",
     "subscribed_topics",
+    "group_retention",
+    "cluster_retention",
 )
-CLUSTER_CONFIG_COLUMNS = ("key", "value")
-GROUP_CONFIG_COLUMNS = ("group_id", "key", "value")
+
+GROUP = ("group_id", "shard_id")
 
 CANDIDATE_COLUMNS = (
-    "group_id",
-    "shard_id",
+    *GROUP,
     "generation",
     "state_since",
     "topic",
@@ -39,80 +38,71 @@ CANDIDATE_COLUMNS = (
     "committed_at",
     "reason",
 )
+CANDIDATE_ORDER = ("shard_id", "group_id", "topic", "partition")
 DUE_COLUMNS = (*CANDIDATE_COLUMNS, "due_at_ms")
 
-FORECAST_COLUMNS = ("group_id", "shard_id", "within_a_day", "within_a_week", "next_at")
+IS_DUE = "is_due"
+
+FORECAST_COLUMNS = (*GROUP, "within_a_day", "within_a_week", "next_at")
 
 
-def offsets_due(
-    offsets: DataFrame, cluster_config: DataFrame, group_configs: DataFrame, *, retention_ms: int, until_ms: int
-) -> DataFrame:
+def offsets_due(offsets: DataFrame, *, retention_ms: int, until_ms: int) -> DataFrame:
     """Find the offsets whose time is over by some instant, if their groups stay as they are.
 
     Args:
-        offsets: A row an offset, OFFSET_COLUMNS; `state` is NULL where its group has no row.
-        cluster_config: CLUSTER_CONFIG_COLUMNS, at most one row a key.
-        group_configs: GROUP_CONFIG_COLUMNS, at most one row a group and key.
+        offsets: A row an offset, OFFSET_COLUMNS; `state` is NULL where its group has no row, and a retention, the text
+            of its setting, where that is not set.
         retention_ms: The retention where neither the cluster nor the group sets one; below zero for ever.
         until_ms: The instant, as wall time.
 
     Returns:
         A row an offset, DUE_COLUMNS; `generation` and `state_since` are NULL without a group row.
     """
-    in_force = sf.coalesce("group_retention_ms", "cluster_retention_ms", sf.lit(retention_ms).cast("long"))
+    levels = (retention_ms_from_setting(sf.col(name)) for name in ("group_retention", "cluster_retention"))
+    in_force = sf.coalesce(*levels, sf.lit(retention_ms).cast("long"))
     return (
-        offsets.join(_retention_by_group(group_configs), on="group_id", how="left")
-        .crossJoin(_retention_of_cluster(cluster_config))
-        .withColumn("reason", expiry_reason(_facts(), in_force, sf.lit(until_ms).cast("long")))
-        .withColumn("due_at_ms", due_at_ms(_facts(), in_force))
-        .where(sf.col("reason").isNotNull())
+        offsets.withColumn("due_at_ms", due_at_ms(_facts(), in_force))
+        .where(sf.col("due_at_ms") <= until_ms)
+        # Of the few that are left, so that the rule is not gone through once more for all.
+        .withColumn("reason", expiry_reason(_facts()))
         .select(*DUE_COLUMNS)
     )
 
 
-def expiry_candidates(due: DataFrame, *, now_ms: int) -> DataFrame:
-    """Return those of the offsets (DUE_COLUMNS) whose time is over now: a row an offset, CANDIDATE_COLUMNS."""
-    return due.where(sf.col("due_at_ms") <= now_ms).select(*CANDIDATE_COLUMNS)
+def summed_up(due: DataFrame, *, now_ms: int) -> DataFrame:
+    """Keep what is due now row by row, and make of what will be due a row a group.
 
-
-def expiry_forecasts(due: DataFrame, *, now_ms: int) -> DataFrame:
-    """Tell how much will expire in the days to come, beyond what is due now.
+    Both come of one pass over the offsets, and what is left is small enough to be looked at twice.
 
     Args:
         due: A row an offset, DUE_COLUMNS, as far as FORECAST_MS from now.
         now_ms: Wall time.
 
     Returns:
-        A row a group that has anything to expire, FORECAST_COLUMNS; the week's number includes the day's.
+        IS_DUE, CANDIDATE_COLUMNS (NULL but for the group's where not IS_DUE), and FORECAST_COLUMNS.
     """
     at = sf.col("due_at_ms")
-    return (
-        due.where((at > now_ms) & (at <= now_ms + FORECAST_MS))
-        .groupBy("group_id", "shard_id")
-        .agg(
-            sf.count_if(at <= now_ms + DAY_MS).alias("within_a_day"),
-            sf.count("*").alias("within_a_week"),
-            sf.timestamp_millis(sf.min(at)).alias("next_at"),
-        )
-        .select(*FORECAST_COLUMNS)
+    is_due = at <= now_ms
+    of_candidates = [sf.when(is_due, sf.col(name)).alias(name) for name in CANDIDATE_COLUMNS if name not in GROUP]
+    return due.groupBy(is_due.alias(IS_DUE), *GROUP, *of_candidates).agg(
+        sf.count_if(at <= now_ms + DAY_MS).alias("within_a_day"),
+        sf.count("*").alias("within_a_week"),
+        sf.timestamp_millis(sf.min(at)).alias("next_at"),
     )
 
 
-def _retention_by_group(group_configs: DataFrame) -> DataFrame:
-    """A row a group that sets its own retention: group_id, group_retention_ms."""
-    own = group_configs.where(_is_retention())
-    # Few groups set their own, and a row of theirs is small: sent everywhere, it spares the offsets a shuffle.
-    return sf.broadcast(own.select("group_id", retention_ms_from_setting(sf.col("value")).alias("group_retention_ms")))
+def expiry_candidates(summed: DataFrame) -> DataFrame:
+    """Return what `summed_up` kept of what is due now: a row an offset, CANDIDATE_COLUMNS."""
+    return summed.where(sf.col(IS_DUE)).select(*CANDIDATE_COLUMNS)
 
 
-def _retention_of_cluster(cluster_config: DataFrame) -> DataFrame:
-    """Exactly one row, of which cluster_retention_ms is NULL when the cluster sets none."""
-    widest = sf.max(retention_ms_from_setting(sf.col("value")))
-    return sf.broadcast(cluster_config.where(_is_retention()).agg(widest.alias("cluster_retention_ms")))
+def expiry_forecasts(summed: DataFrame) -> DataFrame:
+    """Tell how much will expire in the days to come, beyond what is due now, by what `summed_up` made.
 
-
-def _is_retention() -> Column:
-    return sf.col("key") == RETENTION_KEY
+    Returns:
+        A row a group that has anything to expire, FORECAST_COLUMNS; the week's number includes the day's.
+    """
+    return summed.where(~sf.col(IS_DUE)).select(*FORECAST_COLUMNS)
 
 
 def _facts() -> RetentionFacts:

@@ -99,7 +99,7 @@ def test_a_page_has_the_columns_of_its_table(group: Group, rows: PsycopgConnecti
         assert list(listed(group, table)[table][0]) == columns
 
 
-@pytest.mark.parametrize("what", ["rebalances", "transitions"])
+@pytest.mark.parametrize("what", ["rebalances", "transitions", "stays"])
 def test_pages_join_without_gap_or_repeat(group: Group, what: str) -> None:
     rebalanced(group, 3)
     everything = listed(group, what)
@@ -187,10 +187,43 @@ def test_a_moment_may_come_with_any_offset_and_its_plus_as_it_is(group: Group) -
     assert {datetime.fromisoformat(at) for at in moments} == {datetime.fromisoformat("2026-11-21T02:13:00Z")}
 
 
+# -- stays --------------------------------------------------------------------------------------------------
+
+
+def test_a_stay_is_told_with_how_it_ended_and_when_its_client_was_back(group: Group) -> None:
+    member = group.stable()
+    member.ask("heartbeat")
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    again = group.stable()
+    group.post("leave", {"members": [{"member_id": again.member_id}]})
+
+    newest, first = listed(group, "stays")["stays"]
+
+    assert (first["member_id"], first["end_reason"], first["client_id"]) == (member.member_id, "left", "agent-1")
+    assert first["heartbeat_count"] >= sum(first["heartbeat_gap_histogram"]) > 0
+    assert first["ended_at"] <= first["back_at"] == newest["joined_at"]
+    assert newest["back_at"] is None
+    ended = quote(newest["ended_at"])
+    assert listed(group, "stays", f"?from={ended}")["stays"] == [newest]
+    assert listed(group, "stays", f"?to={ended}")["stays"] == [first]
+    assert listed(group, "stays", "?end_reason=admin&end_reason=session_expired")["stays"] == []
+
+
+def test_a_stay_has_the_columns_of_its_table(group: Group, rows: PsycopgConnection) -> None:
+    rebalanced(group, 1)
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = 'member_sessions'::regclass AND attnum > 0"
+            " ORDER BY attnum"
+        )
+        columns = [name for (name,) in cursor.fetchall()]
+    assert list(listed(group, "stays")["stays"][0]) == [*columns, "back_at"]
+
+
 # -- who is known, and who may answer -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["rebalances", "transitions", "assignments"])
+@pytest.mark.parametrize("what", ["rebalances", "transitions", "assignments", "stays"])
 def test_a_group_that_nobody_saw_has_no_history(group: Group, what: str) -> None:
     answer = group.client.call("GET", f"{group.path}/{what}")
 
@@ -247,6 +280,12 @@ def test_any_node_answers_alike(database_url: str) -> None:
         "transitions?cursor=MSAyIDM",
         "transitions?limit=-1",
         "transitions?page=2",
+        "stays?cursor=!",
+        "stays?cursor=OTk5OTk5OTk5OTk5OTk5IGE",
+        "stays?cursor=MSAA",
+        "stays?end_reason=%00",
+        "stays?from=yesterday",
+        "stays?from=2026-11-21T03:00:00Z&to=2026-11-21T02:00:00Z",
     ],
 )
 def test_what_cannot_be_read_is_refused_in_a_sentence(group: Group, query: str) -> None:

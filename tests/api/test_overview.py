@@ -7,9 +7,11 @@ from json import dumps
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from muster.settings import psql_url
 from tests.api.client import Client, Group, Json, fresh_id, position
 from tests.api.test_maintenance import run_id
 from tests.api.test_openapi import answer_fits
@@ -131,6 +133,39 @@ def test_a_run_that_there_is_not_has_no_candidates(client: Client, name: str) ->
     assert (answer.status, answer.code) == (404, "RESOURCE_NOT_FOUND")
 
 
+def test_days_of_history_are_listed_once_with_where_they_lie_and_what_came_of_them(
+    client: Client, rows: PsycopgConnection, run_id: str
+) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO archive_candidates (run_id, table_name, day, source, path, row_count, checksum, verified_at,"
+            " outcome) SELECT %s, 'rebalances', day::date, '', 'file:///a/' || n, n, '1-' || n,"
+            " '2026-11-21 12:00:00.5+00', nullif('dropped', CASE n WHEN 1 THEN 'dropped' END)"
+            " FROM (VALUES (1, '2026-10-02'), (2, '2026-10-01')) AS days (n, day)",
+            (run_id,),
+        )
+        cursor.execute(
+            "INSERT INTO expiry_candidates (run_id, group_id, shard_id, topic, partition, commit_version, committed_at,"
+            " reason) SELECT %s, 'g', 0, 't', n, 0, now(), 'retention' FROM generate_series(1, 2) AS n",
+            (run_id,),
+        )
+    path = f"/v1/maintenance/runs/{run_id}/candidates?limit=2"
+    answer = client.ok("GET", path)
+    (older, newer) = answer["days"]
+    assert older == {
+        "table": "rebalances",
+        "day": "2026-10-01",
+        "row_count": 2,
+        "path": "file:///a/2",
+        "checksum": "1-2",
+        "verified_at": "2026-11-21T12:00:00.500000Z",
+        "outcome": "dropped",
+    }
+    assert (newer["day"], newer["outcome"]) == ("2026-10-02", None)
+    answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/maintenance/runs/{run_id}/candidates", answer)
+    assert client.ok("GET", f"{path}&cursor={answer['next_cursor']}")["days"] == []
+
+
 # -- what a token may see ---------------------------------------------------------------------------------
 
 
@@ -150,6 +185,23 @@ def test_a_token_for_some_groups_sees_its_own_and_counts_no_others(databases: Da
         found = client.ok("GET", "/v1/overview/groups", headers={"Authorization": "Bearer some"})
         assert [each["group_id"] for each in found["groups"]] == ["mine-1"]
         assert found["counts"] == {"Empty": 1}
+        assert days_seen(client, url) == {"all": 1, "some": 0}
         assert client.send("GET", "/v1/overview/groups").status == 401
         assert client.send("GET", "/").status == 200
     databases.drop(url)
+
+
+def days_seen(client: Client, url: str) -> dict[str, int]:
+    """Tell how many days of history each token sees of a run that names one."""
+    run_id = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+    with closing(psycopg2.connect(psql_url(url))) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status)"
+            " VALUES (%s, 'history_archive', now(), 'applied');"
+            " INSERT INTO archive_candidates (run_id, table_name, day, source, path, row_count, checksum, verified_at)"
+            " VALUES (%s, 'rebalances', '2026-10-01', '', 'file:///a', 1, '1-1', now())",
+            (run_id, run_id),
+        )
+    path = f"/v1/maintenance/runs/{run_id}/candidates"
+    answers = {token: client.ok("GET", path, headers={"Authorization": f"Bearer {token}"}) for token in ("all", "some")}
+    return {token: len(answer["days"]) for token, answer in answers.items()}

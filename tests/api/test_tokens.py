@@ -5,10 +5,12 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from api.http.tokens import Identity, Role, Tokens, TokensFileError, identity_bytes, read_identity, token_entry
 from muster.errors import UserError
@@ -19,6 +21,7 @@ from tests.conftest import Databases
 from tests.nodes import running_node
 from tests.waiting import poll_until
 
+DAY_S = 86_400
 ADA = {"sha256": sha256(b"ada's").hexdigest(), "actor": "ada", "role": "operator"}
 BOB = {"sha256": sha256(b"bob's").hexdigest(), "actor": "bob", "role": "viewer", "prefixes": ["billing-", "x"]}
 
@@ -100,6 +103,8 @@ def test_what_is_made_for_a_token_is_what_the_file_takes(file: File) -> None:
         (json.dumps({"tokens": [{**ADA, "role": "root"}]}), "tokens[0].role: invalid enum value 'root'"),
         (json.dumps({"tokens": [{**ADA, "prefixes": []}]}), "tokens[0].prefixes: expected array of length >= 1"),
         (json.dumps({"tokens": [{**ADA, "prefixes": "a"}]}), "tokens[0].prefixes: expected array, got str"),
+        (json.dumps({"tokens": [{**ADA, "expires_at": "soon"}]}), "tokens[0].expires_at: invalid RFC3339"),
+        (json.dumps({"tokens": [{**ADA, "expires_at": "2027-03-01T00:00:00"}]}), "tokens[0].expires_at: "),
         (json.dumps({"tokens": [ADA, {**BOB, "sha256": ADA["sha256"]}]}), "tokens[1] has the sha256 of another token"),
         (json.dumps({"tokens": [{**ADA, "prefixes": ["a" * 255] * 100}]}), "tokens[0] has more prefixes than"),
     ],
@@ -118,6 +123,38 @@ def test_a_file_that_will_not_do_is_told_in_one_sentence(file: File, text: str, 
 def test_a_file_that_is_not_there_is_told_in_one_sentence(file: File) -> None:
     with pytest.raises(TokensFileError, match="cannot be read \\(No such file or directory\\)"):
         file.read()
+
+
+def test_a_token_is_refused_from_the_moment_on_that_it_expires(file: File) -> None:
+    file.write({**ADA, "expires_at": "2027-03-01T01:00:00+01:00"}, BOB)
+    wall = Clock()
+    tokens = Tokens(file.path, file.clock, wall)
+    over_s = datetime(2027, 3, 1, tzinfo=UTC).timestamp()
+
+    wall.now_s = over_s - 1
+    assert tokens.find(b"ada's") == Identity("ada", Role.OPERATOR)
+    assert tokens.expired_at(b"ada's") is None
+    wall.now_s = over_s
+    assert tokens.find(b"ada's") is None
+    assert tokens.expired_at(b"ada's") == datetime(2027, 3, 1, tzinfo=UTC)
+    assert tokens.expired_at(b"bob's") is None
+    assert tokens.expired_at(b"carl's") is None
+    assert tokens.find(b"bob's") is not None
+
+
+def test_in_the_last_week_of_a_token_its_use_is_told_once_a_day(file: File) -> None:
+    file.write({**ADA, "expires_at": "2027-03-01T00:00:00Z"})
+    wall = Clock()
+    over_s = datetime(2027, 3, 1, tzinfo=UTC).timestamp()
+    with capture_logs() as logs:
+        tokens = Tokens(file.path, file.clock, wall)
+        for days in (-8, -7, -6.5, -6, 0):
+            wall.now_s = over_s + days * DAY_S
+            tokens.find(b"ada's")
+
+    assert [each["event"] for each in logs] == ["token_expires"] * 3
+    assert [each["is_over"] for each in logs] == [False, False, True]
+    assert logs[0]["actor"] == "ada"
 
 
 def test_a_changed_file_is_in_force_within_a_second(file: File) -> None:
@@ -206,6 +243,18 @@ def test_a_node_takes_a_new_file_without_being_started_again(client: Client, fil
     poll_until(lambda: status("bob's") == 200)
     assert status("ada's") == 401
     assert client.send("GET", "/healthz").status == 200
+
+
+def test_whoever_comes_with_a_token_that_has_expired_is_told_so(client: Client, file: File) -> None:
+    file.write({**ADA, "expires_at": "2026-01-02T03:04:05Z"})
+    bearer = {"Authorization": "Bearer ada's"}
+    poll_until(lambda: client.send("GET", "/v1/groups", None, bearer).status == 401)
+
+    for method, body in (("GET", None), ("PUT", b'{"values": {}, "reason": "why"}')):
+        answer = client.send(method, "/v1/config", body, bearer)
+        assert (answer.status, answer.code) == (401, "SASL_AUTHENTICATION_FAILED")
+        assert answer.json["detail"] == "the bearer token expired at 2026-01-02T03:04:05+00:00; ask for a new one"
+    assert client.send("GET", "/healthz", None, bearer).status == 200
 
 
 @pytest.mark.parametrize(

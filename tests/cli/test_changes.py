@@ -183,6 +183,23 @@ def test_what_a_run_names_is_shown_with_what_came_of_it(muster: Muster, run_id: 
     assert shown["outcome"] == "not_due"
 
 
+def test_a_run_about_history_shows_its_days(muster: Muster, run_id: str, rows: PsycopgConnection) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute("DELETE FROM expiry_candidates WHERE run_id = %s", (run_id,))
+        cursor.execute(
+            "INSERT INTO archive_candidates (run_id, table_name, day, source, path, row_count, checksum, verified_at)"
+            " SELECT %s, 'rebalances', '2026-10-01'::date + n, '', 'file:///a', 7, '1-1', now()"
+            " FROM generate_series(0, 1) AS n",
+            (run_id,),
+        )
+    assert muster.ok("runs", "candidates", run_id).rows == [
+        ["rebalances", "2026-10-01", "7", "undecided", "file:///a"],
+        ["rebalances", "2026-10-02", "7", "undecided", "file:///a"],
+    ]
+    (one,) = muster.ok("runs", "candidates", run_id, "--limit", "1", "--json").json["days"]
+    assert one["day"] == "2026-10-01"
+
+
 def test_a_run_is_rejected_for_good(muster: Muster, run_id: str) -> None:
     assert muster.ok("runs", "reject", run_id, "--json").json["status"] == "rejected"
 

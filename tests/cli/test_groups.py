@@ -215,8 +215,10 @@ def test_the_overview_begins_with_who_is_in_trouble(muster: Muster, client: Clie
 def test_a_group_is_made_to_rebalance(muster: Muster, group: Group) -> None:
     member = group.stable()
 
-    muster.ok("groups", "rebalance", group.group_id, "--reason", "a test")
+    done = muster.ok("groups", "rebalance", group.group_id, "--reason", "a test", "--json").json
 
+    assert done["group_id"] == group.group_id
+    assert group.client.ok("GET", f"/v1/changes/{done['change_id']}")["reason"] == "a test"
     assert member.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
     assert "GROUP_ID_NOT_FOUND" in muster.refused(1, "groups", "rebalance", "nobody")
 
@@ -235,7 +237,11 @@ def test_a_member_is_put_out_when_asked_for(muster: Muster, group: Group, name: 
     told = muster.ok(*wanted).out
     assert told.startswith(f"slow one at 127.0.0.1 ({member.member_id}) would be put out, and its 1 partition go")
     assert len(group.describe()["members"]) == 1
-    muster.ok(*wanted, "--execute")
+    would = muster.ok(*wanted, "--json").json
+    assert (would["dry_run"], would["member_id"], would["change_id"]) == (True, member.member_id, None)
+    done = muster.ok(*wanted, "--execute", "--json").json
+    assert (done["dry_run"], done["partition_count"]) == (False, 1)
+    assert group.client.ok("GET", f"/v1/changes/{done['change_id']}")["action"] == "remove_member"
     assert group.describe()["members"] == []
     assert muster.refused(1, *wanted) == f"{group.group_id} has no member {wanted[2]}."
 

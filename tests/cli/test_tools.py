@@ -220,6 +220,23 @@ def test_a_token_is_printed_once_with_its_entry(bare_muster: Muster) -> None:
     assert (entry["actor"], entry["role"], entry["prefixes"]) == ("ada", "agent", ["billing-"])
 
 
+def test_a_token_that_expires_soon_is_told_by_the_doctor(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "tokens.json"
+    monkeypatch.setenv("MUSTER_TOKENS_FILE", str(file))
+    monkeypatch.setenv("MUSTER_CLUSTER_SECRET", "s")
+    flags = ["token", "new", "--actor", "ada", "--role", "viewer", "--add-to", str(file)]
+    bare_muster.ok(*flags, "--days", "90")
+    assert findings(bare_muster)[1]["tokens"][0] == "fine"
+
+    bare_muster.ok(*flags, "--days", "6")
+
+    verdict, saw = findings(bare_muster)[1]["tokens"][:2]
+    assert verdict == "look"
+    assert saw.startswith("1 token of 2 expired or will within a week, the first at ")
+
+
 def test_a_file_that_will_not_do_is_not_added_to(bare_muster: Muster, tmp_path: Path) -> None:
     file = tmp_path / "tokens.json"
     file.write_text("{")

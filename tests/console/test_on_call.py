@@ -132,6 +132,75 @@ def test_lag_over_time_is_drawn(shows: Callable[[str], Page], stage: Stage, heal
     assert not page.evaluate("document.querySelector('.main-svg').getBoundingClientRect().width < 600")
 
 
+# -- what stands out --------------------------------------------------------------------------------------
+
+JOINED = (
+    "INSERT INTO rebalances (rebalance_id, group_id, shard_id, group_created_at, generation, trigger,"
+    " trigger_member_id, client_reason, started_at, completed_at, outcome, restarts, member_count_before,"
+    " member_count_after, partitions_moved) SELECT gen_random_uuid(), %(group_id)s, 0, now(), 1, 'member_joined',"
+    " 'thumb-1-' || gen_random_uuid(), %(said)s, at - interval '8 s', at, 'completed', 0, 1, 1, 0"
+    " FROM (SELECT now() - n * interval '1 min' AS at FROM generate_series(1, 3) AS n) AS times"
+)
+PUT_OUT = (
+    "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,"
+    " session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,"
+    " heartbeat_gap_ms_max, heartbeat_gap_histogram) SELECT %(group_id)s, 0, now(), 'thumb-1-' || n, 'thumb-1', 'here',"
+    " 1, 6000, ended - interval '2 min', ended - interval '2 min', ended,"
+    " CASE n WHEN 0 THEN 'left' ELSE 'session_expired' END,"
+    " ended - interval '6 s', 12, 1900, array_fill(0, ARRAY[11]) || 12 || array_fill(0, ARRAY[11])"
+    " FROM (SELECT n, now() - n * (interval '2 min' + %(away)s::interval) AS ended FROM generate_series(0, 3) AS n)"
+    " AS times"
+)
+
+
+def put_out(stage: Stage, group: Group, said: str) -> None:
+    """Let thumb-1 have fallen silent three times, have been back three seconds later with these words, and left."""
+    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    given = {"group_id": group.group_id, "said": said, "away": "3 s"}
+    with stage.rows.cursor() as cursor:
+        cursor.execute(PUT_OUT, given)
+        cursor.execute(JOINED, given)
+
+
+def test_who_pauses_is_named_with_the_timeout_that_would_have_kept_it(
+    shows: Callable[[str], Page], stage: Stage
+) -> None:
+    group = stage.client.group("pauses")
+    put_out(stage, group, "heartbeat: UNKNOWN_MEMBER_ID")
+    page = shows("groups/pauses")
+
+    found = page.get_by_role("complementary", name="What stands out")
+    expect(found).to_contain_text("thumb-1 was put out 3 times for silence of more than 6 s, and was back within 3 s")
+    expect(found).to_contain_text("It was the same process: it pauses.")
+    stays = section(page, "Stays").locator("tbody tr")
+    expect(stays).to_have_count(4)
+    expect(stays.nth(1)).to_contain_text("fell silent")
+    expect(stays.nth(1).get_by_role("img", name="gaps: 12 up to 2 s")).to_be_visible()
+    expect(section(page, "Timeline")).to_contain_text("Most of them by thumb-1 (3 of 3)")
+
+    found.get_by_role("button", name="Try 15 s…").click()
+    expect(page.get_by_label("New value")).to_have_value("15000")
+    decide(page, "it pauses", "Set")
+    expect(section(page, "Settings").locator("tr", has_text="session_timeout_ms").first).to_contain_text("15 s")
+    expect(found).to_have_count(0)
+
+
+def test_who_dies_and_is_started_again_gets_no_longer_timeout(shows: Callable[[str], Page], stage: Stage) -> None:
+    group = stage.client.group("crashes")
+    put_out(stage, group, "joining")
+    page = shows("groups/crashes")
+
+    found = page.get_by_role("complementary", name="What stands out")
+    expect(found).to_contain_text("Each time it was a new process: it dies, and is started again")
+    expect(found.get_by_role("button")).to_have_count(0)
+
+
+def test_nothing_stands_out_in_a_healthy_group(shows: Callable[[str], Page], healthy: Group) -> None:
+    page = shows(f"groups/{healthy.group_id}")
+    expect(section(page, "Stays")).to_contain_text("No stay has ended within the last day")
+    expect(page.get_by_role("complementary", name="What stands out")).to_have_count(0)
+
+
 # -- changing ---------------------------------------------------------------------------------------------
 
 
@@ -235,6 +304,50 @@ def test_a_member_is_put_out_and_an_empty_group_deleted(shows: Callable[[str], P
     decide(page, "nobody needs it", "Delete")
     expect(page.locator(".facts")).to_contain_text("Dead")
     expect(section(page, "Changes")).to_contain_text("group deleted")
+
+
+def test_offsets_are_reset_after_a_look_at_what_it_would_do_and_that_is_undone(
+    shows: Callable[[str], Page], stage: Stage
+) -> None:
+    group = stage.client.group("rewound")
+    group.post("offsets", {**NOBODY, "offsets": [position(500, partition=number) for number in range(3)]})
+    page = shows("groups/rewound")
+    page.get_by_role("button", name="Reset offsets…").click()
+    page.get_by_label("To", exact=True).select_option("shift")
+    page.get_by_label("How many").fill("a lot")
+    page.get_by_label("Topic").fill("orders:0,2")
+    page.get_by_role("button", name="Show what it would do").click()
+    expect(page.get_by_role("alert")).to_contain_text("as a whole number")
+    page.get_by_label("How many").fill("-100")
+    page.get_by_role("button", name="Show what it would do").click()
+
+    expect(page.get_by_role("dialog", name="Reset 2 offsets?")).to_contain_text("-100")
+    expect(page.get_by_role("region", name="What it would do").locator("tbody tr")).to_have_count(2)
+    assert committed(group) == [500, 500, 500]
+    decide(page, "a bad release", "Reset")
+    expect(section(page, "Offsets").locator("tbody")).to_contain_text("400")
+    assert committed(group) == [400, 500, 400]
+
+    change = section(page, "Changes").locator("tbody tr").first
+    expect(change).to_contain_text("a bad release")
+    change.get_by_role("button", name=re.compile("Undo")).click()
+    decide(page, "it was good", "Undo")
+    expect(section(page, "Offsets").locator("tbody")).not_to_contain_text("400")
+    assert committed(group) == [500, 500, 500]
+
+
+def committed(group: Group) -> list[int]:
+    return [each["offset"] for each in group.client.ok("GET", f"{group.path}/offsets")["offsets"]]
+
+
+def test_a_group_with_members_says_why_its_offsets_stay(shows: Callable[[str], Page], healthy: Group) -> None:
+    page = shows(f"groups/{healthy.group_id}")
+    expect(section(page, "Members").locator("tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="Reset offsets…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("The group has 2 members: stop them first")
+    page.get_by_role("button", name="Show what it would do").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_be_visible()
+    page.keyboard.press("Escape")
 
 
 def test_a_rebalance_is_forced_with_a_reason(shows: Callable[[str], Page], stage: Stage) -> None:

@@ -96,7 +96,7 @@ def test_the_focus_stays_where_it_is_while_the_page_lives_on(
     button.focus()
     values = {"values": {"offsets_retention_minutes": 77}, "reason": "beside the page"}
     stage.client.ok("PUT", f"{healthy.path}/config", values)
-    expect(page.get_by_role("region", name="Settings 7")).to_contain_text("77 min")
+    expect(page.get_by_role("region", name="Settings 8")).to_contain_text("77 min")
     expect(button).to_be_focused()
 
 
@@ -112,7 +112,7 @@ def test_keys_are_told_on_every_screen(page: Page, node: Node, places: list[str]
 def test_a_section_is_one_key_away(page: Page, node: Node, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     expect(page.locator("main")).not_to_contain_text("Loading…")
-    page.keyboard.press("7")
+    page.keyboard.press("8")
     expect(page.get_by_role("heading", name="Settings")).to_be_focused()
     expect(page.get_by_role("heading", name="Settings")).to_be_in_viewport()
     page.keyboard.press("u")

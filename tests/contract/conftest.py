@@ -1,6 +1,6 @@
 """A world is a store with what surrounds it: time that passes, jobs that propose, and history to look into."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import psycopg2
@@ -61,6 +61,9 @@ class Owner:
 
     def write(self, *writes: GroupWrite) -> Written:
         return self.store.write(Batch(NODE, self.epochs, writes))
+
+    def prepare(self, *writes: GroupWrite) -> Callable[[], Written]:
+        return self.store.prepare(Batch(NODE, self.epochs, writes))
 
 
 class MemoryWorld:

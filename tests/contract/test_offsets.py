@@ -5,7 +5,7 @@ import pytest
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.interface import Store
 from coordinator_core.store.memory.groups import PastOffset
-from coordinator_core.store.rows import ArchivedOffset, FetchedOffset
+from coordinator_core.store.rows import ArchivedOffset, FetchedOffset, Written
 from tests.contract.builders import MINUTE_MS, NOW_MS, SHARD, committed, removed, uuid_of, write
 from tests.contract.conftest import Owner, World
 
@@ -113,6 +113,19 @@ def test_history_tells_who_had_committed_what(owner: Owner, world: World) -> Non
     owner.write(write(committed=(committed(offset=6, at_ms=NOW_MS + MINUTE_MS),)))
     expected = PastOffset("orders", SHARD, "clicks", 0, NOW_MS, 5, 8, "m-9")
     assert world.history().offset_history == [expected]
+
+
+@pytest.mark.parametrize("later_ms", [1_000, MINUTE_MS])
+def test_what_is_stored_while_a_commit_is_prepared_counts_as_if_it_had_been_there(
+    owner: Owner, world: World, later_ms: int
+) -> None:
+    owner.write(write(committed=(committed(offset=1, at_ms=MINUTE),)))
+    send = owner.prepare(write(committed=(committed(offset=3, at_ms=MINUTE + MINUTE_MS + later_ms),)))
+    owner.write(write(committed=(committed(offset=2, at_ms=MINUTE + MINUTE_MS),)))
+    assert send() == Written()
+    kept = [1] if later_ms < MINUTE_MS else [1, 2]
+    assert [row.offset for row in world.history().offset_history] == kept
+    assert [offset.offset for offset in world.store.fetch_offsets("orders", None)] == [3]
 
 
 # -- the archive ----------------------------------------------------------------------------------------------

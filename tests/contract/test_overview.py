@@ -177,3 +177,10 @@ def test_a_group_that_is_a_candidate_tells_what_was_seen_of_it(world: World, sto
 def test_a_run_that_there_is_not_has_no_candidates(store: Store) -> None:
     with pytest.raises(RunNotFound):
         store.run_candidates(uuid_of("nothing"), None, 1)
+    with pytest.raises(RunNotFound):
+        store.run_days(uuid_of("nothing"))
+
+
+def test_a_run_about_offsets_names_no_day_of_history(world: World, store: Store) -> None:
+    world.propose(run_row(), [candidate(1)])
+    assert store.run_days(uuid_of("run")) == []

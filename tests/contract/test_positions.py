@@ -1,5 +1,6 @@
 """What every store tells of a group's positions, now and over time."""
 
+from dataclasses import replace
 from itertools import count
 
 from hypothesis import HealthCheck, given, settings
@@ -144,6 +145,14 @@ def test_of_every_step_the_last_position_is_told(owner: Owner, store: Store) -> 
     assert len(minutes) in {2, 3}
 
 
+def test_early_on_steps_are_longer(owner: Owner, store: Store) -> None:
+    commits(owner, *((offset, None) for offset in range(40)))
+    fine = Stretch("orders", minute(0), minute(40), MINUTE_MS)
+    found = store.past_positions(replace(fine, early_until_ms=minute(20)), FOR_EVER)
+    assert [each.offset for each in found if each.at_ms >= minute(20)] == list(range(20, 40))
+    assert [each.offset for each in found if each.at_ms < minute(20)] == [2, 6, 10, 14, 18, 19]
+
+
 def test_a_position_that_was_taken_away_ends_then(owner: Owner, store: Store) -> None:
     commits(owner, (1, 5), (2, 5))
     (stored,) = store.stored_offsets("orders")
@@ -164,7 +173,12 @@ EXAMPLES = count()
 
 
 @given(
-    commits=COMMITS, since=st.integers(0, 9), first=st.integers(-3, 9), length=st.integers(0, 9), step=st.integers(1, 3)
+    commits=COMMITS,
+    since=st.integers(0, 9),
+    first=st.integers(-3, 9),
+    length=st.integers(0, 9),
+    step=st.integers(1, 3),
+    early=st.integers(-4, 12),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_stores_tell_the_same(
@@ -174,9 +188,10 @@ def test_both_stores_tell_the_same(
     first: int,
     length: int,
     step: int,
+    early: int,
 ) -> None:
     group_id = f"life-{next(EXAMPLES)}"
-    stretch = Stretch(group_id, minute(first), minute(first + length), step * MINUTE_MS)
+    stretch = Stretch(group_id, minute(first), minute(first + length), step * MINUTE_MS, minute(early))
     told = []
     for store in (postgres_store, MemoryWorld().store):
         owner, now = Owner(store), 0

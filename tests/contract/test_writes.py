@@ -213,6 +213,14 @@ def test_after_a_take_over_the_old_owner_writes_no_more(world: World, owner: Own
     assert owner.write(write(committed=(committed(),))) == Written(lost_shards=frozenset({SHARD}))
 
 
+def test_what_was_prepared_before_a_take_over_is_not_stored_after_it(world: World, owner: Owner, store: Store) -> None:
+    send = owner.prepare(write(committed=(committed(),)))
+    world.pass_time(TTL_MS + 1)
+    store.take_over("node-2:8080", [SHARD], TTL_MS)
+    assert send() == Written(lost_shards=frozenset({SHARD}))
+    assert not store.has_offsets("orders")
+
+
 def test_an_expired_lease_that_nobody_took_still_writes(world: World, owner: Owner) -> None:
     world.pass_time(TTL_MS + 1)
     assert owner.write(write(committed=(committed(),))) == Written()

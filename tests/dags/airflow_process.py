@@ -136,6 +136,7 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
         "max_active_runs": dag.max_active_runs,
         "timeout_s": _seconds(dag.dagrun_timeout),
         "deadlines": [alert.callback.path for alert in dag.deadline or ()],
+        "deadlines_s": [alert.interval for alert in dag.deadline or ()],
         "tells_of_failure": dag.on_failure_callback is not None,
         "starts_on": _assets_of(dag.timetable),
         "params": {name: dag.params.get_param(name).schema for name in dag.params},

@@ -62,6 +62,23 @@ def test_what_is_meant_for_another_airflow_or_database_is_left_out(
     assert environment["MUSTER_OFFSETS_RETENTION_MINUTES"] == "60"
 
 
+def test_dags_get_the_token_and_never_the_nodes_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_TOKEN", "muster_of-the-dags")
+    monkeypatch.setenv("MUSTER_CLUSTER_SECRET", "of the nodes alone")
+    environment = services(tmp_path).environment
+    assert environment["MUSTER_TOKEN"] == "muster_of-the-dags"
+    assert "of the nodes alone" not in environment.values()
+
+
+def test_a_killed_scheduler_s_tasks_are_tried_again_within_a_minute(tmp_path: Path) -> None:
+    environment = services(tmp_path).environment
+    until_it_counts_as_gone_s = 30
+    until_somebody_looks_s = int(environment["AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL"])
+    assert until_it_counts_as_gone_s + until_somebody_looks_s < 60
+    assert int(environment["AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT"]) <= 60
+    assert "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD" not in environment
+
+
 def test_secrets_are_made_once_and_only_the_owner_reads_them(tmp_path: Path) -> None:
     first, again = services(tmp_path), services(tmp_path)
     secrets = {key: value for key, value in first.environment.items() if key.endswith(("_KEY", "JWT_SECRET"))}

@@ -12,14 +12,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg2
 import urllib3
 
+from tests.platform.waiting import eventually
+
 READY_S = 240.0
 STOP_S = 10.0
+FIRST_ERROR_STATUS = 400
 PORTS = range(20_000, 30_000)
 NEVER_IN_A_TEST = "0 0 1 1 *"
 """When the DAG runs by itself: not before New Year."""
@@ -33,6 +39,7 @@ class Newcomer:
     def __init__(self, data_dir: Path, *options: str) -> None:
         self.data_dir = data_dir
         self.port, self.airflow_port = free_port(), free_port()
+        self.node_url = f"http://127.0.0.1:{self.port}"
         ports = ("--port", str(self.port), "--airflow-port", str(self.airflow_port))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "muster", "up", "--data-dir", str(data_dir), *ports, *options],
@@ -91,7 +98,7 @@ class Newcomer:
 
     def get(self, path: str) -> Json:
         """Ask the node."""
-        reply = urllib3.request("GET", f"http://127.0.0.1:{self.port}{path}", timeout=10, retries=False)
+        reply = urllib3.request("GET", f"{self.node_url}{path}", timeout=10, retries=False)
         assert reply.status == 200, reply.data
         return reply.json()
 
@@ -111,20 +118,63 @@ class Newcomer:
 
     def trigger(self, dag_id: str, conf: dict[str, object]) -> str:
         """Trigger a DAG with the password that was printed, and return how its run ended."""
-        headers = {"Authorization": f"Bearer {self._airflow_token()}"}
-        dag = f"http://127.0.0.1:{self.airflow_port}/api/v2/dags/{dag_id}/dagRuns"
-        run = urllib3.request("POST", dag, json={"logical_date": None, "conf": conf}, headers=headers).json()
-        wait = f"{dag}/{run['dag_run_id']}/wait?interval=0.5"
-        states = urllib3.request("GET", wait, headers=headers, timeout=READY_S, retries=False)
+        return self.end_of(dag_id, self.start(dag_id, conf))
+
+    def start(self, dag_id: str, conf: dict[str, object]) -> str:
+        """Trigger a DAG, as soon as Airflow has read its file, and return the run's id."""
+        runs: list[Json] = []
+
+        def is_started() -> bool:
+            answer = self._airflow("POST", f"dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})
+            runs.append(answer.json())
+            return answer.status < FIRST_ERROR_STATUS
+
+        eventually(is_started, within_s=60)
+        run_id: str = runs[-1]["dag_run_id"]
+        return run_id
+
+    def end_of(self, dag_id: str, dag_run_id: str) -> str:
+        """Wait until a run is over, and return how it ended."""
+        states = self._airflow("GET", f"dags/{dag_id}/dagRuns/{quote(dag_run_id)}/wait?interval=0.5")
         last: str = json.loads(states.data.strip().splitlines()[-1])["state"]
         return last
 
+    def backfill(self, dag_id: str, day: date) -> list[str]:
+        """Have Airflow run a DAG for a day of the past, and return the ids of the runs."""
+        noon = f"{day}T12:00:00Z"
+        asked = {"dag_id": dag_id, "from_date": f"{day}T00:00:00Z", "to_date": noon, "max_active_runs": 1}
+        answer = self._airflow("POST", "backfills", asked)
+        assert answer.status < FIRST_ERROR_STATUS, answer.data
+        return [run["dag_run_id"] for run in self.runs(dag_id, "run_type=backfill")]
+
+    def clear(self, dag_id: str, dag_run_id: str, task_id: str) -> None:
+        """Have a task run once more, as the button in Airflow does."""
+        asked = {"dag_run_id": dag_run_id, "task_ids": [task_id], "only_failed": False, "dry_run": False}
+        answer = self._airflow("POST", f"dags/{dag_id}/clearTaskInstances", asked)
+        assert answer.status < FIRST_ERROR_STATUS, answer.data
+
+    def tries(self, dag_id: str, dag_run_id: str, task_id: str) -> int:
+        """Return how often a task was begun."""
+        task = self._airflow("GET", f"dags/{dag_id}/dagRuns/{quote(dag_run_id)}/taskInstances/{task_id}")
+        count: int = task.json()["try_number"]
+        return count
+
     def has_active_runs(self, dag_id: str) -> bool:
         """Tell whether a run of the DAG is queued or running."""
-        headers = {"Authorization": f"Bearer {self._airflow_token()}"}
-        runs = f"http://127.0.0.1:{self.airflow_port}/api/v2/dags/{dag_id}/dagRuns?state=queued&state=running"
-        return bool(urllib3.request("GET", runs, headers=headers, timeout=10).json()["total_entries"])
+        return bool(self.runs(dag_id, "state=queued&state=running"))
 
+    def runs(self, dag_id: str, query: str) -> list[Json]:
+        """Return the DAG's runs that the query names."""
+        runs: list[Json] = self._airflow("GET", f"dags/{dag_id}/dagRuns?{query}").json()["dag_runs"]
+        return runs
+
+    def _airflow(self, method: str, path: str, body: Json = None) -> urllib3.BaseHTTPResponse:
+        url, headers = f"http://127.0.0.1:{self.airflow_port}", {"Authorization": f"Bearer {self._airflow_token}"}
+        return urllib3.request(
+            method, f"{url}/api/v2/{path}", json=body, headers=headers, timeout=READY_S, retries=False
+        )
+
+    @cached_property
     def _airflow_token(self) -> str:
         password = self.reads(r"user admin, password (\S+)\)").group(1)
         credentials = {"username": "admin", "password": password}

@@ -1,26 +1,45 @@
-"""A newcomer starts everything, kills a member, expires offsets through Airflow, and stops everything."""
+"""A newcomer starts everything, kills a member, has every DAG run through Airflow, and stops everything."""
 
 import os
 import re
 import signal
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import urllib3
 
+from agent import ConsumerAgent
+from tests.e2e import known_past
 from tests.e2e.newcomer import Newcomer, newcomer, processes_of
 from tests.platform.waiting import eventually
 
 DEMO_GROUPS = {"orders-billing", "clicks-enrichment", "payments-audit"}
+LEFT_BEHIND = "left-behind"
+"""A group that somebody joined and left, and that never committed."""
+
+DAILY = "rebalance_frequency_report"
+OTHER_DAGS = ("history_archive", DAILY, "assignment_balance_audit", "timeout_advice")
 
 
-@pytest.mark.timeout(600)
-def test_a_newcomer_sees_groups_live_a_rebalance_explained_and_offsets_expired(tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+def test_a_newcomer_sees_groups_live_a_rebalance_explained_and_every_dag_run(tmp_path: Path) -> None:
     with newcomer(tmp_path / "data") as platform:
         _sees_the_fleet(platform)
+        known_past.store(platform.database_url())
         platform.reads(r"user admin, password")
+        # They wait for the one slot that Spark has here, while everything else goes on.
+        others = {dag_id: platform.start(dag_id, {}) for dag_id in OTHER_DAGS}
+        _leaves_a_group_behind(platform)
         _kills_a_member(platform)
         _expires_offsets(platform)
+        _reads_what_jobs_tell(platform, others)
+        _reads_the_same_of_a_day_that_is_backfilled_with_a_kill(platform)
+        _finds_old_history_in_the_archive(platform)
+        _finds_the_group_retired(platform)
         assert platform.stop() == 0
     assert processes_of(platform.data_dir) == []
 
@@ -34,6 +53,11 @@ def _sees_the_fleet(platform: Newcomer) -> None:
 
 def _stable_groups(platform: Newcomer) -> set[str]:
     return {group["group_id"] for group in platform.get("/v1/groups?state=Stable")["groups"]}
+
+
+def _leaves_a_group_behind(platform: Newcomer) -> None:
+    with closing(ConsumerAgent(platform.node_url, LEFT_BEHIND, ["orders"])) as consumer:
+        eventually(lambda: consumer.poll(0.2) or consumer.assignment())
 
 
 def _kills_a_member(platform: Newcomer) -> None:
@@ -50,7 +74,7 @@ def _expires_offsets(platform: Newcomer) -> None:
     """The first run took what was due; a dry run takes nothing, and the next one does."""
     eventually(lambda: _archived(platform) == {"nightly-export", "orders-v1"}, within_s=180)
     assert platform.sql("SELECT count(*) FROM offsets WHERE group_id IN ('nightly-export', 'orders-v1')") == [(0,)]
-    platform.reads("A maintenance run")
+    assert "history_archive" not in platform.reads("A maintenance run.*").group(), "another run was over before"
     eventually(lambda: not platform.has_active_runs("offset_retention"), within_s=180)
     platform.sql(
         "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
@@ -66,6 +90,82 @@ def _expires_offsets(platform: Newcomer) -> None:
 
 def _archived(platform: Newcomer) -> set[str]:
     return {group for (group,) in platform.sql("SELECT DISTINCT group_id FROM archived_offsets")}
+
+
+def _reads_what_jobs_tell(platform: Newcomer, runs: Mapping[str, str]) -> None:
+    """Each run succeeds, and any node tells what is known to be true."""
+    assert {dag_id: platform.end_of(dag_id, run_id) for dag_id, run_id in runs.items()} == dict.fromkeys(
+        runs, "success"
+    )
+    _tells(platform, "rebalances", known_past.TOLD, known_past.REBALANCES)
+    _tells(platform, "assignments", known_past.LOPSIDED, known_past.SPREAD)
+    _tells(platform, "timeouts", known_past.FLAPPING, known_past.ADVICE)
+
+
+def _tells(platform: Newcomer, what: str, group_id: str, known: Mapping[str, object]) -> None:
+    told = _told(platform, what, group_id)
+    assert {column: told[column] for column in known} == known
+
+
+def _told(platform: Newcomer, what: str, group_id: str) -> dict[str, Any]:
+    (report,) = platform.get(f"/v1/reports/{what}?group_id={group_id}")["reports"]
+    found: dict[str, Any] = report
+    return found
+
+
+def _reads_the_same_of_a_day_that_is_backfilled_with_a_kill(platform: Newcomer) -> None:
+    """A backfill whose Spark is killed, and of which somebody clears a task, tells what the day's own run told."""
+    before = _told(platform, "rebalances", known_past.TOLD)
+    (run_id,) = platform.backfill(DAILY, known_past.TOLD_DAY)
+    drivers = eventually(lambda: _drivers(platform, DAILY), within_s=180)
+    os.kill(_parent(drivers[0]), signal.SIGKILL)
+    platform.clear(DAILY, run_id, "settled")
+    assert platform.end_of(DAILY, run_id) == "success"
+    assert platform.tries(DAILY, run_id, "tell") == 2
+    again = _told(platform, "rebalances", known_past.TOLD)
+    assert again["run_id"] != before["run_id"]
+    assert _without_its_name(again) == _without_its_name(before)
+
+
+def _drivers(platform: Newcomer, job: str) -> list[int]:
+    """Return the process in which a job's Python runs, if it does; its parent is Spark's Java."""
+    return [pid for pid in processes_of(platform.data_dir) if _runs(pid, f"/spark_jobs/jobs/{job}.py")]
+
+
+def _runs(pid: int, script: str) -> bool:
+    try:
+        program, *arguments = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return False
+    return "python" in Path(program).name and any(argument.endswith(script) for argument in arguments[:1])
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _without_its_name(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in report.items() if key not in {"run_id", "as_of"}}
+
+
+def _finds_old_history_in_the_archive(platform: Newcomer) -> None:
+    """The old day is in Parquet files and no longer in Postgres, and the run says that it was applied."""
+    archived = "SELECT row_count, path FROM archived_partitions WHERE table_name = 'offset_history' AND day = %s"
+    ((row_count, path),) = platform.sql(archived, known_past.OLD_DAY)
+    assert row_count == known_past.OLD_ROWS
+    assert list(Path(unquote(urlsplit(path).path)).glob("*.parquet"))
+    assert platform.sql("SELECT to_regclass(%s) IS NULL", known_past.OLD_PARTITION) == [(True,)]
+    run = "SELECT status, counts ->> 'candidates' FROM maintenance_runs WHERE kind = 'history_archive'"
+    assert ("applied", "1") in platform.sql(run)
+
+
+def _finds_the_group_retired(platform: Newcomer) -> None:
+    """What retired the group ran because offsets had been expired, and nobody asked for it."""
+    eventually(lambda: not platform.has_active_runs("group_cleanup"), within_s=180)
+    outcomes = "SELECT outcome FROM cleanup_candidates WHERE group_id = %s"
+    assert platform.sql(outcomes, LEFT_BEHIND) == [("retired",)]
+    assert platform.sql("SELECT count(*) FROM groups WHERE group_id = %s", LEFT_BEHIND) == [(0,)]
+    assert {run["run_type"] for run in platform.runs("group_cleanup", "state=success")} == {"asset_triggered"}
 
 
 @pytest.mark.timeout(300)

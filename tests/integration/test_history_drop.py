@@ -9,8 +9,10 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.store.interface import NotUndoable, StoreUnavailable
 from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.postgres.partitions import ADVISORY_LOCK
 from coordinator_core.store.rows import ChangeRow
 from muster.settings import psql_url
+from tests.waiting import in_background, poll_until
 
 RUN = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 CHANGE = "2b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
@@ -100,6 +102,8 @@ def test_a_day_that_is_not_over_stays(postgres_store: PostgresStore, day: Psycop
     ("table", "source"),
     [
         ("offsets", "offsets"),
+        ("offsets", "offsets_p20260102"),
+        ("offsets", "offsets_default"),
         ("offset_history", "offsets"),
         ("offset_history", "offset_history"),
         ("offset_history", "rebalances_default"),
@@ -120,9 +124,13 @@ def test_what_lies_in_the_default_partition_goes_by_itself(
 ) -> None:
     with day.cursor() as cursor:
         cursor.execute(ROW.replace("2026-01-02", "2026-01-04"))
+        cursor.execute(ROW.replace("2026-01-02", "2026-01-05"))
     propose(day, day=date(2026, 1, 4), source="offset_history_default")
     assert outcome(postgres_store) == "dropped"
-    assert left(day) == 1
+    assert left(day) == 2
+    with day.cursor() as cursor:
+        cursor.execute("UPDATE archive_candidates SET outcome = NULL")
+    assert outcome(postgres_store) == "already_gone"
 
 
 def test_a_drop_that_cannot_be_noted_is_no_drop(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
@@ -139,15 +147,83 @@ def test_a_drop_that_cannot_be_noted_is_no_drop(postgres_store: PostgresStore, d
 def test_who_reads_the_table_delays_the_drop_and_is_not_disturbed(
     postgres_store: PostgresStore, day: PsycopgConnection, database_url: str
 ) -> None:
+    """A store that waits for an hour for anything else gives this up at once."""
     propose(day)
-    with closing(psycopg2.connect(psql_url(database_url))) as reader, reader.cursor() as cursor:
+    with (
+        closing(PostgresStore(database_url, lease_ttl_ms=3_600_000, read_timeout_ms=3_600_000)) as patient,
+        closing(psycopg2.connect(psql_url(database_url))) as reader,
+        reader.cursor() as cursor,
+    ):
         cursor.execute("SELECT count(*) FROM offset_history")
         with pytest.raises(StoreUnavailable):
-            postgres_store.drop_archived()
+            patient.drop_archived()
         cursor.execute("SELECT count(*) FROM offset_history")
         assert cursor.fetchone() == (1,)
         reader.rollback()
         assert outcome(postgres_store) == "dropped"
+
+
+@pytest.mark.parametrize(
+    ("day_named", "source"), [(DAY, "offset_history_p20260102"), (date(2026, 1, 4), "offset_history_default")]
+)
+def test_a_row_that_is_under_way_is_waited_for_and_makes_the_day_stay(
+    postgres_store: PostgresStore, day: PsycopgConnection, database_url: str, day_named: date, source: str
+) -> None:
+    row = ROW.replace("2026-01-02", str(day_named))
+    with closing(psycopg2.connect(psql_url(database_url))) as writer, writer.cursor() as cursor:
+        if source.endswith("default"):
+            day.cursor().execute(row)
+        propose(day, day=day_named, source=source)
+        cursor.execute(row)
+        with in_background(lambda: outcome(postgres_store), writer.commit) as dropping:
+            wait_until_locked(day, source)
+        assert dropping.result() == "changed_since"
+    assert left(day) == (3 if source.endswith("default") else 2)
+
+
+def wait_until_locked(connection: PsycopgConnection, table: str) -> None:
+    """Return when somebody waits for a lock on a table."""
+
+    def is_so() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE relation = %s::regclass AND NOT granted", (table,))
+            return cursor.fetchone() == (1,)
+
+    poll_until(is_so)
+
+
+def test_a_drop_takes_turns_with_whoever_makes_or_restores_partitions(
+    postgres_store: PostgresStore, day: PsycopgConnection, database_url: str
+) -> None:
+    propose(day)
+    with closing(psycopg2.connect(psql_url(database_url))) as other, other.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
+        with in_background(lambda: outcome(postgres_store), other.rollback) as dropping:
+            wait_until_advised(day)
+            assert left(day) == 1
+        assert dropping.result() == "dropped"
+
+
+def wait_until_advised(connection: PsycopgConnection) -> None:
+    """Return when somebody waits for the lock on partitions."""
+
+    def is_so() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+            return cursor.fetchone() == (1,)
+
+    poll_until(is_so)
+
+
+@pytest.mark.parametrize("status", ["proposed", "rejected", "applied", "failed"])
+def test_a_day_of_a_run_that_is_not_being_applied_stays(
+    postgres_store: PostgresStore, day: PsycopgConnection, status: str
+) -> None:
+    propose(day)
+    with day.cursor() as cursor:
+        cursor.execute("UPDATE maintenance_runs SET status = %s", (status,))
+    assert outcome(postgres_store) is None
+    assert left(day) == 1
 
 
 def test_a_day_that_another_node_decides_about_is_passed_over(

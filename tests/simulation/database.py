@@ -4,6 +4,7 @@ A call of a node is sent, taken by the database in one instant (transactions are
 moments the node may pause or die, the connection may be cut, and the database may be away, slow, or refuse.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -155,6 +156,18 @@ class Connections:
     def write(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a write; one at a time, in order."""
         return self._submit("write", call, self._writer)
+
+    def prepare(self, call: Callable[[], T]) -> Awaitable[T]:
+        """Run what comes before a write, which takes its time and no database."""
+        self._world.strike("write_prepared_ahead", self._loop.name)
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def finish() -> None:
+            if not future.done():
+                future.set_result(call())
+
+        self._loop.call_later(self._weather.store_delay_s(), finish)
+        return future
 
     def lease(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run a call about leases."""

@@ -11,5 +11,6 @@ FAULTS = (
     "lease_overtaken",
     "stale_write_refused",
     "write_landed_late",
+    "write_prepared_ahead",
 )
 """In the order in which they are printed: first what is planned, then what follows from it."""

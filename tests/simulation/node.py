@@ -23,6 +23,8 @@ from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
 LEASE_TTL_MS = 5_000
+PREPARE_AHEAD_ROWS = 6
+"""So few that transactions are prepared ahead again and again; a join phase that ends has as many."""
 REQUEST_TIMEOUT_MS = 2_000
 """When a request that is no long poll is told to come again."""
 LONG_POLLS = (JoinGroup, SyncGroup)
@@ -91,7 +93,13 @@ class Process:
         self.is_serving = False
         self.loop = SimulatedLoop(world, node.name, ahead_s=world.between(0, 1e6), rate=drift)  # type: ignore[abstract]  # sockets are never asked for
         self.connections = Connections(world, weather, store, self.loop, lambda why: node.crash(why, process=self))
-        config = NodeConfig(node.name, node.url, lease_ttl_ms=LEASE_TTL_MS, defaults=SETTINGS)
+        config = NodeConfig(
+            node.name,
+            node.url,
+            lease_ttl_ms=LEASE_TTL_MS,
+            defaults=SETTINGS,
+            prepare_ahead_rows=PREPARE_AHEAD_ROWS,
+        )
         self.coordinator = Coordinator(store, config, NodeClock(world, node, self.loop), self.connections)
         self._deadlines = Deadlines(REQUEST_TIMEOUT_MS)
         self.open: dict[Say, Message] = {}

@@ -5,8 +5,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
 
-from spark_jobs.transforms.offset_retention import FORECAST_MS, expiry_candidates, expiry_forecasts, offsets_due
+from spark_jobs.relations import RETENTION_KEY
+from spark_jobs.transforms.offset_retention import (
+    FORECAST_MS,
+    expiry_candidates,
+    expiry_forecasts,
+    offsets_due,
+    summed_up,
+)
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -78,7 +86,7 @@ def find_candidates(
     **settings: Any,  # noqa: ANN401 - what `find_due` takes
 ) -> DataFrame:
     """Find what is due at NOW."""
-    return expiry_candidates(find_due(spark, offsets, groups, **settings), now_ms=NOW_MS)
+    return expiry_candidates(summed_up(find_due(spark, offsets, groups, **settings), now_ms=NOW_MS))
 
 
 def find_forecasts(
@@ -88,7 +96,7 @@ def find_forecasts(
     **settings: Any,  # noqa: ANN401 - what `find_due` takes
 ) -> DataFrame:
     """Forecast what will be due, at NOW."""
-    return expiry_forecasts(find_due(spark, offsets, groups, **settings), now_ms=NOW_MS)
+    return expiry_forecasts(summed_up(find_due(spark, offsets, groups, **settings), now_ms=NOW_MS))
 
 
 def find_due(
@@ -100,11 +108,14 @@ def find_due(
     group_configs: Sequence[Row] = (),
     retention_ms: int = RETENTION_MS,
 ) -> DataFrame:
-    """Run the transform on rows; Postgres joins offsets with their groups, and here Spark does."""
-    return offsets_due(
-        frame(spark, OFFSETS, offsets).join(frame(spark, GROUPS, groups), on="group_id", how="left"),
-        frame(spark, CLUSTER_CONFIG, cluster_config),
-        frame(spark, GROUP_CONFIGS, group_configs),
-        retention_ms=retention_ms,
-        until_ms=NOW_MS + FORECAST_MS,
+    """Run the transform on rows; Postgres joins offsets with their groups and settings, and here Spark does."""
+    is_retention = sf.col("key") == RETENTION_KEY
+    own = frame(spark, GROUP_CONFIGS, group_configs).where(is_retention)
+    common = frame(spark, CLUSTER_CONFIG, cluster_config).where(is_retention)
+    joined = (
+        frame(spark, OFFSETS, offsets)
+        .join(frame(spark, GROUPS, groups), on="group_id", how="left")
+        .join(own.select("group_id", sf.col("value").alias("group_retention")), on="group_id", how="left")
+        .join(common.select(sf.col("value").alias("cluster_retention")), how="left")
     )
+    return offsets_due(joined, retention_ms=retention_ms, until_ms=NOW_MS + FORECAST_MS)

@@ -4,19 +4,25 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg2.extensions as pg
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.archive.copying import archive_closed_days
+from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database, parse_url
+from spark_jobs.errors import JobError
 from spark_jobs.jobs.assignment_balance_audit import JOB
 from spark_jobs.reporting import ReportArguments, report
 from spark_jobs.submit import default_options
 from tests.spark.history import BORN, DAY, GROUP, SHARD, at, group, insert, member, rebalance, rows, table_rows
+from tests.spark.test_history_archive import NEXT_RUN_ID, apply
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+ONE_DAY = timedelta(days=1)
 AUDITS, TOPICS = "assignment_balance_audits", "assignment_balance_topics"
 ARGUMENTS = ReportArguments(
     RUN_ID, at(1), at(0), at(1), is_dry_run=False, read_partitions=3, options=default_options(JOB.kind)
@@ -157,6 +163,27 @@ def test_an_audit_is_compared_with_the_one_before_and_a_re_run_replaces_it(
         (row["interval_end"], row["score"], row["score_before"], row["trend"]) for row in table_rows(connection, AUDITS)
     ]
     assert sorted(told) == [(at(1), 71, None, "first"), (at(2), 42, 71, "worse")]
+
+
+def test_a_group_that_stands_for_long_is_audited_as_before_its_history_was_archived(
+    spark: SparkSession, database: Database, connection: pg.connection, database_url: str, tmp_path: Path
+) -> None:
+    """The day of the generation before goes to the archive first, and then that of the present one."""
+    uneven_group(connection)
+    insert(connection, "rebalances", rebalance(at(0, -400), generation=4, group_id="gone", outcome="emptied"))
+    report(JOB, spark, database, connection, ARGUMENTS)
+    before = table_rows(connection, AUDITS), table_rows(connection, TOPICS)
+    assert [row["moved"] for row in before[0]] == [1]
+    archive = f"file://{tmp_path}/archive"
+    for run_id, days in ((RUN_ID, 1), (NEXT_RUN_ID, 2)):
+        proposal = JobArguments(run_id, DAY + days * ONE_DAY, None, None, -1, False, 2, keep_days=1, archive=archive)
+        archive_closed_days(spark, database, connection, proposal)
+        apply(database_url, run_id)
+        report(JOB, spark, database, connection, replace(ARGUMENTS, archive=archive))
+        assert (table_rows(connection, AUDITS), table_rows(connection, TOPICS)) == before
+    assert rows(connection, "SELECT FROM rebalances UNION ALL SELECT FROM assignments") == []
+    with pytest.raises(JobError, match="is in the archive alone, and no archive is named"):
+        report(JOB, spark, database, connection, ARGUMENTS)
 
 
 def test_the_role_for_jobs_is_enough(spark: SparkSession, database: Database, connection: pg.connection) -> None:

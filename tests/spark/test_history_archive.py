@@ -23,7 +23,7 @@ from spark_jobs.archive.files import write_day
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database, parse_url
 from spark_jobs.errors import JobError
-from spark_jobs.history import read_history
+from spark_jobs.history import History, Span
 from spark_jobs.jobs.history_archive import describe
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -47,7 +47,7 @@ FROM generate_series(1, 5) AS n;
 """
 STRAY = """
 INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generation, to_state, reason)
-VALUES ('late', 3, now(), timestamptz '{day} 10:00:00+00', 1, 'Empty', 'why')
+VALUES ('late', 3, now(), timestamptz '{day} 23:30:00+00', 1, 'Empty', 'why')
 """
 OTHERS = ("assignments", "offset_history")
 
@@ -126,7 +126,8 @@ def apply(database_url: str, run_id: str = RUN_ID) -> None:
 def everything(spark: SparkSession, database: Database, connection: pg.connection, table: str) -> Sum:
     """Count and sum what a report reads of a table, wherever it lies."""
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
-    found = read_history(spark, database, connection, table, start, end)
+    history = History(spark, database, connection, archive="file:///nowhere")
+    found = history.rows(Span(table, start, end))
     return sum_in_spark(found, history_tables(connection)[table].columns)
 
 
@@ -247,9 +248,10 @@ def test_a_report_reads_no_more_of_the_archive_than_its_interval(
     archive_closed_days(spark, database, populated, arguments)
     apply(database_url)
     start = datetime(2026, 10, 1, 0, 0, 30, tzinfo=UTC)
-    found = read_history(spark, database, populated, "offset_history", start, start + timedelta(days=1))
+    history = History(spark, database, populated, archive=arguments.archive)
+    found = history.rows(Span("offset_history", start, start + timedelta(days=1)))
     assert found.count() == 100
-    assert [row.day for row in archived_copies(populated, "offset_history", OLD, KEPT)] == [OLD]
+    assert [row.day for row in archived_copies(populated, "offset_history", OLDER, OLD)] == [OLDER]
 
 
 def test_a_day_that_got_a_late_row_stays_and_is_copied_again(

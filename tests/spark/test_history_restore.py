@@ -8,12 +8,17 @@ import psycopg2.extensions as pg
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.cli import app
+from muster.errors import UserError
+from muster.jobs import restore_history
+from muster.settings import load_settings
 from spark_jobs.archive import restoring
 from spark_jobs.archive.copying import archive_closed_days
 from spark_jobs.archive.restoring import restore_days
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
+from spark_jobs.jobs import history_restore
 from tests.spark import test_history_archive as archiving
 from tests.spark.test_history_archive import KEPT, LATE, NEXT_RUN_ID, OLD, OLDER, Killed, apply, in_postgres, rows
 
@@ -97,6 +102,79 @@ def test_a_restore_that_is_killed_around_a_step_is_done_by_the_next(
     counts = "SELECT at::date, count(*) FROM offset_history GROUP BY 1 ORDER BY 1"
     assert rows(archived, counts) == [(OLDER, 100), (OLD, 100), (KEPT, 100)]
     assert rows(archived, "SELECT count(*) FROM changes WHERE action = 'restore_history_partition'") == [(2,)]
+
+
+def test_a_dry_run_compares_the_files_and_changes_nothing(
+    spark: SparkSession, database: Database, archived: pg.connection, arguments: JobArguments
+) -> None:
+    would = restore_days(spark, database, archived, "offset_history", OLDER, OLD, None)
+    assert would == {OLDER: 100, OLD: 100}
+    assert in_postgres(archived, "offset_history").row_count == 100
+    assert rows(archived, "SELECT count(*) FROM archived_partitions WHERE restored_at IS NOT NULL") == [(0,)]
+    for file in Path(arguments.archive.removeprefix("file://")).glob("offset_history/*/*/*.parquet"):
+        file.unlink()
+    with pytest.raises(JobError, match="are not what was archived"):
+        restore_days(spark, database, archived, "offset_history", OLDER, OLD, None)
+
+
+def test_an_archive_that_was_moved_as_a_whole_is_restored_from_where_it_is_now(
+    spark: SparkSession, database: Database, archived: pg.connection, tmp_path: Path
+) -> None:
+    (tmp_path / "archive").rename(tmp_path / "moved")
+    with pytest.raises(JobError, match="The archive's files are not at file:"):
+        restore_days(spark, database, archived, "assignments", OLD, OLD, "somebody")
+    moved = f"file://{tmp_path}/moved"
+    assert restore_days(spark, database, archived, "assignments", OLD, OLD, "somebody", archive=moved) == {OLD: 5}
+
+
+@pytest.mark.timeout(300)
+def test_muster_job_looks_first_and_restores_when_asked_to(
+    archived: pg.connection, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = load_settings(database_url=database_url, data_dir=tmp_path)
+    both = f"{OLDER}/{OLD + timedelta(days=1)}"
+    restore_history(both, None, settings, execute=False)
+    told = capsys.readouterr().out.splitlines()[1:]
+    assert told == [
+        "history_restore: would restore assignments 2 days (rows 10), offset_history 2 days (rows 200).",
+        "Nothing was changed; --execute does it.",
+    ]
+    assert in_postgres(archived, "offset_history").row_count == 100
+    restore_history(str(OLD), "offset_history", settings, execute=True)
+    assert capsys.readouterr().out.splitlines()[1:] == ["history_restore: restored offset_history 1 day (rows 100)."]
+    counts = "SELECT at::date, count(*) FROM offset_history GROUP BY 1 ORDER BY 1"
+    assert rows(archived, counts) == [(OLD, 100), (KEPT, 100)]
+
+
+@pytest.mark.parametrize("words", [("--table", "rebalances"), ("--execute",)])
+def test_what_only_a_restore_knows_is_refused_elsewhere(words: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="group_cleanup knows neither --table nor --execute"):
+        app(["job", "group_cleanup", *words, "--data-dir", str(tmp_path)], standalone_mode=False)
+
+
+def test_a_restore_without_days_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="history_restore needs --interval: a day, or START/END") as refusal:
+        restore_history(None, None, load_settings(data_dir=tmp_path), execute=False)
+    assert refusal.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["--first-day=yesterday"], "'yesterday' is not a day such as 2026-01-31"),
+        (["--first-day=2026-10-02", "--last-day=2026-10-01"], "the last day (2026-10-01) is before the first"),
+    ],
+)
+def test_a_wrong_day_is_one_sentence(given: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        history_restore.main(given)
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_nothing_to_restore_is_told() -> None:
+    told = history_restore.describe({"rebalances": {}}, is_dry_run=False)
+    assert told == "history_restore: restored nothing: the archive alone has nothing of these days."
 
 
 def test_an_unknown_table_is_one_sentence(spark: SparkSession, database: Database, connection: pg.connection) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database, parse_url
 from spark_jobs.jdbc import shard_predicates
-from spark_jobs.jobs.offset_retention import find_due, propose
+from spark_jobs.jobs.offset_retention import find, find_due, propose
 from spark_jobs.proposing import Reading, describe
 from spark_jobs.publish import Published
 from spark_jobs.relations import offsets_that_can_be_due
@@ -220,6 +220,16 @@ def test_the_offsets_are_read_in_parallel_and_narrowed_by_postgres(
     (scan,) = (line for line in plan.splitlines() if "offsets_that_can_be_due" in line)
     assert "numPartitions=3" in scan
     assert {"group_id", "topic", "due_at_ms"} <= set(due.columns)
+
+
+def test_proposal_and_forecast_tell_of_one_reading(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    found = find(Reading(spark, database, populated, shard_predicates(50, 3)), ARGUMENTS)
+    assert found.report is not None
+    assert found.candidates.count() == len(DUE)
+    rows(populated, "DELETE FROM offsets")
+    assert found.report.count() == 2
 
 
 def test_the_forecast_is_kept_beside_the_proposal(

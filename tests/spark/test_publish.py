@@ -21,9 +21,9 @@ from spark_jobs.publish import (
     publish,
 )
 from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT
-from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS, FORECAST_COLUMNS
+from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS, CANDIDATE_ORDER, FORECAST_COLUMNS
 
-TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY)
+TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY, CANDIDATE_ORDER)
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 PROPOSAL = Proposal(
     RUN_ID, "offset_retention", "2026-11-21T12:00:00+00:00", None, None, is_dry_run=False, share_from=2, report_days=30
@@ -59,6 +59,14 @@ def candidates(connection: pg.connection) -> list[tuple[Any, ...]]:
 
 
 NOTHING = {"of": 0, "largest_group": 0, "largest_group_permille": 0}
+
+
+def test_candidates_lie_in_the_order_in_which_they_are_worked_off(connection: pg.connection) -> None:
+    attempt_id = new_attempt_id(NOW_MS)
+    staged = [("b", 1), ("a", 2), ("b", 0), ("a", 10)]
+    stage(connection, attempt_id, *staged)
+    publish(connection, PROPOSAL, TABLE, attempt_id)
+    assert rows(connection, "SELECT group_id, partition FROM expiry_candidates ORDER BY ctid") == sorted(staged)
 
 
 def test_a_run_and_its_candidates_appear_together(connection: pg.connection) -> None:

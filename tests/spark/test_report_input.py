@@ -37,6 +37,13 @@ def test_what_a_dag_writes_is_read() -> None:
     assert (arguments.run_id, arguments.as_of, arguments.is_dry_run) == (RUN_ID, NOON, False)
 
 
+def test_the_archive_is_the_environment_s_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(FREQUENCY).archive == ""
+    monkeypatch.setenv("MUSTER_ARCHIVE_URI", "file:///srv/archive")
+    assert read(FREQUENCY).archive == "file:///srv/archive"
+    assert read(FREQUENCY, archive="file:///other").archive == "file:///other"
+
+
 def test_without_an_interval_a_day_s_report_tells_of_the_last_whole_day_and_an_audit_of_its_moment() -> None:
     day, moment = read(FREQUENCY), read(AUDIT)
     assert (day.interval_start, day.interval_end) == (MIDNIGHT - timedelta(days=1), MIDNIGHT)

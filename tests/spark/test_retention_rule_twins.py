@@ -56,11 +56,11 @@ class Case:
             self.retention_ms,
         )
 
-    def by_the_pure_rule(self) -> tuple[str | None, int | None]:
-        """Return the reason and the due time, as the coordinator judges."""
+    def by_the_pure_rule(self) -> tuple[str | None, str | None, int | None]:
+        """Return why it will go, why it goes now, and when its time ends, as the coordinator judges."""
         group, offset = self._facts()
-        due = due_at(group, offset, self.retention_ms)
-        return is_expired(group, offset, self.retention_ms, NOW_MS), None if due is None else due[0]
+        due_ms, reason = due_at(group, offset, self.retention_ms) or (None, None)
+        return reason, is_expired(group, offset, self.retention_ms, NOW_MS), due_ms
 
     def _facts(self) -> tuple[GroupFacts, OffsetFacts]:
         topics = None if self.subscribed_topics is None else frozenset(self.subscribed_topics)
@@ -106,9 +106,12 @@ def test_the_columns_say_what_the_pure_rule_says(spark: SparkSession, rows: list
     facts = RetentionFacts(**{name: sf.col(name) for name in RetentionFacts.__slots__})
     retention_ms = sf.col("retention_ms")
     frame = spark.createDataFrame([row.as_row() for row in rows], SCHEMA)
+    due = due_at_ms(facts, retention_ms)
+    reason = expiry_reason(facts)
     answers = frame.select(
-        expiry_reason(facts, retention_ms, sf.lit(NOW_MS)).alias("reason"),
-        due_at_ms(facts, retention_ms).alias("due_at_ms"),
+        sf.when(due.isNotNull(), reason).alias("reason"),
+        sf.when(due <= NOW_MS, reason).alias("reason_now"),
+        due.alias("due_at_ms"),
     ).collect()
     pairs = zip(rows, map(tuple, answers), strict=True)
     assert [(row, answer) for row, answer in pairs if answer != row.by_the_pure_rule()] == []

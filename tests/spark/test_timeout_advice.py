@@ -23,10 +23,10 @@ from muster.jobs import run_job
 from muster.settings import load_settings
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
+from spark_jobs.history import History, Relation
 from spark_jobs.jdbc import shard_predicates
-from spark_jobs.jobs.timeout_advice import JOB, defaults, find_evidence, window_ms
-from spark_jobs.proposing import Reading
-from spark_jobs.relations import newcomers_within, parts_within, stays_within
+from spark_jobs.jobs.timeout_advice import JOB, defaults, find_evidence, wall_ms, window
+from spark_jobs.report_relations import newcomers_within, parts_within, stays_within
 from spark_jobs.reporting import ReportArguments, describe, report
 from spark_jobs.rules import advice as columns
 from spark_jobs.rules.advised import evidence_of
@@ -41,6 +41,8 @@ __all__ = ["as_jobs_role", "connection", "database"]
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 OPTIONS = default_options("timeout_advice")
 ARGUMENTS = ReportArguments(RUN_ID, NOW, NOW - DAY, NOW, is_dry_run=False, read_partitions=3, options=OPTIONS)
+
+GRACE = timedelta(milliseconds=GRACE_MS)
 
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 
@@ -76,7 +78,7 @@ def test_spark_counts_what_the_coordinator_s_own_reading_counts(
     found = {row.group_id: row for row in evidence_rows(spark, database, connection)}
     assert sorted(found) == sorted(groups)
     for group_id in groups:
-        start_ms, end_ms = window_ms(ARGUMENTS)
+        start_ms, end_ms = map(wall_ms, window(ARGUMENTS))
         question = TuningQuestion(group_id, start_ms, end_ms, GRACE_MS, max_rows=10**6, max_evictions=10**6)
         told = postgres_store.tuning(question)
         assert evidence_of(found[group_id].asDict(recursive=True)) == told.evidence(), group_id
@@ -95,8 +97,8 @@ def just_now(past: Past) -> str:
 
 
 def evidence_rows(spark: SparkSession, database: Database, connection: pg.connection) -> list[Any]:
-    reading = Reading(spark, database, connection, shard_predicates(50, 3))
-    return find_evidence(reading, ARGUMENTS).collect()
+    history = History(spark, database, connection, shard_predicates(50, 3))
+    return find_evidence(history, ARGUMENTS).collect()
 
 
 def test_settings_are_narrowed_and_members_asked_where_there_are_none(
@@ -139,27 +141,27 @@ def test_a_setting_that_no_node_would_take_is_one_sentence(text: str) -> None:
 @pytest.mark.parametrize(
     ("table", "relation"),
     [
-        ("member_sessions", stays_within(*window_ms(ARGUMENTS), GRACE_MS)),
-        ("rebalances", parts_within(*window_ms(ARGUMENTS))),
-        ("rebalance_members", parts_within(*window_ms(ARGUMENTS))),
-        ("rebalances", newcomers_within(*window_ms(ARGUMENTS))),
+        ("member_sessions", stays_within(*window(ARGUMENTS), GRACE)),
+        ("rebalances", parts_within(*window(ARGUMENTS))),
+        ("rebalance_members", parts_within(*window(ARGUMENTS))),
+        ("rebalances", newcomers_within(*window(ARGUMENTS))),
     ],
 )
 def test_only_days_that_can_matter_are_read_and_of_them_the_shards_asked_for(
-    connection: pg.connection, table: str, relation: str
+    connection: pg.connection, table: str, relation: Relation
 ) -> None:
     for day in ("2026-10-01", "2026-11-10", "2026-12-24"):
         name = f"{table}_p{day.replace('-', '')}"
         bounds = f"FROM ('{day} 00:00+00') TO ('{day} 23:00+00')"
         rows(connection, f"CREATE TABLE {name} PARTITION OF {table} FOR VALUES {bounds}")
     shards = shard_predicates(50, 3)[1]
-    plan = "\n".join(line for (line,) in rows(connection, f"EXPLAIN SELECT * FROM {relation} WHERE {shards}"))  # noqa: S608 - ours
+    explained = f"EXPLAIN SELECT * FROM {relation.in_postgres} WHERE {shards}"  # noqa: S608 - ours
+    plan = "\n".join(line for (line,) in rows(connection, explained))
     assert set(re.findall(rf"{table}_p\d+", plan)) == {f"{table}_p20261110"}
     assert "shard_id >= 16" in plan
 
 
 def test_rows_outside_of_the_window_never_leave_postgres(connection: pg.connection, past: Past) -> None:
-    start_ms, end_ms = window_ms(ARGUMENTS)
     minute = timedelta(minutes=1)
     past.stay("g", "too early", NOW - 40 * DAY, NOW - 28 * DAY - minute, "left")
     past.stay("g", "first", NOW - 40 * DAY, NOW - 28 * DAY, "left")
@@ -168,7 +170,7 @@ def test_rows_outside_of_the_window_never_leave_postgres(connection: pg.connecti
     past.stay("g", "came too late", NOW + 2 * minute, NOW + 60 * minute, "hour")
     past.stay("g", "was there before", NOW - DAY, NOW + 25 * 60 * minute, "left")
     past.store(connection)
-    relation = stays_within(start_ms, end_ms, GRACE_MS)
+    relation = stays_within(*window(ARGUMENTS), GRACE).in_postgres
     found = rows(connection, f"SELECT client_id FROM {relation} ORDER BY ended_at, client_id")  # noqa: S608 - ours
     assert [client for (client,) in found] == ["first", "last", "came back in time"]
 

@@ -58,9 +58,10 @@ FORGOTTEN = {
 class Node:
     """A group on a node whose database is a few rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int = 1) -> None:
+        self.epoch = epoch
         self.group = Group("g")
-        self.ledger = Ledger("g", 3)
+        self.ledger = Ledger("g", 3, epoch)
         self.row: GroupRow | None = None
         self.members: dict[str, MemberRow] = {}
         self.writes: list[GroupWrite | None] = []
@@ -100,8 +101,8 @@ class Node:
         """Return the node that takes over."""
         assert self.row is not None
         rows = tuple(sorted(self.members.values(), key=lambda row: row.position))
-        other = Node()
-        other.group, other.ledger, forgotten = restore(StoredGroup(self.row, rows), TAKEN_OVER_MS)
+        other = Node(self.epoch + 1)
+        other.group, other.ledger, forgotten = restore(StoredGroup(self.row, rows), TAKEN_OVER_MS, other.epoch)
         other.row, other.members = self.row, dict(self.members)
         other.writes.append(forgotten)
         if forgotten is not None:
@@ -240,6 +241,15 @@ def test_a_join_phase_is_forgotten_and_its_newcomers_with_it() -> None:
     forgotten = other.writes[0]
     assert forgotten is not None
     assert [row.outcome for row in forgotten.rebalances] == ["abandoned"]
+
+
+def test_two_rebalances_that_begin_at_one_moment_of_two_nodes_clocks_are_told_apart() -> None:
+    node = Node().settle(*USUAL)
+    node.ask(join("a"))
+    other = node.lost()
+    other.ask(join("a"))
+    names = [one.row.rebalance["under_way"]["rebalance_id"] for one in (node, other) if one.row is not None]
+    assert len(set(names)) == 2
 
 
 def test_a_forgotten_join_phase_is_forgotten_once() -> None:

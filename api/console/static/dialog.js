@@ -63,7 +63,7 @@ function shown(title, content, onCancel) {
 function row({ name, label, hint, options, ...attributes }) {
   const id = `field-${name}`;
   const control = options
-    ? h("select", { id, name, ...attributes }, options.map((each) => h("option", { value: each }, each)))
+    ? h("select", { id, name, ...attributes }, options.map((each) => [each].flat()).map(([value, words = value]) => h("option", { value }, words)))
     : h("input", { id, name, autocomplete: "off", spellcheck: "false", "aria-describedby": hint && `${id}-hint`, ...attributes });
   return h("div", { class: "field" }, h("label", { for: id }, label), control,
     hint && h("small", { id: `${id}-hint` }, hint));

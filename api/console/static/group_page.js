@@ -4,6 +4,7 @@ import { adviceSection } from "./advice_section.js";
 import { groupPath, read } from "./api.js";
 import { changesTable } from "./changes_list.js";
 import { h, redrawn, swap } from "./dom.js";
+import { findings } from "./findings.js";
 import { ago, clock, compact, count, left, NONE, plural, span } from "./format.js";
 import { deleteGroup, forceRebalance } from "./group_actions.js";
 import { holdings } from "./holdings.js";
@@ -13,7 +14,9 @@ import { membersTable } from "./members_section.js";
 import { offsetsTable } from "./offsets_section.js";
 import { poll } from "./poll.js";
 import { partsOf, rebalanceBars } from "./rebalances_section.js";
+import { resetOffsets } from "./reset_offsets.js";
 import { settingsTable } from "./settings_section.js";
+import { ENDS, staysTable } from "./stays_section.js";
 import { timeline } from "./timeline.js";
 import { badge, member } from "./words.js";
 
@@ -23,8 +26,10 @@ const SLOW_MS = 30_000;
 const TRANSITIONS = 500;
 const REBALANCES = 500;
 const CHANGES = 20;
+const STAYS = 100;
+const STAYS_MS = 24 * 3_600_000;
 const SECTIONS = [
-  ["timeline", "Timeline"], ["rebalances", "Rebalances"], ["members", "Members"], ["holdings", "Who holds what"],
+  ["timeline", "Timeline"], ["rebalances", "Rebalances"], ["members", "Members"], ["stays", "Stays"], ["holdings", "Who holds what"],
   ["offsets", "Offsets and lag"], ["advice", "Advice"], ["settings", "Settings"], ["changes", "Changes"],
 ];
 
@@ -32,14 +37,17 @@ const SECTIONS = [
 export function groupPage(main, [groupId]) {
   const head = h("div", { class: "head" }, h("h1", { class: "id" }, groupId), h("p", { class: "faint" }, "Loading…"));
   const notice = h("div", { role: "status" });
+  const standsOut = h("div", {});
   const bodies = Object.fromEntries(SECTIONS.map(([name]) => [name, h("div", { class: "body" }, h("p", { class: "faint" }, "Loading…"))]));
   const sections = h("div", {}, contents(), SECTIONS.map(([name, title], index) =>
     h("section", { id: name, "aria-labelledby": `${name}-title` }, h("h2", { id: `${name}-title`, tabindex: "-1" }, title, " ", h("kbd", { class: "faint" }, index + 1)), bodies[name])));
-  swap(main, h("p", { class: "crumb" }, h("a", { href: "#/" }, "Groups")), head, notice, sections);
+  swap(main, h("p", { class: "crumb" }, h("a", { href: "#/" }, "Groups")), head, notice, standsOut, sections);
 
   const draw = {
     head: redrawn(head, (group, lag) => heading(group, lag, again)),
     notice: redrawn(notice, waiting),
+    standsOut: redrawn(standsOut, (...found) => findings(groupId, ...found, again)),
+    stays: redrawn(bodies.stays, staysTable),
     members: redrawn(bodies.members, (group, lag) => membersTable(group, lag, again)),
     holdings: redrawn(bodies.holdings, holdings),
     rebalances: redrawn(bodies.rebalances, rebalanceBars),
@@ -49,7 +57,8 @@ export function groupPage(main, [groupId]) {
   };
   const offsets = h("div", {});
   const chart = h("div", { class: "chart" });
-  swap(bodies.offsets, chart, offsets);
+  let memberCount = 0;
+  swap(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, memberCount, again) }, "Reset offsets…")), chart, offsets);
   const drawOffsets = redrawn(offsets, (partitions) => offsetsTable(partitions));
   const drawTimeline = timeline(bodies.timeline);
   const drawChart = lagChart(chart);
@@ -66,6 +75,7 @@ export function groupPage(main, [groupId]) {
   async function standing() {
     const [group, lag] = await Promise.all([read(groupPath(groupId)).catch(broken), quietly(read(groupPath(groupId, "lag")))]);
     sections.hidden = false;
+    memberCount = group.members.length;
     draw.head(group, lag);
     draw.notice(group.state, group.waiting_for, group.waiting_until, group.members.map((each) => [each.member_id, each.awaiting]), Math.floor(Date.now() / 1000));
     draw.members(group, lag);
@@ -84,14 +94,18 @@ export function groupPage(main, [groupId]) {
 
   async function past() {
     const path = (what) => groupPath(groupId, what);
-    const [transitions, rebalances, config, changes] = await Promise.all([
+    const [transitions, rebalances, stays, config, changes] = await Promise.all([
       quietly(read(path("transitions"), { limit: TRANSITIONS })), quietly(read(path("rebalances"), { limit: REBALANCES })),
+      quietly(read(path("stays"), { limit: STAYS, end_reason: ENDS, from: new Date(Date.now() - STAYS_MS).toISOString() })),
       read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
     ]);
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], Boolean(rebalances?.next_cursor));
     draw.settings(config.values);
     draw.changes(changes.changes);
-    draw.rebalances(...(await partsOf(groupId, rebalances?.rebalances ?? [])));
+    draw.stays(stays?.stays ?? []);
+    const [shown, parts] = await partsOf(groupId, rebalances?.rebalances ?? []);
+    draw.rebalances(shown, parts);
+    draw.standsOut(rebalances?.rebalances ?? [], parts, stays?.stays ?? [], config.values.session_timeout_ms?.value ?? null);
   }
 
   async function slow() {

@@ -52,13 +52,13 @@ function traces(points) {
 }
 
 function layout() {
-  const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), rangemode: "tozero", fixedrange: true };
+  const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), rangemode: "tozero", fixedrange: true, nticks: 5, separatethousands: true, tickformat: ",~f" };
   return {
-    height: SHOWN_PX, margin: { l: 60, r: 60, t: 24, b: 40 }, paper_bgcolor: "transparent", plot_bgcolor: "transparent",
+    height: SHOWN_PX, margin: { l: 84, r: 84, t: 24, b: 40 }, paper_bgcolor: "transparent", plot_bgcolor: "transparent",
     font: { family: "system-ui, sans-serif", size: 12, color: colour("--soft") }, hovermode: "x unified",
     hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") } },
     legend: { orientation: "h", x: 0, y: 1.15 }, xaxis: { gridcolor: colour("--line"), fixedrange: true },
-    yaxis: { ...axis, title: { text: "records" } }, yaxis2: { ...axis, title: { text: "seconds" }, overlaying: "y", side: "right", showgrid: false },
+    yaxis: { ...axis, title: { text: "records" } }, yaxis2: { ...axis, title: { text: "seconds" }, overlaying: "y", side: "right", showgrid: false, tickmode: "auto" },
   };
 }
 

@@ -25,7 +25,7 @@ function row(each) {
     h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition),
     h("td", { class: "number" }, count(each.current_offset)), h("td", { class: "number" }, count(each.log_end_offset)),
     h("td", { class: "number" }, count(each.lag)),
-    h("td", { class: "number" }, each.lag_seconds === null ? NONE : `${each.is_lag_at_least ? "≥ " : ""}${span(each.lag_seconds * 1000)}`),
+    h("td", { class: "number" }, each.lag_seconds === null ? NONE : `${each.is_lag_at_least ? "≥ " : ""}${each.lag_seconds === 0 ? "0 s" : span(each.lag_seconds * 1000)}`),
     h("td", {}, clock(each.committed_at)), expiry(each),
     h("td", {}, each.member_id ? member(each.member_id) : h("em", { class: "faint" }, "nobody")));
 }

@@ -22,7 +22,7 @@ export function runPage(main, [runId]) {
   const cursors = [""];
   swap(main, h("p", { class: "crumb" }, h("a", { href: "#/maintenance" }, "Maintenance")), head, table, foot);
   const drawHead = redrawn(head, (run) => heading(run, decide));
-  const drawTable = redrawn(table, list);
+  const drawTable = redrawn(table, (candidates, ofHistory) => (ofHistory.length ? days(ofHistory) : list(candidates)));
   const drawFoot = redrawn(foot, pages);
   const poller = poll(load, EVERY_MS);
   pageKeys([
@@ -38,8 +38,8 @@ export function runPage(main, [runId]) {
     try {
       const [run, page] = await Promise.all([read(path), read(`${path}/candidates`, { limit: ROWS, cursor: cursors.at(-1) })]);
       drawHead(run);
-      drawTable(page.candidates, run.kind);
-      drawFoot(page.next_cursor, cursors.length, page.candidates.length);
+      drawTable(page.candidates, page.days ?? []);
+      drawFoot(page.next_cursor, cursors.length, page.candidates.length + (page.days?.length ?? 0));
     } catch (refusal) {
       if (!head.hasChildNodes()) swap(table, h("p", { class: "blank problem", role: "alert" }, refusal.message));
       throw refusal;
@@ -88,11 +88,19 @@ function heading(run, decide) {
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
-function list(candidates, kind) {
-  if (!candidates.length) {
-    const why = kind === "history_archive" ? "This run is about days of history, not about groups; its counts tell." : "This run has no candidates.";
-    return h("p", { class: "blank" }, why);
-  }
+function days(found) {
+  const titles = ["Table", "Day", "Rows", "Where", "What came of it"];
+  return h("table", { class: "list", "aria-label": "Days of history" },
+    h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col", class: title === "Rows" ? "number" : "" }, title)))),
+    h("tbody", {}, found.map((each) => h("tr", {},
+      h("td", {}, each.table), h("td", {}, each.day), h("td", { class: "number" }, count(each.row_count)),
+      h("td", { class: "id" }, h("span", { title: each.path }, each.path)), came(each)))));
+}
+
+const came = (each) => h("td", {}, each.outcome ? plain(each.outcome) : h("span", { class: "faint" }, "undecided"));
+
+function list(candidates) {
+  if (!candidates.length) return h("p", { class: "blank" }, "This run has no candidates.");
   const isOffsets = candidates.some((each) => each.topic !== null);
   const titles = ["Group", ...(isOffsets ? ["Topic", "Partition", "Committed"] : ["Generation", "Empty since"]), "Why", "What came of it"];
   return h("table", { class: "list", "aria-label": "Candidates" },
@@ -108,5 +116,5 @@ function row(each, isOffsets) {
       ? [h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
       : [h("td", { class: "number" }, count(each.generation)), h("td", {}, clock(each.state_since))],
     h("td", {}, each.reason ? plain(each.reason) : ""),
-    h("td", {}, each.outcome ? plain(each.outcome) : h("span", { class: "faint" }, "undecided")));
+    came(each));
 }

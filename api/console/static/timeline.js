@@ -2,11 +2,11 @@
 
 import { h, svg, swap } from "./dom.js";
 import { clock, plural, span } from "./format.js";
-import { shortTrigger, STATES } from "./words.js";
+import { clientOf, shortTrigger, STATES } from "./words.js";
 
 const HOUR_MS = 3_600_000;
 const WINDOWS = [["5 min", HOUR_MS / 12], ["15 min", HOUR_MS / 4], ["1 h", HOUR_MS], ["6 h", 6 * HOUR_MS], ["24 h", 24 * HOUR_MS]];
-const LABELS_PX = 190, BAND_PX = 44, LANE_PX = 20, AXIS_PX = 22, TICKS = 6, THINNEST_PX = 1.5;
+const LABELS_PX = 190, BAND_PX = 44, LANE_PX = 20, AXIS_PX = 22, TICKS = 6, THINNEST_PX = 1.5, WORTH_NAMING = 3;
 const HEIGHTS = { PreparingRebalance: 40, CompletingRebalance: 26, Stable: 10, Empty: 3, Dead: 0 };
 
 /** Return a function that draws transitions and rebalances, both the newest first, into an element; `hasMore`: there are older ones. */
@@ -58,7 +58,15 @@ function summary(spans, rebalances, windowMs, isCut) {
   if (!rebalances.length) return `No rebalance within ${span(windowMs)}.`;
   const share = (100 * unsettled) / windowMs;
   return [isCut && "At least ", h("strong", {}, plural(rebalances.length, "rebalance")), ` within ${span(windowMs)}, ${span(unsettled)} of it unsettled (${share < 1 ? "under 1" : Math.round(share)} %). Most often: `,
-    h("strong", {}, shortTrigger(why)), ` (${many.length}×).`];
+    h("strong", {}, shortTrigger(why)), ` (${many.length}×).`, mostly(rebalances)];
+}
+
+/** Say on whose account most of them began: whoever is put out and joins again begins two each time. */
+function mostly(rebalances) {
+  const begun = rebalances.filter((each) => each.trigger_member_id);
+  const [client, own] = [...Map.groupBy(begun, (each) => clientOf(each.trigger_member_id))].sort(([, one], [, other]) => other.length - one.length)[0] ?? ["", []];
+  if (own.length < WORTH_NAMING || own.length < rebalances.length / 2) return null;
+  return [" Most of them by ", h("strong", {}, client), ` (${own.length} of ${rebalances.length}).`];
 }
 
 function drawn(spans, lanes, window_, width) {

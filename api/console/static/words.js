@@ -36,6 +36,11 @@ const SHORT_TRIGGERS = {
   over_capacity: "too many members",
 };
 
+const ENDS = {
+  left: "left", session_expired: "fell silent", rebalance_timeout: "joined too late", sync_timeout: "synced too late",
+  admin: "put out by hand", replaced: "replaced by a new process", hour: "goes on",
+};
+
 const ACTIONS = {
   put_group_config: "set", put_settings: "set", reset_offsets: "offsets reset", delete_group: "group deleted",
   delete_offsets: "offsets deleted", delete_topic: "topic deleted", put_topic: "topic set", undo: "undo",
@@ -65,6 +70,12 @@ export function member(memberId) {
   const parts = MEMBER.exec(memberId);
   return h("span", { class: "member", title: memberId }, parts ? [parts[1], h("i", {}, ` ${parts[2]}…`)] : memberId);
 }
+
+/** Name a member by what its client calls itself alone. */
+export const clientOf = (memberId) => MEMBER.exec(memberId ?? "")?.[1] ?? memberId ?? "";
+
+/** Say how a stay ended. */
+export const end = (reason) => ENDS[reason] ?? plain(reason);
 
 /** Say a word of the API as people write it. */
 export const plain = (word) => word.replaceAll("_", " ");

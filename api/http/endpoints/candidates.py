@@ -16,9 +16,9 @@ from api.http.call import ThisCall
 from api.http.endpoints.maintenance import TAGS, read_run_id, unknown_run
 from api.http.express import REQUEST
 from api.http.fields import INT32_MAX, PageLimit
-from api.http.times import instant_or_none
+from api.http.times import instant, instant_or_none
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.interface import RunNotFound
 from coordinator_core.store.rows import WHOLE_GROUP
 
@@ -39,27 +39,50 @@ class CandidateShown(Struct):
     """Null while nobody has decided."""
 
 
+class DayShown(Struct):
+    """A day of a history table that a run has copied into the archive, and the copy that was compared with it."""
+
+    table: str
+    day: str
+    """As 2026-01-31, in UTC."""
+    row_count: int
+    path: str
+    checksum: str
+    verified_at: datetime
+    outcome: str | None
+    """Null while nobody has decided; `dropped` when the rows are in the archive alone."""
+
+
 class CandidatesAnswer(Struct):
-    """A page of candidates, by group; `next_cursor` asks for the next one, and is null on the last."""
+    """A page of candidates, by group; `next_cursor` asks for the next one, and is null on the last.
+
+    `days` are of runs about history, the oldest first, and all of them are on the first page.
+    """
 
     run_id: str
     candidates: list[CandidateShown]
     next_cursor: str | None
+    days: list[DayShown]
 
 
 @get("/v1/maintenance/runs/{run_id:str}/candidates", tags=TAGS, opt={REQUEST: "ListCandidates"})
 async def list_candidates(
     call: ThisCall, run_id: FromPath[str], limit: PageLimit = 100, cursor: FromQuery[str] = ""
 ) -> CandidatesAnswer:
-    """List what a run proposes, and what came of it; a token for some groups sees theirs, on shorter pages."""
+    """List what a run proposes, and what came of it.
+
+    A token for some groups sees theirs, on shorter pages, and no days of history, which are everybody's.
+    """
     known_id = read_run_id(run_id)
     try:
         found = await call.coordinator.run_candidates(known_id, _after(cursor), limit + 1)
+        days = [] if cursor else await call.coordinator.run_days(known_id)
     except RunNotFound:
         raise unknown_run(run_id) from None
     page = found[:limit]
     next_cursor = base64url.encode(json.dumps(page[-1].place)) if len(found) > limit else None
-    return CandidatesAnswer(known_id, [_shown(each) for each in page if call.sees(each.group_id)], next_cursor)
+    shown = [_shown(each) for each in page if call.sees(each.group_id)]
+    return CandidatesAnswer(known_id, shown, next_cursor, [_day(each) for each in days if call.sees(None)])
 
 
 def _after(cursor: str) -> CandidatePlace | None:
@@ -85,5 +108,17 @@ def _shown(one: ListedCandidate) -> CandidateShown:
         state_since=instant_or_none(one.state_since_ms),
         committed_at=instant_or_none(one.committed_at_ms),
         reason=one.reason,
+        outcome=one.outcome,
+    )
+
+
+def _day(one: ListedDay) -> DayShown:
+    return DayShown(
+        table=one.table,
+        day=one.day,
+        row_count=one.row_count,
+        path=one.path,
+        checksum=one.checksum,
+        verified_at=instant(one.verified_at_ms),
         outcome=one.outcome,
     )

@@ -100,7 +100,7 @@ def past_positions(group: Group, past: History, stretch: Stretch) -> list[PastPo
     """Return a group's positions over time, by topic, partition and time."""
     everything = sorted(_known(group, past, stretch.group_id), key=in_time)
     within = [one for one in everything if stretch.from_ms <= one.at_ms < stretch.until_ms]
-    return last_of_each_step(within + list(_before(group, everything, stretch)), stretch.step_ms)
+    return last_of_each_step(within + list(_before(group, everything, stretch)), stretch)
 
 
 def _known(group: Group, past: History, group_id: str) -> Iterator[PastPosition]:

@@ -6,10 +6,11 @@ It is deterministic: what it answers depends on the calls it was given and on th
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import RLock
 
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.dropping import DroppedDay
 from coordinator_core.store.history import (
     ExpiryForecast,
@@ -22,7 +23,7 @@ from coordinator_core.store.history import (
     TransitionPlace,
 )
 from coordinator_core.store.interface import NotUndoable
-from coordinator_core.store.memory import history, positions, tuning
+from coordinator_core.store.memory import history, positions, stays, tuning
 from coordinator_core.store.memory.groups import Groups, History, Refused
 from coordinator_core.store.memory.leases import Leases
 from coordinator_core.store.memory.maintenance import Maintenance
@@ -59,6 +60,7 @@ from coordinator_core.store.rows import (
     Versions,
     Written,
 )
+from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 from coordinator_core.store.tuning import TuningPast, TuningQuestion
 from coordinator_core.store.undoing import (
     DELETE_TOPIC,
@@ -128,6 +130,10 @@ class MemoryStore:
                 if group_write.shard_id in held:
                     by_group.setdefault(group_write.group_id, []).append(group_write)
             return Written(frozenset(shards - held), self._write_groups(by_group))
+
+    def prepare(self, batch: Batch) -> Callable[[], Written]:
+        """Return the write; nothing of it can be done beforehand."""
+        return partial(self.write, batch)
 
     def _write_groups(self, by_group: Mapping[str, list[GroupWrite]]) -> dict[str, str]:
         refused = {}
@@ -281,6 +287,11 @@ class MemoryStore:
         """Return everybody's part in a rebalance that is over."""
         with self._lock:
             return history.rebalance_members(self.history, group_id, rebalance_id)
+
+    def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
+        """Return a page of stays, the newest first."""
+        with self._lock:
+            return stays.stays(self._groups.standing(which.group_id), self.history, which, after)[:limit]
 
     def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
         """Return a page of changes of the group's state, the newest first."""
@@ -489,6 +500,12 @@ class MemoryStore:
         """Return at most `limit` candidates of a run after a place; RunNotFound if there is none."""
         with self._lock:
             return self._maintenance.candidates(run_id, after)[:limit]
+
+    def run_days(self, run_id: str) -> list[ListedDay]:
+        """Return no day, because this store keeps no partitions; RunNotFound if there is no such run."""
+        with self._lock:
+            self._maintenance.find(run_id)
+            return []
 
     def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as applying, and note the change."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.maintenance import read_run
 
@@ -37,6 +37,19 @@ def read_candidates(
     wanted = {"run_id": run_id, "group_id": group_id, "topic": topic, "partition": partition, "limit": limit}
     rows = transaction.execute(_CANDIDATES, wanted)
     return [ListedCandidate(**dict(zip(_LISTED, row, strict=True))) for row in rows]
+
+
+_DAYS: Final = """
+SELECT table_name, day::text, path, row_count, checksum, floor(extract(epoch FROM verified_at) * 1000)::bigint, outcome
+FROM archive_candidates WHERE run_id = %(run_id)s ORDER BY day, table_name
+"""
+
+
+def read_days(transaction: Transaction, run_id: str) -> list[ListedDay]:
+    """Return the days of history that a run names, the oldest first; raises as `read_candidates` does."""
+    read_run(transaction, run_id)
+    rows = transaction.execute(_DAYS, {"run_id": run_id})
+    return [ListedDay(**dict(zip(ListedDay.__dataclass_fields__, row, strict=True))) for row in rows]
 
 
 _LISTED: Final = tuple(ListedCandidate.__dataclass_fields__)

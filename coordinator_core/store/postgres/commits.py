@@ -5,13 +5,15 @@ stores in one breath and is a transaction of its own: one round trip where there
 rows, COMMIT), after each of which the writer has to wait for the interpreter.
 """
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
+from typing import Any, NamedTuple
 
 from sqlalchemy import Column, DateTime
 
 from coordinator_core.store import tables
-from coordinator_core.store.postgres.arrays import Arrays
+from coordinator_core.store.postgres.arrays import Arrays, array_literal
 from coordinator_core.store.postgres.connections import Line, Transaction
 from coordinator_core.store.postgres.folding import Folded, OffsetKey
 from coordinator_core.store.postgres.proof import PROOF, proof_parameters
@@ -40,24 +42,43 @@ def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[O
     run(transaction, _AGAIN, _COMMITS, again)
 
 
-def commit_at_once(line: Line, batch: Batch, folded: Folded, known: AbstractSet[OffsetKey]) -> frozenset[int]:
+class PreparedCommits(NamedTuple):
+    """A batch of nothing but commits, as its statement takes it."""
+
+    folded: Folded
+    parameters: Mapping[str, Any]
+    first_minutes: Mapping[str, str]
+    """One more parameter, for when some position may belong to history."""
+
+
+def prepare_commits(batch: Batch, folded: Folded) -> PreparedCommits:
+    """Write out the parameters of the statement that stores a batch of nothing but commits.
+
+    Args:
+        batch: the batch.
+        folded: what is left of it: commits, and no position that they supersede within it.
+    """
+    commits = folded.commits.values()
+    rows: Rows = [(group_id, shard_id, *record) for group_id, shard_id, _, record in commits]
+    first_minutes = array_literal([commit.first_minute_ms for commit in commits])
+    parameters = {**proof_parameters(batch), **_COMMITS.parameters(rows)}
+    return PreparedCommits(folded, parameters, {_FIRST_MINUTE.name: first_minutes})
+
+
+def commit_at_once(line: Line, commits: PreparedCommits, known: AbstractSet[OffsetKey]) -> frozenset[int]:
     """Store a batch of nothing but commits; return the shards whose leases hold, to which alone it was stored.
 
     Args:
         line: one whose statements stand alone.
-        batch: the batch.
-        folded: what is left of it: commits, and no position that they supersede within it.
+        commits: what to store.
         known: as for `store_commits`.
     """
-    commits = folded.commits
-    if commits.keys() <= known:
-        statement, arrays = _AGAIN_AT_ONCE, _COMMITS
-        rows: Rows = [(group_id, shard_id, *record) for group_id, shard_id, _, record in commits.values()]
+    if commits.folded.commits.keys() <= known:
+        held = line.at_once(_AGAIN_AT_ONCE, commits.parameters)
     else:
-        statement, arrays = _FIRST_AT_ONCE, _FIRST_COMMITS
-        rows = [(first_ms, group_id, shard_id, *record) for group_id, shard_id, first_ms, record in commits.values()]
-    held = line.at_once(statement, {**proof_parameters(batch), **arrays.parameters(rows)})
-    return frozenset(shard_id for (shard_id,) in held)
+        held = line.at_once(_FIRST_AT_ONCE, {**commits.parameters, **commits.first_minutes})
+    ((shards,),) = held
+    return frozenset(shards)
 
 
 # -- columns, and where their values come from ---------------------------------------------------------------
@@ -78,7 +99,8 @@ _COMMITS = Arrays(
     tables.offsets.c.expires_at,
     tables.offsets.c.member_id,
 )
-_FIRST_COMMITS = Arrays(Column("first_minute", DateTime(timezone=True)), *_COMMITS.columns)
+_FIRST_MINUTE = Column("first_minute", DateTime(timezone=True))
+_FIRST_COMMITS = Arrays(_FIRST_MINUTE, *_COMMITS.columns)
 
 # -- statements ------------------------------------------------------------------------------------------------
 
@@ -100,12 +122,12 @@ _AGAIN_AT_ONCE = f"""
 WITH proof AS MATERIALIZED ({PROOF}),
 given AS ({_COMMITS.source} WHERE {_HELD}),
 stored AS ({_PUT})
-SELECT shard_id FROM proof
+SELECT coalesce(array_agg(shard_id), '{{}}') FROM proof
 """  # noqa: S608
 _FIRST_AT_ONCE = f"""
 WITH proof AS MATERIALIZED ({PROOF}),
 given AS MATERIALIZED ({_FIRST_COMMITS.source} WHERE {_HELD}),
 past AS ({_PAST}),
 stored AS ({_PUT})
-SELECT shard_id FROM proof
+SELECT coalesce(array_agg(shard_id), '{{}}') FROM proof
 """  # noqa: S608

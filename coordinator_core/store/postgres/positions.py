@@ -8,7 +8,14 @@ from typing import Final
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
 from coordinator_core.protocol.states import GroupState
-from coordinator_core.store.positions import GroupPositions, HeldPosition, LaggingPosition, PastPosition, Stretch
+from coordinator_core.store.positions import (
+    EARLY_FACTOR,
+    GroupPositions,
+    HeldPosition,
+    LaggingPosition,
+    PastPosition,
+    Stretch,
+)
 from coordinator_core.store.postgres.connections import Transaction
 
 # -- now ---------------------------------------------------------------------------------------------------
@@ -146,47 +153,81 @@ def _lagging_position(group_id: str, topic: str, partition: int, offset: int, *e
 _PAST: Final = """
 WITH present AS (
     SELECT topic, partition, committed_at, committed_offset, log_end_offset FROM offsets WHERE group_id = %(group_id)s
-), known AS (
-    SELECT topic, partition, at, committed_offset, log_end_offset
-    FROM offset_history
-    WHERE group_id = %(group_id)s
-        AND at >= to_timestamp(%(from_ms)s / 1000.0) AND at < to_timestamp(%(until_ms)s / 1000.0)
-    UNION ALL
-    SELECT * FROM present WHERE committed_at < to_timestamp(%(until_ms)s / 1000.0)
-    UNION ALL
-    SELECT topic, partition, archived_at, NULL, NULL
+), gone AS (
+    SELECT topic, partition, archived_at
     FROM archived_offsets
-    WHERE group_id = %(group_id)s AND archived_at < to_timestamp(%(until_ms)s / 1000.0)
-        AND archived_at >= to_timestamp(%(from_ms)s / 1000.0)
+    WHERE group_id = %(group_id)s AND archived_at >= to_timestamp(%(from_ms)s / 1000.0)
+), partitions AS MATERIALIZED (
+    SELECT topic, partition FROM present UNION SELECT topic, partition FROM gone ORDER BY topic, partition
+), steps AS MATERIALIZED (
+    SELECT to_timestamp(greatest(number * %(early_step_ms)s, %(from_ms)s) / 1000.0) AS begins,
+        to_timestamp(least((number + 1) * %(early_step_ms)s, %(early_until_ms)s) / 1000.0) AS ends
+    FROM generate_series(%(from_ms)s / %(early_step_ms)s, (%(early_until_ms)s - 1) / %(early_step_ms)s) AS number
+    WHERE %(from_ms)s < %(early_until_ms)s
     UNION ALL
-    SELECT present.topic, present.partition, before.*
-    FROM present
-    CROSS JOIN LATERAL (
-        SELECT at, committed_offset, log_end_offset
-        FROM offset_history
-        WHERE group_id = %(group_id)s AND topic = present.topic AND partition = present.partition
-            AND at < to_timestamp(%(from_ms)s / 1000.0)
-        ORDER BY at DESC
-        LIMIT 1
-    ) AS before
-    WHERE present.committed_at >= to_timestamp(%(from_ms)s / 1000.0)
+    SELECT to_timestamp(greatest(number * %(step_ms)s, %(early_until_ms)s) / 1000.0),
+        to_timestamp(least((number + 1) * %(step_ms)s, %(until_ms)s) / 1000.0)
+    FROM generate_series(%(early_until_ms)s / %(step_ms)s, (%(until_ms)s - 1) / %(step_ms)s) AS number
+    WHERE %(early_until_ms)s < %(until_ms)s
 )
-SELECT topic, partition, newest[1], CASE newest[2] WHEN 1 THEN newest[3] END, nullif(newest[4], -1)
-FROM (
-    SELECT topic, partition,
-        max(ARRAY[
-            at_ms,
-            (committed_offset IS NOT NULL)::integer,
-            coalesce(committed_offset, 0),
-            CASE WHEN log_end_offset IS NULL THEN -1 ELSE greatest(log_end_offset, committed_offset) END
-        ]) AS newest
-    FROM (SELECT *, floor(extract(epoch FROM at) * 1000)::bigint AS at_ms FROM known) AS timed
-    GROUP BY topic, partition, at_ms / %(step_ms)s
-) AS stepped
-ORDER BY topic, partition, newest
+SELECT partitions.topic, partitions.partition, told.*
+FROM partitions
+CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (is_late, at_ms / CASE WHEN is_late THEN %(step_ms)s ELSE %(early_step_ms)s END)
+        at_ms, committed_offset,
+        CASE WHEN log_end_offset IS NOT NULL THEN greatest(log_end_offset, committed_offset) END
+    FROM (
+        SELECT *, at_ms >= %(early_until_ms)s AS is_late
+        FROM (
+            SELECT floor(extract(epoch FROM at) * 1000)::bigint AS at_ms, committed_offset, log_end_offset
+            FROM (
+                SELECT last.*
+                FROM steps
+                CROSS JOIN LATERAL (
+                    SELECT at, committed_offset, log_end_offset
+                    FROM offset_history
+                    WHERE group_id = %(group_id)s
+                        AND topic = partitions.topic AND partition = partitions.partition
+                        AND at >= steps.begins AND at < steps.ends
+                    ORDER BY at DESC
+                    LIMIT 1
+                ) AS last
+                UNION ALL
+                SELECT committed_at, committed_offset, log_end_offset
+                FROM present
+                WHERE (present.topic, present.partition) = (partitions.topic, partitions.partition)
+                    AND committed_at < to_timestamp(%(until_ms)s / 1000.0)
+                UNION ALL
+                SELECT archived_at, NULL, NULL
+                FROM gone
+                WHERE (gone.topic, gone.partition) = (partitions.topic, partitions.partition)
+                    AND archived_at < to_timestamp(%(until_ms)s / 1000.0)
+                UNION ALL
+                SELECT before.*
+                FROM present
+                CROSS JOIN LATERAL (
+                    SELECT at, committed_offset, log_end_offset
+                    FROM offset_history
+                    WHERE group_id = %(group_id)s
+                        AND topic = partitions.topic AND partition = partitions.partition
+                        AND at < to_timestamp(%(from_ms)s / 1000.0)
+                    ORDER BY at DESC
+                    LIMIT 1
+                ) AS before
+                WHERE (present.topic, present.partition) = (partitions.topic, partitions.partition)
+                    AND present.committed_at >= to_timestamp(%(from_ms)s / 1000.0)
+            ) AS known
+        ) AS timed
+    ) AS early_or_late
+    ORDER BY is_late, at_ms / CASE WHEN is_late THEN %(step_ms)s ELSE %(early_step_ms)s END,
+        at_ms DESC, committed_offset DESC NULLS LAST, log_end_offset DESC NULLS LAST
+) AS told
+ORDER BY partitions.topic, partitions.partition, at_ms
 LIMIT %(limit)s
 """
-"""Of each step the greatest array is the newest position: arrays compare by their first element, which is the time."""
+"""Each step is one look into the index, however many positions lie in it, and reading stops where the limit is reached.
+
+A partition that has no position any more stands in the archive since it lost it."""
 
 
 def read_past_positions(transaction: Transaction, stretch: Stretch, limit: int) -> list[PastPosition]:
@@ -196,6 +237,8 @@ def read_past_positions(transaction: Transaction, stretch: Stretch, limit: int) 
         "from_ms": stretch.from_ms,
         "until_ms": stretch.until_ms,
         "step_ms": stretch.step_ms,
+        "early_until_ms": max(stretch.from_ms, min(stretch.early_until_ms, stretch.until_ms)),
+        "early_step_ms": stretch.step_ms * EARLY_FACTOR,
         "limit": limit,
     }
     return [PastPosition(*row) for row in transaction.execute(_PAST, parameters)]

@@ -45,4 +45,4 @@ class PresentMinute:
 
     def _has_kept(self, epochs: Mapping[int, int]) -> bool:
         """Tell whether none of the shards was away in between."""
-        return all(self._epochs.get(shard_id, epoch) == epoch for shard_id, epoch in epochs.items())
+        return {**self._epochs, **epochs} == {**epochs, **self._epochs}

@@ -23,7 +23,7 @@ FOR KEY SHARE OF shard_leases
 
 def proof_parameters(batch: Batch) -> Mapping[str, Any]:
     """Return what `PROOF` takes of a batch."""
-    shards = shards_of(batch)
+    shards = sorted(shards_of(batch))
     return {
         "shards": array_literal(shards),
         "epochs": array_literal([batch.epochs[shard] for shard in shards]),
@@ -31,6 +31,6 @@ def proof_parameters(batch: Batch) -> Mapping[str, Any]:
     }
 
 
-def shards_of(batch: Batch) -> list[int]:
-    """Return the shards that a batch writes to, in order."""
-    return sorted({group_write.shard_id for group_write in batch.writes})
+def shards_of(batch: Batch) -> frozenset[int]:
+    """Return the shards that a batch writes to."""
+    return frozenset({group_write.shard_id for group_write in batch.writes})

@@ -1,11 +1,11 @@
 """`PostgresStore` is the `Store` over a Postgres database: which line each call takes, and nothing else."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.dropping import DroppedDay
 from coordinator_core.store.history import (
     ExpiryForecast,
@@ -34,6 +34,7 @@ from coordinator_core.store.postgres import (
     reports,
     revision,
     small_tables,
+    stays,
     tuning,
     writes,
 )
@@ -61,6 +62,7 @@ from coordinator_core.store.rows import (
     Versions,
     Written,
 )
+from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 from coordinator_core.store.tuning import TuningPast, TuningQuestion
 
 KEY_LOOKUPS_ONLY = {"enable_hashjoin": "off", "enable_mergejoin": "off"}
@@ -119,7 +121,12 @@ class PostgresStore:
 
     def write(self, batch: Batch) -> Written:
         """Store a batch in one transaction, or say which shards and groups of it are not stored."""
-        return writes.write(self._writer, self._writer_at_once, batch, self._minute)
+        return self.prepare(batch)()
+
+    def prepare(self, batch: Batch) -> Callable[[], Written]:
+        """Turn a batch into what is sent, and return the call that sends it."""
+        prepared = writes.prepare(batch)
+        return partial(writes.write, self._writer, self._writer_at_once, prepared, self._minute)
 
     # -- ownership ----------------------------------------------------------------------------------------
 
@@ -209,6 +216,10 @@ class PostgresStore:
         """Return everybody's part in a rebalance that is over."""
         read = partial(history.read_rebalance_members, group_id=group_id, rebalance_id=rebalance_id)
         return self._readers.read(read)
+
+    def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
+        """Return a page of stays, the newest first."""
+        return self._readers.read(partial(stays.read_stays, which=which, after=after, limit=limit))
 
     def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
         """Return a page of changes of the group's state, the newest first."""
@@ -329,6 +340,10 @@ class PostgresStore:
     def run_candidates(self, run_id: str, after: CandidatePlace | None, limit: int) -> list[ListedCandidate]:
         """Return at most `limit` candidates of a run after a place; RunNotFound if there is none."""
         return self._readers.read(partial(candidates.read_candidates, run_id=run_id, after=after, limit=limit))
+
+    def run_days(self, run_id: str) -> list[ListedDay]:
+        """Return the days of history that a run names, the oldest first; RunNotFound if there is none."""
+        return self._readers.read(partial(candidates.read_days, run_id=run_id))
 
     def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as applying, and note the change."""

@@ -15,8 +15,9 @@ Rules:
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
-from coordinator_core.store.postgres.commits import commit_at_once
+from coordinator_core.store.postgres.commits import PreparedCommits, commit_at_once, prepare_commits
 from coordinator_core.store.postgres.connections import Line, Transaction
 from coordinator_core.store.postgres.failures import DataRefused
 from coordinator_core.store.postgres.folding import Folded, fold
@@ -26,35 +27,44 @@ from coordinator_core.store.postgres.statements import store
 from coordinator_core.store.rows import Batch, GroupWrite, Written
 
 
-def write(line: Line, line_at_once: Line, batch: Batch, minute: PresentMinute) -> Written:
+class Prepared(NamedTuple):
+    """A batch, and what could be done of it without the database."""
+
+    batch: Batch
+    commits: PreparedCommits | None
+    """What the single statement takes, where there is nothing but commits."""
+
+
+def prepare(batch: Batch) -> Prepared:
+    """Do what needs neither the database nor to know what it has taken before."""
+    if not all(group_write.is_only_commits for group_write in batch.writes):
+        return Prepared(batch, None)
+    folded = fold(batch.writes)
+    is_one_statement = bool(folded.commits) and not folded.superseded
+    return Prepared(batch, prepare_commits(batch, folded) if is_one_statement else None)
+
+
+def write(line: Line, line_at_once: Line, prepared: Prepared, minute: PresentMinute) -> Written:
     """Store a batch, or say which shards and groups of it are not stored.
 
     Args:
         line: one for transactions.
         line_at_once: one whose statements stand alone.
-        batch: what to store.
+        prepared: what to store.
         minute: what was stored lately.
     """
+    batch, commits = prepared
     try:
-        lost, folded = _write_at_once(line_at_once, batch, minute) or line.transact(
-            partial(_write_whole, batch=batch, minute=minute)
-        )
+        if commits is None:
+            lost, folded = line.transact(partial(_write_whole, batch=batch, minute=minute))
+        else:
+            folded = commits.folded
+            lost = shards_of(batch) - commit_at_once(line_at_once, commits, minute.known(folded, batch.epochs))
     except DataRefused:
         return line.transact(partial(_write_in_halves, batch=batch))
     if not lost:
         minute.note(folded, batch.epochs)
     return Written(lost_shards=lost)
-
-
-def _write_at_once(line: Line, batch: Batch, minute: PresentMinute) -> tuple[frozenset[int], Folded] | None:
-    """Write a batch of nothing but commits; return None, and do nothing, where it is another."""
-    if not all(group_write.is_only_commits for group_write in batch.writes):
-        return None
-    folded = fold(batch.writes)
-    if folded.superseded or not folded.commits:
-        return None
-    held = commit_at_once(line, batch, folded, minute.known(folded, batch.epochs))
-    return frozenset(shards_of(batch)) - held, folded
 
 
 def _write_whole(transaction: Transaction, batch: Batch, minute: PresentMinute) -> tuple[frozenset[int], Folded]:
@@ -90,6 +100,4 @@ def _store_by_halves(transaction: Transaction, groups: Sequence[list[GroupWrite]
 def _prove_leases(transaction: Transaction, batch: Batch) -> tuple[frozenset[int], list[GroupWrite]]:
     """Lock the leases that hold; return the shards that are lost, and the writes to the others."""
     held = {shard for (shard,) in transaction.execute(PROOF, proof_parameters(batch))}
-    return frozenset(shards_of(batch)) - held, [
-        group_write for group_write in batch.writes if group_write.shard_id in held
-    ]
+    return shards_of(batch) - held, [group_write for group_write in batch.writes if group_write.shard_id in held]

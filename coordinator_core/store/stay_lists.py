@@ -1,0 +1,49 @@
+"""Stays are listed row by row, the newest first, and of each that is over it is told when the same client was back.
+
+The same client is the same instance id, or without one the same client id from the same host, under another member id.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from coordinator_core.store.history import END_OF_TIME_MS
+from coordinator_core.store.rows import MemberSessionRow
+
+BACK_WITHIN_MS: Final = 60_000
+"""Who joins later than that after a stay is not told of as back; the view `spurious_evictions` says the same."""
+
+GOES_ON: Final = "hour"
+"""The `end_reason` of a row after which its stay goes on."""
+
+
+class StayPlace(NamedTuple):
+    """Where a page of stays ended."""
+
+    ended_at_ms: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StayFilter:
+    """Which rows of `member_sessions` are asked for."""
+
+    group_id: str
+    from_ms: int = 0
+    to_ms: int = END_OF_TIME_MS
+    """The first instant that is not part of it; rows count by when they ended."""
+    end_reasons: tuple[str, ...] = ()
+    """None: whatever ended them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedStay:
+    """A row of `member_sessions`, and when its client was back."""
+
+    row: MemberSessionRow
+    back_at_ms: int | None
+    """None: not within BACK_WITHIN_MS, or the stay goes on."""
+
+    @property
+    def place(self) -> StayPlace:
+        """Return where a page that ends here ends."""
+        return StayPlace(self.row.ended_at_ms, self.row.member_id)

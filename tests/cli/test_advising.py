@@ -1,0 +1,98 @@
+"""What is said below the tables: who stands out, what a timeout would have spared, and the command that sets it."""
+
+from typing import Any, cast
+
+import pytest
+
+from muster.commands.advising import print_tuning
+from muster.commands.asking import Json, Node
+from muster.commands.history import print_rebalances
+
+UUID = "8a56c3f2-3649-49c0-aa33-20d5caf80b0a"
+
+
+class Told:
+    """A node that answers everything with what it was given."""
+
+    def __init__(self, **answers: Any) -> None:  # noqa: ANN401 - answers are JSON
+        self.answers = answers
+
+    def get(self, path: str, **_query: object) -> Json:
+        return self.answers[path.rpartition("/")[2]]
+
+    def pages(self, path: str, field: str, _limit: int) -> list[Json]:
+        return cast(list[Json], self.answers[field])
+
+
+def eviction(minute: int, client_id: str = "thumb-2") -> Json:
+    return {"client_id": client_id, "client_host": "10.0.0.7", "at": f"2026-11-21T02:{minute:02}:00Z"}
+
+
+def tuning(*avoided: Json, failures: tuple[Json, ...] = ()) -> Told:
+    what_if = {
+        "value": 15_000,
+        "avoided": list(avoided),
+        "remaining": [],
+        "failures": list(failures),
+        "detection_added_ms": 9_000,
+        "added_at_least": 0,
+        "added_at_most": 0,
+    }
+    window = {"from": "2026-11-14T00:00:00Z", "to": "2026-11-21T00:00:00Z"}
+    answer = {"window": window, "advice": {}, "in_force": {}, "what_if": {"session_timeout_ms": what_if}}
+    return Told(tuning=answer)
+
+
+def test_who_would_have_been_spared_often_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    node = tuning(eviction(9), eviction(7), eviction(8), eviction(1, "other"))
+    print_tuning(cast(Node, node), "thumbnails", {}, as_json=False)
+
+    said = capsys.readouterr().out.splitlines()
+    assert "    other at 10.0.0.7, 2026-11-21 02:01:00 UTC" in said
+    assert "    thumb-2 at 10.0.0.7, 3 times, last 2026-11-21 02:09:00 UTC" in said
+    assert "  and nobody failed for real meanwhile, who would have been seen later." in said
+    assert said[-1] == "  muster config set --group=thumbnails session_timeout_ms=15000"
+
+
+def test_failures_that_would_have_been_seen_later_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    print_tuning(cast(Node, tuning(failures=(eviction(1),))), "thumbnails", {}, as_json=False)
+    assert "would have seen 1 real failure 9.0 s later in all." in capsys.readouterr().out
+
+
+def rebalance(client_id: str) -> Json:
+    return {
+        "rebalance_id": UUID,
+        "started_at": "2026-11-21T02:00:00Z",
+        "completed_at": "2026-11-21T02:00:20Z",
+        "trigger": "member_left",
+        "client_reason": None,
+        "trigger_member_id": f"{client_id}-{UUID}",
+        "outcome": "completed",
+        "restarts": 0,
+        "member_count_before": 3,
+        "member_count_after": 3,
+        "partitions_moved": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "begun_by", "said"),
+    [
+        (19_000, ["deploy"] * 3, ["on account of deploy: muster groups stays invoices", "waited for batch"]),
+        (1_900, ["deploy"] * 3, ["on account of deploy"]),
+        (1_900, ["a", "b", "c"], []),
+        (19_000, ["a", "b", "c"], ["waited for batch"]),
+    ],
+    ids=["both", "prompt", "nobody", "slow"],
+)
+def test_who_stands_out_among_rebalances_is_named(
+    capsys: pytest.CaptureFixture[str], waited_ms: int, begun_by: list[str], said: list[str]
+) -> None:
+    part = {"client_id": "batch", "waited_for_ms": waited_ms, "outcome": "joined"}
+    node = Told(rebalances=[rebalance(each) for each in begun_by], members={"members": [part]})
+    print_rebalances(cast(Node, node), "invoices", 10, as_json=False)
+
+    out = capsys.readouterr().out
+    below = [line for line in out.splitlines() if " of 3 " in line]
+    assert len(below) == len(said)
+    assert all(part in line for part, line in zip(said, below, strict=True))
