@@ -2,7 +2,8 @@
 
 The bare read repeats whatever the job asked of Postgres, as it asked, and throws the rows away. Postgres narrows what
 `offset_retention` asks for; so all offsets are read as well, as a job without that would do. Java has one
-gibibyte, which is the driver's and, on one machine, the executors' too.
+gibibyte, which is the driver's and, on one machine, the executors' too. MUSTER_SPARK_MASTER names a cluster, where each
+executor has a gibibyte of its own.
 
 Run: python -m bench.job_rounds DATABASE_URL ARCHIVE ROUNDS JOB
 """
@@ -31,13 +32,14 @@ from spark_jobs.proposing import propose
 from spark_jobs.publish import count_shards
 from spark_jobs.reporting import read_report_arguments, report
 from spark_jobs.session import open_session
-from spark_jobs.submit import PROPOSALS, SPARK_CONF, find_jdbc_jar, job_arguments
+from spark_jobs.submit import PROPOSALS, SPARK_CONF, find_jdbc_jar, job_arguments, spark_master
 
 MEMORY: Final = "1g"
 WEEK_MS: Final = 604_800_000
 ARCHIVE: Final = "history_archive"
 ARCHIVE_KEEP_DAYS: Final = 28
 KIB: Final = 1024
+DRIVER: Final = "driver"
 READ_PARTITIONS: Final = 4
 STORED_COLUMNS: Final = ("group_id", "shard_id", "topic", "partition", "commit_version", "committed_at", "expires_at")
 
@@ -53,14 +55,23 @@ class JobRounds:
     table_s: float
     """Reading all offsets, with the columns that retention asks for; 0 for other jobs."""
     heap_mb: float
+    """The driver's."""
     resident_mb: float
+    """The driver's."""
+    executor_heap_mb: float
+    """The executor's that held most; 0 where the driver is the only one."""
 
 
 def measure(database_url: str, archive: str, rounds: int, job: str) -> JobRounds:
     """Run the job and the bare read in turns."""
     database = parse_url(database_url)
-    conf = {**SPARK_CONF, "spark.driver.memory": MEMORY, "spark.jars": str(find_jdbc_jar())}
-    with closing(database.connect()) as connection, open_session(job, "local[*]", conf) as spark:
+    conf = {
+        **SPARK_CONF,
+        "spark.driver.memory": MEMORY,
+        "spark.executor.memory": MEMORY,
+        "spark.jars": str(find_jdbc_jar()),
+    }
+    with closing(database.connect()) as connection, open_session(job, spark_master(), conf) as spark:
         arguments = read_arguments(job, _command_line(job, archive)) if job in PROPOSALS else None
         run = _prepared(job, spark, database, connection, arguments)
         with _watched() as reads:
@@ -71,9 +82,9 @@ def measure(database_url: str, archive: str, rounds: int, job: str) -> JobRounds
         taken = [
             (_timed(run), _timed(lambda: _read_bare(reads)), _timed(lambda: _read_bare(table))) for _ in range(rounds)
         ]
-        heap_mb, resident_mb = _heap_mb(spark), _resident_mb(spark)
+        used_mb = _heap_mb(spark), _resident_mb(spark), _executor_heap_mb(spark)
     job_s, read_s, table_s = (median(each) for each in zip(*taken, strict=True))
-    return JobRounds(job_s, read_s, rows, table_s if table else 0.0, heap_mb, resident_mb)
+    return JobRounds(job_s, read_s, rows, table_s if table else 0.0, *used_mb)
 
 
 def _all_offsets(spark: SparkSession, database: Database, connection: pg.connection) -> DataFrame:
@@ -147,6 +158,17 @@ def _heap_mb(spark: SparkSession) -> float:
     pools = java.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
     heap = [pool for pool in pools if str(pool.getType()) == "Heap memory"]
     return float(sum(pool.getPeakUsage().getUsed() for pool in heap)) / KIB / KIB
+
+
+def _executor_heap_mb(spark: SparkSession) -> float:
+    """Return the most that the heap of an executor held, as Spark itself keeps account of it."""
+    java: Any = spark.sparkContext._jsc  # noqa: SLF001 - likewise
+    found = java.sc().statusStore().executorList(False)
+    executors = [found.apply(place) for place in range(found.size())]
+    peaks = [one.peakMemoryMetrics() for one in executors if one.id() != DRIVER]
+    return max(
+        (peak.get().getMetricValue("JVMHeapMemory") / KIB / KIB for peak in peaks if peak.isDefined()), default=0.0
+    )
 
 
 def _resident_mb(spark: SparkSession) -> float:

@@ -3,7 +3,8 @@
 Each runs in a process of its own, whose Java has one gibibyte. `offset_retention` is to take no more than one and a
 half times the read, and ten times the offsets no more than ten times as long. Sizes come from the environment:
 MUSTER_BENCH_OFFSETS (1000000,10000000), MUSTER_BENCH_OFFSETS_A_GROUP (50), MUSTER_BENCH_HISTORY_GROUPS (5000),
-MUSTER_BENCH_HISTORY_DAYS (30), MUSTER_BENCH_ROUNDS (3). The full size takes the better part of an hour.
+MUSTER_BENCH_HISTORY_DAYS (30), MUSTER_BENCH_ROUNDS (3). The full size takes the better part of an hour. With
+MUSTER_SPARK_MASTER=spark://… the jobs run on that cluster, and the heap of its executors is told too.
 
 Run: python -m bench.jobs [FILE]
 """
@@ -26,6 +27,7 @@ from spark_jobs.submit import JOBS
 
 OF_OFFSETS: Final = ("offset_retention", "group_cleanup")
 WANTED: Final = {"offset_retention": 1.5}
+HEAP_MB: Final = 1024.0
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -50,6 +52,7 @@ class Measured:
     table_s: float
     heap_mb: float
     resident_mb: float
+    executor_heap_mb: float
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
@@ -98,8 +101,13 @@ def _figures(what: str, measured: Measured, wanted: float | None) -> list[Figure
     return [
         *([whole] if measured.table_s else []),
         Figure(what, measured.job_s, "s", beside, measured.read_s, wanted=wanted, better="less", details=details),
-        Figure("  its heap at most", measured.heap_mb, "MiB", "what it has", 1024.0, wanted=1.0, better="less"),
+        _heap("  its heap at most", measured.heap_mb),
+        *([_heap("  an executor's heap at most", measured.executor_heap_mb)] if measured.executor_heap_mb else []),
     ]
+
+
+def _heap(what: str, heap_mb: float) -> Figure:
+    return Figure(what, heap_mb, "MiB", "what it has", HEAP_MB, wanted=1.0, better="less")
 
 
 def _growth(job: str, size: Size, measured: list[Measured]) -> Figure:

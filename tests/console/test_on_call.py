@@ -129,6 +129,7 @@ def test_lag_over_time_is_drawn(shows: Callable[[str], Page], stage: Stage, heal
 
     expect(page.get_by_role("img", name=re.compile("Lag over the last hour: .* now"))).to_be_visible()
     expect(section(page, "Offsets").locator(".scatterlayer path.js-line")).to_have_count(2)
+    expect(section(page, "Offsets").locator(".legendtext")).to_have_text(["records", "minutes"])
     assert not page.evaluate("document.querySelector('.main-svg').getBoundingClientRect().width < 600")
 
 

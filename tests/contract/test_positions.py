@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import count
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.protocol.log_ends import LogEnd
@@ -180,6 +180,7 @@ EXAMPLES = count()
     step=st.integers(1, 3),
     early=st.integers(-4, 12),
 )
+@example(commits=[(0, 0, None, 1), (0, 0, None, 4), (0, 0, None, 1)], since=0, first=6, length=1, step=2, early=0)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_stores_tell_the_same(
     postgres_store: PostgresStore,

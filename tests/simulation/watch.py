@@ -41,7 +41,7 @@ TOLERANCE_S = 0.05
 PROMPT_S = 1.0
 """A heartbeat that was answered within this was not kept waiting."""
 LOST_TOLERANCE_S = 0.3
-"""What of a pause a process may miss: its own tick, and what a step takes."""
+"""What of each pause a process may miss: its own tick, and what a step takes."""
 
 
 @dataclass(slots=True)
@@ -163,8 +163,8 @@ class Watch:
         for begin_s, end_s in sorted(spans):
             from_s, to_s = max(begin_s, reached_s), min(end_s, now_s)
             if to_s > from_s:
-                lost_s, reached_s = lost_s + to_s - from_s, to_s
-        return max(0.0, lost_s - LOST_TOLERANCE_S * bool(lost_s))
+                lost_s, reached_s = lost_s + max(0.0, to_s - from_s - LOST_TOLERANCE_S), to_s
+        return lost_s
 
     # -- how sure a process is of its leases -----------------------------------------------------------------
 

@@ -40,6 +40,9 @@ from tests.spark.past_rows import DAY, Past, scattered
 from tests.spark.rows import NOW
 from tests.spark.test_history_archive import NEXT_RUN_ID, RUN_ID, apply, in_postgres, rows
 
+# Each reports and archives several times.
+pytestmark = pytest.mark.timeout(300)
+
 FREQUENCY, ADVICE = rebalance_frequency_report.JOB, timeout_advice.JOB
 MIDNIGHT = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
 END = MIDNIGHT - 10 * DAY
@@ -228,7 +231,6 @@ def test_postgres_and_spark_understand_a_relation_alike(
     assert sorted(map(str, in_spark.collect())) == expected
 
 
-@pytest.mark.timeout(300)
 def test_muster_job_reads_the_archive_of_its_data_directory(
     spark: SparkSession,
     database: Database,

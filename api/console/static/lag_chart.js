@@ -3,6 +3,7 @@
 import { h, swap } from "./dom.js";
 
 const SHOWN_PX = 220;
+const UNITS = [["days", 86_400], ["hours", 3_600], ["minutes", 60], ["seconds", 1]];
 let loading;
 
 /** Return a function that draws points {at, lag, lag_seconds} into an element. */
@@ -20,7 +21,8 @@ export function lagChart(element) {
     const plotly = await load();
     if (isStopped) return;
     plot.setAttribute("aria-label", `Lag over the last hour: ${points[0].lag} records at first, ${points.at(-1).lag} now`);
-    await plotly.react(plot, traces(points), layout(), { displayModeBar: false, responsive: true });
+    const unit = unitOf(points);
+    await plotly.react(plot, traces(points, unit), layout(unit), { displayModeBar: false, responsive: true });
   };
   const again = () => void draw(points);
   document.addEventListener("theme-changed", again);
@@ -42,23 +44,29 @@ function load() {
   return loading;
 }
 
-function traces(points) {
+/** Return the largest unit of time that the longest lag is at least two of. */
+function unitOf(points) {
+  const longest = Math.max(...points.map((each) => each.lag_seconds ?? 0));
+  return UNITS.find(([, seconds]) => longest >= 2 * seconds) ?? UNITS.at(-1);
+}
+
+function traces(points, [unit, length]) {
   const x = points.map((each) => new Date(each.at));
-  const seconds = points.map((each) => each.lag_seconds);
+  const behind = points.map((each) => (each.lag_seconds === null ? null : Math.round((10 * each.lag_seconds) / length) / 10));
   return [
     { x, y: points.map((each) => each.lag), name: "records", type: "scatter", mode: "lines", line: { color: colour("--accent"), width: 2, shape: "hv" } },
-    { x, y: seconds, name: "seconds", yaxis: "y2", type: "scatter", mode: "lines", line: { color: colour("--soft"), width: 1.5, dash: "dot", shape: "hv" } },
+    { x, y: behind, name: unit, yaxis: "y2", type: "scatter", mode: "lines", line: { color: colour("--soft"), width: 1.5, dash: "dot", shape: "hv" } },
   ];
 }
 
-function layout() {
+function layout([unit]) {
   const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), rangemode: "tozero", fixedrange: true, nticks: 5, separatethousands: true, tickformat: ",~f" };
   return {
     height: SHOWN_PX, margin: { l: 84, r: 84, t: 24, b: 40 }, paper_bgcolor: "transparent", plot_bgcolor: "transparent",
     font: { family: "system-ui, sans-serif", size: 12, color: colour("--soft") }, hovermode: "x unified",
     hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") } },
     legend: { orientation: "h", x: 0, y: 1.15 }, xaxis: { gridcolor: colour("--line"), fixedrange: true },
-    yaxis: { ...axis, title: { text: "records" } }, yaxis2: { ...axis, title: { text: "seconds" }, overlaying: "y", side: "right", showgrid: false, tickmode: "auto" },
+    yaxis: { ...axis, title: { text: "records" } }, yaxis2: { ...axis, title: { text: unit }, overlaying: "y", side: "right", showgrid: false, tickmode: "auto" },
   };
 }
 

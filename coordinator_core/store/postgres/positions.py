@@ -161,14 +161,14 @@ WITH present AS (
     SELECT topic, partition FROM present UNION SELECT topic, partition FROM gone ORDER BY topic, partition
 ), steps AS MATERIALIZED (
     SELECT to_timestamp(greatest(number * %(early_step_ms)s, %(from_ms)s) / 1000.0) AS begins,
-        to_timestamp(least((number + 1) * %(early_step_ms)s, %(early_until_ms)s) / 1000.0) AS ends
-    FROM generate_series(%(from_ms)s / %(early_step_ms)s, (%(early_until_ms)s - 1) / %(early_step_ms)s) AS number
-    WHERE %(from_ms)s < %(early_until_ms)s
+        to_timestamp(least((number + 1) * %(early_step_ms)s, %(turn_ms)s) / 1000.0) AS ends
+    FROM generate_series(%(from_ms)s / %(early_step_ms)s, (%(turn_ms)s - 1) / %(early_step_ms)s) AS number
+    WHERE %(from_ms)s < %(turn_ms)s
     UNION ALL
-    SELECT to_timestamp(greatest(number * %(step_ms)s, %(early_until_ms)s) / 1000.0),
+    SELECT to_timestamp(greatest(number * %(step_ms)s, %(turn_ms)s) / 1000.0),
         to_timestamp(least((number + 1) * %(step_ms)s, %(until_ms)s) / 1000.0)
-    FROM generate_series(%(early_until_ms)s / %(step_ms)s, (%(until_ms)s - 1) / %(step_ms)s) AS number
-    WHERE %(early_until_ms)s < %(until_ms)s
+    FROM generate_series(%(turn_ms)s / %(step_ms)s, (%(until_ms)s - 1) / %(step_ms)s) AS number
+    WHERE %(turn_ms)s < %(until_ms)s
 )
 SELECT partitions.topic, partitions.partition, told.*
 FROM partitions
@@ -237,7 +237,8 @@ def read_past_positions(transaction: Transaction, stretch: Stretch, limit: int) 
         "from_ms": stretch.from_ms,
         "until_ms": stretch.until_ms,
         "step_ms": stretch.step_ms,
-        "early_until_ms": max(stretch.from_ms, min(stretch.early_until_ms, stretch.until_ms)),
+        "early_until_ms": stretch.early_until_ms,
+        "turn_ms": max(stretch.from_ms, min(stretch.early_until_ms, stretch.until_ms)),
         "early_step_ms": stretch.step_ms * EARLY_FACTOR,
         "limit": limit,
     }
