@@ -10,7 +10,7 @@ how sure that is, and how such advice did on days that it had not seen. `GET /v1
 partitions unread. Which is which, only the group's own silences tell.
 
 **By hand.** Trigger it with another target or window, or with `dry_run` to count only; a run without an interval looks
-at the days before now. Airflow's backfill tells of days of the past, as far as history is kept.
+at the days before now. Airflow's backfill tells of days of the past, as far as history is kept or archived.
 
 **When it fails.** Clear the task that failed: the rows of the interval are replaced. Its log ends with Spark's reason,
 most often that Postgres could not be reached. Nothing waits for it: without a young report, nodes work advice out on

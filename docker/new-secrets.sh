@@ -1,5 +1,6 @@
 #!/bin/sh
-# compose.yaml takes every secret from docker/.env, which this script fills with new random ones, once.
+# compose.yaml takes every secret from docker/.env, which this script fills with new random ones, once; and today's date,
+# from which on reports tell.
 set -eu
 cd "$(dirname "$0")"
 umask 077
@@ -24,6 +25,7 @@ CLUSTER_SECRET=$(random_text 48)
 AIRFLOW_FERNET_KEY=$(random_text 32)=
 AIRFLOW_SECRET_KEY=$(random_text 48)
 AIRFLOW_JWT_SECRET=$(random_text 64)
+REPORTS_SINCE=$(date -u +%Y-%m-%d)
 EOT
 mv .env.new .env
 echo "docker/.env is written; only you can read it."

@@ -43,6 +43,7 @@ def tell(job: str, told: Asset) -> SparkSubmitOperator:
             interval_start=INTERVAL_START,
             interval_end=INTERVAL_END,
             is_dry_run="{{ params.dry_run }}",
+            archive="{{ submit.archive_uri() }}",
             **{option.name: f"{{{{ params.{option.name} }}}}" for option in submit.OPTIONS[job]},
         ),
         conf=submit.SPARK_CONF,

@@ -27,7 +27,7 @@ DOCKER = ROOT / "docker"
 COMPOSE = DOCKER / "compose.yaml"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
 # What jobs and their submission read beside the settings.
-JOB_VARIABLES = {"MUSTER_JOBS_DATABASE_URL", "MUSTER_URL"}
+JOB_VARIABLES = {"MUSTER_JOBS_DATABASE_URL", "MUSTER_REPORTS_SINCE", "MUSTER_URL"}
 SECRET = re.compile(r"\$\{(\w+):\?run docker/new-secrets\.sh\}")
 LOOPBACK = "127.0.0.1"
 NODES = ("node-1", "node-2", "node-3")
@@ -122,8 +122,8 @@ def test_every_variable_of_ours_is_one_that_somebody_reads(service: str) -> None
     assert ours <= settings | JOB_VARIABLES
 
 
-def test_the_job_variables_are_read_by_the_jobs() -> None:
-    sources = "".join(file.read_text() for file in (ROOT / "spark_jobs").rglob("*.py"))
+def test_the_job_variables_are_read_by_the_jobs_and_their_dags() -> None:
+    sources = "".join(file.read_text() for folder in ("spark_jobs", "dags") for file in (ROOT / folder).rglob("*.py"))
     assert [name for name in JOB_VARIABLES if f'"{name}"' not in sources] == []
 
 
