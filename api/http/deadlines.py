@@ -6,11 +6,14 @@ more than its answer does.
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 
 T = TypeVar("T")
+
+EARLY_S: Final = 0.001
+"""How early a loop may run a timer; who armed it again for the rest could do so without end."""
 
 
 class Deadlines:
@@ -51,7 +54,7 @@ class Deadlines:
         for task, due_at_s in self._due_at_s.items():
             if due_at_s is None:
                 continue
-            if due_at_s > loop.time():
+            if due_at_s > loop.time() + EARLY_S:
                 self._timer = loop.call_at(due_at_s, self._look)
                 return
             self._due_at_s[task] = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tests.simulation.loop import Due, SimulatedLoop
 
 LOOKS_MAX = 50_000
-"""Looks at a clock that one moment may see; a busy one sees some hundreds."""
+"""Looks at a clock, and events, that one moment may see; a busy one sees some hundreds."""
 LINES_KEPT = 80
 """Lines of transcript that are kept for each group, and for the world as a whole."""
 
@@ -41,7 +41,7 @@ class World:
         """Fault → how often it struck."""
         self.violation: Violation | None = None
         self.looks = 0
-        """How often processes have looked at their clocks since the last event."""
+        """How often processes have looked at their clocks, and how much has happened, since time last passed."""
         self.running: SimulatedLoop | None = None
         """The loop whose turn it is."""
         self._heap: list[tuple[float, int, SimulatedLoop | None, Due]] = []
@@ -70,9 +70,12 @@ class World:
         """Let everything happen that is due by then, or up to the first violation."""
         self._settle()
         while self._heap and self._heap[0][0] <= until_s and self.violation is None:
-            self.now_s, _, loop, due = heapq.heappop(self._heap)
+            at_s, _, loop, due = heapq.heappop(self._heap)
             self.events += 1
-            self.looks = 0
+            self.looks = 0 if at_s > self.now_s else self.looks + 1
+            if self.looks > LOOKS_MAX:
+                self.fail("NobodySpins", "one thing follows the other for ever, and no time passes")
+            self.now_s = at_s
             if loop is None:
                 due()  # type: ignore[operator]  # what has no loop is a call
             elif not due._cancelled:  # type: ignore[union-attr]  # what has one is a timer of it
