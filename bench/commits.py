@@ -2,7 +2,8 @@
 
 64 connections commit as members of groups of their own, one partition a request, and 100. The ceiling is the lesser of
 two: requests that a bare route of the same server takes, which decodes the same body; and rows that Postgres takes in
-the best batched upsert, with as many rows in a transaction as the node's own have. Every answered commit is durable.
+the best batched upsert that we know, with as many rows in a transaction as the node's own have. Every answered commit
+is durable.
 
 Run: python -m bench.commits [FILE]
 """

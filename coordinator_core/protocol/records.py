@@ -5,8 +5,10 @@ forgotten with the node, as Kafka forgets it (protocol.md section 13): handshake
 phase's newcomers. `at_ms` is wall time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from coordinator_core.protocol.member import Member
@@ -159,6 +161,11 @@ class OffsetCommitted(NamedTuple):
     def is_stored(self) -> bool:
         """Say what all records say of themselves."""
         return True
+
+
+new_committed: Callable[[tuple[int, str, int, int, int, str, int | None, int | None, str]], OffsetCommitted]
+new_committed = partial(tuple.__new__, OffsetCommitted)
+"""Makes a record of all its fields in their order, where there are very many: in half of the time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """What a group answers; a reply goes out only when everything it rests on is stored."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from coordinator_core.protocol.errors import CoordinatorError
@@ -68,6 +70,11 @@ class PartitionResult(NamedTuple):
     topic: str
     partition: int
     error: CoordinatorError | None
+
+
+new_result: Callable[[tuple[str, int, CoordinatorError | None]], PartitionResult]
+new_result = partial(tuple.__new__, PartitionResult)
+"""Makes a result of its fields in their order, where there are very many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
@@ -33,19 +33,19 @@ class SystemClock:
 class Threads(Protocol):
     """Where blocking calls run, so that none of them blocks the loop or another kind."""
 
-    def write(self, call: Callable[[], T]) -> Awaitable[T]:
+    def write(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a write; one at a time, in order."""
         ...
 
-    def prepare(self, call: Callable[[], T]) -> Awaitable[T]:
+    def prepare(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run what a write can do beforehand, beside the write that is under way."""
         ...
 
-    def lease(self, call: Callable[[], T]) -> Awaitable[T]:
+    def lease(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call that keeps, takes or gives up leases; never behind a write or a read."""
         ...
 
-    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+    def read(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a read, or a rare write that is nobody's decision; a few at a time."""
         ...
 
@@ -63,19 +63,19 @@ class SystemThreads:
         self._leases = ThreadPoolExecutor(1, thread_name_prefix="muster-leases")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="muster-reader")
 
-    def write(self, call: Callable[[], T]) -> Awaitable[T]:
+    def write(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a write on the writer's thread."""
         return asyncio.get_running_loop().run_in_executor(self._writer, call)
 
-    def prepare(self, call: Callable[[], T]) -> Awaitable[T]:
+    def prepare(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call on the preparer's thread."""
         return asyncio.get_running_loop().run_in_executor(self._preparer, call)
 
-    def lease(self, call: Callable[[], T]) -> Awaitable[T]:
+    def lease(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call on the leases' thread."""
         return asyncio.get_running_loop().run_in_executor(self._leases, call)
 
-    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+    def read(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call on one of the readers' threads."""
         return asyncio.get_running_loop().run_in_executor(self._readers, call)
 

@@ -4,14 +4,15 @@ Entries are stored in the order they came in. Each has somebody waiting for it: 
 loop, when the entry is in the database, or `on_failed` when it is not (or nobody can tell).
 
 One transaction is under way at a time. Where enough rows have come together meanwhile, the next one is prepared beside
-it, so that the database does not wait for rows to be written out; it takes no more in from then on.
+it and takes no more in from then on. It begins in the moment in which the one before is stored whole, so that the
+database waits neither for rows to be written out nor for the loop. If anything was amiss, the loop looks at it first.
 
 Source: architecture.md "Group commit".
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -48,11 +49,31 @@ class Entry(NamedTuple):
     on_failed: Callable[[CoordinatorError], None]
 
 
-class Ahead(NamedTuple):
-    """The next transaction, which is being prepared."""
+class Turn:
+    """One transaction: whose decisions are in it, and how far it is."""
 
-    entries: list[Entry]
-    ready: Awaitable[Callable[[], Written]]
+    def __init__(self, entries: list[Entry]) -> None:
+        self.entries = entries
+        self.prepared: asyncio.Future[Callable[[], Written]] | None = None
+        """The call that writes, where it is made ready beforehand."""
+        self.before: Turn | None = None
+        """The turn that it is to be queued behind as soon as it is prepared."""
+        self.early: asyncio.Future[Written | None] | None = None
+        """What came of it where it was queued beforehand; None in it: nothing was written."""
+        self.is_whole = False
+        """Whether all of it is stored; set on the writer's thread, in which the next turn asks."""
+
+    def write(self, write: Callable[[], Written]) -> Written:
+        """Write, on the writer's thread."""
+        written = write()
+        self.is_whole = not written.lost_shards and not written.refused_groups
+        return written
+
+    def write_behind(self, before: "Turn", write: Callable[[], Written]) -> Written | None:
+        """Write, on the writer's thread, unless the loop has to look at it once more before."""
+        if not before.is_whole or any(entry.lease.is_dropped for entry in self.entries):
+            return None
+        return self.write(write)
 
 
 class Writer:
@@ -78,8 +99,8 @@ class Writer:
         self._prepare_ahead_rows = prepare_ahead_rows
         self._queue: deque[Entry] = deque()
         self._wake = asyncio.Event()
-        self._is_writing = False
-        self._ahead: Ahead | None = None
+        self._under_way: Turn | None = None
+        self._next: Turn | None = None
         self.queued_rows = 0
         """Rows that no transaction has taken yet."""
 
@@ -88,38 +109,67 @@ class Writer:
         self._queue.append(entry)
         self.queued_rows += entry.rows
         self._wake.set()
-        if self._is_writing and self._ahead is None and self.queued_rows >= self._prepare_ahead_rows:
-            self._prepare_ahead()
+        if self._under_way and not self._next and self.queued_rows >= self._prepare_ahead_rows:
+            self._prepare_behind(self._under_way)
 
     async def run(self) -> None:
         """Write batches for ever."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._queue or self._ahead:
-                self._is_writing = True
-                await self._write_next()
-                self._is_writing = False
-
-    def _prepare_ahead(self) -> None:
-        entries = self._take_batch()
-        if entries:
-            prepare = partial(self._store.prepare, self._batch(entries))
-            self._ahead = Ahead(entries, self._threads.prepare(prepare))
-
-    async def _write_next(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        entries = self._take_batch() if ahead is None else _let_dropped_go(ahead.entries)
-        if not entries:
-            return
-        write: Callable[[], Written] = partial(self._store.write, self._batch(entries))
         try:
-            if ahead is not None and len(entries) == len(ahead.entries):
-                write = await ahead.ready
-            await self._write_batch(entries, write)
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._queue or self._next:
+                    self._under_way, self._next = self._next or Turn(self._take_batch()), None
+                    await self._write(self._under_way)
+                self._under_way = None
+        finally:
+            if self._next and self._next.early:
+                self._next.early.cancel()
+            self._under_way = self._next = None
+
+    def _prepare_behind(self, before: Turn) -> None:
+        turn = Turn(self._take_batch())
+        if turn.entries:
+            turn.before = before
+            turn.prepared = self._threads.prepare(partial(self._store.prepare, self._batch(turn.entries)))
+            turn.prepared.add_done_callback(lambda _: self._queue_behind(turn))
+            self._next = turn
+
+    def _queue_behind(self, turn: Turn) -> None:
+        """Queue a prepared turn on the writer's thread, where no loop has to come round before it begins."""
+        prepared, before, turn.before = turn.prepared, turn.before, None
+        is_awaited = turn in (self._under_way, self._next)
+        if is_awaited and before and prepared and not prepared.cancelled() and not prepared.exception():
+            turn.early = self._threads.write(partial(turn.write_behind, before, prepared.result()))
+
+    async def _written_early(self, turn: Turn) -> Written | None:
+        """Return what came of a turn that was prepared; None: nothing of it was written."""
+        if turn.prepared is None:
+            return None
+        await turn.prepared
+        self._queue_behind(turn)  # unless that was done since
+        return None if turn.early is None else await turn.early
+
+    async def _write(self, turn: Turn) -> None:
+        """Bring a turn to its end, whatever comes of it."""
+        try:
+            began_ms = self._clock.now().node_ms
+            written = await self._written_early(turn)
+            if written is None:
+                turn.entries = _let_dropped_go(turn.entries)
+                if not turn.entries:
+                    return
+                write = partial(self._store.write, self._batch(turn.entries))
+                written = await self._threads.write(partial(turn.write, write))
+            self._counters.batch_s.add((self._clock.now().node_ms - began_ms) / 1000)
+            self._counters.batch_rows.add(sum(entry.rows for entry in turn.entries))
+            _tell(turn.entries, written)
+        except StoreError as error:
+            self._counters.batches_failed += 1
+            _fail_all(turn.entries, f"the database did not take it: {error}")
         except Exception:  # whatever it is, nobody else would store anything any more if the writer ended of it
-            log.exception("write_broke", entries=len(entries))
-            _fail_all(entries, "the node could not write it")
+            log.exception("write_broke", entries=len(turn.entries))
+            _fail_all(turn.entries, "the node could not write it")
 
     def _take_batch(self) -> list[Entry]:
         """Take entries up to the row limit, at least one; those whose shard was dropped since are let go."""
@@ -137,22 +187,15 @@ class Writer:
         epochs = {entry.lease.shard_id: entry.lease.epoch for entry in entries}
         return Batch(self._node_id, epochs, tuple([entry.write for entry in entries]))
 
-    async def _write_batch(self, entries: Sequence[Entry], write: Callable[[], Written]) -> None:
-        began_ms = self._clock.now().node_ms
-        try:
-            written = await self._threads.write(write)
-        except StoreError as error:
-            self._counters.batches_failed += 1
-            _fail_all(entries, f"the database did not take it: {error}")
-            return
-        self._counters.batch_s.add((self._clock.now().node_ms - began_ms) / 1000)
-        self._counters.batch_rows.add(sum(entry.rows for entry in entries))
-        for entry in entries:
-            failure = _failure(entry, written.lost_shards, written)
-            if failure is None:
-                entry.on_stored()
-            else:
-                entry.on_failed(failure)
+
+def _tell(entries: Sequence[Entry], written: Written) -> None:
+    """Tell everybody who waits what came of it."""
+    for entry in entries:
+        failure = _failure(entry, written.lost_shards, written)
+        if failure is None:
+            entry.on_stored()
+        else:
+            entry.on_failed(failure)
 
 
 def _let_dropped_go(entries: Sequence[Entry]) -> list[Entry]:

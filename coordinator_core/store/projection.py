@@ -41,13 +41,13 @@ def project(
     Returns:
         The write, or None if the decision stores nothing.
     """
-    stored = [record for record in records if record.is_stored]
+    committed = tuple([record for record in records if isinstance(record, OffsetCommitted)])
+    stored = committed if len(committed) == len(records) else [record for record in records if record.is_stored]
     if not stored:
         for record in records:
             ledger.observe(record)
         if beside == NOTHING_BESIDE:
             return None
-    committed = tuple([record for record in stored if isinstance(record, OffsetCommitted)])
     removed = tuple([record for record in stored if isinstance(record, OffsetRemoved)])
     if len(committed) + len(removed) == len(stored):
         return GroupWrite(

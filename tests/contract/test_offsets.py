@@ -5,6 +5,7 @@ import pytest
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.interface import Store
 from coordinator_core.store.memory.groups import PastOffset
+from coordinator_core.store.postgres.commits import BUNDLE_FROM
 from coordinator_core.store.rows import ArchivedOffset, FetchedOffset, Written
 from tests.contract.builders import MINUTE_MS, NOW_MS, SHARD, committed, removed, uuid_of, write
 from tests.contract.conftest import Owner, World
@@ -58,6 +59,38 @@ def test_every_write_of_an_offset_has_a_version_of_its_own(owner: Owner, store: 
 def test_of_several_commits_of_a_batch_the_last_counts(owner: Owner, store: Store) -> None:
     owner.write(write(committed=(committed(offset=5), committed(offset=9))), write(committed=(committed(offset=7),)))
     assert [row.offset for row in store.fetch_offsets("orders")] == [7]
+
+
+MANY = 4 * BUNDLE_FROM
+
+
+def test_a_commit_of_many_partitions_is_fetched_as_it_was_made(owner: Owner, store: Store) -> None:
+    metadata = ["", "m", 'a "word"', "back\\slash", "{1,2}", "NULL", "ü, and a\nline"]
+    records = tuple(
+        committed(
+            topic,
+            number,
+            2**62 + number,
+            leader_epoch=number,
+            metadata=metadata[number % len(metadata)],
+            log_end_offset=None if number % 3 else 2**62 + 99,
+        )
+        for topic in ("clicks", 'to"pic')
+        for number in range(MANY)
+    )
+    owner.write(write(committed=records), write("a", committed=(committed(offset=7, expires_at_ms=NOW_MS + 5),)))
+    fetched = [FetchedOffset(*record[1:6], record.at_ms, record.log_end_offset) for record in records]
+    assert store.fetch_offsets("orders") == fetched
+    assert [(row.offset, row.expires_at_ms) for row in store.stored_offsets("a")] == [(7, NOW_MS + 5)]
+
+
+def test_of_several_commits_of_many_partitions_the_last_counts(owner: Owner, world: World, store: Store) -> None:
+    first = tuple(committed(partition=number, offset=1, at_ms=MINUTE) for number in range(MANY))
+    later = tuple(committed(partition=number, offset=2, at_ms=MINUTE + MINUTE_MS) for number in range(0, MANY, 2))
+    owner.write(write(committed=first))
+    owner.write(write(committed=later), write(committed=later[1:2]))
+    assert [row.offset for row in store.fetch_offsets("orders")] == [2, 1] * (MANY // 2)
+    assert [row.partition for row in world.history().offset_history] == list(range(0, MANY, 2))
 
 
 def test_a_new_commit_clears_an_expiry(owner: Owner, store: Store) -> None:

@@ -4,10 +4,12 @@ The writer is the real one; the store is held, so that a test says when a write 
 """
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,9 +20,11 @@ from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.writer import Entry, Writer
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.rows import Batch, GroupWrite, Written
-from tests.runtime.nodes import HeldStore, until
+from tests.runtime.nodes import PATIENCE_S, HeldStore, until
 
 pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
 
 NODE = "node"
 AHEAD_ROWS = 4
@@ -33,6 +37,9 @@ class WatchedStore(HeldStore):
         super().__init__()
         self.prepared: list[list[int]] = []
         self.written: list[list[int]] = []
+        self.is_second_written = threading.Event()
+        self.refused: dict[str, str] = {}
+        """Groups that the next write refuses, and why."""
 
     def prepare(self, batch: Batch) -> Callable[[], Written]:
         self.prepared.append(positions(batch))
@@ -41,7 +48,26 @@ class WatchedStore(HeldStore):
     def write(self, batch: Batch) -> Written:
         written = super().write(batch)
         self.written.append(positions(batch))
-        return written
+        if len(self.written) == 2:
+            self.is_second_written.set()
+        refused, self.refused = self.refused, {}
+        return replace(written, refused_groups=refused)
+
+
+class CountedThreads(SystemThreads):
+    """Counts what is queued for the writer's thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.is_preparing_slow = False
+
+    def write(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        self.writes += 1
+        return super().write(call)
+
+    def prepare(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().create_future() if self.is_preparing_slow else super().prepare(call)
 
 
 @dataclass
@@ -58,6 +84,8 @@ class Desk:
     """Hands commits to a writer, and remembers what it says of each."""
 
     writer: Writer
+    threads: CountedThreads
+    running: asyncio.Task[None]
     leases: list[Lease]
     stored: list[int] = field(default_factory=list)
     failed: list[tuple[int, CoordinatorError]] = field(default_factory=list)
@@ -96,10 +124,10 @@ async def desk_with(store: WatchedStore) -> AsyncIterator[Desk]:
     """Run a writer that holds the leases of two shards; its first commit, 0, is under way and held."""
     epochs = store.take_over(NODE, [1, 2], 60_000)
     leases = [Lease(shard, epoch) for shard, epoch in sorted(epochs.items())]
-    threads = SystemThreads()
+    threads = CountedThreads()
     writer = Writer(store, NODE, SystemClock(), threads, Counters(), max_batch_rows=100, prepare_ahead_rows=AHEAD_ROWS)
     running = asyncio.create_task(writer.run())
-    desk = Desk(writer, leases)
+    desk = Desk(writer, threads, running, leases)
     store.go.clear()
     desk.commit(0)
     await asyncio.to_thread(store.is_writing.wait)
@@ -153,6 +181,63 @@ async def test_what_was_prepared_behind_a_failed_write_of_its_shard_is_not_writt
         await until(lambda: len(desk.failed) == 3, "all are told")
         assert store.written == []
         assert desk.stored == []
+
+
+async def test_a_prepared_write_begins_while_the_loop_is_busy(store: WatchedStore) -> None:
+    async with desk_with(store) as desk:
+        desk.commit(1, 2)
+        await until(lambda: desk.threads.writes == 2, "the second waits behind the first")
+        store.go.set()
+        assert store.is_second_written.wait(PATIENCE_S), "nobody wrote while the loop stood still"
+        assert desk.stored == []
+        await until(lambda: desk.stored == [0, 1, 2], "all are told, in their order")
+
+
+async def test_a_prepared_write_does_not_begin_behind_one_that_was_not_whole(store: WatchedStore) -> None:
+    async with desk_with(store) as desk:
+        desk.commit(1)
+        desk.commit(2, shard=1)
+        await until(lambda: desk.threads.writes == 2, "the second waits behind the first")
+        store.refused = {"g0": "not this one"}
+        store.go.set()
+        await until(lambda: desk.stored == [2], "the other shard's is stored")
+        assert store.written == [[0], [2]]
+        assert [number for number, _ in desk.failed] == [0, 1]
+
+
+async def test_what_is_dropped_before_a_queued_write_begins_is_not_written(store: WatchedStore) -> None:
+    async with desk_with(store) as desk:
+        desk.commit(1)
+        desk.commit(2, shard=1)
+        await until(lambda: desk.threads.writes == 2, "the second waits behind the first")
+        desk.leases[0].is_dropped = True
+        store.go.set()
+        await until(lambda: 2 in desk.stored, "the other shard's is stored")
+        assert store.written == [[0], [2]]
+
+
+async def test_what_is_queued_when_the_writer_is_stopped_is_let_go(store: WatchedStore) -> None:
+    async with desk_with(store) as desk:
+        desk.commit(1, 2)
+        await until(lambda: desk.threads.writes == 2, "the second waits behind the first")
+        desk.running.cancel()
+        await asyncio.wait([desk.running])
+        store.go.set()
+        await desk.threads.write(lambda: None)
+        assert store.written == [[0]]
+
+
+async def test_a_writer_may_be_stopped_while_it_waits_for_what_is_prepared(store: WatchedStore) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    async with desk_with(store) as desk:
+        desk.threads.is_preparing_slow = True
+        desk.commit(1, 2)
+        store.go.set()
+        await until(lambda: desk.stored == [0], "the first is stored")
+        desk.running.cancel()
+        await asyncio.wait([desk.running])
+    assert complaints == []
 
 
 async def test_the_writer_outlives_what_nobody_foresaw(store: WatchedStore) -> None:

@@ -6,7 +6,7 @@ moments the node may pause or die, the connection may be cut, and the database m
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -24,6 +24,8 @@ DATABASE_AHEAD_MS = 1_790_000_000_000
 """What the database's clock shows when the world begins."""
 CALL_TIMEOUT_S = 2.4
 """When a node gives a silent database up; below half of the lease."""
+FAILURES_HEARD_LATE = 30
+"""How much likelier it is that a failure is heard late: what was queued behind it would not stand."""
 
 
 class Locked(Exception):
@@ -153,11 +155,11 @@ class Connections:
 
     # -- what the runtime calls ----------------------------------------------------------------------------
 
-    def write(self, call: Callable[[], T]) -> Awaitable[T]:
+    def write(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a write; one at a time, in order."""
         return self._submit("write", call, self._writer)
 
-    def prepare(self, call: Callable[[], T]) -> Awaitable[T]:
+    def prepare(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run what comes before a write, which takes its time and no database."""
         self._world.strike("write_prepared_ahead", self._loop.name)
         future: asyncio.Future[T] = self._loop.create_future()
@@ -169,11 +171,11 @@ class Connections:
         self._loop.call_later(self._weather.store_delay_s(), finish)
         return future
 
-    def lease(self, call: Callable[[], T]) -> Awaitable[T]:
+    def lease(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call about leases."""
         return self._submit("lease", call, self._leases)
 
-    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+    def read(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a read, beside everything else."""
         return self._submit("read", call, None)
 
@@ -182,7 +184,7 @@ class Connections:
 
     # -- a call's way --------------------------------------------------------------------------------------
 
-    def _submit(self, kind: str, call: Callable[[], T], lane: Lane | None) -> Awaitable[T]:
+    def _submit(self, kind: str, call: Callable[[], T], lane: Lane | None) -> asyncio.Future[T]:
         job = Job(kind, call, self._loop.create_future(), lane)
         if lane is not None and lane.is_busy:
             lane.waiting.append(job)
@@ -257,14 +259,26 @@ class Connections:
         self._world.after(delay_s, lambda: self._loop.deliver(self._finish, job, outcome))
 
     def _finish(self, job: Job, outcome: object) -> None:
-        """Hand the outcome to whoever waits, and go on with the lane's next call."""
-        if not job.future.done():
-            if isinstance(outcome, Exception):
-                job.future.set_exception(outcome)
-            else:
-                job.future.set_result(outcome)
+        """Go on with the lane's next call, and hand the outcome to whoever waits, who may be busy and hear it later."""
         lane = job.lane
         if lane is not None:
             lane.is_busy = False
             if lane.waiting:
                 self._send(lane.waiting.popleft())
+        late = self._weather.store["outcome_heard_late"] * (
+            FAILURES_HEARD_LATE if isinstance(outcome, Exception) else 1
+        )
+        if job.kind == "write" and self._world.happens(late):
+            self._world.strike("outcome_heard_late", self._loop.name)
+            self._loop.call_later(self._world.between(0.01, 0.5), _settle, job.future, outcome)
+        else:
+            _settle(job.future, outcome)
+
+
+def _settle(future: "asyncio.Future[Any]", outcome: object) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

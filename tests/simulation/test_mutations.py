@@ -7,7 +7,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.timekeeper import Timekeeper
 from coordinator_core.runtime.timers import Timers
-from coordinator_core.runtime.writer import Writer
+from coordinator_core.runtime.writer import Turn
 from coordinator_core.store.memory import MemoryStore
 from tests.simulation.mutation import mutated
 from tests.simulation.seeds import run_seed
@@ -77,9 +77,9 @@ def test_a_keeper_of_time_that_waits_for_what_it_may_not_do_is_caught() -> None:
     assert found.invariant == "NobodySpins"
 
 
-def test_a_write_that_was_prepared_for_a_shard_that_was_dropped_since_is_caught() -> None:
-    with mutated(Writer, "_write_next", "_let_dropped_go(ahead.entries)", "ahead.entries"):
-        found = first_violation(7)
+def test_a_write_behind_one_that_was_not_whole_is_caught() -> None:
+    with mutated(Turn, "write_behind", "not before.is_whole or ", ""):
+        found = first_violation(33)
     assert found is not None
     assert found.invariant == "TransitionsAreLegal"
 

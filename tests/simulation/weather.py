@@ -18,6 +18,7 @@ STORE = {
     "write_deadlocked": 0.002,
     "write_refused": 0.0005,
     "lease_answer_lost": 0.004,
+    "outcome_heard_late": 0.01,
 }
 """Fault → how likely it is, each time the database is called."""
 

@@ -19,6 +19,9 @@ from sqlalchemy.types import TypeEngine
 Writer = Callable[[Sequence[Any]], str]
 """Writes a column's values as an array literal."""
 
+Bundle = tuple[tuple[Any, ...], Sequence[Sequence[Any]]]
+"""What some rows have in common, and the rest of each; in the order of the columns."""
+
 _POSTGRES = PGDialect_psycopg2()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped
 
 
@@ -39,7 +42,7 @@ class Arrays:
         """Read a row's attributes, which are named as the columns are; those of instants end in `_ms`."""
         return self._read(row)
 
-    def parameters(self, rows: Iterable[tuple[Any, ...]]) -> dict[str, str]:
+    def parameters(self, rows: Iterable[Sequence[Any]]) -> dict[str, str]:
         """Turn rows, each in the order of the columns, into the parameters of `source`."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self.columns)
         return {
@@ -48,10 +51,41 @@ class Arrays:
         }
 
     def _select(self) -> str:
-        wanted = ", ".join(f"{_reading(column)} AS {quoted(column.name)}" for column in self.columns)
-        given = ", ".join(f"%({column.name})s::{_array_type(column.type)}" for column in self.columns)
+        wanted = ", ".join(_reading(column, "given") for column in self.columns)
+        given = ", ".join(map(_parameter, self.columns))
         # Every name in it comes from tables.py.
         return f"SELECT {wanted} FROM unnest({given}) AS given ({self.column_list})"  # noqa: S608
+
+
+class Bundles:
+    """Rows in bundles: what a bundle's rows have in common travels once, and the rest as one array a column.
+
+    `source` is a SELECT that returns every row with all its columns under their names; `parameters` fills it.
+    """
+
+    def __init__(self, common: Sequence[Column[Any]], own: Sequence[Column[Any]]) -> None:
+        self._common = Arrays(*common)
+        self._own = Arrays(*own)
+        self.source = self._select()
+
+    def parameters(self, bundles: Iterable[Bundle]) -> dict[str, str]:
+        """Turn bundles, of which there is at least one, into the parameters of `source`."""
+        common, rows = zip(*bundles, strict=True)
+        arrays = [self._own.parameters(each) for each in rows]
+        own = {column.name: text_array([each[column.name] for each in arrays]) for column in self._own.columns}
+        return self._common.parameters(common) | own
+
+    def _select(self) -> str:
+        common, own = self._common.columns, self._own.columns
+        wanted = [_reading(column, "bundle") for column in common] + [_reading(column, "own") for column in own]
+        given = [_parameter(column) for column in common] + [f"%({column.name})s::text[]" for column in own]
+        names = f"{self._common.column_list}, {self._own.column_list}"
+        arrays = ", ".join(f"bundle.{quoted(column.name)}::{_array_type(column.type)}" for column in own)
+        # Every name in it comes from tables.py.
+        return (
+            f"SELECT {', '.join(wanted)} FROM unnest({', '.join(given)}) AS bundle ({names})"  # noqa: S608
+            f" CROSS JOIN LATERAL unnest({arrays}) AS own ({self._own.column_list})"
+        )
 
 
 def array_literal(values: Iterable[int | bool | None]) -> str:
@@ -93,14 +127,19 @@ def _element_type(kind: TypeEngine[Any]) -> str:
     return kind.compile(dialect=_POSTGRES).partition(" COLLATE")[0]
 
 
-def _reading(column: Column[Any]) -> str:
+def _parameter(column: Column[Any]) -> str:
+    return f"%({column.name})s::{_array_type(column.type)}"
+
+
+def _reading(column: Column[Any], of: str) -> str:
+    name, sent = quoted(column.name), f"{of}.{quoted(column.name)}"
     match column.type:
         case ARRAY(item_type=item):
-            return f"{quoted(column.name)}::{_element_type(item)}[]"
+            return f"{sent}::{_element_type(item)}[] AS {name}"
         case DateTime():
-            return f"to_timestamp({quoted(column.name)}::double precision / 1000)"
+            return f"to_timestamp({sent}::double precision / 1000) AS {name}"
         case _:
-            return quoted(column.name)
+            return f"{sent} AS {name}"
 
 
 def _writer(kind: TypeEngine[Any]) -> Writer:

@@ -3,22 +3,28 @@
 They are the most that a node writes. So a batch that holds nothing else is one statement, which proves the leases and
 stores in one breath and is a transaction of its own: one round trip where there would be four (BEGIN, the proof, the
 rows, COMMIT), after each of which the writer has to wait for the interpreter.
+
+A commit of many partitions names its group, topic, member and time once for all of them: most of what a batch says.
 """
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, DateTime
 
 from coordinator_core.store import tables
-from coordinator_core.store.postgres.arrays import Arrays, array_literal
+from coordinator_core.store.postgres.arrays import Arrays, Bundles
 from coordinator_core.store.postgres.connections import Line, Transaction
-from coordinator_core.store.postgres.folding import Folded, OffsetKey
+from coordinator_core.store.postgres.folding import Commit, Folded, OffsetKey
 from coordinator_core.store.postgres.proof import PROOF, proof_parameters
 from coordinator_core.store.postgres.upserts import Rows, insert, or_replace, run, upsert
 from coordinator_core.store.rows import Batch
+
+BUNDLE_FROM = 8
+"""From so many partitions a commit on, a batch's rows travel in bundles; below, Postgres takes longer over them."""
 
 
 def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey]) -> None:
@@ -42,13 +48,19 @@ def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[O
     run(transaction, _AGAIN, _COMMITS, again)
 
 
+class AtOnce(NamedTuple):
+    """Two statements for one form of rows: `again` where all positions are known to belong nowhere but here."""
+
+    first: str
+    again: str
+
+
 class PreparedCommits(NamedTuple):
     """A batch of nothing but commits, as its statement takes it."""
 
     folded: Folded
+    statements: AtOnce
     parameters: Mapping[str, Any]
-    first_minutes: Mapping[str, str]
-    """One more parameter, for when some position may belong to history."""
 
 
 def prepare_commits(batch: Batch, folded: Folded) -> PreparedCommits:
@@ -59,10 +71,11 @@ def prepare_commits(batch: Batch, folded: Folded) -> PreparedCommits:
         folded: what is left of it: commits, and no position that they supersede within it.
     """
     commits = folded.commits.values()
-    rows: Rows = [(group_id, shard_id, *record) for group_id, shard_id, _, record in commits]
-    first_minutes = array_literal([commit.first_minute_ms for commit in commits])
-    parameters = {**proof_parameters(batch), **_COMMITS.parameters(rows)}
-    return PreparedCommits(folded, parameters, {_FIRST_MINUTE.name: first_minutes})
+    if len(commits) >= BUNDLE_FROM * len(batch.writes):
+        bundles = [(key, [each.record[2:7] for each in some]) for key, some in groupby(commits, _common)]
+        return PreparedCommits(folded, _IN_BUNDLES, {**proof_parameters(batch), **_BUNDLES.parameters(bundles)})
+    rows = [(first_minute_ms, group_id, shard_id, *record) for group_id, shard_id, first_minute_ms, record in commits]
+    return PreparedCommits(folded, _ROW_BY_ROW, {**proof_parameters(batch), **_FIRST_COMMITS.parameters(rows)})
 
 
 def commit_at_once(line: Line, commits: PreparedCommits, known: AbstractSet[OffsetKey]) -> frozenset[int]:
@@ -73,11 +86,8 @@ def commit_at_once(line: Line, commits: PreparedCommits, known: AbstractSet[Offs
         commits: what to store.
         known: as for `store_commits`.
     """
-    if commits.folded.commits.keys() <= known:
-        held = line.at_once(_AGAIN_AT_ONCE, commits.parameters)
-    else:
-        held = line.at_once(_FIRST_AT_ONCE, {**commits.parameters, **commits.first_minutes})
-    ((shards,),) = held
+    first, again = commits.statements
+    ((shards,),) = line.at_once(again if commits.folded.commits.keys() <= known else first, commits.parameters)
     return frozenset(shards)
 
 
@@ -101,6 +111,39 @@ _COMMITS = Arrays(
 )
 _FIRST_MINUTE = Column("first_minute", DateTime(timezone=True))
 _FIRST_COMMITS = Arrays(_FIRST_MINUTE, *_COMMITS.columns)
+_BUNDLES = Bundles(
+    common=(
+        _FIRST_MINUTE,
+        tables.offsets.c.group_id,
+        tables.offsets.c.shard_id,
+        tables.offsets.c.committed_at,
+        tables.offsets.c.topic,
+        tables.offsets.c.expires_at,
+        tables.offsets.c.member_id,
+    ),
+    own=(  # an OffsetCommitted's fields from 2 on, up to 7
+        tables.offsets.c.partition,
+        tables.offsets.c.committed_offset,
+        tables.offsets.c.leader_epoch,
+        tables.offsets.c.metadata,
+        tables.offsets.c.log_end_offset,
+    ),
+)
+
+
+def _common(commit: Commit) -> tuple[Any, ...]:
+    """Return the values of a bundle's common columns."""
+    group_id, shard_id, first_minute_ms, record = commit
+    return (
+        first_minute_ms,
+        group_id,
+        shard_id,
+        record.at_ms,
+        record.topic,
+        record.expires_at_ms,
+        record.member_id,
+    )
+
 
 # -- statements ------------------------------------------------------------------------------------------------
 
@@ -118,16 +161,22 @@ _HELD = "shard_id = ANY (ARRAY(SELECT shard_id FROM proof))"
 
 _AGAIN = upsert(tables.offsets, _COMMITS)
 _FIRST = f"WITH given AS MATERIALIZED ({_FIRST_COMMITS.source}), past AS ({_PAST}) {_PUT}"
-_AGAIN_AT_ONCE = f"""
+_AT_ONCE = f"""
 WITH proof AS MATERIALIZED ({PROOF}),
-given AS ({_COMMITS.source} WHERE {_HELD}),
+given AS {{materialized}} ({{source}} WHERE {_HELD}),
+{{past}}
 stored AS ({_PUT})
-SELECT coalesce(array_agg(shard_id), '{{}}') FROM proof
+SELECT coalesce(array_agg(shard_id), '{{{{}}}}') FROM proof
 """  # noqa: S608
-_FIRST_AT_ONCE = f"""
-WITH proof AS MATERIALIZED ({PROOF}),
-given AS MATERIALIZED ({_FIRST_COMMITS.source} WHERE {_HELD}),
-past AS ({_PAST}),
-stored AS ({_PUT})
-SELECT coalesce(array_agg(shard_id), '{{}}') FROM proof
-"""  # noqa: S608
+
+
+def _at_once(first: str, again: str) -> AtOnce:
+    """Return the statements for two sources of rows, of which the first has each commit's first minute as well."""
+    return AtOnce(
+        _AT_ONCE.format(source=first, materialized="MATERIALIZED", past=f"past AS ({_PAST}),"),
+        _AT_ONCE.format(source=again, materialized="", past=""),
+    )
+
+
+_ROW_BY_ROW = _at_once(_FIRST_COMMITS.source, _COMMITS.source)
+_IN_BUNDLES = _at_once(_BUNDLES.source, _BUNDLES.source)
