@@ -15,7 +15,8 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context, PokeReturnValue, TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, AS_OF, INTERVAL_END, INTERVAL_START, RUN_ID, SPARK_POOL
+from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, RUN_ID
+from dags.parts.spark import spark_task
 from spark_jobs import submit
 
 log = logging.getLogger("airflow.task")
@@ -28,25 +29,7 @@ POKE_INTERVAL_S = 5.0
 
 def propose(job: str, **arguments: Any) -> SparkSubmitOperator:  # noqa: ANN401 - whatever the job takes
     """Return the task that runs a job, which writes a proposal."""
-    return SparkSubmitOperator(
-        task_id="propose",
-        conn_id="spark_default",
-        name=job,
-        application=submit.application(job),
-        application_args=submit.job_arguments(
-            run_id=RUN_ID,
-            as_of=AS_OF,
-            interval_start=INTERVAL_START,
-            interval_end=INTERVAL_END,
-            is_dry_run="{{ params.dry_run }}",
-            share_from="{{ params.share_from }}",
-            **arguments,
-        ),
-        conf=submit.SPARK_CONF,
-        jars="{{ submit.find_jdbc_jar() }}",
-        py_files="{{ submit.py_files() }}",
-        pool=SPARK_POOL,
-    )
+    return spark_task("propose", job, {"share_from": "{{ params.share_from }}", **arguments})
 
 
 @task.branch

@@ -12,7 +12,8 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Param, PokeReturnValue, WeightRule, get_current_context, task
 
-from dags.parts.defaults import AS_OF, INTERVAL_END, INTERVAL_START, RUN_ID, SPARK_POOL, TASK_TIMEOUT
+from dags.parts.defaults import TASK_TIMEOUT
+from dags.parts.spark import spark_task
 from spark_jobs import submit
 
 SETTLE_TIME = submit.minutes("MUSTER_REPORT_SETTLE_MINUTES", 5)
@@ -32,24 +33,11 @@ def option_params(job: str) -> dict[str, Param]:
 
 def tell(job: str, told: Asset) -> SparkSubmitOperator:
     """Return the task that runs a report; it lets proposals pass where Spark has room for one only."""
-    return SparkSubmitOperator(
-        task_id="tell",
-        conn_id="spark_default",
-        name=job,
-        application=submit.application(job),
-        application_args=submit.job_arguments(
-            run_id=RUN_ID,
-            as_of=AS_OF,
-            interval_start=INTERVAL_START,
-            interval_end=INTERVAL_END,
-            is_dry_run="{{ params.dry_run }}",
-            archive="{{ submit.archive_uri() }}",
-            **{option.name: f"{{{{ params.{option.name} }}}}" for option in submit.OPTIONS[job]},
-        ),
-        conf=submit.SPARK_CONF,
-        jars="{{ submit.find_jdbc_jar() }}",
-        py_files="{{ submit.py_files() }}",
-        pool=SPARK_POOL,
+    options = {option.name: f"{{{{ params.{option.name} }}}}" for option in submit.OPTIONS[job]}
+    return spark_task(
+        "tell",
+        job,
+        {"archive": "{{ submit.archive_uri() }}", **options},
         priority_weight=1,
         weight_rule=WeightRule.ABSOLUTE,
         outlets=[told],

@@ -3,29 +3,19 @@
 Revision 0004, after 0003. Its statements are in `sql/0004/`.
 """
 
-from pathlib import Path
-
-from alembic import op
+from migrations.statements import run_file
 
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
 depends_on = None
 
-STATEMENTS = Path(__file__).parents[1] / "sql" / "0004"
-
 
 def upgrade() -> None:
-    _run("tables.sql")
-    _run("slowest_members.sql")
-    _run("spurious_evictions.sql")
+    run_file(revision, "tables.sql")
+    run_file(revision, "slowest_members.sql")
+    run_file(revision, "spurious_evictions.sql")
 
 
 def downgrade() -> None:
-    _run("down.sql")
-
-
-def _run(name: str) -> None:
-    # The file is sent as it is: a percent sign in it is no parameter.
-    connection = op.get_bind().execution_options(no_parameters=True)
-    connection.exec_driver_sql((STATEMENTS / name).read_text(encoding="utf-8"))
+    run_file(revision, "down.sql")

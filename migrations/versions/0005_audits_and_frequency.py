@@ -3,27 +3,17 @@
 Revision 0005, after 0004. Its statements are in `sql/0005/`.
 """
 
-from pathlib import Path
-
-from alembic import op
+from migrations.statements import run_file
 
 revision = "0005"
 down_revision = "0004"
 branch_labels = None
 depends_on = None
 
-STATEMENTS = Path(__file__).parents[1] / "sql" / "0005"
-
 
 def upgrade() -> None:
-    _run("up.sql")
+    run_file(revision, "up.sql")
 
 
 def downgrade() -> None:
-    _run("down.sql")
-
-
-def _run(name: str) -> None:
-    # The file is sent as it is: a percent sign in it is no parameter.
-    connection = op.get_bind().execution_options(no_parameters=True)
-    connection.exec_driver_sql((STATEMENTS / name).read_text(encoding="utf-8"))
+    run_file(revision, "down.sql")
