@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 Json = dict[str, Any]
+
+TIMES: Final = ("p50_ms", "p99_ms")
+"""Details that stand beside a figure for people, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,11 @@ def _line(figure: Json) -> str:
     sign = "≥" if figure["better"] == "more" else "≤"
     wanted = "" if figure["wanted"] is None else f"  {sign} {figure['wanted']:.2f}"
     miss = "  MISSED" if figure["is_as_wanted"] is False else ""
-    return f"{line} {figure['ratio']:>6.2f} x {figure['beside']} ({_number(figure['ceiling'])}){wanted}{miss}"
+    took = ", ".join(
+        f"{name[:-3]} {_number(figure['details'][name])} ms" for name in TIMES if name in figure["details"]
+    )
+    beside = f"{figure['ratio']:>6.2f} x {figure['beside']} ({_number(figure['ceiling'])}){wanted}{miss}"
+    return f"{line} {beside}" + (f"  {took}" if took else "")
 
 
 def _number(value: float) -> str:

@@ -76,7 +76,6 @@ def measure(database_url: str, archive: str, rounds: int, job: str) -> JobRounds
         run = _prepared(job, spark, database, connection, arguments)
         with _watched() as reads:
             run()
-        _read_bare(reads)
         rows = sum(frame.count() for frame in reads)
         table = [_all_offsets(spark, database, connection)] if job == "offset_retention" else []
         taken = [

@@ -3,8 +3,9 @@
 Each runs in a process of its own, whose Java has one gibibyte. `offset_retention` is to take no more than one and a
 half times the read, and ten times the offsets no more than ten times as long. Sizes come from the environment:
 MUSTER_BENCH_OFFSETS (1000000,10000000), MUSTER_BENCH_OFFSETS_A_GROUP (50), MUSTER_BENCH_HISTORY_GROUPS (5000),
-MUSTER_BENCH_HISTORY_DAYS (30), MUSTER_BENCH_ROUNDS (3). The full size takes the better part of an hour. With
-MUSTER_SPARK_MASTER=spark://… the jobs run on that cluster, and the heap of its executors is told too.
+MUSTER_BENCH_HISTORY_DAYS (30), MUSTER_BENCH_ROUNDS (3). The full size takes the better part of an hour; a line on
+standard error says what is being done. With MUSTER_SPARK_MASTER=spark://… the jobs run on that cluster, and the heap of
+its executors is told too.
 
 Run: python -m bench.jobs [FILE]
 """
@@ -61,6 +62,7 @@ def measure(place: Place, size: Size) -> list[Figure]:
     by_size: dict[str, list[Measured]] = {}
     filled = 0
     for step, offsets in enumerate(size.offsets):
+        _say(f"making {offsets - filled:,} offsets")
         with closing(parse_url(place.database_url).connect()) as connection:
             fill_offsets(connection, offsets - filled, (offsets - filled) // size.offsets_a_group, seed=step + 1)
         filled = offsets
@@ -73,6 +75,7 @@ def measure(place: Place, size: Size) -> list[Figure]:
 
 
 def _of_history(place: Place, size: Size) -> list[Figure]:
+    _say(f"making {size.past.days} days of history of {size.past.groups:,} groups")
     with closing(parse_url(place.database_url).connect()) as connection:
         fill_history(connection, size.past)
     what = f"{size.past.groups:,} groups, {size.past.days} days"
@@ -82,12 +85,19 @@ def _of_history(place: Place, size: Size) -> list[Figure]:
 
 def _rounds(place: Place, size: Size, job: str) -> Measured:
     """Run a job in a process of its own."""
+    _say(f"{job}: running, once to begin with and {size.rounds} times by the clock")
     environment = {**os.environ, **spark_environment(find_java(place.directory), os.environ)}
     archive = (place.directory / "archive").as_uri()
     command = [sys.executable, "-m", "bench.job_rounds", place.database_url, archive, str(size.rounds), job]
     ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{job}: {ran.stderr[-4000:]}"
-    return Measured(**json.loads(ran.stdout.splitlines()[-1]))
+    measured = Measured(**json.loads(ran.stdout.splitlines()[-1]))
+    _say(f"{job}: {measured.job_s:,.1f} s, a bare read of its {measured.rows:,} rows {measured.read_s:,.1f} s")
+    return measured
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 def _figures(what: str, measured: Measured, wanted: float | None) -> list[Figure]:

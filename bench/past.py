@@ -57,7 +57,7 @@ def fill_history(connection: pg.connection, past: Past, *, seed: int = 1) -> Non
         cursor.execute("CREATE TEMP TABLE drawn (group_id text, shard_id smallint, kind text) ON COMMIT DROP")
         cursor.copy_expert("COPY drawn FROM STDIN", io.StringIO("".join(_drawn(past.groups, seed, is_due=False))))
         cursor.execute("SELECT setseed(%(seed)s)", values)
-        for statement in (_REBALANCES, _PARTS, _STAYS, _SPANS, _POSITIONS):
+        for statement in (_REBALANCES, _PARTS, _STAYS, _RETURNS, _SPANS, _POSITIONS):
             cursor.execute(statement, values)
     _analyze(connection, *HISTORY_DAYS)
 
@@ -136,6 +136,19 @@ CROSS JOIN LATERAL (
     SELECT date_trunc('day', now(), 'UTC') - n * interval '1 day' / %(stays_a_day)s - interval '1 second' AS ended_at
 ) AS ended
 """
+
+_RETURNS = """
+INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,
+    session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,
+    heartbeat_gap_ms_max, heartbeat_gap_histogram)
+SELECT group_id, shard_id, group_created_at, member_id || '-again', client_id, client_host, generation,
+    session_timeout_ms, back_at, back_at, back_at + interval '10 minutes', 'left', back_at + interval '10 minutes', 200,
+    3500, ARRAY[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 180, 20]
+FROM member_sessions
+CROSS JOIN LATERAL (SELECT ended_at + random() * interval '2 minutes' AS back_at) AS returned
+WHERE end_reason = 'session_expired' AND generation > 0
+"""
+"""Whoever was put out is back within two minutes, half of them within one; but those of the last hour."""
 
 _SPANS = """
 INSERT INTO assignments (group_id, shard_id, group_created_at, rebalance_id, generation, member_id, topic, partitions,

@@ -6,6 +6,8 @@ Rules:
   Postgres. A day that was copied and not yet dropped is read in Postgres.
 * A relation over days that are all in Postgres runs there. Otherwise the same text runs in Spark, over tables that are
   put together from both places.
+* Reads go in parallel by shard, or, over as many days as there are reads, by day: a day is a partition, which then is
+  looked through once and not by every read.
 * Files are counted before they are believed, and a day that cannot be read is an error, never a day without rows.
 * Days move while a report reads: whoever has read asks afterwards whether all of them are where they were
   (`has_moved`), and reads again if not.
@@ -27,9 +29,10 @@ from spark_jobs.archive.days import Copy, HistoryTable, archived_copies, history
 from spark_jobs.archive.files import read_copies
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
-from spark_jobs.jdbc import read_by_shard
+from spark_jobs.jdbc import range_predicates, read_by_shard
 
 MICROSECOND: Final = timedelta(microseconds=1)
+DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,15 @@ class Span:
 class Relation:
     """A query that Postgres and Spark understand alike, with each table's name in braces.
 
-    `spans` name the history tables and all of their rows that matter; `present` are its other tables.
+    `spans` name the history tables and all of their rows that matter; `present` are its other tables. `at` is the
+    column, never NULL, by which the first span's table is partitioned; empty where a relation has no such column.
     """
 
     name: str
     text: str
     spans: tuple[Span, ...]
     present: tuple[str, ...] = ()
+    at: str = ""
 
     @property
     def in_postgres(self) -> str:
@@ -84,7 +89,8 @@ class History:
         """
         in_archive = [span.table for span in relation.spans if self._archived(span)]
         if not in_archive:
-            return read_by_shard(self.spark, self.database, relation.in_postgres, columns, self.predicates)
+            predicates = self._predicates(relation.at, relation.spans[0])
+            return read_by_shard(self.spark, self.database, relation.in_postgres, columns, predicates)
         tables = {span.table: self.rows(span) for span in relation.spans}
         tables |= {
             name: read_by_shard(self.spark, self.database, name, ["*"], self.predicates) for name in relation.present
@@ -137,7 +143,15 @@ class History:
             table=Identifier(table.name), at=Identifier(table.at), start=Literal(span.start), until=until
         )
         columns = [column.name for column in table.columns]
-        return read_by_shard(self.spark, self.database, relation.as_string(self.connection), columns, self.predicates)
+        predicates = self._predicates(table.at, span)
+        return read_by_shard(self.spark, self.database, relation.as_string(self.connection), columns, predicates)
+
+    def _predicates(self, at: str, span: Span) -> Sequence[str]:
+        """Return one condition a parallel read of a span: a range of days, where there are days enough."""
+        reads = len(self.predicates)
+        if not at or span.end is None or span.end - span.start < reads * DAY:
+            return self.predicates
+        return day_predicates(at, span.start, span.end, reads)
 
     def _files(self, table: HistoryTable, copies: Sequence[Copy]) -> DataFrame:
         """Return the rows of copies, of which there are as many as were archived.
@@ -160,6 +174,16 @@ class History:
 def instant(at: datetime) -> str:
     """Write an instant as Postgres and Spark both read it, in a relation's text."""
     return f"to_timestamp({at.timestamp():.6f})"
+
+
+def day_predicates(at: str, start: datetime, end: datetime, read_count: int) -> list[str]:
+    """Cut a span of at least so many days at midnights (UTC), one SQL condition a read; the first and last are open."""
+    cuts = (start + (end - start) * read / read_count for read in range(1, read_count))
+    return range_predicates(at, [instant(_midnight(cut)) for cut in cuts])
+
+
+def _midnight(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _days(table: str, copies: Sequence[Copy]) -> str:

@@ -1,4 +1,4 @@
-"""Spark reads a table in parallel by shard, and writes to staging tables only."""
+"""Spark reads a table in parallel, by shard or by day, and writes to staging tables only."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -31,11 +31,15 @@ def shard_predicates(shard_count: int, partition_count: int) -> list[str]:
     The first and the last are open, so every row is read once whatever its shard.
     """
     parts = max(1, min(shard_count, partition_count))
-    bounds = [shard_count * part // parts for part in range(1, parts)]
+    return range_predicates("shard_id", [str(shard_count * part // parts) for part in range(1, parts)])
+
+
+def range_predicates(column: str, bounds: Sequence[str]) -> list[str]:
+    """Cut a column's values at bounds, which grow; every value that is not NULL is in one range."""
     if not bounds:
         return ["true"]
-    between = [f"shard_id >= {low} AND shard_id < {high}" for low, high in pairwise(bounds)]
-    return [f"shard_id < {bounds[0]}", *between, f"shard_id >= {bounds[-1]}"]
+    between = [f"{column} >= {low} AND {column} < {high}" for low, high in pairwise(bounds)]
+    return [f"{column} < {bounds[0]}", *between, f"{column} >= {bounds[-1]}"]
 
 
 def write_staging(frame: DataFrame, database: Database, table: str, attempt_id: str, partition_count: int) -> None:

@@ -14,6 +14,7 @@ from coordinator_core.protocol.reports.frequency import SILENCES
 from coordinator_core.protocol.retention import CONSUMER
 from coordinator_core.protocol.states import STABLE
 from spark_jobs.history import Relation, Span, instant
+from spark_jobs.rules.advised import REBALANCE_TIMEOUT, SESSION_EXPIRED
 
 # -- how evenly groups' partitions are spread -------------------------------------------------------------------
 
@@ -140,32 +141,66 @@ FIRST_TOLD = timedelta(days=1)
 """As TOLD_BY; advice can do without who came back before nobody ran for a day."""
 
 
-def stays_within(start: datetime, end: datetime, grace: timedelta) -> Relation:
-    """Return the stays of a window, and those told later that began while who was put out could still come back."""
+def stays_within(start: datetime, end: datetime) -> Relation:
+    """Return what was measured in the stays, and hours of stays, that were over within a window."""
+    text = f"""
+SELECT group_id, shard_id, session_timeout_ms, ended_at, heartbeat_count, heartbeat_gap_ms_max, heartbeat_gap_histogram
+FROM {{member_sessions}} WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)}
+"""  # noqa: S608 - likewise
+    return Relation("stays_within", text, (Span("member_sessions", start, end),), at="ended_at")
+
+
+def timeouts_within(start: datetime, end: datetime) -> Relation:
+    """Return the members that a timeout put out within a window, which another one might not have."""
+    text = f"""
+SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, session_timeout_ms, ended_at,
+    end_reason
+FROM {{member_sessions}}
+WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)}
+    AND end_reason IN ('{SESSION_EXPIRED}', '{REBALANCE_TIMEOUT}')
+"""  # noqa: S608 - likewise
+    return Relation("timeouts_within", text, (Span("member_sessions", start, end),), at="ended_at")
+
+
+def returns_within(start: datetime, end: datetime, grace: timedelta) -> Relation:
+    """Return who joined while anybody who was put out within a window could still come back, as often as is told."""
     begun = end + grace + timedelta(milliseconds=1)
     told = end + grace + FIRST_TOLD
     text = f"""
-SELECT * FROM {{member_sessions}}
+SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, joined_at, ended_at AS told_at
+FROM {{member_sessions}}
 WHERE ended_at >= {instant(start)} AND ended_at < {instant(told)}
-    AND (ended_at < {instant(end)} OR joined_at < {instant(begun)})
+    AND joined_at >= {instant(start)} AND joined_at < {instant(begun)}
+UNION ALL
+SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, joined_at, joined_at
+FROM {{members}} WHERE joined_at >= {instant(start)} AND joined_at < {instant(begun)}
 """  # noqa: S608 - likewise
-    return Relation("stays_within", text, (Span("member_sessions", start, told),))
+    return Relation("returns_within", text, (Span("member_sessions", start, told),), present=("members",), at="told_at")
 
 
-def parts_within(start: datetime, end: datetime) -> Relation:
-    """Return who joined again when waited for, or was put out, in rebalances that were over within a window."""
+def vain_waits_within(start: datetime, end: datetime) -> Relation:
+    """Return for whom was waited in vain, and when, in rebalances that were over within a window."""
     # Both tables are partitioned, and Postgres does not carry a range from one to the other.
     text = f"""
-SELECT part.group_id, part.shard_id, part.member_id, part.outcome, part.joined_after_ms, part.waited_for_ms,
-    past.started_at, past.completed_at
+SELECT part.group_id, part.shard_id, part.member_id, part.waited_for_ms, past.started_at, past.completed_at
 FROM {{rebalances}} AS past
 JOIN {{rebalance_members}} AS part
     ON (part.rebalance_id, part.completed_at) = (past.rebalance_id, past.completed_at)
     AND part.completed_at >= {instant(start)} AND part.completed_at < {instant(end)}
-WHERE past.completed_at >= {instant(start)} AND past.completed_at < {instant(end)}
-    AND (part.outcome = 'evicted' OR (part.outcome = 'joined' AND part.waited_for_ms > 0))
+WHERE past.completed_at >= {instant(start)} AND past.completed_at < {instant(end)} AND part.outcome = 'evicted'
 """  # noqa: S608 - likewise
-    return Relation("parts_within", text, (Span("rebalances", start, end), Span("rebalance_members", start, end)))
+    return Relation("vain_waits_within", text, (Span("rebalances", start, end), Span("rebalance_members", start, end)))
+
+
+def rejoins_within(start: datetime, end: datetime) -> Relation:
+    """Return how long was waited for those who joined again, in rebalances that were over within a window."""
+    text = f"""
+SELECT group_id, shard_id, completed_at, joined_after_ms, waited_for_ms
+FROM {{rebalance_members}}
+WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)}
+    AND outcome = 'joined' AND waited_for_ms > 0 AND joined_after_ms IS NOT NULL
+"""  # noqa: S608 - likewise
+    return Relation("rejoins_within", text, (Span("rebalance_members", start, end),), at="completed_at")
 
 
 def newcomers_within(start: datetime, end: datetime) -> Relation:
@@ -175,4 +210,4 @@ SELECT group_id, shard_id, started_at, joined_at, completed_at, restarts, member
 FROM {{rebalances}}
 WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)} AND trigger = 'member_joined'
 """  # noqa: S608 - likewise
-    return Relation("newcomers_within", text, (Span("rebalances", start, end),))
+    return Relation("newcomers_within", text, (Span("rebalances", start, end),), at="completed_at")

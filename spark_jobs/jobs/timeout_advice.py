@@ -18,17 +18,27 @@ from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.jdbc import read_by_shard, read_table
 from spark_jobs.publish import ReportTable
-from spark_jobs.report_relations import newcomers_within, parts_within, stays_within
+from spark_jobs.report_relations import (
+    newcomers_within,
+    rejoins_within,
+    returns_within,
+    stays_within,
+    timeouts_within,
+    vain_waits_within,
+)
 from spark_jobs.reporting import ReportArguments, ReportingJob, run
 from spark_jobs.transforms.timeout_advice import (
     ADVICE_COLUMNS,
     CLUSTER_COLUMNS,
     MEMBER_COLUMNS,
-    PART_COLUMNS,
     REBALANCE_COLUMNS,
+    REJOIN_COLUMNS,
+    RETURN_COLUMNS,
     SETTING_COLUMNS,
     SETTINGS,
     STAY_COLUMNS,
+    TIMEOUT_COLUMNS,
+    WAIT_COLUMNS,
     advice,
     days,
     evictions,
@@ -55,20 +65,21 @@ def find_evidence(history: History, arguments: ReportArguments) -> DataFrame:
     start, end = window(arguments)
     grace_ms, end_ms = arguments.options["grace_ms"], wall_ms(end)
     spark, database = history.spark, history.database
-    stays = history.read(stays_within(start, end, timedelta(milliseconds=grace_ms)), STAY_COLUMNS)
-    members = read_by_shard(spark, database, "members", MEMBER_COLUMNS, history.predicates)
-    parts = history.read(parts_within(start, end), PART_COLUMNS)
-    put_out = evictions(stays, members, parts, end_ms=end_ms, grace_ms=grace_ms)
+    stays = history.read(stays_within(start, end), STAY_COLUMNS)
+    timeouts = history.read(timeouts_within(start, end), TIMEOUT_COLUMNS)
+    returns = history.read(returns_within(start, end, timedelta(milliseconds=grace_ms)), RETURN_COLUMNS)
+    waits = history.read(vain_waits_within(start, end), WAIT_COLUMNS)
+    rejoined = history.read(rejoins_within(start, end), REJOIN_COLUMNS)
+    newcomers = history.read(newcomers_within(start, end), REBALANCE_COLUMNS)
     present = in_force(
-        stays,
-        members,
+        days(stays),
+        read_by_shard(spark, database, "members", MEMBER_COLUMNS, history.predicates),
         read_table(spark, database, "cluster_config", CLUSTER_COLUMNS),
         read_table(spark, database, "group_configs", SETTING_COLUMNS),
         defaults(os.environ),
-        end_ms=end_ms,
     )
-    newcomers = history.read(newcomers_within(start, end), REBALANCE_COLUMNS)
-    return evidence(days(stays, put_out, end_ms=end_ms), rejoins(parts, put_out), startups(newcomers), present)
+    put_out = evictions(timeouts, returns, waits, end_ms=end_ms, grace_ms=grace_ms)
+    return evidence(present, put_out, rejoins(rejoined), startups(newcomers))
 
 
 def window(arguments: ReportArguments) -> tuple[datetime, datetime]:

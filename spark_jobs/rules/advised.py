@@ -1,11 +1,12 @@
 """One group's counts, as Spark hands them to Python, become one row of advice by the pure rules."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from coordinator_core.protocol.advice.advise import advise
-from coordinator_core.protocol.advice.evidence import NO_STEPS, Day, Evidence, Rejoins, Startups
+from coordinator_core.protocol.advice.evidence import NO_STEPS, Day, Evidence, Rejoins, Startups, merged
 from coordinator_core.protocol.advice.policy import Advice, Bounds, InForce, Policy
 
 NAMES: Final = ("session", "rebalance", "initial_delay")
@@ -21,8 +22,17 @@ TOLD: Final = (
 )
 """What is told of a group; effects and the test are JSON."""
 
-Counted = Iterable[Mapping[str, int]]
-"""How often something falls under a step: place and count; a step that is missing has nothing."""
+SESSION_EXPIRED: Final = "session_expired"
+REBALANCE_TIMEOUT: Final = "rebalance_timeout"
+
+Counted = Mapping[str, int]
+"""How often something falls under a step: place and count; a step may be missing, or come in parts."""
+
+Eviction = Mapping[str, Any]
+"""How many were put out by a kind of timeout on a day: end_reason, day, place, count and limit_ms, their sum.
+
+The place is None of those that stayed away, else under which step the timeout falls that would not have put them out.
+"""
 
 
 def advised_row(row: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
@@ -40,39 +50,58 @@ def advised_row(row: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
 
 def evidence_of(row: Mapping[str, Any]) -> Evidence:
     """Return the evidence of a row."""
+    evictions = row["evictions"] or ()
+    by_session = [each for each in evictions if each["end_reason"] == SESSION_EXPIRED]
+    by_rebalance = [each for each in evictions if each["end_reason"] == REBALANCE_TIMEOUT]
     return Evidence(
-        days=tuple(_day(day) for day in row["days"]),
-        rejoins=Rejoins(
-            counts=_counts(row["rejoins"]),
-            late=_counts(row["late"]),
-            no_shows=row["no_shows"] or 0,
-            no_shows_limit_ms=row["no_shows_limit_ms"] or 0,
-        ),
+        days=merged([*map(_measured, row["days"]), *_put_out(by_session)]),
+        rejoins=_rejoins(row["rejoins"] or (), by_rebalance),
         startups=Startups(
             starts=row["starts"] or 0,
             alone=row["alone"] or 0,
-            last_comers=_counts(row["last_comers"]),
-            followers=_counts(row["followers"]),
+            last_comers=_counts(row["last_comers"] or ()),
+            followers=_counts(row["followers"] or ()),
         ),
     )
 
 
-def _day(day: Mapping[str, Any]) -> Day:
-    return Day(
-        day=day["day"],
-        heartbeats=day["heartbeats"],
-        gaps=tuple(day["gaps"]),
-        longest_gap_ms=day["longest_gap_ms"],
-        silences=_counts(day["silences"]),
-        failures=day["failures"],
-        failures_limit_ms=day["failures_limit_ms"],
-    )
+def _measured(day: Mapping[str, Any]) -> Day:
+    return Day(day["day"], day["heartbeats"], tuple(day["gaps"]), day["longest_gap_ms"])
 
 
-def _counts(counted: Counted | None) -> tuple[int, ...]:
+def _put_out(evictions: Iterable[Eviction]) -> Iterator[Day]:
+    """Return what evictions add to their days."""
+    by_day: defaultdict[int, list[Eviction]] = defaultdict(list)
+    for each in evictions:
+        by_day[each["day"]].append(each)
+    for day, its in by_day.items():
+        back, away = _parted(its)
+        count, limit_ms = _sums(away)
+        yield Day(day, silences=_counts(back), failures=count, failures_limit_ms=limit_ms)
+
+
+def _rejoins(in_time: Iterable[Counted], evictions: Iterable[Eviction]) -> Rejoins:
+    late, away = _parted(evictions)
+    no_shows, limit_ms = _sums(away)
+    return Rejoins(_counts([*in_time, *late]), _counts(late), no_shows, limit_ms)
+
+
+def _parted(evictions: Iterable[Eviction]) -> tuple[list[Eviction], list[Eviction]]:
+    """Return those that came back, and those that stayed away."""
+    known = list(evictions)
+    return [each for each in known if each["place"] is not None], [each for each in known if each["place"] is None]
+
+
+def _sums(evictions: Iterable[Eviction]) -> tuple[int, int]:
+    """Return how many there are, and their limits added up."""
+    known = list(evictions)
+    return sum(each["count"] for each in known), sum(each["limit_ms"] for each in known)
+
+
+def _counts(counted: Iterable[Counted]) -> tuple[int, ...]:
     counts = list(NO_STEPS)
-    for each in counted or ():
-        counts[each["place"]] = each["count"]
+    for each in counted:
+        counts[each["place"]] += each["count"]
     return tuple(counts)
 
 

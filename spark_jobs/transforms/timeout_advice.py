@@ -1,10 +1,12 @@
 """A group's history becomes a row of counts, however large the group is, and the pure rules advise from that row.
 
-stays, members, parts ── evictions ──┐
-stays ─────────────────────── days ──┤
-parts, evictions ────────── rejoins ─┼── evidence ── advice
-rebalances ─────────────── startups ─┤
-members, settings ──────── in force ─┘
+timeouts, returns, waits ─────────── evictions ─┐
+stays ── days ─┐                                ├── evidence ── advice
+members, settings ────────────────── in force ──┤
+rejoined ─────────────────────────── rejoins ───┤
+rebalances ───────────────────────── startups ──┘
+
+Each frame of the past is used once: it may have millions of rows, and would be read again for every use.
 """
 
 from collections.abc import Mapping
@@ -15,46 +17,23 @@ from pyspark.sql import functions as sf
 from coordinator_core.protocol.advice.policy import Policy
 from coordinator_core.protocol.advice.startup import STARTUP_MS
 from spark_jobs.rules.advice import day_of, identity_of, place_of, summed_gaps
-from spark_jobs.rules.advised import TOLD, advised_row
-
-SESSION_EXPIRED, REBALANCE_TIMEOUT = "session_expired", "rebalance_timeout"
+from spark_jobs.rules.advised import REBALANCE_TIMEOUT, SESSION_EXPIRED, TOLD, advised_row
 
 STAY_COLUMNS = (
     "group_id",
     "shard_id",
-    "member_id",
-    "group_instance_id",
-    "client_id",
-    "client_host",
     "session_timeout_ms",
-    "joined_at",
     "ended_at",
-    "end_reason",
     "heartbeat_count",
     "heartbeat_gap_ms_max",
     "heartbeat_gap_histogram",
 )
-MEMBER_COLUMNS = (
-    "group_id",
-    "shard_id",
-    "member_id",
-    "group_instance_id",
-    "client_id",
-    "client_host",
-    "session_timeout_ms",
-    "rebalance_timeout_ms",
-    "joined_at",
-)
-PART_COLUMNS = (
-    "group_id",
-    "shard_id",
-    "member_id",
-    "outcome",
-    "joined_after_ms",
-    "waited_for_ms",
-    "started_at",
-    "completed_at",
-)
+CONSUMER_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "client_host")
+TIMEOUT_COLUMNS = (*CONSUMER_COLUMNS, "session_timeout_ms", "ended_at", "end_reason")
+RETURN_COLUMNS = (*CONSUMER_COLUMNS, "joined_at")
+WAIT_COLUMNS = ("group_id", "shard_id", "member_id", "waited_for_ms", "started_at", "completed_at")
+REJOIN_COLUMNS = ("group_id", "shard_id", "joined_after_ms", "waited_for_ms")
+MEMBER_COLUMNS = ("group_id", "shard_id", "session_timeout_ms", "rebalance_timeout_ms")
 REBALANCE_COLUMNS = (
     "group_id",
     "shard_id",
@@ -76,8 +55,8 @@ SETTINGS = (
 )
 """Settings that advice looks at."""
 
-EVICTION_COLUMNS = ("group_id", "shard_id", "end_reason", "day", "limit_ms", "needed_ms")
-DAY_FIELDS = ("day", "heartbeats", "gaps", "longest_gap_ms", "silences", "failures", "failures_limit_ms")
+DAY_FIELDS = ("day", "heartbeats", "gaps", "longest_gap_ms")
+EVICTION_FIELDS = ("end_reason", "day", "place", "count", "limit_ms")
 PRESENT_COLUMNS = (
     "present_session_ms",
     "present_rebalance_ms",
@@ -89,10 +68,8 @@ EVIDENCE_COLUMNS = (
     "group_id",
     "shard_id",
     "days",
+    "evictions",
     "rejoins",
-    "late",
-    "no_shows",
-    "no_shows_limit_ms",
     "starts",
     "alone",
     "last_comers",
@@ -109,39 +86,30 @@ ADVICE_COLUMNS = (
 )
 
 
-def evictions(stays: DataFrame, members: DataFrame, parts: DataFrame, *, end_ms: int, grace_ms: int) -> DataFrame:
-    """Find who was put out by a timeout, and the timeout that would not have.
+def evictions(timeouts: DataFrame, returns: DataFrame, waits: DataFrame, *, end_ms: int, grace_ms: int) -> DataFrame:
+    """Count who was put out by a timeout, by the timeout that would not have.
 
     Args:
-        stays: STAY_COLUMNS, those of returns included.
-        members: MEMBER_COLUMNS, those who are there.
-        parts: PART_COLUMNS, those that ended in an eviction at least.
+        timeouts: TIMEOUT_COLUMNS, of those who were put out within the window.
+        returns: RETURN_COLUMNS, of those who joined since the window began, until the grace after its end.
+        waits: WAIT_COLUMNS.
         end_ms: Wall time at which the window ends.
         grace_ms: Who is back within this was alive; who may still come back by then is left out.
 
     Returns:
-        A row an eviction, EVICTION_COLUMNS; `needed_ms` is NULL of members that stayed away.
+        A row a group that has any: group_id, `evictions`; their `place` is under which step the timeout is counted that
+        would not have put them out, NULL of members that stayed away.
     """
-    at_ms = sf.unix_millis("ended_at")
-    put_out = sf.col("end_reason").isin(SESSION_EXPIRED, REBALANCE_TIMEOUT) & (at_ms < end_ms)
-    gone = _identified(stays.where(put_out))
-    back = _identified(stays).unionByName(_identified(members), allowMissingColumns=True)
-    back = back.select(
-        "group_id", "identity", sf.col("member_id").alias("back_as"), sf.col("joined_at").alias("back_at")
-    )
-    late_ms = sf.unix_millis("back_at") - at_ms
-    is_back = (sf.col("back_as") != sf.col("member_id")) & late_ms.between(0, grace_ms)
-    returned = gone.join(back, on=["group_id", "identity"], how="inner").where(is_back)
-    first = returned.groupBy("group_id", "member_id", "ended_at").agg(sf.min(late_ms).alias("late_ms"))
-    limited = _with_limits(gone, parts).join(first, on=["group_id", "member_id", "ended_at"], how="left")
-    is_decided = sf.col("late_ms").isNotNull() | (at_ms < end_ms - grace_ms)
-    return limited.where(is_decided).select(
-        "group_id",
-        "shard_id",
-        "end_reason",
-        day_of(sf.col("ended_at")).alias("day"),
-        "limit_ms",
-        (sf.col("limit_ms") + sf.col("late_ms")).alias("needed_ms"),
+    gone = _first_returns(_identified(_with_limits(timeouts, waits)), _identified(returns), grace_ms)
+    is_decided = sf.col("late_ms").isNotNull() | (sf.unix_millis("ended_at") < end_ms - grace_ms)
+    return (
+        gone.where(is_decided)
+        .withColumn("day", day_of(sf.col("ended_at")))
+        .withColumn("place", place_of(sf.col("limit_ms") + sf.col("late_ms")))
+        .groupBy("group_id", "end_reason", "day", "place")
+        .agg(sf.count("*").alias("count"), sf.sum("limit_ms").alias("limit_ms"))
+        .groupBy("group_id")
+        .agg(sf.collect_list(sf.struct(*EVICTION_FIELDS)).alias("evictions"))
     )
 
 
@@ -150,92 +118,88 @@ def _identified(rows: DataFrame) -> DataFrame:
     return rows.withColumn("identity", identity_of(*who))
 
 
-def _with_limits(gone: DataFrame, parts: DataFrame) -> DataFrame:
+def _with_limits(timeouts: DataFrame, waits: DataFrame) -> DataFrame:
     """Add `limit_ms`; by a limit on rejoining it is how long was waited, which is known when the rebalance is over."""
-    waited = parts.where(sf.col("outcome") == "evicted").select(
-        "group_id", "member_id", "waited_for_ms", "started_at", "completed_at"
+    gone, waited = timeouts.alias("gone"), waits.alias("waited")
+    is_its_wait = (
+        (sf.col("gone.group_id") == sf.col("waited.group_id"))
+        & (sf.col("gone.member_id") == sf.col("waited.member_id"))
+        & (sf.col("end_reason") == REBALANCE_TIMEOUT)
+        & sf.col("ended_at").between(sf.col("started_at"), sf.col("completed_at"))
     )
-    by_session = gone.where(sf.col("end_reason") == SESSION_EXPIRED).withColumn(
-        "limit_ms", sf.col("session_timeout_ms").cast("long")
-    )
-    by_rebalance = (
-        gone.where(sf.col("end_reason") == REBALANCE_TIMEOUT)
-        .join(waited, on=["group_id", "member_id"], how="inner")
-        .where(sf.col("ended_at").between(sf.col("started_at"), sf.col("completed_at")))
-        .withColumnRenamed("waited_for_ms", "limit_ms")
-        .drop("started_at", "completed_at")
-    )
-    return by_session.unionByName(by_rebalance)
+    is_by_session = sf.col("end_reason") == SESSION_EXPIRED
+    limit_ms = sf.when(is_by_session, sf.col("session_timeout_ms").cast("long")).otherwise(sf.col("waited_for_ms"))
+    limited = gone.join(waited, on=is_its_wait, how="left").select("gone.*", limit_ms.alias("limit_ms"))
+    return limited.where(sf.col("limit_ms").isNotNull())
 
 
-def days(stays: DataFrame, put_out: DataFrame, *, end_ms: int) -> DataFrame:
-    """Count silences by day.
+def _first_returns(gone: DataFrame, returns: DataFrame, grace_ms: int) -> DataFrame:
+    """Add `late_ms`: how soon somebody of the same identity was back within the grace; NULL if nobody was.
+
+    Time is cut into slots as long as the grace. Whoever is back in time is so in the same slot, or in the next: so
+    each eviction meets the few who joined about then, and not all who ever did.
+    """
+    at_ms, joined_ms = sf.unix_millis("ended_at"), sf.unix_millis("joined_at")
+    slot_ms = grace_ms + 1
+    slot = sf.floor(at_ms / slot_ms)
+    expected = gone.withColumn("slot", sf.explode(sf.array(slot, slot + 1)))
+    back = returns.select(
+        "group_id",
+        "identity",
+        sf.floor(joined_ms / slot_ms).alias("slot"),
+        sf.col("member_id").alias("back_as"),
+        joined_ms.alias("back_ms"),
+    )
+    late_ms = sf.col("back_ms") - at_ms
+    is_back = (sf.col("back_as") != sf.col("member_id")) & late_ms.between(0, grace_ms)
+    return (
+        expected.join(back, on=["slot", "group_id", "identity"], how="left")
+        .groupBy("group_id", "member_id", "ended_at", "end_reason", "limit_ms")
+        .agg(sf.min(sf.when(is_back, late_ms)).alias("late_ms"))
+    )
+
+
+def days(stays: DataFrame) -> DataFrame:
+    """Add heartbeats and gaps up by day.
 
     Args:
-        stays: STAY_COLUMNS.
-        put_out: EVICTION_COLUMNS.
-        end_ms: Wall time at which the window ends.
+        stays: STAY_COLUMNS, those that ended within the window.
 
     Returns:
-        A row a group: group_id, shard_id, `days` in order.
+        A row a group: group_id, shard_id, `last_session_ms` (the session timeout that was in force last) and `days`;
+        a day comes once a session timeout that was in force.
     """
-    by_session = put_out.where(sf.col("end_reason") == SESSION_EXPIRED)
-    is_failure = sf.col("needed_ms").isNull()
-    failures = by_session.groupBy("group_id", "day").agg(
-        sf.count_if(is_failure).alias("failures"),
-        sf.coalesce(sf.sum(sf.when(is_failure, sf.col("limit_ms"))), sf.lit(0)).alias("failures_limit_ms"),
-    )
-    silences = _counted(by_session.where(~is_failure), "needed_ms", "silences", "group_id", "day")
+    last = sf.max_by("session_timeout_ms", sf.struct("last_at", "session_timeout_ms"))
     return (
-        _measured(stays.where(sf.unix_millis("ended_at") < end_ms))
-        .join(failures, on=["group_id", "day"], how="left")
-        .join(silences, on=["group_id", "day"], how="left")
-        .fillna(0, ["failures", "failures_limit_ms"])
+        stays.groupBy("group_id", "shard_id", "session_timeout_ms", day_of(sf.col("ended_at")).alias("day"))
+        .agg(
+            sf.sum("heartbeat_count").alias("heartbeats"),
+            summed_gaps(sf.col("heartbeat_gap_histogram")).alias("gaps"),
+            sf.coalesce(sf.max("heartbeat_gap_ms_max"), sf.lit(0)).alias("longest_gap_ms"),
+            sf.max("ended_at").alias("last_at"),
+        )
         .groupBy("group_id", "shard_id")
-        .agg(sf.sort_array(sf.collect_list(sf.struct(*DAY_FIELDS))).alias("days"))
+        .agg(last.alias("last_session_ms"), sf.collect_list(sf.struct(*DAY_FIELDS)).alias("days"))
     )
 
 
-def _measured(stays: DataFrame) -> DataFrame:
-    """Add heartbeats and gaps up: a row a group and day."""
-    return stays.groupBy("group_id", "shard_id", day_of(sf.col("ended_at")).alias("day")).agg(
-        sf.sum("heartbeat_count").alias("heartbeats"),
-        summed_gaps(sf.col("heartbeat_gap_histogram")).alias("gaps"),
-        sf.coalesce(sf.max("heartbeat_gap_ms_max"), sf.lit(0)).alias("longest_gap_ms"),
-    )
+def rejoins(rejoined: DataFrame) -> DataFrame:
+    """Count how long groups waited for members that they had, and that came in time.
+
+    Args:
+        rejoined: REJOIN_COLUMNS.
+
+    Returns:
+        A row a group that has any: group_id, `rejoins`.
+    """
+    in_time = rejoined.select("group_id", sf.least("joined_after_ms", "waited_for_ms").alias("took_ms"))
+    return _counted(in_time, "took_ms", "rejoins", "group_id")
 
 
 def _counted(rows: DataFrame, length: str, counts: str, *keys: str) -> DataFrame:
     """Count lengths by steps: a row a key, with `counts` of those steps that have any."""
     by_place = rows.groupBy(*keys, place_of(sf.col(length)).alias("place")).agg(sf.count("*").alias("count"))
     return by_place.groupBy(*keys).agg(sf.collect_list(sf.struct("place", "count")).alias(counts))
-
-
-def rejoins(parts: DataFrame, put_out: DataFrame) -> DataFrame:
-    """Count how long groups waited for members that they had.
-
-    Args:
-        parts: PART_COLUMNS.
-        put_out: EVICTION_COLUMNS.
-
-    Returns:
-        A row a group: group_id, `rejoins`, `late`, `no_shows`, `no_shows_limit_ms`.
-    """
-    left_out = put_out.where(sf.col("end_reason") == REBALANCE_TIMEOUT)
-    late = left_out.where(sf.col("needed_ms").isNotNull()).select("group_id", "needed_ms")
-    in_time = parts.where(
-        (sf.col("outcome") == "joined") & (sf.col("waited_for_ms") > 0) & sf.col("joined_after_ms").isNotNull()
-    ).select("group_id", sf.least("joined_after_ms", "waited_for_ms").alias("needed_ms"))
-    no_shows = left_out.where(sf.col("needed_ms").isNull()).groupBy("group_id")
-    return (
-        _counted(in_time.unionByName(late), "needed_ms", "rejoins", "group_id")
-        .join(_counted(late, "needed_ms", "late", "group_id"), on="group_id", how="left")
-        .join(
-            no_shows.agg(sf.count("*").alias("no_shows"), sf.sum("limit_ms").alias("no_shows_limit_ms")),
-            on="group_id",
-            how="full",
-        )
-    )
 
 
 def startups(rebalances: DataFrame) -> DataFrame:
@@ -271,42 +235,39 @@ def startups(rebalances: DataFrame) -> DataFrame:
 
 
 def in_force(
-    stays: DataFrame,
+    by_day: DataFrame,
     members: DataFrame,
     cluster_config: DataFrame,
     group_configs: DataFrame,
     defaults: Mapping[str, int | None],
-    *,
-    end_ms: int,
 ) -> DataFrame:
-    """Find what each group has now: what is set, or else what its members ask for.
+    """Add what each group has now: what is set, or else what its members ask for.
 
     Args:
-        stays: STAY_COLUMNS; what was in force last counts where nobody is there to ask.
+        by_day: As `days` returns it; what was in force last counts where nobody is there to ask.
         members: MEMBER_COLUMNS.
         cluster_config: CLUSTER_COLUMNS.
         group_configs: SETTING_COLUMNS.
         defaults: What holds where neither sets anything, by settings.
-        end_ms: Wall time at which the window ends.
 
     Returns:
-        A row a group that has stays: group_id and PRESENT_COLUMNS.
+        The same rows: group_id, shard_id, `days` and PRESENT_COLUMNS.
     """
-    newest = sf.max_by("session_timeout_ms", sf.struct("ended_at", "member_id"))
-    last = stays.where(sf.unix_millis("ended_at") < end_ms).groupBy("group_id").agg(newest.alias("last_session_ms"))
     asked = members.groupBy("group_id").agg(
         sf.max("session_timeout_ms").alias("asked_session_ms"),
         sf.max("rebalance_timeout_ms").alias("asked_rebalance_ms"),
     )
     own = group_configs.groupBy("group_id").agg(*(_set(key).alias(f"own_{key}") for key in SETTINGS))
     wide = cluster_config.agg(*(_set(key).alias(f"wide_{key}") for key in SETTINGS))
-    joined = last.join(asked, on="group_id", how="left").join(own, on="group_id", how="left")
+    joined = by_day.join(asked, on="group_id", how="left").join(own, on="group_id", how="left")
 
     def narrowest(key: str, *asked_for: str) -> Column:
         return sf.coalesce(f"own_{key}", f"wide_{key}", sf.lit(defaults[key]).cast("int"), *map(sf.col, asked_for))
 
     return joined.crossJoin(sf.broadcast(wide)).select(
         "group_id",
+        "shard_id",
+        "days",
         narrowest("session_timeout_ms", "asked_session_ms", "last_session_ms").alias("present_session_ms"),
         narrowest("rebalance_timeout_ms", "asked_rebalance_ms").alias("present_rebalance_ms"),
         narrowest("group_initial_rebalance_delay_ms").alias("present_initial_delay_ms"),
@@ -319,10 +280,20 @@ def _set(key: str) -> Column:
     return sf.max(sf.when(sf.col("key") == key, sf.col("value").try_cast("int")))
 
 
-def evidence(by_day: DataFrame, rejoined: DataFrame, started: DataFrame, present: DataFrame) -> DataFrame:
-    """Put together what is known of each group that was there: a row a group, EVIDENCE_COLUMNS."""
+def evidence(present: DataFrame, put_out: DataFrame, rejoined: DataFrame, started: DataFrame) -> DataFrame:
+    """Put together what is known of each group that was there.
+
+    Args:
+        present: As `in_force` returns it.
+        put_out: As `evictions` returns it.
+        rejoined: As `rejoins` returns it.
+        started: As `startups` returns it.
+
+    Returns:
+        A row a group, EVIDENCE_COLUMNS.
+    """
     return (
-        by_day.join(present, on="group_id", how="inner")
+        present.join(put_out, on="group_id", how="left")
         .join(rejoined, on="group_id", how="left")
         .join(started, on="group_id", how="left")
         .select(*EVIDENCE_COLUMNS)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.protocol.advice.evidence import Day, merged
+from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS, Day, merged
 from coordinator_core.protocol.advice.policy import FIXED_MS, Bounds, Policy
 from coordinator_core.protocol.advice.replay import (
     added_at,
@@ -17,7 +17,7 @@ from coordinator_core.protocol.advice.replay import (
     spurious_at,
 )
 from coordinator_core.protocol.advice.session import advise_session_timeout, shortest_timeout_ms
-from coordinator_core.protocol.advice.steps import STEPS_MS, candidates, counted, covered, place_of
+from coordinator_core.protocol.advice.steps import STEPS_MS, candidates, counted, covered, place_of, shortest
 from tests.advice.histories import FIRST_DAY, KINDS, History, gaps, history, observed, spurious_in_truth
 
 POLICY = Policy()
@@ -52,6 +52,12 @@ def test_the_choice_is_between_the_bounds_both_included() -> None:
     assert candidates(7_000, 7_000) == (7_000,)
 
 
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=12, unique=True), st.integers(0, 60))
+def test_the_shortest_choice_that_is_enough_is_found(choices: list[int], enough: int) -> None:
+    found = shortest(sorted(choices), lambda choice: choice >= enough)
+    assert found == min((choice for choice in choices if choice >= enough), default=None)
+
+
 # -- replay ---------------------------------------------------------------------------------------------------
 
 lengths = st.integers(1, 100_000)
@@ -76,6 +82,17 @@ def test_what_would_have_been_added_lies_between_least_and_most(past: History, s
     at_least, at_most = added_at(observed(past, seen_ms), timeout_ms)
     truth = sum(timeout_ms < ms <= seen_ms for day in past.silences_ms for ms in day)
     assert at_least <= truth <= at_most
+
+
+@unhurried
+@given(histories, timeouts, st.one_of(st.integers(1, 5_000_000), st.sampled_from(GAP_BOUNDS_MS)))
+def test_gaps_are_counted_as_bound_by_bound(past: History, in_force_ms: int, timeout_ms: int) -> None:
+    for day in observed(past, in_force_ms):
+        counted_by = list(zip((0, *GAP_BOUNDS_MS), (*GAP_BOUNDS_MS, day.longest_gap_ms), day.gaps, strict=True))
+        at_least = sum(count for low, _, count in counted_by if low >= timeout_ms)
+        at_most = sum(count for _, high, count in counted_by if high > timeout_ms)
+        is_over = day.longest_gap_ms > timeout_ms
+        assert gaps_over(day, timeout_ms) == ((max(1, at_least), max(1, at_most)) if is_over else (0, 0))
 
 
 @unhurried

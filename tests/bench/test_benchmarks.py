@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from bench import commits, groups, heartbeats, rebalance, recovery, scale
+from bench.__main__ import LONG, NAMES
 from bench.figures import Figure, report, table
 from bench.servers import Place
+
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
 MEASURES: dict[str, Callable[[Place], Sequence[Figure]]] = {
     "heartbeats": partial(heartbeats.measure, size=heartbeats.Size(connections=4, rounds=1, round_s=0.2)),
@@ -36,6 +39,16 @@ def test_an_unknown_benchmark_is_refused() -> None:
     run = subprocess.run([sys.executable, "-m", "bench", "nothing"], capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert "invalid choice" in run.stderr
+
+
+def test_how_long_answers_took_stands_beside_a_figure() -> None:
+    figure = Figure("x", 5.0, "a second", "y", 10.0, details={"p50_ms": 1.25, "p99_ms": 1234.5, "rows": 3})
+    assert table([report("x", [figure])]).endswith("0.50 x y (10)  p50 1.25 ms, p99 1,234 ms")
+
+
+def test_the_page_tells_of_every_benchmark_and_of_no_other() -> None:
+    headings = {line.removeprefix("## ") for line in PAGE.read_text().splitlines() if line.startswith("## `")}
+    assert headings == {f"`{name}`" for name in (*NAMES, *LONG)}
 
 
 @pytest.mark.parametrize(

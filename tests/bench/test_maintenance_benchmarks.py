@@ -15,7 +15,9 @@ TINY = Past(groups=3, days=2, members=2, rebalances_a_day=1, stays_a_day=2, posi
 
 
 @pytest.mark.timeout(300)
-def test_the_benchmark_of_jobs_tells_its_figures(database_url: str, tmp_path: Path) -> None:
+def test_the_benchmark_of_jobs_tells_its_figures(
+    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     size = jobs.Size((200, 400), 50, TINY, rounds=1, jobs=("offset_retention",))
     figures = jobs.measure(Place(database_url, tmp_path), size)
     assert [figure.what for figure in figures] == [
@@ -28,6 +30,9 @@ def test_the_benchmark_of_jobs_tells_its_figures(database_url: str, tmp_path: Pa
         "offset_retention, a million of 400 offsets",
     ]
     assert all(figure.value > 0 for figure in figures)
+    progress = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
+    of_offsets = ["making 200 offsets", "offset_retention", "offset_retention"]
+    assert progress == [*of_offsets, *of_offsets, "making 2 days of history of 3 groups"]
 
 
 def test_the_benchmark_of_expiries_tells_its_figures(database_url: str, tmp_path: Path) -> None:
@@ -52,10 +57,13 @@ def test_there_are_as_many_rows_as_asked_for_each_in_its_day(
             counts[table] = cursor.fetchone()
             cursor.execute(f"SELECT count(*) FROM {table}_default")  # noqa: S608 - likewise
             assert cursor.fetchone() == (0,)
+        cursor.execute("SELECT count(*) FROM member_sessions WHERE member_id LIKE '%again'")
+        (came_back,) = cursor.fetchone() or (0,)
+    assert came_back > 0
     assert counts == {
         "rebalances": (6,),
         "rebalance_members": (12,),
-        "member_sessions": (24,),
+        "member_sessions": (24 + came_back,),
         "assignments": (12,),
         "offset_history": (12,),
     }

@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psycopg2.extensions as pg
 import pytest
 from pyspark.sql import SparkSession
 
 from muster.java import find_java, spark_environment
+from spark_jobs.database import Database, parse_url
 from spark_jobs.session import open_session
 from spark_jobs.submit import find_jdbc_jar
 
@@ -34,3 +37,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = open_session("tests", "local[2]", conf)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def database(database_url: str) -> Database:
+    """Return the test's own database, as jobs know it."""
+    return parse_url(database_url)
+
+
+@pytest.fixture
+def connection(database: Database) -> Iterator[pg.connection]:
+    """Give a connection to it, for the time of the test."""
+    with closing(database.connect()) as connection:
+        yield connection

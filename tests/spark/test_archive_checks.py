@@ -20,12 +20,7 @@ from spark_jobs.database import Database
 from tests.spark import test_history_archive as archiving
 from tests.spark.test_history_archive import EXPECTED, LATE, OLD, OLDER, candidates, rows
 
-database, connection, arguments, populated = (
-    archiving.database,
-    archiving.connection,
-    archiving.arguments,
-    archiving.populated,
-)
+arguments, populated = archiving.arguments, archiving.populated
 
 
 def paths(connection: pg.connection) -> dict[tuple[str, str], str]:

@@ -32,12 +32,7 @@ from tests.spark.test_history_archive import (
 )
 from tests.waiting import poll_until
 
-database, connection, arguments, populated = (
-    archiving.database,
-    archiving.connection,
-    archiving.arguments,
-    archiving.populated,
-)
+arguments, populated = archiving.arguments, archiving.populated
 TABLES = (*OTHERS, "group_transitions")
 PATIENCE_S, POLL_S = 120.0, 0.02
 

@@ -1,6 +1,5 @@
 """The audit of assignments, against a real Postgres: what stands, judged by the pure rule, in rows."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.archive.copying import archive_closed_days
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database, parse_url
+from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.jobs.assignment_balance_audit import JOB
 from spark_jobs.reporting import ReportArguments, report
@@ -27,17 +26,6 @@ AUDITS, TOPICS = "assignment_balance_audits", "assignment_balance_topics"
 ARGUMENTS = ReportArguments(
     RUN_ID, at(1), at(0), at(1), is_dry_run=False, read_partitions=3, options=default_options(JOB.kind)
 )
-
-
-@pytest.fixture
-def database(database_url: str) -> Database:
-    return parse_url(database_url)
-
-
-@pytest.fixture
-def connection(database: Database) -> Iterator[pg.connection]:
-    with closing(database.connect()) as connection:
-        yield connection
 
 
 def audited(connection: pg.connection, *columns: str, table: str = AUDITS) -> dict[str, tuple[Any, ...]]:

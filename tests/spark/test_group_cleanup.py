@@ -16,7 +16,7 @@ from pyspark.testing import assertDataFrameEqual
 from coordinator_core.protocol.retention import is_of_no_use
 from coordinator_core.protocol.states import GroupState
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database, parse_url
+from spark_jobs.database import Database
 from spark_jobs.jobs.group_cleanup import propose
 from spark_jobs.rules import retention
 from spark_jobs.transforms.group_cleanup import cleanup_candidates
@@ -66,11 +66,6 @@ def test_no_groups_lead_to_no_candidates(spark: SparkSession) -> None:
 
 
 # -- the job --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def database(database_url: str) -> Database:
-    return parse_url(database_url)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Old history goes to Parquet and leaves Postgres: all of it, once, whoever is killed where."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -21,7 +20,7 @@ from spark_jobs.archive.copying import Archived, archive_closed_days
 from spark_jobs.archive.days import archived_copies, history_tables
 from spark_jobs.archive.files import write_day
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database, parse_url
+from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.history import History, Span
 from spark_jobs.jobs.history_archive import describe
@@ -50,17 +49,6 @@ INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generat
 VALUES ('late', 3, now(), timestamptz '{day} 23:30:00+00', 1, 'Empty', 'why')
 """
 OTHERS = ("assignments", "offset_history")
-
-
-@pytest.fixture
-def database(database_url: str) -> Database:
-    return parse_url(database_url)
-
-
-@pytest.fixture
-def connection(database: Database) -> Iterator[pg.connection]:
-    with closing(database.connect()) as connection:
-        yield connection
 
 
 @pytest.fixture

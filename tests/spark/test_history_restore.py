@@ -22,12 +22,7 @@ from spark_jobs.jobs import history_restore
 from tests.spark import test_history_archive as archiving
 from tests.spark.test_history_archive import KEPT, LATE, NEXT_RUN_ID, OLD, OLDER, Killed, apply, in_postgres, rows
 
-database, connection, arguments, populated = (
-    archiving.database,
-    archiving.connection,
-    archiving.arguments,
-    archiving.populated,
-)
+arguments, populated = archiving.arguments, archiving.populated
 
 
 @pytest.fixture

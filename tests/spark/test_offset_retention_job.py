@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # comes
 from pyspark.sql import SparkSession
 
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database, parse_url
+from spark_jobs.database import Database
 from spark_jobs.jdbc import shard_predicates
 from spark_jobs.jobs.offset_retention import find, find_due, propose
 from spark_jobs.proposing import Reading, describe
@@ -33,17 +33,6 @@ OFFSET = (
     "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
     " VALUES (%(group_id)s, %(shard_id)s, 'orders', %(partition)s, 5, %(now)s::timestamptz - %(age)s::interval)"
 )
-
-
-@pytest.fixture
-def database(database_url: str) -> Database:
-    return parse_url(database_url)
-
-
-@pytest.fixture
-def connection(database: Database) -> Iterator[pg.connection]:
-    with closing(database.connect()) as connection:
-        yield connection
 
 
 def rows(connection: pg.connection, statement: str, **values: object) -> list[tuple[Any, ...]]:

@@ -1,7 +1,5 @@
 """A proposal appears whole or not at all, and never changes once somebody has asked for it to be applied."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +7,6 @@ import psycopg2
 import psycopg2.extensions as pg
 import pytest
 
-from spark_jobs.database import parse_url
 from spark_jobs.publish import (
     ABANDONED_AFTER_MS,
     CandidateTable,
@@ -30,12 +27,6 @@ PROPOSAL = Proposal(
 )
 REPORT = ReportTable("offset_expiry_forecasts", FORECAST_COLUMNS)
 NOW_MS = 1_795_000_000_000
-
-
-@pytest.fixture
-def connection(database_url: str) -> Iterator[pg.connection]:
-    with closing(parse_url(database_url).connect()) as connection:
-        yield connection
 
 
 def rows(connection: pg.connection, statement: str) -> list[tuple[Any, ...]]:

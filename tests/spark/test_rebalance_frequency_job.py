@@ -11,7 +11,7 @@ import psycopg2.extensions as pg
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.database import Database, parse_url
+from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.jobs.rebalance_frequency_report import JOB
 from spark_jobs.reporting import ReportArguments, describe, report
@@ -42,17 +42,6 @@ def of_day(day: datetime = DAY, **options: int) -> ReportArguments:
     return ReportArguments(
         RUN_ID, day + ONE_DAY, day, day + ONE_DAY, is_dry_run=False, read_partitions=3, options=given
     )
-
-
-@pytest.fixture
-def database(database_url: str) -> Database:
-    return parse_url(database_url)
-
-
-@pytest.fixture
-def connection(database: Database) -> Iterator[pg.connection]:
-    with closing(database.connect()) as connection:
-        yield connection
 
 
 def told(connection: pg.connection) -> dict[str, dict[str, Any]]:

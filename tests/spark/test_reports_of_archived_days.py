@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from spark_jobs import reporting
 from spark_jobs.archive.copying import archive_closed_days
 from spark_jobs.archive.restoring import restore_days
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database, parse_url
+from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.history import History, Relation, Span
 from spark_jobs.jdbc import write_staging
@@ -28,9 +27,12 @@ from spark_jobs.report_relations import (
     evictions_within,
     joins_within,
     newcomers_within,
-    parts_within,
     rebalances_within,
+    rejoins_within,
+    returns_within,
     stays_within,
+    timeouts_within,
+    vain_waits_within,
     waits_within,
 )
 from spark_jobs.reporting import ReportArguments, ReportingJob, report
@@ -57,17 +59,6 @@ def _quick(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     yield
     spark.conf.unset("spark.sql.codegen.wholeStage")
-
-
-@pytest.fixture
-def database(database_url: str) -> Database:
-    return parse_url(database_url)
-
-
-@pytest.fixture
-def connection(database: Database) -> Iterator[pg.connection]:
-    with closing(database.connect()) as connection:
-        yield connection
 
 
 @pytest.fixture
@@ -206,8 +197,11 @@ def test_days_that_came_back_are_read_where_they_are(
         waits_within(END - 2 * DAY, END),
         evictions_within(END - 2 * DAY, END),
         joins_within(END - 2 * DAY, END + GRACE),
-        stays_within(END - 2 * DAY, END, GRACE),
-        parts_within(END - 2 * DAY, END),
+        stays_within(END - 2 * DAY, END),
+        timeouts_within(END - 2 * DAY, END),
+        returns_within(END - 2 * DAY, END, GRACE),
+        vain_waits_within(END - 2 * DAY, END),
+        rejoins_within(END - 2 * DAY, END),
         newcomers_within(END - 2 * DAY, END),
     ],
     ids=lambda relation: relation.name,

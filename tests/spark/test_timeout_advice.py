@@ -16,17 +16,24 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from coordinator_core.protocol.advice.policy import FIXED_MS, GRACE_MS
-from coordinator_core.protocol.advice.steps import place_of
+from coordinator_core.protocol.advice.steps import STEPS_MS, place_of
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.tuning import TuningQuestion
 from muster.jobs import run_job
 from muster.settings import load_settings
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
-from spark_jobs.history import History, Relation
+from spark_jobs.history import History, Relation, day_predicates
 from spark_jobs.jdbc import shard_predicates
 from spark_jobs.jobs.timeout_advice import JOB, defaults, find_evidence, wall_ms, window
-from spark_jobs.report_relations import newcomers_within, parts_within, stays_within
+from spark_jobs.report_relations import (
+    newcomers_within,
+    rejoins_within,
+    returns_within,
+    stays_within,
+    timeouts_within,
+    vain_waits_within,
+)
 from spark_jobs.reporting import ReportArguments, describe, report
 from spark_jobs.rules import advice as columns
 from spark_jobs.rules.advised import evidence_of
@@ -34,9 +41,9 @@ from spark_jobs.submit import default_options, maintenance_run_id
 from tests.advice.histories import KINDS
 from tests.spark.past_rows import DAY, Past, scattered
 from tests.spark.rows import NOW
-from tests.spark.test_offset_retention_job import as_jobs_role, connection, database, rows
+from tests.spark.test_offset_retention_job import as_jobs_role, rows
 
-__all__ = ["as_jobs_role", "connection", "database"]
+__all__ = ["as_jobs_role"]
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 OPTIONS = default_options("timeout_advice")
@@ -52,9 +59,10 @@ UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 @settings(max_examples=4, deadline=None, phases=UNSHRUNK)
 @given(st.lists(st.integers(0, 20_000_000), min_size=30, max_size=60))
 def test_the_columns_count_a_length_where_the_pure_rule_does(spark: SparkSession, lengths_ms: list[int]) -> None:
-    frame = spark.createDataFrame([(length_ms,) for length_ms in lengths_ms], "length_ms bigint")
+    asked = [*lengths_ms, *(step_ms + beside for step_ms in STEPS_MS for beside in (-1, 0, 1))]
+    frame = spark.createDataFrame([(length_ms,) for length_ms in [*asked, None]], "length_ms bigint")
     answers = frame.select(columns.place_of(sf.col("length_ms")).alias("place")).collect()
-    assert [answer.place for answer in answers] == [place_of(length_ms) for length_ms in lengths_ms]
+    assert [answer.place for answer in answers] == [*map(place_of, asked), None]
 
 
 # -- what is counted ------------------------------------------------------------------------------------------
@@ -141,9 +149,12 @@ def test_a_setting_that_no_node_would_take_is_one_sentence(text: str) -> None:
 @pytest.mark.parametrize(
     ("table", "relation"),
     [
-        ("member_sessions", stays_within(*window(ARGUMENTS), GRACE)),
-        ("rebalances", parts_within(*window(ARGUMENTS))),
-        ("rebalance_members", parts_within(*window(ARGUMENTS))),
+        ("member_sessions", stays_within(*window(ARGUMENTS))),
+        ("member_sessions", timeouts_within(*window(ARGUMENTS))),
+        ("member_sessions", returns_within(*window(ARGUMENTS), GRACE)),
+        ("rebalances", vain_waits_within(*window(ARGUMENTS))),
+        ("rebalance_members", vain_waits_within(*window(ARGUMENTS))),
+        ("rebalance_members", rejoins_within(*window(ARGUMENTS))),
         ("rebalances", newcomers_within(*window(ARGUMENTS))),
     ],
 )
@@ -161,6 +172,21 @@ def test_only_days_that_can_matter_are_read_and_of_them_the_shards_asked_for(
     assert "shard_id >= 16" in plan
 
 
+def test_every_read_of_a_window_looks_through_days_of_its_own(connection: pg.connection) -> None:
+    start, end = window(ARGUMENTS)
+    days = [f"{start + number * DAY:%Y%m%d}" for number in range(29)]
+    for day in days:
+        bounds = f"FROM ('{day} 00:00+00') TO ('{day} 23:59:59+00')"
+        rows(connection, f"CREATE TABLE member_sessions_p{day} PARTITION OF member_sessions FOR VALUES {bounds}")
+    for relation in (stays_within(start, end), timeouts_within(start, end), returns_within(start, end, GRACE)):
+        asked = day_predicates(relation.at, start, end, 4)
+        explained = [f"EXPLAIN SELECT * FROM {relation.in_postgres} WHERE {each}" for each in asked]  # noqa: S608 - ours
+        plans = ["\n".join(line for (line,) in rows(connection, each)) for each in explained]
+        looked_through = [set(re.findall(r"member_sessions_p(\d+)", plan)) for plan in plans]
+        assert [len(each) for each in looked_through] == [7, 7, 7, 8]
+        assert set[str]().union(*looked_through) == set(days)
+
+
 def test_rows_outside_of_the_window_never_leave_postgres(connection: pg.connection, past: Past) -> None:
     minute = timedelta(minutes=1)
     past.stay("g", "too early", NOW - 40 * DAY, NOW - 28 * DAY - minute, "left")
@@ -169,10 +195,16 @@ def test_rows_outside_of_the_window_never_leave_postgres(connection: pg.connecti
     past.stay("g", "came back in time", NOW + minute, NOW + 60 * minute, "hour")
     past.stay("g", "came too late", NOW + 2 * minute, NOW + 60 * minute, "hour")
     past.stay("g", "was there before", NOW - DAY, NOW + 25 * 60 * minute, "left")
+    past.member("g", "is here since then", 60_000, NOW)
+    past.member("g", "is here since later", 60_000, NOW + 2 * minute)
     past.store(connection)
-    relation = stays_within(*window(ARGUMENTS), GRACE).in_postgres
-    found = rows(connection, f"SELECT client_id FROM {relation} ORDER BY ended_at, client_id")  # noqa: S608 - ours
-    assert [client for (client,) in found] == ["first", "last", "came back in time"]
+
+    def found(relation: Relation, column: str) -> list[Any]:
+        return [value for (value,) in rows(connection, f"SELECT {column} FROM {relation.in_postgres} ORDER BY 1")]  # noqa: S608 - ours
+
+    assert found(stays_within(*window(ARGUMENTS)), "ended_at") == [NOW - 28 * DAY, NOW - minute]
+    came = found(returns_within(*window(ARGUMENTS), GRACE), "client_id")
+    assert came == ["came back in time", "is here since then", "last"]
 
 
 # -- what is advised ------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ left out.
 from coordinator_core.protocol.advice.evidence import Rejoins
 from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, so_many, too_little
 from coordinator_core.protocol.advice.replay import rate_at_most
-from coordinator_core.protocol.advice.steps import STEPS_MS, candidates, covered
+from coordinator_core.protocol.advice.steps import STEPS_MS, candidates, covered, shortest
 
 
 def advise_rebalance_timeout(rejoins: Rejoins, present_ms: int | None, policy: Policy) -> Advice:
@@ -36,7 +36,8 @@ def advise_rebalance_timeout(rejoins: Rejoins, present_ms: int | None, policy: P
 def shortest_timeout_ms(rejoins: Rejoins, policy: Policy) -> int:
     """Return the shortest timeout that covers enough, with headroom; else the longest step."""
     choices = candidates(policy.least_rebalance_timeout_ms, STEPS_MS[-1])
-    return next((ms for ms in choices if _covers(rejoins, policy.without_headroom(ms), policy)), choices[-1])
+    found = shortest(choices, lambda ms: _covers(rejoins, policy.without_headroom(ms), policy))
+    return choices[-1] if found is None else found
 
 
 def _covers(rejoins: Rejoins, timeout_ms: int, policy: Policy) -> bool:

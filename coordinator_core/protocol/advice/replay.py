@@ -2,13 +2,17 @@
 
 A gap that a sign of life ended would have been a spurious eviction under a shorter timeout. Of gaps only the bounds of
 their lengths are known, so there is a least and a most; whoever advises takes the most. A day's longest gap is known
-exactly, and a timeout that reaches it puts nobody out that day.
+exactly, and a timeout that reaches it puts nobody out that day. A longer timeout never puts more members out.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS, Day
 from coordinator_core.protocol.advice.steps import covered
+
+LOWER_BOUNDS_MS = (0, *GAP_BOUNDS_MS)
+"""What the gaps of each count are longer than; GAP_BOUNDS_MS are what they are not."""
 
 Z_ONE_IN_TWENTY = 1.645
 """The standard normal distribution exceeds this once in twenty times."""
@@ -44,10 +48,8 @@ def gaps_over(day: Day, timeout_ms: int) -> tuple[int, int]:
     """Return how many gaps of a day were longer than a timeout: at least, at most."""
     if day.longest_gap_ms <= timeout_ms:
         return 0, 0
-    lower_bounds = (0, *GAP_BOUNDS_MS)
-    upper_bounds = (*GAP_BOUNDS_MS, day.longest_gap_ms)
-    at_least = sum(count for low, count in zip(lower_bounds, day.gaps, strict=True) if low >= timeout_ms)
-    at_most = sum(count for high, count in zip(upper_bounds, day.gaps, strict=True) if high > timeout_ms)
+    at_least = sum(day.gaps[bisect_left(LOWER_BOUNDS_MS, timeout_ms) :])
+    at_most = sum(day.gaps[bisect_right(GAP_BOUNDS_MS, timeout_ms) :])
     # The longest gap itself is one.
     return max(1, at_least), max(1, at_most)
 

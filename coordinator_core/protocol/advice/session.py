@@ -28,7 +28,7 @@ from coordinator_core.protocol.advice.replay import (
     rate_at_most,
     spurious_at,
 )
-from coordinator_core.protocol.advice.steps import candidates
+from coordinator_core.protocol.advice.steps import candidates, shortest
 
 
 def advise_session_timeout(
@@ -59,8 +59,8 @@ def shortest_timeout_ms(days: Sequence[Day], bounds: Bounds, policy: Policy) -> 
     """Return the shortest timeout under which the days keep to the target, with headroom; else the longest there is."""
     allowed = policy.allowed(span_days(days))
     choices = candidates(bounds.least_ms, bounds.most_ms)
-    meeting = (ms for ms in choices if spurious_at(days, policy.without_headroom(ms)) <= allowed)
-    return next(meeting, choices[-1])
+    found = shortest(choices, lambda ms: spurious_at(days, policy.without_headroom(ms)) <= allowed)
+    return choices[-1] if found is None else found
 
 
 def _weighed(days: Sequence[Day], value_ms: int, present_ms: int | None, policy: Policy) -> Advice:

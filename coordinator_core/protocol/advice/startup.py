@@ -8,7 +8,7 @@ from typing import Final
 
 from coordinator_core.protocol.advice.evidence import Startups
 from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, so_many, too_little
-from coordinator_core.protocol.advice.steps import candidates, counted, covered
+from coordinator_core.protocol.advice.steps import candidates, counted, covered, shortest
 
 STARTUP_MS: Final = 300_000
 """Whoever comes later than this after a start belongs to no start-up."""
@@ -63,8 +63,8 @@ def _shortest_delay_ms(startups: Startups, present_ms: int, policy: Policy) -> i
     if _together(startups, 0, policy):
         return present_ms
     choices = candidates(present_ms, max(present_ms, policy.most_initial_delay_ms))
-    fitting = (ms for ms in choices if _together(startups, policy.without_headroom(ms), policy))
-    return next(fitting, present_ms)
+    found = shortest(choices, lambda ms: _together(startups, policy.without_headroom(ms), policy))
+    return present_ms if found is None else found
 
 
 def _together(startups: Startups, delay_ms: int, policy: Policy) -> bool:

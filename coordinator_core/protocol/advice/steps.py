@@ -3,18 +3,21 @@
 A length falls under the least step that is not below it, so a timeout of that step would have covered it.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Final
 
-SECOND_MS: Final = 1_000
-
-STEPS_MS: Final = tuple(
-    seconds * SECOND_MS
-    for seconds in chain(range(1, 60), range(60, 300, 5), range(300, 1_800, 30), range(1_800, 14_401, 300))
+RUNS_MS: Final = (
+    range(1_000, 60_000, 1_000),
+    range(60_000, 300_000, 5_000),
+    range(300_000, 1_800_000, 30_000),
+    range(1_800_000, 14_401_000, 300_000),
 )
 """Every second to a minute, every five to five minutes, every half minute to half an hour, then to four hours."""
+
+STEPS_MS: Final = tuple(chain.from_iterable(RUNS_MS))
+"""All of them, in order."""
 
 BEYOND: Final = len(STEPS_MS)
 """The place of whatever is longer than the last step."""
@@ -35,10 +38,16 @@ def counted(lengths_ms: Iterable[int]) -> tuple[int, ...]:
 
 def covered(counts: tuple[int, ...], timeout_ms: int) -> int:
     """Return how many of the counted lengths a timeout certainly covers: those under a step that it reaches."""
-    return sum(count for step_ms, count in zip(STEPS_MS, counts, strict=False) if step_ms <= timeout_ms)
+    return sum(counts[: bisect_right(STEPS_MS, timeout_ms)])
 
 
 def candidates(least_ms: int, most_ms: int) -> tuple[int, ...]:
     """Return the timeouts to choose from, in order: the bounds, and every step between them."""
     between = [step_ms for step_ms in STEPS_MS if least_ms < step_ms < most_ms]
     return tuple(dict.fromkeys([least_ms, *between, most_ms]))
+
+
+def shortest(choices_ms: Sequence[int], is_enough: Callable[[int], bool]) -> int | None:
+    """Return the first choice that is enough, None if none is; whatever is longer than one that is has to be, too."""
+    place = bisect_left(choices_ms, True, key=is_enough)
+    return choices_ms[place] if place < len(choices_ms) else None

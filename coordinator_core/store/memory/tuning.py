@@ -1,6 +1,6 @@
 """What a group's past tells of its timeouts, looked up row by row: slow, and obviously right."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator_core.protocol.advice.evidence import NO_GAPS, Day
 from coordinator_core.protocol.advice.what_if import Eviction
@@ -39,11 +39,15 @@ def past_of(group: Group, past: History, question: TuningQuestion) -> TuningPast
             Start(row.started_at_ms, row.joined_at_ms, row.trigger, row.restarts, row.member_count_before)
             for row in sorted(over, key=lambda row: row.completed_at_ms)
         ),
-        asked_session_ms=max(
-            (row.session_timeout_ms for row in members), default=stays[0].session_timeout_ms if stays else None
-        ),
+        asked_session_ms=max((row.session_timeout_ms for row in members), default=_last_in_force_ms(stays)),
         asked_rebalance_ms=max((row.rebalance_timeout_ms for row in members), default=None),
     )
+
+
+def _last_in_force_ms(stays: Sequence[MemberSessionRow]) -> int | None:
+    """Return the session timeout of the stay that ended last; of several, the longest."""
+    last = max(stays, key=lambda row: (row.ended_at_ms, row.session_timeout_ms), default=None)
+    return None if last is None else last.session_timeout_ms
 
 
 def _newest_stays(past: History, question: TuningQuestion, from_ms: int) -> list[MemberSessionRow]:

@@ -117,7 +117,7 @@ SELECT coalesce(max(session_timeout_ms), (
         FROM member_sessions
         WHERE group_id = %(group_id)s
             AND ended_at >= to_timestamp(%(from_ms)s / 1000.0) AND ended_at < to_timestamp(%(to_ms)s / 1000.0)
-        ORDER BY ended_at DESC, member_id DESC
+        ORDER BY ended_at DESC, session_timeout_ms DESC
         LIMIT 1
     )), max(rebalance_timeout_ms)
 FROM members
