@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 Json = dict[str, Any]
 
-TIMES: Final = ("p50_ms", "p99_ms")
-"""Details that stand beside a figure for people, too."""
+SHOWN: Final = {"p50_ms": "p50 {} ms", "p99_ms": "p99 {} ms", "rows_a_second": "{} rows a second"}
+"""Details that stand beside a figure for people, too, and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,10 @@ def _line(figure: Json) -> str:
     sign = "≥" if figure["better"] == "more" else "≤"
     wanted = "" if figure["wanted"] is None else f"  {sign} {figure['wanted']:.2f}"
     miss = "  MISSED" if figure["is_as_wanted"] is False else ""
-    took = ", ".join(
-        f"{name[:-3]} {_number(figure['details'][name])} ms" for name in TIMES if name in figure["details"]
-    )
+    details = figure["details"]
+    also = ", ".join(shown.format(_number(details[name])) for name, shown in SHOWN.items() if name in details)
     beside = f"{figure['ratio']:>6.2f} x {figure['beside']} ({_number(figure['ceiling'])}){wanted}{miss}"
-    return f"{line} {beside}" + (f"  {took}" if took else "")
+    return f"{line} {beside}" + (f"  {also}" if also else "")
 
 
 def _number(value: float) -> str:

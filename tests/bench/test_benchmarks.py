@@ -41,9 +41,17 @@ def test_an_unknown_benchmark_is_refused() -> None:
     assert "invalid choice" in run.stderr
 
 
-def test_how_long_answers_took_stands_beside_a_figure() -> None:
-    figure = Figure("x", 5.0, "a second", "y", 10.0, details={"p50_ms": 1.25, "p99_ms": 1234.5, "rows": 3})
-    assert table([report("x", [figure])]).endswith("0.50 x y (10)  p50 1.25 ms, p99 1,234 ms")
+@pytest.mark.parametrize(
+    ("details", "shown"),
+    [
+        ({"p50_ms": 1.25, "p99_ms": 1234.5, "rows": 3.0}, "p50 1.25 ms, p99 1,234 ms"),
+        ({"rows_a_second": 171_000.0}, "171,000 rows a second"),
+    ],
+    ids=["times", "rows"],
+)
+def test_what_people_ask_for_next_stands_beside_a_figure(details: dict[str, float], shown: str) -> None:
+    figure = Figure("x", 5.0, "a second", "y", 10.0, details=details)
+    assert table([report("x", [figure])]).endswith(f"0.50 x y (10)  {shown}")
 
 
 def test_the_page_tells_of_every_benchmark_and_of_no_other() -> None:

@@ -28,6 +28,8 @@ from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import Batch, Written
 
 PATIENCE_S = 10
+LEASE_TTL_MS = 2_000
+"""Short enough to wait for its end, and long enough to be kept on a machine that has much else to do."""
 QUICK = GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
 _serial = count(1)
 
@@ -53,7 +55,7 @@ class HeldStore(MemoryStore):
 
 def config(name: str = "a", settings: GroupSettings = QUICK, **overrides: int | str) -> NodeConfig:
     """Return the config of a node that is quick about everything."""
-    quick = NodeConfig(node_id=name, url=f"http://{name}", defaults=settings, lease_ttl_ms=600)
+    quick = NodeConfig(node_id=name, url=f"http://{name}", defaults=settings, lease_ttl_ms=LEASE_TTL_MS)
     return replace(quick, **overrides)  # type: ignore[arg-type]  # each test gives what fits
 
 

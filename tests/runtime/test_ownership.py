@@ -9,7 +9,7 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import GroupFilter
-from tests.runtime.nodes import HeldStore, Member, config, running, until
+from tests.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -40,10 +40,10 @@ async def test_two_nodes_come_to_own_half_each() -> None:
 async def test_nodes_renew_often_only_while_shards_are_on_their_way() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
-        assert second._ownership.turn_after_ms() == 600 / 20
+        assert second._ownership.turn_after_ms() == LEASE_TTL_MS / 20
         await until(lambda: _share(store, "a") == _share(store, "b") == 25, "both own 25 shards")
         for node in (first, second):
-            await until(lambda node=node: node._ownership.turn_after_ms() == 600 / 3, "the node is content")  # type: ignore[misc]
+            await until(lambda node=node: node._ownership.turn_after_ms() == LEASE_TTL_MS / 3, "the node is content")  # type: ignore[misc]
 
 
 def _group_of(store: MemoryStore, node_id: str) -> str:

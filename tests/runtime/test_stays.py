@@ -176,12 +176,13 @@ async def test_while_a_lease_is_in_doubt_nobody_lets_anything_pass() -> None:
     async with running(store, config(pause_ms=10**9), clock) as node:
         member = Member(node, "g")
         await member.settle()
-        await put_in_doubt(store, clock)
+        await put_in_doubt(store, clock, by_ms=40_000)
         await be_sure_again(store)
         await member.heartbeat()
         await member.leave()
     row = only(store)
-    assert (gaps(row), row.heartbeat_count) == ({}, 2)
+    assert max(gaps(row), default=0) < 32_768, "what passed in doubt is nobody's gap"
+    assert row.heartbeat_count == 2
 
 
 async def test_a_take_over_begins_a_row_and_is_nobody_s_gap() -> None:
