@@ -58,8 +58,8 @@ class Turn:
         """The call that writes, where it is made ready beforehand."""
         self.before: Turn | None = None
         """The turn that it is to be queued behind as soon as it is prepared."""
-        self.early: asyncio.Future[Written | None] | asyncio.Future[Written] | None = None
-        """What came of it where it was begun beforehand; None in it: nothing was written."""
+        self.early: asyncio.Future[Written | None] | None = None
+        """What came of it where it was queued beforehand; None in it: nothing was written."""
         self.is_whole = False
         """Whether all of it is stored; set on the writer's thread, in which the next turn asks."""
 
@@ -142,23 +142,12 @@ class Writer:
         if is_awaited and before and prepared and not prepared.cancelled() and not prepared.exception():
             turn.early = self._threads.write(partial(turn.write_behind, before, prepared.result()))
 
-    def _begin_next(self) -> None:
-        """Let the database go on with whatever waits, before whoever waited so far is told, which takes a while."""
-        if self._next is None:
-            turn = Turn(self._take_batch())
-            if turn.entries:
-                turn.early = self._threads.write(self._call_for(turn))
-                self._next = turn
-
-    def _call_for(self, turn: Turn) -> Callable[[], Written]:
-        """Return the call that writes a turn of which nothing is prepared."""
-        return partial(turn.write, partial(self._store.write, self._batch(turn.entries)))
-
     async def _written_early(self, turn: Turn) -> Written | None:
-        """Return what came of a turn that was begun beforehand; None: nothing of it was written."""
-        if turn.prepared is not None:
-            await turn.prepared
-            self._queue_behind(turn)  # unless that was done since
+        """Return what came of a turn that was prepared; None: nothing of it was written."""
+        if turn.prepared is None:
+            return None
+        await turn.prepared
+        self._queue_behind(turn)  # unless that was done since
         return None if turn.early is None else await turn.early
 
     async def _write(self, turn: Turn) -> None:
@@ -170,11 +159,10 @@ class Writer:
                 turn.entries = _let_dropped_go(turn.entries)
                 if not turn.entries:
                     return
-                written = await self._threads.write(self._call_for(turn))
+                write = partial(self._store.write, self._batch(turn.entries))
+                written = await self._threads.write(partial(turn.write, write))
             self._counters.batch_s.add((self._clock.now().node_ms - began_ms) / 1000)
             self._counters.batch_rows.add(sum(entry.rows for entry in turn.entries))
-            if turn.is_whole:
-                self._begin_next()
             _tell(turn.entries, written)
         except StoreError as error:
             self._counters.batches_failed += 1

@@ -88,8 +88,6 @@ class Desk:
     running: asyncio.Task[None]
     leases: list[Lease]
     stored: list[int] = field(default_factory=list)
-    writes_when_told: list[int] = field(default_factory=list)
-    """How many writes had been queued on the writer's thread when each commit was told to be stored."""
     failed: list[tuple[int, CoordinatorError]] = field(default_factory=list)
 
     def commit(self, *numbers: int, shard: int = 0) -> None:
@@ -98,13 +96,8 @@ class Desk:
         for number in numbers:
             record = OffsetCommitted(0, "orders", number, number, -1, "", None, None, "member")
             write = GroupWrite(f"g{shard}", lease.shard_id, committed=(record,))
-            stored = partial(self.was_stored, number)
+            stored = partial(self.stored.append, number)
             self.writer.enqueue(Entry(lease, write, write.row_count, stored, self.failed_with(number, lease)))
-
-    def was_stored(self, number: int) -> None:
-        """Take note that a commit was told to be stored."""
-        self.stored.append(number)
-        self.writes_when_told.append(self.threads.writes)
 
     def failed_with(self, number: int, lease: Lease) -> Callable[[CoordinatorError], None]:
         """Return what a shard does whose write failed: it is dropped, and whoever waits is told."""
@@ -165,14 +158,6 @@ async def test_fewer_rows_wait_for_the_write_that_takes_them_all(store: WatchedS
         store.go.set()
         await until(lambda: desk.stored == [0, 1], "both are stored")
         assert store.prepared == []
-
-
-async def test_the_next_write_begins_before_anybody_is_told_of_the_one_before(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1)
-        store.go.set()
-        await until(lambda: desk.stored == [0, 1], "both are stored")
-        assert desk.writes_when_told == [2, 2]
 
 
 async def test_no_write_begins_behind_one_that_was_not_whole(store: WatchedStore) -> None:
