@@ -33,7 +33,7 @@ def decide_commit(draft: Draft, request: CommitOffsets) -> None:
     at_ms = draft.now.wall_ms
     expires_at_ms = _expires_at_ms(at_ms, request.retention_time_ms)
     refused = _refused(request.offsets, draft.context)
-    # The fields of both are in the same order; by name, or one by one, this would take three times as long.
+    # The fields of both are in the same order; by name, a record would take two and a half times as long.
     draft.emit_offsets(
         [
             new_committed((at_ms, *offset, expires_at_ms, request.member_id))

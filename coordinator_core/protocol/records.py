@@ -165,7 +165,7 @@ class OffsetCommitted(NamedTuple):
 
 new_committed: Callable[[tuple[int, str, int, int, int, str, int | None, int | None, str]], OffsetCommitted]
 new_committed = partial(tuple.__new__, OffsetCommitted)
-"""Makes a record of all its fields in their order, where there are very many: in half of the time."""
+"""Makes a record of all its fields in their order, where there are very many: in two thirds of the time."""
 
 
 @dataclass(frozen=True, slots=True)
