@@ -35,7 +35,7 @@ WHOLE_ANSWER: Final = "muster.whole_answer"
 """The ASGI extension that sends a whole answer in one call; it returns False, and has done nothing, where it cannot."""
 
 Headers = list[tuple[bytes, bytes]]
-SendWhole = Callable[[int, Headers, bytes], bool]
+SendWhole = Callable[[Send, int, Headers, bytes], bool]
 
 
 class Edge:
@@ -76,7 +76,7 @@ class Edge:
         headers = _with_body_headers(reply, self._own_headers(call, reply))
         extensions: Mapping[str, Any] = scope.get("extensions") or {}
         send_whole: SendWhole | None = extensions.get(WHOLE_ANSWER)
-        if send_whole is None or not send_whole(reply.status, headers, reply.body):
+        if send_whole is None or not send_whole(send, reply.status, headers, reply.body):
             await _send(reply, headers, send)
 
     async def _answer(self, call: Call, receive: Receive) -> Reply:

@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import uvicorn
+from litestar.types import Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from api.http.edge import WHOLE_ANSWER, Edge, Headers
@@ -87,16 +87,23 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-def send_whole(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> bool:
+def send_whole(send: Send, status: int, headers: Headers, body: bytes) -> bool:
     """Send an answer of which nothing is missing, head and body in one write, and end the request.
 
     uvicorn takes an answer in two calls, and writes twice, which wakes the caller up twice; that costs a heartbeat a
     fifth of its time. What is not the ordinary course is left to it: a connection that ends with this answer, one that
     takes no more for now, a HEAD, or a header that is none.
 
+    Args:
+        send: the request's own, as uvicorn gave it to the application.
+        status: of the answer.
+        headers: all of them but the server's own.
+        body: the whole of it.
+
     Returns:
         Whether it was sent; if not, nothing has happened.
     """
+    cycle: RequestResponseCycle = send.__self__  # type: ignore[attr-defined]  # uvicorn gives a method of the request
     if not cycle.keep_alive or cycle.disconnected or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
         return False
     all_headers = (*cycle.default_headers, *headers)
@@ -110,6 +117,11 @@ def send_whole(cycle: RequestResponseCycle, status: int, headers: Headers, body:
     return True
 
 
+# ASGI wants a dictionary for each extension; this one is between the edge and the server alone. It knows no request:
+# one that could be reached from its own scope would be garbage that only the collector finds.
+EXTENSIONS: Final = cast("dict[str, dict[object, object]]", {WHOLE_ANSWER: send_whole})
+
+
 class _ProblemProtocol(HttpToolsProtocol):
     """HTTP as httptools reads it; what cannot be read at all is refused as everything else is."""
 
@@ -119,12 +131,11 @@ class _ProblemProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._is_in_head, self._head_bytes = True, 0
         super().on_message_begin()
+        self.scope["extensions"] = EXTENSIONS
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         super().on_headers_complete()
-        # ASGI wants a dictionary for each extension; this one is between the edge and the server alone.
-        self.scope["extensions"] = {WHOLE_ANSWER: partial(send_whole, self.cycle)}  # type: ignore[dict-item]
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

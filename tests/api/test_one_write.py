@@ -1,13 +1,18 @@
 """An answer leaves in one write where that is all there is to it; whatever is out of the ordinary is uvicorn's."""
 
 import asyncio
+import gc
 import logging
+from typing import Any, cast
 
 import pytest
+from litestar.types import Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from api.http.server import send_whole
+from api.http.edge import WHOLE_ANSWER, Edge, Headers
+from api.http.server import HttpServer, send_whole
+from muster.node import bound_listener
 from tests.api.client import Client
 
 HEADERS = [(b"x-request-id", b"7"), (b"content-type", b"application/json"), (b"content-length", b"2")]
@@ -48,6 +53,10 @@ class Request:
     def _end(self) -> None:
         self.ended += 1
 
+    def send_whole(self, headers: Headers) -> bool:
+        """Send an answer, and return whether it was sent."""
+        return send_whole(cast("Send", self.cycle.send), 200, headers, b"{}")
+
     def is_answered(self) -> bool:
         """Tell whether an answer was sent and the request is over; it is both or neither."""
         parts = {bool(self.transport.written), self.ended == 1, self.cycle.response_complete}
@@ -57,7 +66,7 @@ class Request:
 
 def test_head_and_body_leave_in_one_write() -> None:
     request = Request()
-    assert send_whole(request.cycle, 200, HEADERS, b"{}")
+    assert request.send_whole(HEADERS)
     assert request.is_answered()
     (written,) = request.transport.written
     assert written == (
@@ -68,7 +77,7 @@ def test_head_and_body_leave_in_one_write() -> None:
 
 def test_the_answer_to_a_head_is_left_to_uvicorn() -> None:
     request = Request("HEAD")
-    assert not send_whole(request.cycle, 200, HEADERS, b"{}")
+    assert not request.send_whole(HEADERS)
     assert not request.is_answered()
 
 
@@ -81,14 +90,14 @@ def test_a_connection_that_ends_or_takes_no_more_is_left_to_uvicorn(what: str) -
         request.cycle.disconnected = True
     else:
         request.cycle.flow.pause_writing()
-    assert not send_whole(request.cycle, 200, HEADERS, b"{}")
+    assert not request.send_whole(HEADERS)
     assert not request.is_answered()
 
 
 @pytest.mark.parametrize("value", [b"1\r\nset-cookie: a=b", b"1\n", b"\r1"])
 def test_a_header_that_would_end_early_is_left_to_uvicorn_which_refuses(value: bytes) -> None:
     request = Request()
-    assert not send_whole(request.cycle, 200, [*HEADERS, (b"x-muster-coordinator", value)], b"{}")
+    assert not request.send_whole([*HEADERS, (b"x-muster-coordinator", value)])
     assert not request.is_answered()
 
 
@@ -103,3 +112,43 @@ def test_an_answer_without_a_body_is_whole_too(client: Client) -> None:
     answer = client.send("HEAD", "/healthz")
     assert answer.body == b""
     assert "x-request-id" in answer.headers
+
+
+class WholeAnswers:
+    """An application that answers as the edge does."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        await receive()
+        assert scope["extensions"][WHOLE_ANSWER](send, 200, HEADERS, b"{}")
+
+    async def end(self) -> None:
+        """End, with the server."""
+
+
+async def _garbage_of(requests: int) -> int:
+    """Return how many objects so many requests leave for the garbage collector to find."""
+    with bound_listener("127.0.0.1", 0) as listener:
+        server = HttpServer(cast("Edge", WholeAnswers()), listener)
+        await server.start()
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+
+        async def ask(times: int) -> None:
+            for _ in range(times):
+                writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+                assert (await reader.readuntil(b"{}")).startswith(b"HTTP/1.1 200")
+
+        await ask(1)
+        gc.collect()
+        gc.disable()
+        try:
+            await ask(requests)
+            return gc.collect()
+        finally:
+            gc.enable()
+            writer.close()
+            await writer.wait_closed()
+            await server.stop()
+
+
+def test_a_request_is_gone_as_soon_as_it_is_answered() -> None:
+    assert asyncio.run(_garbage_of(requests=100)) < 100
