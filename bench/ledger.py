@@ -18,7 +18,7 @@ from bench.stable_groups import NODE, OFFER
 from coordinator_core.protocol.consumer_protocol import Assignment, TopicPartitions, write_assignment
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import OffsetCommitted
+from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import (
     Deadline,
     DeadlineKind,
@@ -26,6 +26,7 @@ from coordinator_core.protocol.requests import (
     ForceRebalance,
     Heartbeat,
     JoinGroup,
+    OffsetToCommit,
     Request,
     SyncGroup,
 )
@@ -188,11 +189,8 @@ def _commits(write_ms: WriteMs, size: Size) -> list[Figure]:
 
 def _commit(name: str, number: int, step_ms: int, size: Size) -> list[GroupWrite]:
     at_ms = START_MS + number * step_ms
-    offsets = (
-        OffsetCommitted(at_ms, "orders", partition, number, -1, "", None, None, "m")
-        for partition in range(size.commits)
-    )
-    return [GroupWrite(f"{name}-commits", SHARD, committed=tuple(offsets))]
+    offsets = tuple(OffsetToCommit("orders", partition, number) for partition in range(size.commits))
+    return [GroupWrite(f"{name}-commits", SHARD, committed=(OffsetsCommitted(at_ms, "m", None, offsets),))]
 
 
 def _heartbeats(size: Size) -> Figure:

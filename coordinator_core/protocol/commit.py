@@ -17,8 +17,8 @@ from coordinator_core.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from coordinator_core.protocol.rebalance import restart_session
-from coordinator_core.protocol.records import GroupCreated, new_committed
-from coordinator_core.protocol.replies import Committed, new_result
+from coordinator_core.protocol.records import GroupCreated, OffsetsCommitted
+from coordinator_core.protocol.replies import Committed
 from coordinator_core.protocol.requests import NO_MEMBER_ID, CommitOffsets, OffsetToCommit
 from coordinator_core.protocol.settings import Context
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY
@@ -30,21 +30,14 @@ LATEST_EXPIRY_MS = 253_402_300_799_000
 def decide_commit(draft: Draft, request: CommitOffsets) -> None:
     """Store what may be stored, each partition with a result of its own."""
     _check_committer(draft, request)
-    at_ms = draft.now.wall_ms
-    expires_at_ms = _expires_at_ms(at_ms, request.retention_time_ms)
-    refused = _refused(request.offsets, draft.context)
-    # The fields of both are in the same order; by name, a record would take two and a half times as long.
-    draft.emit_offsets(
-        [
-            new_committed((at_ms, *offset, expires_at_ms, request.member_id))
-            for place, offset in enumerate(request.offsets)
-            if place not in refused
-        ]
-    )
-    results = [
-        new_result((offset.topic, offset.partition, refused.get(place))) for place, offset in enumerate(request.offsets)
-    ]
-    draft.reply(request.token, Committed(tuple(results)))
+    stored, refused = request.offsets, _refused(request.offsets, draft.context)
+    if refused:
+        stored = tuple(offset for place, offset in enumerate(stored) if place not in refused)
+    if stored:
+        at_ms = draft.now.wall_ms
+        expires_at_ms = _expires_at_ms(at_ms, request.retention_time_ms)
+        draft.emit_offset(OffsetsCommitted(at_ms, request.member_id, expires_at_ms, stored))
+    draft.reply(request.token, Committed(request.offsets, refused))
 
 
 def _check_committer(draft: Draft, request: CommitOffsets) -> None:

@@ -10,7 +10,6 @@ The driver owes it four things, in this order (architecture.md, "decided, stored
 If the store refuses, the group is loaded again and nobody is told anything but a retriable error.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 from coordinator_core.protocol.errors import CoordinatorError
@@ -61,12 +60,8 @@ class Draft:
         self.group.apply(record)
 
     def emit_offset(self, record: OffsetRecord) -> None:
-        """Let something have happened to an offset; the group holds none, so it stays as it is."""
+        """Let something have happened to offsets; the group holds none, so it stays as it is."""
         self._records.append(record)
-
-    def emit_offsets(self, records: Iterable[OffsetRecord]) -> None:
-        """Let something have happened to some offsets."""
-        self._records += records
 
     def reply(self, token: Token, answer: Answer | CoordinatorError, member_id: str = "") -> None:
         """Tell whoever stands behind `token`; an error goes with the decision, which stands all the same."""

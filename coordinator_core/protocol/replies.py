@@ -1,12 +1,11 @@
 """What a group answers; a reply goes out only when everything it rests on is stored."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from coordinator_core.protocol.errors import CoordinatorError
-from coordinator_core.protocol.requests import Token
+from coordinator_core.protocol.requests import OffsetToCommit, Token
 
 
 class JoinedMember(NamedTuple):
@@ -72,16 +71,19 @@ class PartitionResult(NamedTuple):
     error: CoordinatorError | None
 
 
-new_result: Callable[[tuple[str, int, CoordinatorError | None]], PartitionResult]
-new_result = partial(tuple.__new__, PartitionResult)
-"""Makes a result of its fields in their order, where there are very many."""
+class Committed(NamedTuple):
+    """What became of a commit: everything asked for is stored, but for what is refused."""
 
+    asked: tuple[OffsetToCommit, ...]
+    refused: Mapping[int, CoordinatorError]
+    """Place in `asked` → why."""
 
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """One result a partition, in the order asked."""
-
-    offsets: tuple[PartitionResult, ...]
+    @property
+    def offsets(self) -> tuple[PartitionResult, ...]:
+        """Return one result a partition, in the order asked."""
+        return tuple(
+            PartitionResult(one.topic, one.partition, self.refused.get(place)) for place, one in enumerate(self.asked)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,16 @@ from coordinator_core.protocol.errors import (
 )
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.offsets import remove_offset
-from coordinator_core.protocol.records import GroupCreated, OffsetCommitted
+from coordinator_core.protocol.records import GroupCreated, OffsetsCommitted
 from coordinator_core.protocol.replies import OffsetsReset, ResetResult
-from coordinator_core.protocol.requests import NO_MEMBER_ID, PartitionToReset, ResetOffsets, ResetTo, StoredOffset
+from coordinator_core.protocol.requests import (
+    NO_MEMBER_ID,
+    OffsetToCommit,
+    PartitionToReset,
+    ResetOffsets,
+    ResetTo,
+    StoredOffset,
+)
 from coordinator_core.protocol.states import DEAD, EMPTY
 
 MAX_OFFSET = 2**63 - 1
@@ -117,16 +124,7 @@ def _move(
         draft.emit_offset(_committed(draft, known, result.new_offset))
 
 
-def _committed(draft: Draft, known: PartitionToReset, offset: int) -> OffsetCommitted:
+def _committed(draft: Draft, known: PartitionToReset, offset: int) -> OffsetsCommitted:
     """Return a commit of nobody; where the log ends is worth keeping, what the consumer noted is not."""
-    return OffsetCommitted(
-        at_ms=draft.now.wall_ms,
-        topic=known.topic,
-        partition=known.partition,
-        offset=offset,
-        leader_epoch=-1,
-        metadata="",
-        log_end_offset=known.log_end_offset,
-        expires_at_ms=None,
-        member_id=NO_MEMBER_ID,
-    )
+    position = OffsetToCommit(known.topic, known.partition, offset, log_end_offset=known.log_end_offset)
+    return OffsetsCommitted(draft.now.wall_ms, NO_MEMBER_ID, expires_at_ms=None, offsets=(position,))

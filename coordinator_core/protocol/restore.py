@@ -17,9 +17,15 @@ from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, NonEmptyGroup
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.offsets import is_read, remove_offset
-from coordinator_core.protocol.records import GroupCreated, OffsetCommitted
+from coordinator_core.protocol.records import GroupCreated, OffsetsCommitted
 from coordinator_core.protocol.replies import OffsetsRestored, RestoreResult
-from coordinator_core.protocol.requests import NO_MEMBER_ID, OffsetToRestore, RestoreOffsets, StoredOffset
+from coordinator_core.protocol.requests import (
+    NO_MEMBER_ID,
+    OffsetToCommit,
+    OffsetToRestore,
+    RestoreOffsets,
+    StoredOffset,
+)
 from coordinator_core.protocol.states import DEAD, EMPTY, PREPARING
 
 RESTORED = "restored"
@@ -79,16 +85,10 @@ def _carry_out(
     return RestoreResult(offset.topic, offset.partition, outcome, offset.offset)
 
 
-def _recommitted(draft: Draft, before: OffsetToRestore, offset: int) -> OffsetCommitted:
+def _recommitted(draft: Draft, before: OffsetToRestore, offset: int) -> OffsetsCommitted:
     now_ms, retention_ms = draft.now.wall_ms, draft.context.settings.retention_ms
-    return OffsetCommitted(
-        at_ms=now_ms,
-        topic=before.topic,
-        partition=before.partition,
-        offset=offset,
-        leader_epoch=before.leader_epoch,
-        metadata=before.metadata,
-        log_end_offset=before.log_end_offset,
-        expires_at_ms=None if retention_ms < 0 else min(now_ms + retention_ms, LATEST_EXPIRY_MS),
-        member_id=NO_MEMBER_ID,
+    expires_at_ms = None if retention_ms < 0 else min(now_ms + retention_ms, LATEST_EXPIRY_MS)
+    position = OffsetToCommit(
+        before.topic, before.partition, offset, before.leader_epoch, before.metadata, before.log_end_offset
     )
+    return OffsetsCommitted(now_ms, NO_MEMBER_ID, expires_at_ms, (position,))

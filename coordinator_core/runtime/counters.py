@@ -18,7 +18,7 @@ from coordinator_core.protocol.records import (
     MemberJoined,
     MemberRemoved,
     MemberReplaced,
-    OffsetCommitted,
+    OffsetsCommitted,
     RebalanceStarted,
     Record,
     Removal,
@@ -97,7 +97,7 @@ class Counters:
         """Count what is in records and in no row."""
         for record in records:
             match record:
-                case OffsetCommitted():
+                case OffsetsCommitted():
                     pass  # By far the most, and counted from the rows.
                 case RebalanceStarted():
                     self.phases_started[record.trigger] += 1
@@ -114,7 +114,7 @@ class Counters:
 
     def observe_rows(self, stored: GroupWrite) -> None:
         """Count what is in rows that are in the database now."""
-        self.offsets_committed += len(stored.committed)
+        self.offsets_committed += stored.committed_count
         for removed in stored.removed:
             self.offsets_removed[removed.cause] += 1
         for transition in stored.transitions:

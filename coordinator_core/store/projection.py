@@ -15,8 +15,8 @@ from coordinator_core.protocol.records import (
     GroupDied,
     MemberRemoved,
     MemberReplaced,
-    OffsetCommitted,
     OffsetRemoved,
+    OffsetsCommitted,
     Record,
     Trigger,
 )
@@ -41,7 +41,7 @@ def project(
     Returns:
         The write, or None if the decision stores nothing.
     """
-    committed = tuple([record for record in records if isinstance(record, OffsetCommitted)])
+    committed = tuple([record for record in records if isinstance(record, OffsetsCommitted)])
     stored = committed if len(committed) == len(records) else [record for record in records if record.is_stored]
     if not stored:
         for record in records:

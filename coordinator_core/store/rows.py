@@ -5,12 +5,12 @@ A `GroupWrite` is everything that one decision stores, and it is stored whole or
 last one counts; rows of history are all kept.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
+from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import GroupSeen, Offer
 
 Json = Any
@@ -328,7 +328,7 @@ class GroupWrite(NamedTuple):
     """The group's life is over: its row and its members' go (before anything else in this write)."""
     members: Mapping[str, MemberRow | None] = NO_MEMBERS
     """Members that changed; None where one is gone (or never had a row)."""
-    committed: tuple[OffsetCommitted, ...] = ()
+    committed: tuple[OffsetsCommitted, ...] = ()
     removed: tuple[OffsetRemoved, ...] = ()
     """Offsets that go to `archived_offsets`."""
     transitions: tuple[TransitionRow, ...] = ()
@@ -344,11 +344,21 @@ class GroupWrite(NamedTuple):
     def row_count(self) -> int:
         """Return how many rows this writes, near enough to bound a batch by."""
         if self.is_only_commits:
-            return 1 + len(self.committed)
+            return 1 + self.committed_count
         history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
         history += len(self.rebalance_members) + len(self.sessions)
         notes = len(self.outcomes) + len(self.changes) + len(self.undone)
-        return 1 + len(self.members) + len(self.committed) + 2 * len(self.removed) + notes + history
+        return 1 + len(self.members) + self.committed_count + 2 * len(self.removed) + notes + history
+
+    @property
+    def positions(self) -> Iterator[CommittedOffset]:
+        """Return every position that this commits, in order."""
+        return (position for record in self.committed for position in record.positions)
+
+    @property
+    def committed_count(self) -> int:
+        """Return how many positions this commits."""
+        return sum([len(record.offsets) for record in self.committed])
 
     @property
     def is_only_commits(self) -> bool:

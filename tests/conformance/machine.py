@@ -15,7 +15,7 @@ from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.loading import answer_while_loading
 from coordinator_core.protocol.offsets import facts_of
-from coordinator_core.protocol.records import AssignmentAccepted, OffsetCommitted, OffsetRemoved
+from coordinator_core.protocol.records import AssignmentAccepted, CommittedOffset, OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.replies import Beaten, Committed, Joined, Left, OffsetsDeleted, Synced
 from coordinator_core.protocol.requests import (
     CommitOffsets,
@@ -120,7 +120,7 @@ class Machine:
             return
         self._states.setdefault(group_id, []).extend(t.to_state for t in write.transitions if t.from_state)
         offsets = self._offsets.setdefault(group_id, {})
-        for committed in write.committed:
+        for committed in write.positions:
             offsets[committed.topic, committed.partition] = self._stored_offset(committed)
             self._counts["offset_commits"] += 1
         for removed in write.removed:
@@ -139,7 +139,7 @@ class Machine:
             else:
                 stored.members[member_id] = row
 
-    def _stored_offset(self, record: OffsetCommitted) -> StoredOffset:
+    def _stored_offset(self, record: CommittedOffset) -> StoredOffset:
         return StoredOffset(
             record.topic,
             record.partition,
@@ -430,7 +430,7 @@ class Machine:
 
 def _check_fold(before: Group, decision: Decision) -> None:
     """Hold the law that a group is the fold of its records, in every step of every scenario."""
-    of_group = [r for r in decision.records if not isinstance(r, OffsetCommitted | OffsetRemoved)]
+    of_group = [r for r in decision.records if not isinstance(r, OffsetsCommitted | OffsetRemoved)]
     folded = before.fold(of_group)
     for field in Group.__slots__:
         assert getattr(folded, field) == getattr(decision.group, field), f"{field} is not the fold of the records"

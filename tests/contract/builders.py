@@ -3,8 +3,8 @@
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
-from coordinator_core.protocol.requests import GroupSeen, Offer, StoredOffset
+from coordinator_core.protocol.records import OffsetRemoved, OffsetsCommitted
+from coordinator_core.protocol.requests import GroupSeen, Offer, OffsetToCommit, StoredOffset
 from coordinator_core.store.rows import (
     GROUP_CLEANUP,
     WHOLE_GROUP,
@@ -81,20 +81,17 @@ def member_row(member_id: str = "m-1", group_id: str = "orders", **given: object
     return MemberRow(**row)
 
 
-def committed(topic: str = "clicks", partition: int = 0, offset: int = 1, **given: object) -> OffsetCommitted:
-    record: dict[str, Any] = {
-        "at_ms": NOW_MS,
-        "topic": topic,
-        "partition": partition,
-        "offset": offset,
-        "leader_epoch": -1,
-        "metadata": "",
-        "log_end_offset": None,
-        "expires_at_ms": None,
-        "member_id": "m-1",
-    }
-    record.update(given)
-    return OffsetCommitted(**record)
+def committed(topic: str = "clicks", partition: int = 0, offset: int = 1, **given: object) -> OffsetsCommitted:
+    common: dict[str, Any] = {"at_ms": NOW_MS, "member_id": "m-1", "expires_at_ms": None}
+    own: dict[str, Any] = {}
+    for name, value in given.items():
+        (common if name in common else own)[name] = value
+    return OffsetsCommitted(**common, offsets=(OffsetToCommit(topic, partition, offset, **own),))
+
+
+def together(*commits: OffsetsCommitted) -> OffsetsCommitted:
+    """Return commits as a single one, which has of all but positions what the first of them has."""
+    return commits[0]._replace(offsets=tuple(one for commit in commits for one in commit.offsets))
 
 
 def removed(offset: StoredOffset, change: str = "delete", **given: object) -> OffsetRemoved:

@@ -7,7 +7,7 @@ from coordinator_core.store.interface import Store
 from coordinator_core.store.memory.groups import PastOffset
 from coordinator_core.store.postgres.commits import BUNDLE_FROM
 from coordinator_core.store.rows import ArchivedOffset, FetchedOffset, Written
-from tests.contract.builders import MINUTE_MS, NOW_MS, SHARD, committed, removed, uuid_of, write
+from tests.contract.builders import MINUTE_MS, NOW_MS, SHARD, committed, removed, together, uuid_of, write
 from tests.contract.conftest import Owner, World
 
 # -- reading --------------------------------------------------------------------------------------------------
@@ -78,8 +78,9 @@ def test_a_commit_of_many_partitions_is_fetched_as_it_was_made(owner: Owner, sto
         for topic in ("clicks", 'to"pic')
         for number in range(MANY)
     )
-    owner.write(write(committed=records), write("a", committed=(committed(offset=7, expires_at_ms=NOW_MS + 5),)))
-    fetched = [FetchedOffset(*record[1:6], record.at_ms, record.log_end_offset) for record in records]
+    commit = together(*records)
+    owner.write(write(committed=(commit,)), write("a", committed=(committed(offset=7, expires_at_ms=NOW_MS + 5),)))
+    fetched = [FetchedOffset(*one[1:6], one.at_ms, one.log_end_offset) for one in commit.positions]
     assert store.fetch_offsets("orders") == fetched
     assert [(row.offset, row.expires_at_ms) for row in store.stored_offsets("a")] == [(7, NOW_MS + 5)]
 
@@ -87,8 +88,8 @@ def test_a_commit_of_many_partitions_is_fetched_as_it_was_made(owner: Owner, sto
 def test_of_several_commits_of_many_partitions_the_last_counts(owner: Owner, world: World, store: Store) -> None:
     first = tuple(committed(partition=number, offset=1, at_ms=MINUTE) for number in range(MANY))
     later = tuple(committed(partition=number, offset=2, at_ms=MINUTE + MINUTE_MS) for number in range(0, MANY, 2))
-    owner.write(write(committed=first))
-    owner.write(write(committed=later), write(committed=later[1:2]))
+    owner.write(write(committed=(together(*first),)))
+    owner.write(write(committed=(together(*later),)), write(committed=later[1:2]))
     assert [row.offset for row in store.fetch_offsets("orders")] == [2, 1] * (MANY // 2)
     assert [row.partition for row in world.history().offset_history] == list(range(0, MANY, 2))
 

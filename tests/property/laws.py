@@ -11,8 +11,8 @@ from coordinator_core.protocol.records import (
     GroupCreated,
     GroupEmptied,
     MemberRemoved,
-    OffsetCommitted,
     OffsetRemoved,
+    OffsetsCommitted,
     RebalanceStarted,
     Removal,
 )
@@ -283,7 +283,7 @@ def the_fenced_and_the_stale_commit_nothing(step: Step) -> None:
     """Only a member of this generation commits, or somebody from outside while nobody is in the group."""
     if not isinstance(step.request, CommitOffsets):
         return
-    if not any(isinstance(record, OffsetCommitted) for record in step.decision.records):
+    if not any(isinstance(record, OffsetsCommitted) for record in step.decision.records):
         return
     before, request = step.before, step.request
     if request.generation < 0:
@@ -302,9 +302,10 @@ def no_position_is_moved_under_a_consumer(step: Step) -> None:
     if isinstance(step.request, ResetOffsets | RestoreOffsets):
         group = step.before
         for record in step.decision.records:
-            if isinstance(record, OffsetCommitted) and group.members:
+            if isinstance(record, OffsetsCommitted) and group.members:
                 assert group.protocol_type == CONSUMER, "nobody knows what they read"
-                assert record.topic not in (group.subscribed_topics or {record.topic}), "somebody reads it, or will"
+                topics = {one.topic for one in record.offsets}
+                assert not topics & (group.subscribed_topics or topics), "somebody reads it, or will"
 
 
 def an_undo_touches_nothing_newer(step: Step) -> None:
@@ -314,9 +315,10 @@ def an_undo_touches_nothing_newer(step: Step) -> None:
     stood = {(one.topic, one.partition): (one.offset, one.committed_at_ms) for one in step.request.stored}
     left = {(one.topic, one.partition): (one.left_offset, one.left_at_ms) for one in step.request.offsets}
     for record in step.decision.records:
-        if isinstance(record, OffsetCommitted):
-            key = (record.topic, record.partition)
-            assert stood.get(key, (None, None)) == left[key], "something newer stood there"
+        if isinstance(record, OffsetsCommitted):
+            for one in record.offsets:
+                key = (one.topic, one.partition)
+                assert stood.get(key, (None, None)) == left[key], "something newer stood there"
             assert record.expires_at_ms == record.at_ms + step.context.settings.retention_ms
         elif isinstance(record, OffsetRemoved):
             key = (record.offset.topic, record.offset.partition)

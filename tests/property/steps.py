@@ -22,8 +22,8 @@ from coordinator_core.protocol.records import (
     GroupRecord,
     MemberRemoved,
     MemberReplaced,
-    OffsetCommitted,
     OffsetRemoved,
+    OffsetsCommitted,
     PhaseRetimed,
     RebalanceStarted,
     Record,
@@ -108,7 +108,7 @@ def picture(group: Group) -> Mapping[str, object]:
 
 def group_records(records: Iterable[Record]) -> list[GroupRecord]:
     """Return the records about the group itself, leaving those about offsets out."""
-    return [record for record in records if not isinstance(record, OffsetCommitted | OffsetRemoved)]
+    return [record for record in records if not isinstance(record, OffsetsCommitted | OffsetRemoved)]
 
 
 # -- memory ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from coordinator_core.protocol.consumer_protocol import Assignment, TopicPartiti
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import GroupCreated, GroupDied, OffsetCommitted
+from coordinator_core.protocol.records import CommittedOffset, GroupCreated, GroupDied
 from coordinator_core.protocol.replies import Joined
 from coordinator_core.protocol.requests import (
     Deadline,
@@ -147,7 +147,7 @@ class World:
             self._everybody_has_a_part(rebalance, write)
         for removed in write.removed:
             del self.offsets[removed.offset.topic, removed.offset.partition]
-        for committed in write.committed:
+        for committed in write.positions:
             self.offsets[committed.topic, committed.partition] = self._stored_offset(committed)
         if write.is_group_gone:
             self.group, self._ledger, self._row = Group("g"), Ledger("g", 0), None
@@ -160,7 +160,7 @@ class World:
             else:
                 self._member_rows[member_id] = member_row
 
-    def _stored_offset(self, record: OffsetCommitted) -> StoredOffset:
+    def _stored_offset(self, record: CommittedOffset) -> StoredOffset:
         version = next(self._serial)
         return StoredOffset(record.topic, record.partition, record.offset, -1, "", None, record.at_ms, None, version)
 

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import pytest
 
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
-from coordinator_core.protocol.records import OffsetCommitted
+from coordinator_core.protocol.records import OffsetsCommitted
+from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.writer import Entry, Writer
@@ -94,7 +95,7 @@ class Desk:
         """Queue commits, two rows each, that are told apart by their positions."""
         lease = self.leases[shard]
         for number in numbers:
-            record = OffsetCommitted(0, "orders", number, number, -1, "", None, None, "member")
+            record = OffsetsCommitted(0, "member", None, (OffsetToCommit("orders", number, number),))
             write = GroupWrite(f"g{shard}", lease.shard_id, committed=(record,))
             stored = partial(self.stored.append, number)
             self.writer.enqueue(Entry(lease, write, write.row_count, stored, self.failed_with(number, lease)))
@@ -111,7 +112,7 @@ class Desk:
 
 def positions(batch: Batch) -> list[int]:
     """Return the positions that a batch commits."""
-    return [committed.offset for write in batch.writes for committed in write.committed]
+    return [committed.offset for write in batch.writes for committed in write.positions]
 
 
 @pytest.fixture

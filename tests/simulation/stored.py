@@ -119,7 +119,7 @@ class Stored(Witness):
         if one.group is not None or path:
             members = " ".join(f"{'-' if row is None else '+'}{member_id}" for member_id, row in one.members.items())
             self._world.note(one.group_id, f"stored {path} {members}")
-        for each in one.committed:
+        for each in one.positions:
             self._world.note(one.group_id, f"stored {each.topic}/{each.partition}={each.offset} of {each.member_id}")
 
     # -- states, generations, members ----------------------------------------------------------------------
@@ -225,7 +225,7 @@ class Stored(Witness):
             past.offsets.pop(key, None)
             past.taken_away[key] = self._commits
         life = past.life
-        for each in one.committed:
+        for each in one.positions:
             self._commits += 1
             past.offsets[each.topic, each.partition] = each.offset, self._commits
             past.commits[each.topic, each.partition, each.offset] = self._commits

@@ -9,7 +9,7 @@ from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import UnknownMemberId
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import OffsetCommitted
+from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.replies import Committed
 from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
@@ -28,19 +28,19 @@ def results(decision: Decision) -> list[str]:
 def test_what_is_stored_says_everything_that_was_committed() -> None:
     decision = ask(stable(), commit("b", 7, None, OffsetToCommit("orders", 3, 42, 5, "note", 99)))
     assert decision.records == (
-        OffsetCommitted(NOW.wall_ms, "orders", 3, 42, 5, "note", 99, expires_at_ms=None, member_id="b"),
+        OffsetsCommitted(NOW.wall_ms, "b", None, (OffsetToCommit("orders", 3, 42, 5, "note", 99),)),
     )
 
 
 def test_an_offset_s_own_time_to_live_counts_from_now() -> None:
     (record,) = ask(empty(), commit("", -1, retention_ms=1_000)).records
-    assert isinstance(record, OffsetCommitted)
+    assert isinstance(record, OffsetsCommitted)
     assert record.expires_at_ms == NOW.wall_ms + 1_000
 
 
 def test_an_offset_may_have_no_time_to_live_at_all() -> None:
     (record,) = ask(empty(), commit("", -1, retention_ms=0)).records
-    assert isinstance(record, OffsetCommitted)
+    assert isinstance(record, OffsetsCommitted)
     assert record.expires_at_ms == NOW.wall_ms
 
 
@@ -53,7 +53,7 @@ def test_whoever_commits_from_outside_into_a_live_group_is_told_why_it_may_not()
 def test_an_offset_lives_until_the_year_9999_at_the_latest() -> None:
     """A later instant fits neither Postgres nor Python, and one commit must not cost the group its node."""
     (record,) = ask(empty(), commit("", -1, retention_ms=2**62)).records
-    assert isinstance(record, OffsetCommitted)
+    assert isinstance(record, OffsetsCommitted)
     assert record.expires_at_ms == 253_402_300_799_000
 
 
@@ -61,7 +61,9 @@ def test_metadata_is_limited_in_characters_not_bytes_and_the_limit_is_fine() -> 
     fine, wide, long = (OffsetToCommit("orders", n, 1, metadata=text) for n, text in enumerate(["abc", "äöü", "abcd"]))
     decision = ask(stable(), commit("b", 7, None, fine, wide, long), SHORT)
     assert results(decision) == ["NONE", "NONE", "OFFSET_METADATA_TOO_LARGE"]
-    assert recorded(decision) == ["OffsetCommitted", "OffsetCommitted"]
+    (record,) = decision.records
+    assert isinstance(record, OffsetsCommitted)
+    assert record.offsets == (fine, wide)
 
 
 def test_only_a_partition_beyond_a_known_count_is_refused() -> None:

@@ -16,12 +16,13 @@ from coordinator_core.protocol.records import (
     JoinParked,
     MemberRemoved,
     MemberReplaced,
-    OffsetCommitted,
+    OffsetsCommitted,
     RebalanceStarted,
     Record,
     Removal,
     Trigger,
 )
+from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.protocol.states import COMPLETING, EMPTY, STABLE
 from coordinator_core.store.ledger import HistoryRows, Ledger, Span, spans_from_json, spans_to_json
 from coordinator_core.store.rows import OwnershipRow, RebalanceRow
@@ -266,7 +267,7 @@ def test_every_change_of_state_is_a_row_with_the_generation_that_it_led_to() -> 
 
 @pytest.mark.parametrize(
     "record",
-    [JoinParked(1, "a", 1), OffsetCommitted(1, "orders", 0, 5, -1, "", None, None, "a")],
+    [JoinParked(1, "a", 1), OffsetsCommitted(1, "a", None, (OffsetToCommit("orders", 0, 5),))],
     ids=lambda record: type(record).__name__,
 )
 def test_what_is_forgotten_and_offsets_leave_no_trace(record: Record) -> None:

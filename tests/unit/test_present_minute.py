@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator_core.protocol.records import OffsetCommitted
+from coordinator_core.protocol.records import OffsetsCommitted
+from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.store.postgres import present_minute
 from coordinator_core.store.postgres.folding import Folded, fold
 from coordinator_core.store.postgres.present_minute import PresentMinute
@@ -13,7 +14,7 @@ EPOCHS = {1: 5}
 
 
 def commit(*at_ms: int, partition: int = 0) -> Folded:
-    committed = tuple(OffsetCommitted(at, "orders", partition, 1, -1, "", None, None, "m") for at in at_ms)
+    committed = tuple(OffsetsCommitted(at, "m", None, (OffsetToCommit("orders", partition, 1),)) for at in at_ms)
     return fold([GroupWrite("g", 1, committed=committed)])
 
 

@@ -8,10 +8,11 @@ import pytest
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import GroupCreated, OffsetCommitted, OffsetRemoved
+from coordinator_core.protocol.records import GroupCreated, OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.replies import OffsetsExpired, OffsetsReset, OffsetsRestored
 from coordinator_core.protocol.requests import (
     ExpiryCandidate,
+    OffsetToCommit,
     OffsetToRestore,
     PartitionToReset,
     Reconsider,
@@ -51,7 +52,8 @@ def detail(decision: Decision) -> str:
 
 
 def committed(decision: Decision) -> list[tuple[str, int]]:
-    return [(one.topic, one.offset) for one in decision.records if isinstance(one, OffsetCommitted)]
+    commits = [record for record in decision.records if isinstance(record, OffsetsCommitted)]
+    return [(one.topic, one.offset) for commit in commits for one in commit.offsets]
 
 
 def removed(decision: Decision) -> list[tuple[str, int, str]]:
@@ -169,7 +171,7 @@ def test_a_group_with_members_is_not_reset(group: Group, is_dry_run: bool) -> No
 def test_a_group_that_nobody_knows_is_made_by_its_reset() -> None:
     """As Kafka's tool does: positions for a consumer that is yet to come."""
     assert tell(ask(nobody_saw(), reset(ResetTo.EARLIEST, stored=()))) == (
-        "Empty 0; OffsetsReset; GroupCreated OffsetCommitted; no timer"
+        "Empty 0; OffsetsReset; GroupCreated OffsetsCommitted; no timer"
     )
 
 
@@ -206,12 +208,13 @@ def outcomes(decision: Decision) -> list[str]:
 def test_a_deleted_offset_comes_back_for_one_retention() -> None:
     decision = ask(empty(), undo(TAKEN), GroupSettings(offsets_retention_minutes=1))
     assert outcomes(decision) == ["restored"]
-    assert decision.records == (OffsetCommitted(NOW.wall_ms, "orders", 0, 5, 3, "noted", 90, NOW.wall_ms + 60_000, ""),)
+    position = OffsetToCommit("orders", 0, 5, 3, "noted", 90)
+    assert decision.records == (OffsetsCommitted(NOW.wall_ms, "", NOW.wall_ms + 60_000, (position,)),)
 
 
 def test_what_is_kept_for_ever_has_no_expiry_of_its_own() -> None:
     (record,) = ask(empty(), undo(TAKEN), GroupSettings(offsets_retention_minutes=-1)).records
-    assert isinstance(record, OffsetCommitted)
+    assert isinstance(record, OffsetsCommitted)
     assert record.expires_at_ms is None
 
 
@@ -246,7 +249,7 @@ def test_what_is_newer_is_kept(offset: OffsetToRestore, stored: tuple[StoredOffs
 def test_a_group_that_is_gone_is_made_again_by_what_comes_back() -> None:
     decision = ask(nobody_saw(), undo(TAKEN))
     assert decision.records[0] == GroupCreated(NOW.wall_ms)
-    assert tell(decision) == "Empty 0; OffsetsRestored; GroupCreated OffsetCommitted; no timer"
+    assert tell(decision) == "Empty 0; OffsetsRestored; GroupCreated OffsetsCommitted; no timer"
 
 
 def test_nothing_that_comes_back_makes_no_group() -> None:

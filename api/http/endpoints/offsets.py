@@ -88,15 +88,19 @@ async def commit(call: ThisCall, group_id: GroupId, data: JSONBody[CommitBody]) 
         member_id=data.member_id,
         group_instance_id=data.group_instance_id,
         offsets=tuple(
-            OffsetToCommit(
-                each.topic, each.partition, each.offset, each.leader_epoch, each.metadata, each.log_end_offset
-            )
-            for each in data.offsets
+            [
+                OffsetToCommit(
+                    each.topic, each.partition, each.offset, each.leader_epoch, each.metadata, each.log_end_offset
+                )
+                for each in data.offsets
+            ]
         ),
         retention_time_ms=data.retention_time_ms,
     )
     answer = await call.ask(group_id, request, Committed)
-    return _results(answer.offsets)
+    if answer.refused:
+        return _results(answer.offsets)
+    return ResultsAnswer([ResultOfPartition(one.topic, one.partition, NO_ERROR) for one in answer.asked])
 
 
 # -- fetch and query ----------------------------------------------------------------------------------

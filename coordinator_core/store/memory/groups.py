@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
+from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.memory.refusals import refusal
 from coordinator_core.store.rows import (
@@ -59,7 +59,7 @@ class PastOffset(NamedTuple):
 class Position:
     """A row of `offsets`."""
 
-    record: OffsetCommitted
+    record: CommittedOffset
     shard_id: int
     commit_version: int
 
@@ -186,7 +186,7 @@ class Groups:
             if position is not None and position.commit_version == removed.offset.commit_version:
                 del draft.offsets[removed.offset.topic, removed.offset.partition]
                 news.archived.append(_archived(group_write.group_id, position, removed))
-        for committed in group_write.committed:
+        for committed in group_write.positions:
             key = (committed.topic, committed.partition)
             before = draft.offsets.get(key)
             if before is not None and before.record.at_ms // MINUTE_MS < committed.at_ms // MINUTE_MS:
@@ -272,7 +272,7 @@ class Groups:
             for one in self.stored(group_id, None)
         ]
 
-    def _positions(self, group_id: str) -> list[tuple[tuple[str, int], OffsetCommitted]]:
+    def _positions(self, group_id: str) -> list[tuple[tuple[str, int], CommittedOffset]]:
         group = self._groups.get(group_id, Group())
         return [(key, position.record) for key, position in sorted(group.offsets.items(), key=lambda entry: entry[0])]
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ARRAY, Column, DateTime, LargeBinary, Text
 from sqlalchemy.dialects.postgresql import JSONB, UUID
@@ -19,8 +19,15 @@ from sqlalchemy.types import TypeEngine
 Writer = Callable[[Sequence[Any]], str]
 """Writes a column's values as an array literal."""
 
-Bundle = tuple[tuple[Any, ...], Sequence[Sequence[Any]]]
-"""What some rows have in common, and the rest of each; in the order of the columns."""
+
+class Bundle(NamedTuple):
+    """Some rows that have most of what they say in common."""
+
+    common: tuple[Any, ...]
+    """In the order of the common columns."""
+    own: Sequence[Sequence[Any]]
+    """Each of the rows' own columns, whole."""
+
 
 _POSTGRES = PGDialect_psycopg2()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped
 
@@ -44,7 +51,10 @@ class Arrays:
 
     def parameters(self, rows: Iterable[Sequence[Any]]) -> dict[str, str]:
         """Turn rows, each in the order of the columns, into the parameters of `source`."""
-        columns = list(zip(*rows, strict=True)) or [()] * len(self.columns)
+        return self.parameters_of_columns(list(zip(*rows, strict=True)) or [()] * len(self.columns))
+
+    def parameters_of_columns(self, columns: Sequence[Sequence[Any]]) -> dict[str, str]:
+        """Turn whole columns into the parameters of `source`."""
         return {
             column.name: writer(values)
             for column, values, writer in zip(self.columns, columns, self._writers, strict=True)
@@ -70,8 +80,8 @@ class Bundles:
 
     def parameters(self, bundles: Iterable[Bundle]) -> dict[str, str]:
         """Turn bundles, of which there is at least one, into the parameters of `source`."""
-        common, rows = zip(*bundles, strict=True)
-        arrays = [self._own.parameters(each) for each in rows]
+        common, columns = zip(*bundles, strict=True)
+        arrays = [self._own.parameters_of_columns(each) for each in columns]
         own = {column.name: text_array([each[column.name] for each in arrays]) for column in self._own.columns}
         return self._common.parameters(common) | own
 

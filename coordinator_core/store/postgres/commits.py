@@ -7,18 +7,18 @@ rows, COMMIT), after each of which the writer has to wait for the interpreter.
 A commit of many partitions names its group, topic, member and time once for all of them: most of what a batch says.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, DateTime
 
 from coordinator_core.store import tables
-from coordinator_core.store.postgres.arrays import Arrays, Bundles
+from coordinator_core.store.postgres.arrays import Arrays, Bundle, Bundles
 from coordinator_core.store.postgres.connections import Line, Transaction
-from coordinator_core.store.postgres.folding import Commit, Folded, OffsetKey
+from coordinator_core.store.postgres.folding import Folded, OffsetKey, Position
 from coordinator_core.store.postgres.proof import PROOF, proof_parameters
 from coordinator_core.store.postgres.upserts import Rows, insert, or_replace, run, upsert
 from coordinator_core.store.rows import Batch
@@ -35,15 +35,14 @@ def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[O
         folded: what there is to write.
         known: partitions whose stored position is certainly none that a commit of this batch sends to history.
     """
-    past: Rows = [(group_id, shard_id, *_PAST_VALUES(record)) for group_id, shard_id, record in folded.superseded]
-    insert(transaction, "offset_history", OFFSET_HISTORY, past)
+    insert(transaction, "offset_history", OFFSET_HISTORY, map(_past_row, folded.superseded))
     first: Rows = []
     again: Rows = []
-    for key, (group_id, shard_id, first_minute_ms, record) in folded.commits.items():
+    for key, position in folded.commits.items():
         if key in known:
-            again.append((group_id, shard_id, *record))
+            again.append(_row(position)[1:])
         else:
-            first.append((first_minute_ms, group_id, shard_id, *record))
+            first.append(_row(position))
     run(transaction, _FIRST, _FIRST_COMMITS, first)
     run(transaction, _AGAIN, _COMMITS, again)
 
@@ -70,11 +69,12 @@ def prepare_commits(batch: Batch, folded: Folded) -> PreparedCommits:
         batch: the batch.
         folded: what is left of it: commits, and no position that they supersede within it.
     """
-    commits = folded.commits.values()
-    if len(commits) >= BUNDLE_FROM * len(batch.writes):
-        bundles = [(key, [each.record[2:7] for each in some]) for key, some in groupby(commits, _common)]
-        return PreparedCommits(folded, _IN_BUNDLES, {**proof_parameters(batch), **_BUNDLES.parameters(bundles)})
-    rows = [(first_minute_ms, group_id, shard_id, *record) for group_id, shard_id, first_minute_ms, record in commits]
+    positions = folded.commits.values()
+    if len(positions) >= BUNDLE_FROM * len(batch.writes):
+        return PreparedCommits(
+            folded, _IN_BUNDLES, {**proof_parameters(batch), **_BUNDLES.parameters(_bundles(positions))}
+        )
+    rows = map(_row, positions)
     return PreparedCommits(folded, _ROW_BY_ROW, {**proof_parameters(batch), **_FIRST_COMMITS.parameters(rows)})
 
 
@@ -94,20 +94,19 @@ def commit_at_once(line: Line, commits: PreparedCommits, known: AbstractSet[Offs
 # -- columns, and where their values come from ---------------------------------------------------------------
 
 OFFSET_HISTORY = Arrays(*(column for column in tables.offset_history.columns))
-_PAST_VALUES = attrgetter("topic", "partition", "at_ms", "offset", "log_end_offset", "member_id")
 _COMMITS = Arrays(
     tables.offsets.c.group_id,
     tables.offsets.c.shard_id,
-    # From here on in the order of an OffsetCommitted's fields: rows of commits are the most that a node writes.
     tables.offsets.c.committed_at,
+    tables.offsets.c.member_id,
+    tables.offsets.c.expires_at,
+    # From here on in the order of an OffsetToCommit's fields: rows of commits are the most that a node writes.
     tables.offsets.c.topic,
     tables.offsets.c.partition,
     tables.offsets.c.committed_offset,
     tables.offsets.c.leader_epoch,
     tables.offsets.c.metadata,
     tables.offsets.c.log_end_offset,
-    tables.offsets.c.expires_at,
-    tables.offsets.c.member_id,
 )
 _FIRST_MINUTE = Column("first_minute", DateTime(timezone=True))
 _FIRST_COMMITS = Arrays(_FIRST_MINUTE, *_COMMITS.columns)
@@ -117,11 +116,11 @@ _BUNDLES = Bundles(
         tables.offsets.c.group_id,
         tables.offsets.c.shard_id,
         tables.offsets.c.committed_at,
-        tables.offsets.c.topic,
-        tables.offsets.c.expires_at,
         tables.offsets.c.member_id,
+        tables.offsets.c.expires_at,
+        tables.offsets.c.topic,
     ),
-    own=(  # an OffsetCommitted's fields from 2 on, up to 7
+    own=(  # an OffsetToCommit's other fields
         tables.offsets.c.partition,
         tables.offsets.c.committed_offset,
         tables.offsets.c.leader_epoch,
@@ -131,18 +130,26 @@ _BUNDLES = Bundles(
 )
 
 
-def _common(commit: Commit) -> tuple[Any, ...]:
-    """Return the values of a bundle's common columns."""
-    group_id, shard_id, first_minute_ms, record = commit
-    return (
-        first_minute_ms,
-        group_id,
-        shard_id,
-        record.at_ms,
-        record.topic,
-        record.expires_at_ms,
-        record.member_id,
-    )
+def _row(position: Position) -> tuple[Any, ...]:
+    """Return the values of `_FIRST_COMMITS`; the first one is no column of `_COMMITS`."""
+    (group_id, shard_id, first_minute_ms, (at_ms, member_id, expires_at_ms, _)), offset = position
+    return (first_minute_ms, group_id, shard_id, at_ms, member_id, expires_at_ms, *offset)
+
+
+def _past_row(position: Position) -> tuple[Any, ...]:
+    """Return the values of `OFFSET_HISTORY`."""
+    (group_id, shard_id, _, record), offset = position
+    partition = (offset.topic, offset.partition)
+    return (group_id, shard_id, *partition, record.at_ms, offset.offset, offset.log_end_offset, record.member_id)
+
+
+def _bundles(positions: Iterable[Position]) -> Iterator[Bundle]:
+    """Bundle positions that follow each other and have commit and topic in common."""
+    for (group_id, shard_id, first_minute_ms, record), of_commit in groupby(positions, itemgetter(0)):
+        common = (first_minute_ms, group_id, shard_id, record.at_ms, record.member_id, record.expires_at_ms)
+        for topic, offsets in groupby([offset for _, offset in of_commit], itemgetter(0)):
+            _, *own = zip(*offsets, strict=True)
+            yield Bundle((*common, topic), own)
 
 
 # -- statements ------------------------------------------------------------------------------------------------

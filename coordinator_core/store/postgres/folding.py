@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coordinator_core.protocol.records import OffsetCommitted, OffsetRemoved
+from coordinator_core.protocol.records import OffsetRemoved, OffsetsCommitted
+from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.store.rows import (
     ChangeRow,
     GroupRow,
@@ -36,21 +37,17 @@ OffsetKey = tuple[str, str, int]
 
 
 class Commit(NamedTuple):
-    """The position that a batch leaves a partition at."""
+    """What the positions of a commit have in common."""
 
     group_id: str
     shard_id: int
     first_minute_ms: int
-    """The minute of the batch's first commit of it: a stored position that is older belongs to history."""
-    record: OffsetCommitted
+    """The minute of the batch's first commit of them: a stored position that is older belongs to history."""
+    record: OffsetsCommitted
 
 
-class Superseded(NamedTuple):
-    """A position that never reaches `offsets`, but was the last one of its minute."""
-
-    group_id: str
-    shard_id: int
-    record: OffsetCommitted
+Position = tuple[Commit, OffsetToCommit]
+"""The position that a batch leaves a partition at, with the commit that brought it. There are very many of them."""
 
 
 class Removal(NamedTuple):
@@ -74,10 +71,11 @@ class Folded:
     """What there is to write, a statement a table."""
 
     groups: dict[str, FoldedGroup] = field(default_factory=dict)
-    commits: dict[OffsetKey, Commit] = field(default_factory=dict)
+    commits: dict[OffsetKey, Position] = field(default_factory=dict)
     minutes: set[int] = field(default_factory=set)
     """The minutes in which the batch's commits were made."""
-    superseded: list[Superseded] = field(default_factory=list)
+    superseded: list[Position] = field(default_factory=list)
+    """Positions that never reach `offsets`, but were the last ones of their minutes."""
     removals: dict[tuple[OffsetKey, int], Removal] = field(default_factory=dict)
     """By key and by the version that was seen; of two alike the first counts."""
     outcomes: dict[tuple[str, OffsetKey], OutcomeRow] = field(default_factory=dict)
@@ -88,6 +86,14 @@ class Folded:
     sessions: list[MemberSessionRow] = field(default_factory=list)
     changes: list[ChangeRow] = field(default_factory=list)
     undone: list[Undone] = field(default_factory=list)
+
+
+def fold_commits(writes: Iterable[GroupWrite]) -> Folded:
+    """Fold the commits of writes in the order in which they were decided, and nothing else of them."""
+    folded = Folded()
+    for write in writes:
+        _fold_commits(folded, write)
+    return folded
 
 
 def fold(writes: Iterable[GroupWrite]) -> Folded:
@@ -137,14 +143,23 @@ def _fold_removal(folded: Folded, write: GroupWrite, removed: OffsetRemoved) -> 
 
 
 def _fold_commits(folded: Folded, write: GroupWrite) -> None:
-    group_id, shard_id = write.group_id, write.shard_id
-    for committed in write.committed:
-        key = (group_id, committed.topic, committed.partition)
-        minute = first_minute = minute_ms(committed.at_ms)
+    for record in write.committed:
+        commit = Commit(write.group_id, write.shard_id, minute_ms(record.at_ms), record)
+        positions = {(write.group_id, one.topic, one.partition): (commit, one) for one in record.offsets}
+        if not folded.commits.keys().isdisjoint(positions):
+            _supersede(folded, positions)
+        folded.commits.update(positions)
+        folded.minutes.add(commit.first_minute_ms)
+
+
+def _supersede(folded: Folded, positions: dict[OffsetKey, Position]) -> None:
+    """Let positions take the places of earlier ones of the batch."""
+    for key, (commit, offset) in positions.items():
         earlier = folded.commits.get(key)
-        if earlier is not None:
-            first_minute = earlier.first_minute_ms
-            if minute_ms(earlier.record.at_ms) < minute:
-                folded.superseded.append(Superseded(group_id, shard_id, earlier.record))
-        folded.commits[key] = Commit(group_id, shard_id, first_minute, committed)
-        folded.minutes.add(minute)
+        if earlier is None:
+            continue
+        before, _ = earlier
+        if minute_ms(before.record.at_ms) < minute_ms(commit.record.at_ms):
+            folded.superseded.append(earlier)
+        if before.first_minute_ms != commit.first_minute_ms:
+            positions[key] = (commit._replace(first_minute_ms=before.first_minute_ms), offset)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from coordinator_core.store.postgres.commits import PreparedCommits, commit_at_once, prepare_commits
 from coordinator_core.store.postgres.connections import Line, Transaction
 from coordinator_core.store.postgres.failures import DataRefused
-from coordinator_core.store.postgres.folding import Folded, fold
+from coordinator_core.store.postgres.folding import Folded, fold, fold_commits
 from coordinator_core.store.postgres.present_minute import PresentMinute
 from coordinator_core.store.postgres.proof import PROOF, proof_parameters, shards_of
 from coordinator_core.store.postgres.statements import store
@@ -39,7 +39,7 @@ def prepare(batch: Batch) -> Prepared:
     """Do what needs neither the database nor to know what it has taken before."""
     if not all(group_write.is_only_commits for group_write in batch.writes):
         return Prepared(batch, None)
-    folded = fold(batch.writes)
+    folded = fold_commits(batch.writes)
     is_one_statement = bool(folded.commits) and not folded.superseded
     return Prepared(batch, prepare_commits(batch, folded) if is_one_statement else None)
 
