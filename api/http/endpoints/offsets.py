@@ -9,6 +9,7 @@ from typing import Final
 from litestar import delete, get, post
 from litestar.params import JSONBody
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import astuple
 
 from api.http.call import Call, ThisCall
 from api.http.express import REQUEST
@@ -58,7 +59,7 @@ class ResultsAnswer(Struct):
 
 
 class OffsetToCommitBody(Struct, forbid_unknown_fields=True):
-    """One partition's position."""
+    """One partition's position; its fields are in the order of the protocol's `OffsetToCommit`."""
 
     topic: Topic
     partition: Partition
@@ -87,14 +88,7 @@ async def commit(call: ThisCall, group_id: GroupId, data: JSONBody[CommitBody]) 
         generation=data.generation,
         member_id=data.member_id,
         group_instance_id=data.group_instance_id,
-        offsets=tuple(
-            [
-                OffsetToCommit(
-                    each.topic, each.partition, each.offset, each.leader_epoch, each.metadata, each.log_end_offset
-                )
-                for each in data.offsets
-            ]
-        ),
+        offsets=tuple(map(OffsetToCommit._make, map(astuple, data.offsets))),
         retention_time_ms=data.retention_time_ms,
     )
     answer = await call.ask(group_id, request, Committed)
