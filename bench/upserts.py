@@ -1,8 +1,8 @@
 """What Postgres itself takes: batches of committed offsets, one statement and one COMMIT each, and nothing else done.
 
 Three ways are measured, and the best one is the ceiling: one `unnest` with ON CONFLICT, the same with what the rows of
-a commit have in common sent once, and COPY into a temporary table that is then merged. What is sent is made beforehand,
-so the whole time is Postgres'.
+a commit have in common sent once, and COPY into a temporary table that is then merged. Statements are prepared, and
+what is sent is made beforehand, so the whole time is Postgres'.
 """
 
 import io
@@ -36,15 +36,16 @@ ON CONFLICT (group_id, topic, partition) DO UPDATE SET
 TYPES: Final = (
     "text[], smallint[], text[], integer[], bigint[], integer[], text[], bigint[], timestamptz[], timestamptz[], text[]"
 )
-UNNEST: Final = UPSERT.format(
-    source=f"unnest({', '.join('%s::' + kind for kind in TYPES.split(', '))}) AS given ({COLUMNS})"
+BUNDLE_TYPES: Final = (
+    "text[], smallint[], text[], text[], text[], text[], text[], text[], timestamptz[], timestamptz[], text[]"
 )
+ARRAYS: Final = ", ".join(f"${number}" for number in range(1, 12))
+UNNEST: Final = UPSERT.format(source=f"unnest({ARRAYS}) AS given ({COLUMNS})")
 BUNDLES: Final = UPSERT.format(
     source=f"""(
 SELECT bundle.group_id, bundle.shard_id, bundle.topic, own.partition, own.committed_offset, own.leader_epoch,
     own.metadata, own.log_end_offset, bundle.committed_at, bundle.expires_at, bundle.member_id
-FROM unnest(%s::text[], %s::smallint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
-    %s::timestamptz[], %s::timestamptz[], %s::text[]) AS bundle ({COLUMNS})
+FROM unnest({ARRAYS}) AS bundle ({COLUMNS})
 CROSS JOIN LATERAL unnest(bundle.partition::integer[], bundle.committed_offset::bigint[],
     bundle.leader_epoch::integer[], bundle.metadata::text[], bundle.log_end_offset::bigint[])
     AS own (partition, committed_offset, leader_epoch, metadata, log_end_offset)
@@ -56,6 +57,12 @@ PARTITIONS: Final = 100
 """Partitions of a group; a commit names at most all of them."""
 STAGE: Final = "CREATE TEMP TABLE given (LIKE offsets); ALTER TABLE given DROP COLUMN commit_version"
 MERGE: Final = UPSERT.format(source="given")
+PREPARED: Final = (
+    f"PREPARE by_unnest ({TYPES}) AS {UNNEST}",
+    f"PREPARE in_bundles ({BUNDLE_TYPES}) AS {BUNDLES}",
+    f"PREPARE merge AS {MERGE}",
+)
+GIVEN: Final = ", ".join(["%s"] * 11)
 
 
 class Batch(NamedTuple):
@@ -76,7 +83,8 @@ def rows_per_s(database_url: str, keys: int, batch_rows: int, duration_s: float)
         duration_s: how long each way is measured in each round, in seconds.
     """
     with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
-        cursor.execute(STAGE)
+        for statement in (STAGE, *PREPARED):
+            cursor.execute(statement)
         _send_by_unnest(cursor, _batch(range(keys)))
         connection.commit()
         batches = list(_batches(keys, batch_rows))
@@ -99,17 +107,17 @@ def rows_per_s(database_url: str, keys: int, batch_rows: int, duration_s: float)
 
 
 def _send_by_unnest(cursor: Cursor, batch: Batch) -> None:
-    cursor.execute(UNNEST, batch.arrays)
+    cursor.execute(f"EXECUTE by_unnest ({GIVEN})", batch.arrays)
 
 
 def _send_in_bundles(cursor: Cursor, batch: Batch) -> None:
-    cursor.execute(BUNDLES, batch.bundles)
+    cursor.execute(f"EXECUTE in_bundles ({GIVEN})", batch.bundles)
 
 
 def _send_by_copy(cursor: Cursor, batch: Batch) -> None:
     cursor.execute("DELETE FROM given")
     cursor.copy_expert("COPY given FROM STDIN", io.StringIO(batch.lines))
-    cursor.execute(MERGE)
+    cursor.execute("EXECUTE merge")
 
 
 def _batches(keys: int, batch_rows: int) -> Iterator[Batch]:

@@ -19,6 +19,7 @@ from coordinator_core.store import tables
 from coordinator_core.store.postgres.arrays import Arrays, Bundle, Bundles
 from coordinator_core.store.postgres.connections import Line, Transaction
 from coordinator_core.store.postgres.folding import Folded, OffsetKey, Position
+from coordinator_core.store.postgres.prepared_statements import PreparedStatement
 from coordinator_core.store.postgres.proof import PROOF, proof_parameters
 from coordinator_core.store.postgres.upserts import Rows, insert, or_replace, run, upsert
 from coordinator_core.store.rows import Batch
@@ -50,8 +51,8 @@ def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[O
 class AtOnce(NamedTuple):
     """Two statements for one form of rows: `again` where all positions are known to belong nowhere but here."""
 
-    first: str
-    again: str
+    first: PreparedStatement
+    again: PreparedStatement
 
 
 class PreparedCommits(NamedTuple):
@@ -177,13 +178,12 @@ SELECT coalesce(array_agg(shard_id), '{{{{}}}}') FROM proof
 """  # noqa: S608
 
 
-def _at_once(first: str, again: str) -> AtOnce:
+def _at_once(name: str, first: str, again: str) -> AtOnce:
     """Return the statements for two sources of rows, of which the first has each commit's first minute as well."""
-    return AtOnce(
-        _AT_ONCE.format(source=first, materialized="MATERIALIZED", past=f"past AS ({_PAST}),"),
-        _AT_ONCE.format(source=again, materialized="", past=""),
-    )
+    with_past = _AT_ONCE.format(source=first, materialized="MATERIALIZED", past=f"past AS ({_PAST}),")
+    without = _AT_ONCE.format(source=again, materialized="", past="")
+    return AtOnce(PreparedStatement.of(f"{name}_first", with_past), PreparedStatement.of(f"{name}_again", without))
 
 
-_ROW_BY_ROW = _at_once(_FIRST_COMMITS.source, _COMMITS.source)
-_IN_BUNDLES = _at_once(_BUNDLES.source, _BUNDLES.source)
+_ROW_BY_ROW = _at_once("commits", _FIRST_COMMITS.source, _COMMITS.source)
+_IN_BUNDLES = _at_once("bundles", _BUNDLES.source, _BUNDLES.source)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engine, make_url
@@ -29,6 +30,7 @@ from coordinator_core.store.postgres.failures import (
     translate_alone,
     translate_commit,
 )
+from coordinator_core.store.postgres.prepared_statements import PreparedStatement
 
 MAX_ATTEMPTS = 3
 """How often a transaction that collides is tried."""
@@ -149,7 +151,7 @@ class Line:
         """Return what `work` returns; it changes nothing."""
         return _repeated(lambda: self._read(work))
 
-    def at_once(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def at_once(self, statement: PreparedStatement, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Return the rows of a statement that changes something and stands alone. It may be sent more than once.
 
         Raises:
@@ -175,11 +177,14 @@ class Line:
                 raise translate_commit(failure) from failure
             return result
 
-    def _at_once(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def _at_once(self, statement: PreparedStatement, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with _connected(self._engine) as connection:
-            if time.monotonic() > self._certainly_alive_until_s:
+            if statement.name not in connection.info:
+                _guarded(partial(_prepare, statement=statement), connection)
+                connection.info[statement.name] = True
+            elif time.monotonic() > self._certainly_alive_until_s:
                 _guarded(_knock, connection)
-            return list(map(tuple, Transaction(connection, translate_alone).execute(statement, parameters)))
+            return list(map(tuple, Transaction(connection, translate_alone).execute(statement.execute, parameters)))
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
         with _connected(self._engine) as connection:
@@ -205,6 +210,11 @@ def _repeated(attempt: Callable[[], T]) -> T:
 def _knock(transaction: Transaction) -> None:
     """Find out whether anybody is there, before something is sent of which nobody could tell whether it was done."""
     transaction.execute("SELECT")
+
+
+def _prepare(transaction: Transaction, statement: PreparedStatement) -> None:
+    """Have the server plan a statement, which finds out as well whether anybody is there."""
+    transaction.execute(statement.prepare)
 
 
 def _guarded(work: Callable[[Transaction], T], connection: Connection) -> T:
