@@ -36,12 +36,13 @@ class Bare:
         """Answer one request."""
         decoder = DECODERS.get(scope["raw_path"])
         if decoder is not None:
-            decoder.decode(await _body(receive))
+            decoder.decode(await body_of(receive))
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await send({"type": "http.response.body", "body": ANSWER, "more_body": False})
 
 
-async def _body(receive: Receive) -> bytes:
+async def body_of(receive: Receive) -> bytes:
+    """Return the whole body."""
     parts = []
     while True:
         message = await receive()

@@ -3,7 +3,8 @@
 64 connections commit as members of groups of their own, one partition a request, and 100. The ceiling is the lesser of
 two: requests that a bare route of the same server takes, which decodes the same body; and rows that Postgres takes in
 the best batched upsert that we know, with as many rows in a transaction as the node's own have. Every answered commit
-is durable.
+is durable. With one partition, the barest group commit on the same server stands beside it: what is left when both
+ceilings have to be paid at once, on the same cores.
 
 Run: python -m bench.commits [FILE]
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from bench.figures import Figure, tell
 from bench.http_load import Load, post, put_load
 from bench.members import Member, join_groups
-from bench.servers import Place, ask, bare_server, durable_place, node, sums
+from bench.servers import Place, ask, bare_commits, bare_server, durable_place, node, sums
 from bench.upserts import rows_per_s
 
 DIFFERENT_BODIES = 20
@@ -39,21 +40,27 @@ class Round:
     batch_rows: float
     """Offsets in a transaction, on average."""
     upserted_per_s: float
+    barest: Load | None
+    """What the barest group commit makes of the same requests, which stores their first offset only."""
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
     """Measure."""
-    with node(place) as muster, bare_server(place) as bare:
+    with node(place) as muster, bare_server(place) as bare, bare_commits(place) as barest:
         members = join_groups([muster.url], size.connections)
-        return [
-            _figure(partitions, [_round(place, size, members, partitions, bare.url) for _ in range(size.rounds)])
-            for partitions in size.partitions
-        ]
+        figures = []
+        for partitions in size.partitions:
+            rounds = [_round(place, size, members, partitions, (bare.url, barest.url)) for _ in range(size.rounds)]
+            figures += _figures(partitions, rounds)
+        return figures
 
 
-def _round(place: Place, size: Size, members: list[Member], partitions: int, bare_url: str) -> Round:
+def _round(place: Place, size: Size, members: list[Member], partitions: int, bare_urls: tuple[str, str]) -> Round:
     bodies = [[_body(one, partitions, number) for number in range(DIFFERENT_BODIES)] for one in members]
-    bare = put_load([(bare_url, [post("/offsets", each) for each in some]) for some in bodies], size.round_s)
+    bare, barest = (
+        put_load([(url, [post("/offsets", each) for each in some]) for some in bodies], size.round_s)
+        for url in bare_urls
+    )
     asked = [
         (one.url, [post(f"{one.path}/offsets", each) for each in some])
         for one, some in zip(members, bodies, strict=True)
@@ -66,7 +73,7 @@ def _round(place: Place, size: Size, members: list[Member], partitions: int, bar
     _look_at_what_stands(members[0], partitions)
     keys = size.connections * partitions
     upserted = rows_per_s(place.database_url, keys, max(1, round(batch_rows)), size.round_s / 10)
-    return Round(muster, bare, batch_rows, upserted)
+    return Round(muster, bare, batch_rows, upserted, barest if partitions == 1 else None)
 
 
 def _body(member: Member, partitions: int, number: int) -> bytes:
@@ -82,7 +89,7 @@ def _look_at_what_stands(member: Member, partitions: int) -> None:
     assert len(stands) >= partitions, f"{len(stands)} partitions stand, {partitions} were committed"
 
 
-def _figure(partitions: int, rounds: list[Round]) -> Figure:
+def _figures(partitions: int, rounds: list[Round]) -> list[Figure]:
     """Tell of the round in the middle: what disturbs a machine disturbs a whole round."""
 
     def ceiling(each: Round) -> float:
@@ -91,8 +98,9 @@ def _figure(partitions: int, rounds: list[Round]) -> Figure:
     rounds.sort(key=lambda each: each.muster.per_s / ceiling(each))
     chosen = rounds[len(rounds) // 2]
     is_route = ceiling(chosen) == chosen.bare.per_s
-    return Figure(
-        f"durable commits, {partitions} partition{'s' if partitions > 1 else ''} a request",
+    what = f"durable commits, {partitions} partition{'s' if partitions > 1 else ''} a request"
+    figure = Figure(
+        what,
         chosen.muster.per_s,
         "a second",
         "a bare route" if is_route else "Postgres alone",
@@ -108,6 +116,10 @@ def _figure(partitions: int, rounds: list[Round]) -> Figure:
             "highest_ratio": rounds[-1].muster.per_s / ceiling(rounds[-1]),
         },
     )
+    if chosen.barest is None:
+        return [figure]
+    barest = f"the barest group commit, {chosen.barest.per_s / ceiling(chosen):.2f} of the ceiling itself"
+    return [figure, Figure(f"{what}, beside it", chosen.muster.per_s, "a second", barest, chosen.barest.per_s)]
 
 
 def main() -> list[Figure]:

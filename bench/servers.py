@@ -89,6 +89,17 @@ def bare_server(place: Place) -> Iterator[Server]:
         stop_children([server.child], STOP_S)
 
 
+@contextmanager
+def bare_commits(place: Place) -> Iterator[Server]:
+    """Serve `bench.bare_commits`."""
+    port = _free_port()
+    server = _started(place, ("-m", "bench.bare_commits", str(port), place.database_url), port, "/asgi", {})
+    try:
+        yield server
+    finally:
+        stop_children([server.child], STOP_S)
+
+
 def ask(method: str, url: str, body: object = None) -> Any:  # noqa: ANN401 - whatever JSON may hold
     """Ask once, and return the answer's JSON."""
     return _http.request(method, url, json=body).json()

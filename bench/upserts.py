@@ -129,16 +129,17 @@ def _batches(keys: int, batch_rows: int) -> Iterator[Batch]:
 def _batch(numbers: Sequence[int]) -> Batch:
     rows = [_row(number) for number in numbers]
     commits = [_in_common(list(some)) for _, some in groupby(rows, lambda row: row[0])]
-    return Batch(_arrays(rows), _arrays(commits), "".join("\t".join(row) + "\n" for row in rows))
+    return Batch(arrays_of(rows), arrays_of(commits), "".join("\t".join(row) + "\n" for row in rows))
 
 
 def _in_common(rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Make one row of a commit's rows, in which what is their own is an array."""
-    own = [f'"{array}"' for array in _arrays([row[OWN] for row in rows])]
+    own = [f'"{array}"' for array in arrays_of([row[OWN] for row in rows])]
     return (*rows[0][: OWN.start], *own, *rows[0][OWN.stop :])
 
 
-def _arrays(rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def arrays_of(rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    r"""Write rows in the order of `COLUMNS`, an array a column; `\N` stands for NULL."""
     return tuple("{" + ",".join(column).replace("\\N", "NULL") + "}" for column in zip(*rows, strict=True))
 
 

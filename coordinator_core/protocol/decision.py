@@ -43,6 +43,8 @@ class Draft:
     the steps before it did and the original stays as it was whatever happens.
     """
 
+    __slots__ = ("_deadlines", "_original", "_records", "_replies", "context", "group", "now")
+
     def __init__(self, group: Group, now: Now, context: Context) -> None:
         self.group = group
         self.now = now

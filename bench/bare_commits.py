@@ -1,0 +1,97 @@
+"""The barest group commit: what the node's own server can do when commits are stored, and nothing else is done.
+
+No member, no lease, no history: a body is decoded and its first offset queued; while one statement is under way others
+queue, and the next takes them all. What is told is durable. It shows what storing alone leaves of a bare route.
+
+Run: python -m bench.bare_commits PORT DATABASE_URL
+"""
+
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, cast
+
+import msgspec
+import psycopg2
+import uvloop
+from litestar.types import HTTPScope, Receive, Send
+
+from api.http.edge import WHOLE_ANSWER, Edge, SendWhole
+from api.http.endpoints.offsets import CommitBody
+from api.http.server import HttpServer
+from bench.bare import ANSWER, HEADERS, body_of
+from bench.upserts import GIVEN, PREPARED, arrays_of
+from muster.node import bound_listener
+from muster.settings import psql_url
+
+AT: Final = "2030-01-01T00:00:00.123Z"
+
+Row = tuple[str, ...]
+Waiting = tuple[Row, asyncio.Future[None]]
+
+
+class BareCommits:
+    """An ASGI application that stores, and answers a constant."""
+
+    def __init__(self, database_url: str) -> None:
+        self._connection = psycopg2.connect(psql_url(database_url))
+        self._connection.autocommit = True
+        self._cursor = self._connection.cursor()
+        self._cursor.execute(PREPARED[0])
+        self._decoder = msgspec.json.Decoder(CommitBody)
+        self._thread = ThreadPoolExecutor(1)
+        self._queue: list[Waiting] = []
+        self._is_writing = False
+
+    async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        """Answer one request, when its first offset is stored."""
+        if scope["method"] == "POST":
+            body = self._decoder.decode(await body_of(receive))
+            await self._stored(_row(body))
+        send_whole = cast("SendWhole", (scope["extensions"] or {})[WHOLE_ANSWER])
+        assert send_whole(send, 200, HEADERS, ANSWER)
+
+    async def end(self) -> None:
+        """End, with the server."""
+        self._connection.close()
+
+    def _stored(self, row: Row) -> asyncio.Future[None]:
+        stored = asyncio.get_running_loop().create_future()
+        self._queue.append((row, stored))
+        if not self._is_writing:
+            self._write_queued()
+        return stored
+
+    def _write_queued(self) -> None:
+        batch, self._queue = self._queue, []
+        self._is_writing = True
+        written = asyncio.get_running_loop().run_in_executor(self._thread, self._write, [row for row, _ in batch])
+        written.add_done_callback(lambda done: self._tell(batch, done))
+
+    def _write(self, rows: list[Row]) -> None:
+        of_keys = {(row[0], row[2], row[3]): row for row in rows}
+        self._cursor.execute(f"EXECUTE by_unnest ({GIVEN})", arrays_of(list(of_keys.values())))
+
+    def _tell(self, batch: list[Waiting], written: asyncio.Future[None]) -> None:
+        written.result()
+        self._is_writing = False
+        if self._queue:
+            self._write_queued()
+        for _, stored in batch:
+            stored.set_result(None)
+
+
+def _row(body: CommitBody) -> Row:
+    first = body.offsets[0]
+    own = (first.topic, str(first.partition), str(first.offset), str(first.leader_epoch), first.metadata)
+    return (f"bare-{body.member_id}", "1", *own, "\\N", AT, "\\N", body.member_id)
+
+
+async def _serve(port: int, database_url: str) -> None:
+    with bound_listener("127.0.0.1", port) as listener:
+        await HttpServer(cast("Edge", BareCommits(database_url)), listener).start()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(int(sys.argv[1]), sys.argv[2]))
