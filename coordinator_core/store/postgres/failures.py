@@ -4,10 +4,7 @@ Driver exceptions are translated here and go no further. Until COMMIT is sent no
 Once it is sent, only a server that says that it rolled back, and is still there, is believed.
 """
 
-from typing import Any
-
 from psycopg2 import Error
-from sqlalchemy.exc import DBAPIError
 
 from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 
@@ -41,7 +38,7 @@ class ConnectionLost(StoreUnavailable):
     """The connection is gone, and whatever was not committed with it."""
 
 
-def translate(failure: DBAPIError) -> StoreError:
+def translate(failure: Error) -> StoreError:
     """Tell what a failed statement means; nothing of its transaction is stored."""
     sentence, code = _sentence(failure), sqlstate(failure)
     if is_lost(failure):
@@ -55,37 +52,34 @@ def translate(failure: DBAPIError) -> StoreError:
     return StoreUnavailable(sentence)
 
 
-def translate_commit(failure: DBAPIError) -> StoreError:
+def translate_commit(failure: Error) -> StoreError:
     """Tell what a failed COMMIT means."""
     if not is_lost(failure) and sqlstate(failure).startswith(ROLLBACK_CLASS):
         return translate(failure)
     return OutcomeUnknown(_sentence(failure))
 
 
-def translate_alone(failure: DBAPIError) -> StoreError:
+def translate_alone(failure: Error) -> StoreError:
     """Tell what a failed statement means that was a transaction of its own: its COMMIT was sent with it."""
     if is_lost(failure) and sqlstate(failure) != READ_ONLY:
         return OutcomeUnknown(_sentence(failure))
     return translate(failure)
 
 
-def is_lost(failure: DBAPIError) -> bool:
+def is_lost(failure: Error) -> bool:
     """Tell whether the connection is of no more use.
 
     One that answers read-only is of none either: its server was the primary once, and the next may be another.
     """
     code = sqlstate(failure)
-    return (
-        failure.connection_invalidated or not code or code.startswith((*LOST_CLASSES, IDLE_IN_TRANSACTION, READ_ONLY))
-    )
+    return not code or code.startswith((*LOST_CLASSES, IDLE_IN_TRANSACTION, READ_ONLY))
 
 
-def sqlstate(failure: DBAPIError) -> str:
+def sqlstate(failure: Error) -> str:
     """Return Postgres' code, or an empty text when the server did not get to say one."""
-    cause: Any = failure.orig
-    return (cause.pgcode or "") if isinstance(cause, Error) else ""
+    return failure.pgcode or ""
 
 
-def _sentence(failure: DBAPIError) -> str:
-    lines = str(failure.orig).strip().splitlines()
-    return lines[0] if lines else type(failure.orig).__name__
+def _sentence(failure: Error) -> str:
+    lines = str(failure).strip().splitlines()
+    return lines[0] if lines else type(failure).__name__
