@@ -10,7 +10,7 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
-from coordinator_core.store.postgres import PostgresStore, connections
+from coordinator_core.store.postgres import PostgresStore, at_once
 from coordinator_core.store.rows import GroupWrite, Written
 from tests.contract.builders import change_row, committed, transition_row, write
 from tests.contract.conftest import NODE, TTL_MS, Owner
@@ -218,7 +218,7 @@ def cut_connections(sql: Sql) -> None:
 def test_a_connection_that_died_while_idle_is_replaced_unseen(
     owner: Owner, store: PostgresStore, sql: Sql, batch: GroupWrite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "ALIVE_S", 0)  # Every moment is as good as a long time.
+    monkeypatch.setattr(at_once, "ALIVE_S", 0)  # Every moment is as good as a long time.
     owner.write(batch)
     store.has_offsets("orders")
     cut_connections(sql)

@@ -17,7 +17,8 @@ from sqlalchemy import Column, DateTime
 
 from coordinator_core.store import tables
 from coordinator_core.store.postgres.arrays import Arrays, Bundle, Bundles
-from coordinator_core.store.postgres.connections import Line, Transaction
+from coordinator_core.store.postgres.at_once import AtOnce
+from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.folding import Folded, OffsetKey, Position
 from coordinator_core.store.postgres.prepared_statements import PreparedStatement
 from coordinator_core.store.postgres.proof import PROOF, proof_parameters
@@ -48,7 +49,7 @@ def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[O
     run(transaction, _AGAIN, _COMMITS, again)
 
 
-class AtOnce(NamedTuple):
+class Statements(NamedTuple):
     """Two statements for one form of rows: `again` where all positions are known to belong nowhere but here."""
 
     first: PreparedStatement
@@ -59,7 +60,7 @@ class PreparedCommits(NamedTuple):
     """A batch of nothing but commits, as its statement takes it."""
 
     folded: Folded
-    statements: AtOnce
+    statements: Statements
     parameters: Mapping[str, Any]
 
 
@@ -79,16 +80,16 @@ def prepare_commits(batch: Batch, folded: Folded) -> PreparedCommits:
     return PreparedCommits(folded, _ROW_BY_ROW, {**proof_parameters(batch), **_FIRST_COMMITS.parameters(rows)})
 
 
-def commit_at_once(line: Line, commits: PreparedCommits, known: AbstractSet[OffsetKey]) -> frozenset[int]:
+def commit_at_once(at_once: AtOnce, commits: PreparedCommits, known: AbstractSet[OffsetKey]) -> frozenset[int]:
     """Store a batch of nothing but commits; return the shards whose leases hold, to which alone it was stored.
 
     Args:
-        line: one whose statements stand alone.
+        at_once: the connection for it.
         commits: what to store.
         known: as for `store_commits`.
     """
     first, again = commits.statements
-    ((shards,),) = line.at_once(again if commits.folded.commits.keys() <= known else first, commits.parameters)
+    ((shards,),) = at_once.run(again if commits.folded.commits.keys() <= known else first, commits.parameters)
     return frozenset(shards)
 
 
@@ -178,12 +179,12 @@ SELECT coalesce(array_agg(shard_id), '{{{{}}}}') FROM proof
 """  # noqa: S608
 
 
-def _at_once(name: str, first: str, again: str) -> AtOnce:
+def _statements(name: str, first: str, again: str) -> Statements:
     """Return the statements for two sources of rows, of which the first has each commit's first minute as well."""
     with_past = _AT_ONCE.format(source=first, materialized="MATERIALIZED", past=f"past AS ({_PAST}),")
     without = _AT_ONCE.format(source=again, materialized="", past="")
-    return AtOnce(PreparedStatement.of(f"{name}_first", with_past), PreparedStatement.of(f"{name}_again", without))
+    return Statements(PreparedStatement.of(f"{name}_first", with_past), PreparedStatement.of(f"{name}_again", without))
 
 
-_ROW_BY_ROW = _at_once("commits", _FIRST_COMMITS.source, _COMMITS.source)
-_IN_BUNDLES = _at_once("bundles", _BUNDLES.source, _BUNDLES.source)
+_ROW_BY_ROW = _statements("commits", _FIRST_COMMITS.source, _COMMITS.source)
+_IN_BUNDLES = _statements("bundles", _BUNDLES.source, _BUNDLES.source)

@@ -9,11 +9,9 @@ Rules:
   begun again on a fresh connection. Neither has stored anything.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from psycopg2 import Error
@@ -28,16 +26,11 @@ from coordinator_core.store.postgres.failures import (
     DataRefused,
     is_lost,
     translate,
-    translate_alone,
     translate_commit,
 )
-from coordinator_core.store.postgres.prepared_statements import PreparedStatement
 
 MAX_ATTEMPTS = 3
 """How often a transaction that collides is tried."""
-
-ALIVE_S = 1
-"""How long a connection that has answered counts as alive."""
 
 KEEPALIVE_S = 1
 KEEPALIVE_PROBES = 3
@@ -123,7 +116,7 @@ class Line:
             size: how many there are at most.
             limits: how long they wait.
             planner: server settings that are stronger than the server's own.
-            stands_alone: every statement is a transaction of its own; for reads, and for `at_once`.
+            stands_alone: every statement is a transaction of its own; for reads.
         """
         self._engine = create_engine(
             make_url(url),
@@ -132,9 +125,8 @@ class Line:
             max_overflow=0,
             pool_timeout=limits.connect_timeout_s,
             use_native_hstore=False,
-            connect_args=_connect_arguments(name, limits, planner or {}),
+            connect_args=connect_arguments(name, limits, planner or {}),
         )
-        self._certainly_alive_until_s = 0.0
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, once everything it did is committed. It may be called more than once.
@@ -144,23 +136,11 @@ class Line:
             OutcomeUnknown: the connection was lost while committing.
             DataRefused: the database does not take the data; nothing was stored.
         """
-        return _repeated(lambda: self._commit(work))
+        return repeated(lambda: self._commit(work))
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns; it changes nothing."""
-        return _repeated(lambda: self._read(work))
-
-    def at_once(self, statement: PreparedStatement, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that changes something and stands alone. It may be sent more than once.
-
-        Raises:
-            StoreUnavailable: nothing was stored.
-            OutcomeUnknown: the connection was lost after the statement was sent.
-            DataRefused: the database does not take the data; nothing was stored.
-        """
-        rows = _repeated(lambda: self._at_once(statement, parameters))
-        self._certainly_alive_until_s = time.monotonic() + ALIVE_S
-        return rows
+        return repeated(lambda: self._read(work))
 
     def close(self) -> None:
         """Close every connection."""
@@ -176,60 +156,26 @@ class Line:
                 raise translate_commit(_cause(failure)) from failure
             return result
 
-    def _at_once(self, statement: PreparedStatement, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with _connected(self._engine) as connection:
-            if statement.name not in connection.info:
-                _guarded(partial(_prepare, statement=statement), connection)
-                connection.info[statement.name] = True
-            elif time.monotonic() > self._certainly_alive_until_s:
-                _guarded(_knock, connection)
-            return _run_alone(connection, statement, parameters)
-
     def _read(self, work: Callable[[Transaction], T]) -> T:
         with _connected(self._engine) as connection:
             return _guarded(work, connection)
 
 
-class _StaleConnection(Exception):
+class StaleConnection(Exception):
     """The connection had died while nobody used it."""
 
 
-def _repeated(attempt: Callable[[], T]) -> T:
+def repeated(attempt: Callable[[], T]) -> T:
+    """Return what an attempt returns, which is made again, a bounded number of times, where it has stored nothing."""
     for _ in range(MAX_ATTEMPTS - 1):
         try:
             return attempt()
-        except (Collided, _StaleConnection):
+        except (Collided, StaleConnection):
             continue
     try:
         return attempt()
-    except _StaleConnection as failure:
+    except StaleConnection as failure:
         raise StoreUnavailable(str(failure)) from failure
-
-
-def _knock(transaction: Transaction) -> None:
-    """Find out whether anybody is there, before something is sent of which nobody could tell whether it was done."""
-    transaction.execute("SELECT")
-
-
-def _prepare(transaction: Transaction, statement: PreparedStatement) -> None:
-    """Have the server plan a statement, which finds out as well whether anybody is there."""
-    transaction.execute(statement.prepare)
-
-
-def _run_alone(
-    connection: Connection, statement: PreparedStatement, parameters: Mapping[str, Any]
-) -> list[tuple[Any, ...]]:
-    """Run a statement as the driver does: SQLAlchemy's own way takes 70 calls of Python more, every time."""
-    try:
-        with closing(connection.connection.cursor()) as cursor:
-            cursor.execute(statement.execute, parameters)
-            return list(cursor.fetchall())
-    except Error as failure:
-        if is_lost(failure):
-            connection.invalidate()
-        raise translate_alone(failure) from failure
-    except ValueError as failure:
-        raise DataRefused(str(failure)) from failure
 
 
 def _cause(failure: DBAPIError) -> Error:
@@ -245,7 +191,7 @@ def _guarded(work: Callable[[Transaction], T], connection: Connection) -> T:
     except ConnectionLost as failure:
         if transaction.has_begun:
             raise
-        raise _StaleConnection(str(failure)) from failure
+        raise StaleConnection(str(failure)) from failure
 
 
 @contextmanager
@@ -260,7 +206,8 @@ def _connected(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _connect_arguments(name: str, limits: Limits, planner: Mapping[str, str]) -> dict[str, str | int]:
+def connect_arguments(name: str, limits: Limits, planner: Mapping[str, str]) -> dict[str, Any]:
+    """Return what psycopg2 connects with, beside the place."""
     settings = {
         "timezone": "UTC",
         "statement_timeout": str(limits.statement_timeout_ms),

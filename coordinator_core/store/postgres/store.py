@@ -38,6 +38,7 @@ from coordinator_core.store.postgres import (
     tuning,
     writes,
 )
+from coordinator_core.store.postgres.at_once import AtOnce
 from coordinator_core.store.postgres.connections import Limits, Line
 from coordinator_core.store.postgres.present_minute import PresentMinute
 from coordinator_core.store.reports import Report, ReportFilter
@@ -106,7 +107,7 @@ class PostgresStore:
         )
         patient = replace(bounded, statement_timeout_ms=read_timeout_ms)
         self._writer = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
-        self._writer_at_once = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY, stands_alone=True)
+        self._commits = AtOnce(url, "writer", bounded, KEY_LOOKUPS_ONLY)
         self._minute = PresentMinute()
         self._leases = Line(url, "leases", 1, bounded)
         self._changes = Line(url, "changes", CHANGES_AT_ONCE, patient)
@@ -114,7 +115,7 @@ class PostgresStore:
 
     def close(self) -> None:
         """Close every connection."""
-        for line in (self._writer, self._writer_at_once, self._leases, self._changes, self._readers):
+        for line in (self._writer, self._commits, self._leases, self._changes, self._readers):
             line.close()
 
     # -- writes -------------------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ class PostgresStore:
     def prepare(self, batch: Batch) -> Callable[[], Written]:
         """Turn a batch into what is sent, and return the call that sends it."""
         prepared = writes.prepare(batch)
-        return partial(writes.write, self._writer, self._writer_at_once, prepared, self._minute)
+        return partial(writes.write, self._writer, self._commits, prepared, self._minute)
 
     # -- ownership ----------------------------------------------------------------------------------------
 

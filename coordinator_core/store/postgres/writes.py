@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from coordinator_core.store.postgres.at_once import AtOnce
 from coordinator_core.store.postgres.commits import PreparedCommits, commit_at_once, prepare_commits
 from coordinator_core.store.postgres.connections import Line, Transaction
 from coordinator_core.store.postgres.failures import DataRefused
@@ -44,12 +45,12 @@ def prepare(batch: Batch) -> Prepared:
     return Prepared(batch, prepare_commits(batch, folded) if is_one_statement else None)
 
 
-def write(line: Line, line_at_once: Line, prepared: Prepared, minute: PresentMinute) -> Written:
+def write(line: Line, at_once: AtOnce, prepared: Prepared, minute: PresentMinute) -> Written:
     """Store a batch, or say which shards and groups of it are not stored.
 
     Args:
         line: one for transactions.
-        line_at_once: one whose statements stand alone.
+        at_once: a connection for batches that are a single statement.
         prepared: what to store.
         minute: what was stored lately.
     """
@@ -59,7 +60,7 @@ def write(line: Line, line_at_once: Line, prepared: Prepared, minute: PresentMin
             lost, folded = line.transact(partial(_write_whole, batch=batch, minute=minute))
         else:
             folded = commits.folded
-            lost = shards_of(batch) - commit_at_once(line_at_once, commits, minute.known(folded, batch.epochs))
+            lost = shards_of(batch) - commit_at_once(at_once, commits, minute.known(folded, batch.epochs))
     except DataRefused:
         return line.transact(partial(_write_in_halves, batch=batch))
     if not lost:
