@@ -12,6 +12,7 @@ from coordinator_core.store.postgres.connections import Limits
 from coordinator_core.store.postgres.prepared_statements import PreparedStatement
 
 SUM = PreparedStatement.of("add", "SELECT %(left)s::int + %(right)s::int + %(left)s::int")
+OTHER = PreparedStatement.of("other", "SELECT %(number)s::int")
 IMPOSSIBLE = PreparedStatement.of("impossible", "SELECT %(number)s::int FROM nowhere")
 
 
@@ -58,3 +59,22 @@ def test_a_statement_that_cannot_be_prepared_has_done_nothing_and_may_be_tried_a
         with pytest.raises(StoreUnavailable, match="nowhere"):
             line.run(IMPOSSIBLE, {"number": 1})
     assert known(line) == []
+
+
+def test_a_server_that_has_forgotten_a_statement_is_told_again(line: AtOnce) -> None:
+    line.run(SUM, {"left": 1, "right": 1})
+    say(line, "DEALLOCATE ALL")
+    assert line.run(SUM, {"left": 1, "right": 2}) == [(4,)]
+
+
+def test_a_server_that_knows_a_statement_already_need_not_be_told(line: AtOnce) -> None:
+    line.run(OTHER, {"number": 7})
+    say(line, SUM.prepare)
+    assert line.run(SUM, {"left": 1, "right": 2}) == [(4,)]
+
+
+def say(line: AtOnce, statement: str) -> None:
+    """Say something on the connection itself, as whoever stands in between would."""
+    assert line._connection is not None
+    with line._connection.cursor() as cursor:
+        cursor.execute(statement)

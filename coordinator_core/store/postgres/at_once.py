@@ -15,7 +15,16 @@ from sqlalchemy import make_url
 
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.postgres.connections import Limits, StaleConnection, connect_arguments, repeated
-from coordinator_core.store.postgres.failures import ConnectionLost, DataRefused, is_lost, translate, translate_alone
+from coordinator_core.store.postgres.failures import (
+    KNOWN_STATEMENT,
+    UNKNOWN_STATEMENT,
+    ConnectionLost,
+    DataRefused,
+    is_lost,
+    sqlstate,
+    translate,
+    translate_alone,
+)
 from coordinator_core.store.postgres.prepared_statements import PreparedStatement
 
 ALIVE_S: Final = 1
@@ -63,6 +72,8 @@ class AtOnce:
         except Error as failure:
             if is_lost(failure):
                 self.close()
+            elif sqlstate(failure) == UNKNOWN_STATEMENT:
+                self._prepared.clear()
             raise translate_alone(failure) from failure
         except ValueError as failure:
             raise DataRefused(str(failure)) from failure  # The driver itself refuses NUL and unpaired surrogates.
@@ -86,8 +97,9 @@ class AtOnce:
         except Error as failure:
             if is_lost(failure):
                 self.close()
-            told = translate(failure)
-            raise (StaleConnection(str(told)) if isinstance(told, ConnectionLost) else told) from failure
+            if sqlstate(failure) != KNOWN_STATEMENT:
+                told = translate(failure)
+                raise (StaleConnection(str(told)) if isinstance(told, ConnectionLost) else told) from failure
         self._prepared.add(statement.name)
 
 

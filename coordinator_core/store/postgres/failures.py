@@ -14,6 +14,10 @@ DATA_CLASSES = ("22", "23", "54")
 ROLLBACK_CLASS = "40"
 """SQLSTATE class of what the server rolled back and wants to see again: serialization failure, deadlock."""
 
+UNKNOWN_STATEMENT = "26000"
+KNOWN_STATEMENT = "42P05"
+"""The server knows a prepared statement no more, or knows it already: somebody in between has changed servers."""
+
 LOCK_NOT_AVAILABLE = "55P03"
 READ_ONLY = "25006"
 LOST_CLASSES = ("08", "57P")
@@ -45,7 +49,7 @@ def translate(failure: Error) -> StoreError:
         return ConnectionLost(sentence)
     if code.startswith(DATA_CLASSES):
         return DataRefused(sentence)
-    if code.startswith(ROLLBACK_CLASS):
+    if code.startswith(ROLLBACK_CLASS) or code == UNKNOWN_STATEMENT:
         return Collided(sentence)
     if code == LOCK_NOT_AVAILABLE:
         return Blocked(sentence)
