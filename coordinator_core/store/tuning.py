@@ -36,6 +36,13 @@ class TuningQuestion:
     max_evictions: int
     """Evictions, the newest."""
 
+    def day_of(self, at_ms: int) -> int:
+        """Return the number of an instant's day: -1 is the last 24 hours before `to_ms`, -2 the 24 before them.
+
+        A calendar's last day would be some minutes old shortly after midnight, and advice put to the test on it.
+        """
+        return (at_ms - self.to_ms) // DAY_MS
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -65,10 +72,11 @@ class StoredAdvice:
 class TuningPast:
     """What was found."""
 
+    question: TuningQuestion
     from_ms: int
     """Later than asked where there was more than may be looked at."""
     days: tuple[Day, ...] = ()
-    """Gaps only; a day may come in parts."""
+    """Gaps only, by the question's days; a day may come in parts."""
     evictions: tuple[Eviction, ...] = ()
     """The newest first; who may still come back is left out."""
     rejoins_ms: tuple[int, ...] = ()
@@ -86,7 +94,7 @@ class TuningPast:
 
     def evidence(self) -> Evidence:
         """Return all of it, boiled down to counts."""
-        by_day = [_told(each) for each in self.evictions_by(SESSION_EXPIRED)]
+        by_day = [_told(each, self.question.day_of(each.at_ms)) for each in self.evictions_by(SESSION_EXPIRED)]
         return Evidence(
             days=merged([*self.days, *by_day]),
             rejoins=_rejoins(self.rejoins_ms, self.evictions_by(REBALANCE_TIMEOUT)),
@@ -118,9 +126,9 @@ def evicted(
     )
 
 
-def _told(eviction: Eviction) -> Day:
+def _told(eviction: Eviction, number: int) -> Day:
     """Return what one eviction adds to its day."""
-    day = Day(eviction.at_ms // DAY_MS)
+    day = Day(number)
     if eviction.needed_ms is None:
         return replace(day, failures=1, failures_limit_ms=eviction.limit_ms)
     return replace(day, silences=counted([eviction.needed_ms]))

@@ -52,19 +52,31 @@ def test_of_a_group_that_nobody_knows_nothing_is_told(store: Store) -> None:
     assert past.from_ms == QUESTION.from_ms
 
 
-def test_gaps_add_up_by_day(owner: Owner, store: Store) -> None:
-    mine = [session_row("m-1", heartbeat_gap_histogram=HISTOGRAM), session_row("m-2", heartbeat_gap_ms_max=None)]
-    later = session_row("m-1", ended_at_ms=NOW_MS + DAY_MS - 1, heartbeat_gap_ms_max=9_000)
+def test_gaps_add_up_by_the_24_hours_that_end_with_the_window(owner: Owner, store: Store) -> None:
+    end_ms = QUESTION.to_ms
+    mine = [
+        session_row("m-1", ended_at_ms=end_ms - 2 * DAY_MS, heartbeat_gap_histogram=HISTOGRAM),
+        session_row("m-2", ended_at_ms=end_ms - DAY_MS - 1, heartbeat_gap_ms_max=None),
+    ]
+    later = session_row("m-1", ended_at_ms=end_ms - DAY_MS, heartbeat_gap_ms_max=9_000)
     other = session_row("m-1", "other", heartbeat_gap_ms_max=99_000)
     owner.write(write(sessions=(*mine, later)), write("other", sessions=(other,)))
     first, second = merged(store.tuning(QUESTION).days)
     assert (first.day, first.heartbeats, first.longest_gap_ms, first.gaps[:4]) == (
-        NOW_MS // DAY_MS,
+        -2,
         6,
         3_001,
         (0, 2, 5, 0),
     )
-    assert (second.day, second.heartbeats, second.longest_gap_ms) == (NOW_MS // DAY_MS + 1, 3, 9_000)
+    assert (second.day, second.heartbeats, second.longest_gap_ms) == (-1, 3, 9_000)
+
+
+def test_an_eviction_counts_in_the_24_hours_of_its_own(owner: Owner, store: Store) -> None:
+    end_ms = QUESTION.to_ms
+    rows = (gone("m-1", end_ms - DAY_MS - 1, client_id="one"), gone("m-2", end_ms - DAY_MS, client_id="two"))
+    owner.write(write(sessions=rows))
+    days = store.tuning(QUESTION).evidence().days
+    assert [(day.day, day.failures) for day in days] == [(-2, 1), (-1, 1)]
 
 
 def test_who_came_back_needed_the_time_until_then(owner: Owner, store: Store) -> None:

@@ -8,7 +8,6 @@ from coordinator_core.store.memory.groups import Group, History
 from coordinator_core.store.rows import MemberRow, MemberSessionRow, RebalanceMemberRow
 from coordinator_core.store.tuning import (
     BY_TIMEOUT,
-    DAY_MS,
     SESSION_EXPIRED,
     Start,
     TuningPast,
@@ -31,8 +30,9 @@ def past_of(group: Group, past: History, question: TuningQuestion) -> TuningPast
     in_sight = [row for row in past.rebalances if row.group_id == question.group_id]
     over = [row for row in in_sight if from_ms <= row.completed_at_ms < question.to_ms]
     return TuningPast(
+        question=question,
         from_ms=from_ms,
-        days=tuple(_day(row) for row in stays),
+        days=tuple(_day(row, question) for row in stays),
         evictions=tuple(each for each in evictions if each is not None),
         rejoins_ms=tuple(_rejoins(past, {row.rebalance_id for row in over})),
         starts=tuple(
@@ -64,9 +64,9 @@ def _gone(past: History, question: TuningQuestion) -> list[MemberSessionRow]:
     return [row for row in stays if row.end_reason in BY_TIMEOUT][: question.max_evictions]
 
 
-def _day(row: MemberSessionRow) -> Day:
+def _day(row: MemberSessionRow, question: TuningQuestion) -> Day:
     gaps = (*row.heartbeat_gap_histogram, *NO_GAPS)[: len(NO_GAPS)]
-    return Day(row.ended_at_ms // DAY_MS, row.heartbeat_count, gaps, row.heartbeat_gap_ms_max or 0)
+    return Day(question.day_of(row.ended_at_ms), row.heartbeat_count, gaps, row.heartbeat_gap_ms_max or 0)
 
 
 def _eviction(

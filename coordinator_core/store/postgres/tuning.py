@@ -16,7 +16,7 @@ from coordinator_core.protocol.advice.what_if import Eviction
 from coordinator_core.store.advice_tables import ADVISED, timeout_advice
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.instants import as_ms
-from coordinator_core.store.tuning import Start, StoredAdvice, TuningPast, TuningQuestion, evicted
+from coordinator_core.store.tuning import DAY_MS, Start, StoredAdvice, TuningPast, TuningQuestion, evicted
 
 GAP_SUMS: Final = ", ".join(f"coalesce(sum(gaps[{place}]), 0)::bigint" for place in range(1, len(GAP_BOUNDS_MS) + 2))
 
@@ -81,7 +81,7 @@ WITH looked_at AS (
     ORDER BY ended_at DESC
     LIMIT %(max_rows)s
 )
-SELECT floor(extract(epoch FROM ended_at) / 86400)::integer, count(*) AS row_count,
+SELECT floor((extract(epoch FROM ended_at) * 1000 - %(to_ms)s) / {DAY_MS})::integer, count(*) AS row_count,
     {_MS.format("min(ended_at)")} AS from_ms, sum(heartbeat_count)::bigint AS heartbeats,
     coalesce(max(heartbeat_gap_ms_max), 0) AS longest_gap_ms, {GAP_SUMS}
 FROM looked_at
@@ -136,6 +136,7 @@ def read_past(transaction: Transaction, question: TuningQuestion) -> TuningPast:
         limits["from_ms"] = min(day.from_ms for day in days)
     asked_session_ms, asked_rebalance_ms = transaction.execute(_ASKED, limits).one()
     return TuningPast(
+        question=question,
         from_ms=limits["from_ms"],
         days=tuple(Day(day[0], day.heartbeats, tuple(day[5:]), day.longest_gap_ms) for day in days),
         evictions=tuple(_evictions(gone, limits["from_ms"])),
