@@ -38,8 +38,9 @@ class AtOnce:
 
     def __init__(self, url: str, name: str, limits: Limits, planner: Mapping[str, str] | None = None) -> None:
         """Prepare; nothing is connected before the first call. The arguments are those of `Line`."""
-        self._dsn = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        self._arguments = connect_arguments(name, limits, planner or {})
+        place = make_url(url)
+        self._place, options = place.get_dialect()().create_connect_args(place)
+        self._options = {**options, **connect_arguments(name, limits, planner or {})}
         self._connection: PsycopgConnection | None = None
         self._prepared: set[str] = set()
         """Names of the statements that the connection knows."""
@@ -80,7 +81,7 @@ class AtOnce:
 
     def _connect(self) -> PsycopgConnection:
         try:
-            connection: PsycopgConnection = psycopg2.connect(self._dsn, **self._arguments)
+            connection: PsycopgConnection = psycopg2.connect(*self._place, **self._options)
         except Error as failure:
             raise StoreUnavailable(str(translate(failure))) from failure
         connection.autocommit = True
