@@ -72,7 +72,7 @@ def find_evidence(history: History, arguments: ReportArguments) -> DataFrame:
     rejoined = history.read(rejoins_within(start, end), REJOIN_COLUMNS)
     newcomers = history.read(newcomers_within(start, end), REBALANCE_COLUMNS)
     present = in_force(
-        days(stays),
+        days(stays, end_ms=end_ms),
         read_by_shard(spark, database, "members", MEMBER_COLUMNS, history.predicates),
         read_table(spark, database, "cluster_config", CLUSTER_COLUMNS),
         read_table(spark, database, "group_configs", SETTING_COLUMNS),

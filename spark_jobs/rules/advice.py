@@ -27,9 +27,9 @@ def _shorter_steps(length_ms: Column, run_ms: range) -> Column:
     return sf.greatest(sf.lit(0), sf.least(sf.lit(len(run_ms)), beyond))
 
 
-def day_of(at: Column) -> Column:
-    """Say on which day since the epoch, in UTC, an instant is."""
-    return sf.floor(sf.unix_millis(at) / sf.lit(MS_PER_DAY)).cast("int")
+def day_of(at: Column, end_ms: int) -> Column:
+    """Number an instant's day: -1 is the last 24 hours before the window's end, as for `TuningQuestion.day_of`."""
+    return sf.floor((sf.unix_millis(at) - sf.lit(end_ms)) / sf.lit(MS_PER_DAY)).cast("int")
 
 
 def summed_gaps(histogram: Column) -> Column:

@@ -104,7 +104,7 @@ def evictions(timeouts: DataFrame, returns: DataFrame, waits: DataFrame, *, end_
     is_decided = sf.col("late_ms").isNotNull() | (sf.unix_millis("ended_at") < end_ms - grace_ms)
     return (
         gone.where(is_decided)
-        .withColumn("day", day_of(sf.col("ended_at")))
+        .withColumn("day", day_of(sf.col("ended_at"), end_ms))
         .withColumn("place", place_of(sf.col("limit_ms") + sf.col("late_ms")))
         .groupBy("group_id", "end_reason", "day", "place")
         .agg(sf.count("*").alias("count"), sf.sum("limit_ms").alias("limit_ms"))
@@ -159,11 +159,12 @@ def _first_returns(gone: DataFrame, returns: DataFrame, grace_ms: int) -> DataFr
     )
 
 
-def days(stays: DataFrame) -> DataFrame:
+def days(stays: DataFrame, *, end_ms: int) -> DataFrame:
     """Add heartbeats and gaps up by day.
 
     Args:
         stays: STAY_COLUMNS, those that ended within the window.
+        end_ms: Wall time at which the window ends, and its days with it.
 
     Returns:
         A row a group: group_id, shard_id, `last_session_ms` (the session timeout that was in force last) and `days`;
@@ -171,7 +172,7 @@ def days(stays: DataFrame) -> DataFrame:
     """
     last = sf.max_by("session_timeout_ms", sf.struct("last_at", "session_timeout_ms"))
     return (
-        stays.groupBy("group_id", "shard_id", "session_timeout_ms", day_of(sf.col("ended_at")).alias("day"))
+        stays.groupBy("group_id", "shard_id", "session_timeout_ms", day_of(sf.col("ended_at"), end_ms).alias("day"))
         .agg(
             sf.sum("heartbeat_count").alias("heartbeats"),
             summed_gaps(sf.col("heartbeat_gap_histogram")).alias("gaps"),
