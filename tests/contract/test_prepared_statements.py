@@ -1,6 +1,7 @@
 """The server reads and plans a statement once a connection, and a new connection is told it anew."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
@@ -33,13 +34,28 @@ def known(line: AtOnce) -> list[tuple[str, int]]:
     return [(name, count) for name, count in line.run(KNOWN, {"but": "known"})]
 
 
+def say(line: AtOnce, statement: str) -> None:
+    """Say something on the connection itself, as whoever stands in between would."""
+    assert line._connection is not None
+    with line._connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
 def test_a_parameter_that_stands_twice_is_sent_once() -> None:
     assert SUM.prepare == "PREPARE add AS SELECT $1::int + $2::int + $1::int"
     assert SUM.execute == "EXECUTE add (%(left)s, %(right)s)"
 
 
-def test_a_statement_is_read_once_and_run_as_often_as_asked(line: AtOnce) -> None:
+def test_a_statement_is_read_once_and_run_as_often_as_asked(line: AtOnce, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch, said = at_once._fetch, []
+
+    def overheard(connection: PsycopgConnection, text: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
+        said.append(text)
+        return fetch(connection, text, parameters)
+
+    monkeypatch.setattr(at_once, "_fetch", overheard)
     assert [line.run(SUM, {"left": 20, "right": number}) for number in range(3)] == [[(40,)], [(41,)], [(42,)]]
+    assert said == [SUM.prepare, SUM.execute, SUM.execute, SUM.execute]
     assert known(line) == [("add", 3)]
 
 
@@ -71,10 +87,3 @@ def test_a_server_that_knows_a_statement_already_need_not_be_told(line: AtOnce) 
     line.run(OTHER, {"number": 7})
     say(line, SUM.prepare)
     assert line.run(SUM, {"left": 1, "right": 2}) == [(4,)]
-
-
-def say(line: AtOnce, statement: str) -> None:
-    """Say something on the connection itself, as whoever stands in between would."""
-    assert line._connection is not None
-    with line._connection.cursor() as cursor:
-        cursor.execute(statement)
