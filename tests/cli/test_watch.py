@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -61,6 +62,18 @@ class Terminal:
             return False
         self.shown += piece.decode(errors="replace")
         return bool(piece)
+
+
+@contextmanager
+def in_a_pipe(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Iterator[str]]]:
+    """Run a command until the block ends; what it prints comes line by line."""
+    command = [sys.executable, "-m", "muster", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, iter(process.stdout)
+        finally:
+            process.kill()
 
 
 @pytest.fixture
@@ -124,17 +137,19 @@ def test_without_a_name_all_are_watched(muster: Muster, client: Client) -> None:
 
 def test_a_node_that_goes_away_is_told_and_ctrl_c_still_ends_it(bare_muster: Muster, database_url: str) -> None:
     assert bare_muster is not None
-    with running_node(database_url) as node:
-        command = [sys.executable, "-m", "muster", "groups", "watch", "--interval", "0.1", "--url", node.url]
+    with ExitStack() as of_node:
+        node = of_node.enter_context(running_node(database_url))
         commit(Client(node.url).group("watched"), position(1))
-        watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert watching.stdout is not None
-        assert "watched: Empty" in watching.stdout.readline()
-    assert f"No node answers at {node.url}" in watching.stdout.readline()
+        with in_a_pipe("groups", "watch", "--interval", "0.1", "--url", node.url) as (watching, lines):
+            assert "watched: Empty" in next(lines)
+            of_node.close()
+            # Whoever asks while the node stops is told that, before nobody answers any more.
+            last = next(line for line in lines if "This node is stopping" not in line)
+            assert f"No node answers at {node.url}" in last
 
-    watching.send_signal(signal.SIGINT)
-    out, err = watching.communicate(timeout=PATIENCE_S)
-    assert (watching.returncode, out, err) == (0, "", "")
+            watching.send_signal(signal.SIGINT)
+            out, err = watching.communicate(timeout=PATIENCE_S)
+            assert (watching.returncode, out, err) == (0, "", "")
 
 
 def test_a_stranger_is_refused(muster: Muster) -> None:
