@@ -23,6 +23,7 @@ from muster.node import bound_listener
 
 ANSWER: Final = msgspec.json.encode(HeartbeatAnswer(session_timeout_ms=45_000, heartbeat_interval_ms=3_000))
 HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", str(len(ANSWER)).encode())]
+KEEP_ALIVE_S: Final = 60
 DECODERS: Final[Mapping[bytes, msgspec.json.Decoder[Any]]] = {
     b"/heartbeat": msgspec.json.Decoder(HeartbeatBody),
     b"/offsets": msgspec.json.Decoder(CommitBody),
@@ -54,7 +55,7 @@ async def body_of(receive: Receive) -> bytes:
 
 async def _serve(port: int) -> None:
     with bound_listener("127.0.0.1", port) as listener:
-        await HttpServer(cast("Edge", Bare()), listener).start()
+        await HttpServer(cast("Edge", Bare()), listener, KEEP_ALIVE_S).start()
         await asyncio.Event().wait()
 
 

@@ -215,7 +215,7 @@ def _beats_us(played: Played, size: Size, *, measured: bool) -> float:
 
 
 def _shard() -> Shard:
-    clock, threads, counters = SystemClock(), SystemThreads(), Counters()
+    clock, threads, counters = SystemClock(), SystemThreads(readers=1), Counters()
     return Shard(
         SHARD,
         1,

@@ -80,7 +80,7 @@ async def serve_node(
         await coordinator.start()
     except StoreError as failure:
         raise UserError(f"The database cannot be reached ({_first_line(failure)}).") from failure
-    server = HttpServer(_make_app(coordinator, settings, version, tokens), listener)
+    server = HttpServer(_make_app(coordinator, settings, version, tokens), listener, settings.keep_alive_s)
     await server.start()
     log.info("node_started", node=coordinator.node_id, url=coordinator.url, version=version)
     on_serving()
@@ -114,7 +114,12 @@ def bound_listener(host: str, port: int) -> Iterator[socket.socket]:
 def open_store(settings: Settings) -> PostgresStore:
     """Return the store of the database that the settings name; nothing is connected before the first call."""
     assert settings.database_url is not None
-    return PostgresStore(settings.database_url.get_secret_value(), lease_ttl_ms=settings.lease_ttl_ms)
+    return PostgresStore(
+        settings.database_url.get_secret_value(),
+        lease_ttl_ms=settings.lease_ttl_ms,
+        read_timeout_ms=settings.read_timeout_ms,
+        readers=settings.max_reads,
+    )
 
 
 def read_tokens(settings: Settings) -> Tokens | None:
@@ -227,6 +232,8 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         tuning_max_evictions=settings.tuning_max_evictions,
         tuning_advice_max_age_hours=settings.tuning_advice_max_age_hours,
         maintenance_chunk=settings.maintenance_chunk,
+        maintenance_groups=settings.maintenance_groups,
+        max_reads=settings.max_reads,
     )
 
 

@@ -94,12 +94,18 @@ class Settings(GroupDefaults):
     """How long a request may take that is no long poll."""
     max_forward_connections: int = Field(default=64, ge=1, le=65_535)
     """How many requests, long polls aside, may be on their way to one other node."""
+    keep_alive_s: int = Field(default=75, ge=1, le=86_400)
+    """How long an idle connection is kept open: longer than agents pause between two heartbeats."""
     lag_lookback_ms: int = Field(default=86_400_000, ge=60_000, le=INT32_MAX)
     """How old reports of a log's end may be, to say since when a group is behind."""
     max_lag_points: int = Field(default=1_000, ge=1, le=100_000)
     """How many points one history of a group's lag may have."""
     max_lag_positions: int = Field(default=50_000, ge=1, le=10_000_000)
     """How many positions one history of a group's lag may rest on, a partition and step each."""
+    max_reads: int = Field(default=4, ge=1, le=1_000)
+    """How many reads of the database may be under way; five connections come on top."""
+    read_timeout_ms: int = Field(default=10_000, ge=100, le=INT32_MAX)
+    """How long one read of the database may take."""
     max_queued_rows: int = Field(default=50_000, ge=1, le=INT32_MAX)
     """How many rows may wait to be stored before requests that write are refused for a while."""
     max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)
@@ -122,6 +128,8 @@ class Settings(GroupDefaults):
     """How old a report may be that is told in place of advice worked out on demand."""
     maintenance_chunk: int = Field(default=500, ge=1, le=100_000)
     """How many candidates of a maintenance run are judged in one step."""
+    maintenance_groups: int = Field(default=4, ge=1, le=1_000)
+    """How many groups of a maintenance run are judged beside each other."""
 
     airflow_port: Port = 8_081
     """The port of Airflow's pages and API."""

@@ -21,8 +21,6 @@ from coordinator_core.protocol.errors import InvalidRequest
 
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
-KEEP_ALIVE_S: Final = 75
-"""How long an idle connection is kept open: longer than agents pause between two heartbeats."""
 FAREWELL_S: Final = 2
 """How long answers under way may take to go out at the end."""
 
@@ -30,8 +28,14 @@ FAREWELL_S: Final = 2
 class HttpServer:
     """Serves one application on one socket."""
 
-    def __init__(self, app: Edge, listener: socket.socket) -> None:
-        """Prepare; `listener` is bound, and closed at the end."""
+    def __init__(self, app: Edge, listener: socket.socket, keep_alive_s: int) -> None:
+        """Prepare.
+
+        Args:
+            app: answers.
+            listener: bound, and closed at the end.
+            keep_alive_s: how long an idle connection is kept open.
+        """
         config = uvicorn.Config(
             app,
             http=_ProblemProtocol,
@@ -42,7 +46,7 @@ class HttpServer:
             proxy_headers=False,
             server_header=False,
             backlog=BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_keep_alive=keep_alive_s,
             timeout_graceful_shutdown=FAREWELL_S,
         )
         self._app = app

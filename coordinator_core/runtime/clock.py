@@ -10,9 +10,6 @@ from coordinator_core.protocol.settings import Now
 
 T = TypeVar("T")
 
-READERS = 4
-"""Threads for reads; with one each for writes, for what is done before them, and for leases they are all that block."""
-
 
 class Clock(Protocol):
     """Where the time comes from."""
@@ -55,13 +52,13 @@ class Threads(Protocol):
 
 
 class SystemThreads:
-    """Real threads: one writer and one that prepares for it, one for leases, a few readers."""
+    """Real threads: one writer and one that prepares for it, one for leases, and so many readers. No other blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, readers: int) -> None:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="muster-writer")
         self._preparer = ThreadPoolExecutor(1, thread_name_prefix="muster-preparer")
         self._leases = ThreadPoolExecutor(1, thread_name_prefix="muster-leases")
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="muster-reader")
+        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="muster-reader")
 
     def write(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a write on the writer's thread."""

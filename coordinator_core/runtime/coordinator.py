@@ -90,7 +90,7 @@ class Coordinator:
         self._store = store
         self._config = config
         self._clock = clock or SystemClock()
-        self._threads = threads or SystemThreads()
+        self._threads = threads or SystemThreads(config.max_reads)
         self._tokens = count(1)
         self._tasks: list[asyncio.Task[None]] = []
         self._surroundings = Surroundings(config.defaults, config.environment_keys)
@@ -107,7 +107,13 @@ class Coordinator:
         self._timekeeper = Timekeeper(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
         archiving = Archiving(store, self._threads, lambda: self._clock.now().node_ms)
         self._maintenance = Maintenance(
-            store, self._threads, lambda: self._ownership.owned, self.new_token, config.maintenance_chunk, archiving
+            store,
+            self._threads,
+            lambda: self._ownership.owned,
+            self.new_token,
+            chunk=config.maintenance_chunk,
+            groups_at_once=config.maintenance_groups,
+            archiving=archiving,
         )
         self.history = History(store, self._read)
         self.tuning = Tuning(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms, config)

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from api.http.edge import WHOLE_ANSWER, Edge, Headers
 from api.http.server import HttpServer, send_whole
 from muster.node import bound_listener
-from tests.api.client import Client
+from tests.api.client import PATIENCE_S, Client
 
 HEADERS = [(b"x-request-id", b"7"), (b"content-type", b"application/json"), (b"content-length", b"2")]
 
@@ -128,7 +128,7 @@ class WholeAnswers:
 async def _garbage_of(requests: int) -> int:
     """Return how many objects so many requests leave for the garbage collector to find."""
     with bound_listener("127.0.0.1", 0) as listener:
-        server = HttpServer(cast("Edge", WholeAnswers()), listener)
+        server = HttpServer(cast("Edge", WholeAnswers()), listener, keep_alive_s=60)
         await server.start()
         reader, writer = await asyncio.open_connection(*listener.getsockname())
 
@@ -148,6 +148,27 @@ async def _garbage_of(requests: int) -> int:
             writer.close()
             await writer.wait_closed()
             await server.stop()
+
+
+async def _read_of_an_idle_connection(keep_alive_s: int) -> bytes:
+    """Ask once, and return what comes after the answer until the node closes the connection."""
+    with bound_listener("127.0.0.1", 0) as listener:
+        server = HttpServer(cast("Edge", WholeAnswers()), listener, keep_alive_s)
+        await server.start()
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+        await reader.readuntil(b"{}")
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await reader.read()
+        finally:
+            writer.close()
+            await writer.wait_closed()
+            await server.stop()
+
+
+def test_an_idle_connection_is_closed_when_its_time_is_over() -> None:
+    assert asyncio.run(_read_of_an_idle_connection(keep_alive_s=1)) == b""
 
 
 def test_a_request_is_gone_as_soon_as_it_is_answered() -> None:

@@ -1,10 +1,12 @@
 """Between a proposal and its application things change, and what is judged then is what stands then."""
 
 import asyncio
+from collections.abc import Sequence
 from uuid import uuid4
 
 import pytest
 
+from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.protocol.settings import GroupSettings, Now
 from coordinator_core.runtime.act import Act
 from coordinator_core.runtime.clock import SystemClock
@@ -129,6 +131,34 @@ async def test_a_run_is_taken_up_where_a_node_was_killed_and_takes_nothing_twice
         archived = [(row.group_id, row.partition) for row in store.history.archived]
         assert len(archived) == len(set(archived)) == 40
         assert {row.change_id for row in store.history.archived} == {store.history.changes[-1].change_id}
+
+
+class WatchedStore(HeldStore):
+    """Remembers which groups' offsets were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: set[str] = set()
+
+    def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
+        self.read.add(group_id)
+        return super().stored_offsets(group_id, partitions)
+
+
+async def test_no_more_groups_are_judged_beside_each_other_than_the_node_may() -> None:
+    store = WatchedStore()
+    group_ids = [f"g{number}" for number in range(12)]
+    async with running(store, config(settings=DUE, maintenance_groups=3)) as node:
+        await asyncio.gather(*(commit_simple(node, group_id, 1) for group_id in group_ids))
+        run_id = propose(store, *group_ids)
+        store.read.clear()
+        store.go.clear()
+        await node.operators.apply_run(run_id, act())
+        await until(lambda: len(store.read) >= 3, "three groups are looked at")
+        await node.fetch_offsets("g", None)  # Whatever was to be read when these were is read before this is.
+        assert len(store.read) == 3
+        store.go.set()
+        assert await outcome_counts(node, run_id) == {"expired": 12}
 
 
 def act() -> Act:

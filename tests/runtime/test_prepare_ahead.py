@@ -59,7 +59,7 @@ class CountedThreads(SystemThreads):
     """Counts what is queued for the writer's thread."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(readers=1)
         self.writes = 0
         self.is_preparing_slow = False
 
