@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
+from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.runtime import shard as shards_module
 from coordinator_core.runtime import timekeeper
 from coordinator_core.runtime.shard import Shard
@@ -37,18 +38,24 @@ class Log:
 
 @contextmanager
 def probes(world: World, watch: Watch) -> Iterator[None]:
-    """Stand before `decide`, hear of leases that are extended, and take the loggers' place."""
-    extend = Shard.extend_lease
+    """Stand before `decide`, hear of leases extended and shards dropped, and take the loggers' place."""
+    extend, drop = Shard.extend_lease, Shard.drop
 
     def extend_lease(shard: Shard, valid_until_ms: int) -> None:
         watch.extend_lease(shard, valid_until_ms)
         extend(shard, valid_until_ms)
+
+    def drop_shard(shard: Shard, error: CoordinatorError) -> None:
+        waited = list(shard._waiting.values())
+        drop(shard, error)
+        watch.dropped(shard, waited)
 
     with ExitStack() as stack:
         stack.enter_context(running_in(world))
         stack.enter_context(patch.object(shards_module, "decide", watch.decide))
         stack.enter_context(patch.object(timekeeper, "TICK_MS", TICK_MS))
         stack.enter_context(patch.object(Shard, "extend_lease", extend_lease))
+        stack.enter_context(patch.object(Shard, "drop", drop_shard))
         stack.enter_context(patch.object(groups, "refusal", _fits))
         for name, module in sorted(sys.modules.items()):
             if name.startswith("coordinator_core.") and hasattr(module, "log"):

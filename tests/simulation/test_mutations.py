@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_core.protocol import expiry
+from coordinator_core.protocol import commit, decide, expiry
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.timekeeper import Timekeeper
@@ -82,6 +82,27 @@ def test_a_write_behind_one_that_was_not_whole_is_caught() -> None:
         found = first_violation(33)
     assert found is not None
     assert found.invariant == "TransitionsAreLegal"
+
+
+def test_a_caller_that_waits_at_a_shard_that_is_gone_is_caught() -> None:
+    with mutated(Shard, "drop", "future.set_exception(error)", "pass"):
+        found = first_violation()
+    assert found is not None
+    assert found.invariant == "WhoWaitsIsLetGo"
+
+
+def test_a_heartbeat_that_hears_nothing_of_a_rebalance_is_caught() -> None:
+    with mutated(decide, "decide_heartbeat", "if group.state is PREPARING:", "if False:"):
+        found = first_violation()
+    assert found is not None
+    assert found.invariant == "HeartbeatsTellOfRebalances"
+
+
+def test_a_commit_of_a_generation_that_is_over_is_caught() -> None:
+    with mutated(commit, "_check_committer", "check_generation(group, request.generation)", "pass"):
+        found = first_violation()
+    assert found is not None
+    assert found.invariant == "StrangersCommitNothing"
 
 
 def test_a_mutation_whose_code_has_moved_fails() -> None:

@@ -7,6 +7,7 @@ each of its turns.
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coordinator_core.protocol.consumer_protocol import partitions_of
@@ -16,7 +17,7 @@ from coordinator_core.protocol.errors import CoordinatorError, RetryError
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.records import MemberRemoved, Removal
-from coordinator_core.protocol.replies import Committed, Joined, Left, Synced
+from coordinator_core.protocol.replies import Beaten, Committed, Joined, Left, Synced
 from coordinator_core.protocol.requests import (
     CommitOffsets,
     DeadlineKind,
@@ -27,6 +28,7 @@ from coordinator_core.protocol.requests import (
     SyncGroup,
 )
 from coordinator_core.protocol.settings import Context, Now
+from coordinator_core.protocol.states import PREPARING
 from coordinator_core.runtime.shard import Shard
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.memory import compare
@@ -121,6 +123,12 @@ class Watch:
             self._touched[loop][group.group_id] = None
         if isinstance(request, Expire):
             self._eviction(loop, group, request, decision)
+        if isinstance(request, CommitOffsets) and 0 <= request.generation != group.generation and decision.records:
+            detail = f"{_who(request)} commits as of generation {request.generation} in {group.generation}"
+            self._world.fail("StrangersCommitNothing", detail, group.group_id)
+        if group.state is PREPARING and any(isinstance(answer, Beaten) for _, answer, _ in decision.replies):
+            detail = f"{_who(request)} is told that all is well while the group waits for joins"
+            self._world.fail("HeartbeatsTellOfRebalances", detail, group.group_id)
         return decision
 
     def _one_decides(self, loop: SimulatedLoop, group_id: str, request: Request) -> None:
@@ -165,6 +173,12 @@ class Watch:
             if to_s > from_s:
                 lost_s, reached_s = lost_s + max(0.0, to_s - from_s - LOST_TOLERANCE_S), to_s
         return lost_s
+
+    def dropped(self, shard: Shard, waited: Iterable["asyncio.Future[Answer]"]) -> None:
+        """Check that whoever waited for an answer of a shard has one when it is given up."""
+        kept_waiting = sum(not answer.done() for answer in waited)
+        if kept_waiting:
+            self._world.fail("WhoWaitsIsLetGo", f"shard {shard.shard_id} is dropped; {kept_waiting} requests wait on")
 
     # -- how sure a process is of its leases -----------------------------------------------------------------
 
@@ -286,7 +300,7 @@ def _is_silence(record: object) -> bool:
     return isinstance(record, MemberRemoved) and record.removal is Removal.SESSION_EXPIRED
 
 
-def _who(request: Ask) -> str:
+def _who(request: Request) -> str:
     if isinstance(request, JoinGroup):
         return request.member_id or request.group_instance_id or request.client_id
     return getattr(request, "member_id", "") or "-"
