@@ -39,6 +39,7 @@ from coordinator_core.runtime.describe import describe_group
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.history import History
 from coordinator_core.runtime.lag import Lag
+from coordinator_core.runtime.loops import kept_running, told
 from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.operators import Operators
 from coordinator_core.runtime.ownership import Ownership
@@ -151,12 +152,12 @@ class Coordinator:
         self._shard_count = await self._threads.read(self._store.shard_count)
         await self._look_after_history()
         await self._refresh(await self._threads.read(self._store.versions))
-        self._start_loop("writer", self._writer.run())
+        self._start_loop("writer", self._writer.run)
         await self._tend()
-        self._start_loop("timekeeper", self._timekeeper.run())
-        self._start_loop("ownership", self._keep_tending())
-        self._start_loop("history", self._keep_history())
-        self._start_loop("hours", Hours(self._owned_shards, self._is_writer_behind).run())
+        self._start_loop("timekeeper", self._timekeeper.run)
+        self._start_loop("ownership", self._keep_tending)
+        self._start_loop("history", self._keep_history)
+        self._start_loop("hours", Hours(self._owned_shards, self._is_writer_behind).run)
 
     async def stop(self) -> None:
         """Hand every shard over, let whoever waits ask another node, and end."""
@@ -174,13 +175,17 @@ class Coordinator:
     def _is_writer_behind(self) -> bool:
         return self._writer.queued_rows > self._config.max_batch_rows
 
-    def _start_loop(self, name: str, loop: Coroutine[None, None, None]) -> None:
-        self._tasks.append(asyncio.create_task(loop, name=f"muster-{name}"))
+    def _start_loop(self, name: str, loop: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._tasks.append(asyncio.create_task(kept_running(name, loop), name=f"muster-{name}"))
 
     async def _keep_tending(self) -> None:
         while True:
             await self._ownership.wait_for_turn()
-            await self._tend()
+            try:
+                await self._tend()
+            except Exception as error:
+                self._ownership.note_failure(f"{type(error).__name__}: {error}")
+                raise
 
     async def _tend(self) -> None:
         """Renew the leases; then see to settings, shards and maintenance, as far as there is anything to do."""
@@ -197,7 +202,8 @@ class Coordinator:
         if any(task.get_name() == "muster-maintenance" and not task.done() for task in self._tasks):
             return
         self._tasks = [task for task in self._tasks if not task.done()]
-        self._start_loop("maintenance", self._maintenance.work_off())
+        working_off = told("maintenance", self._maintenance.work_off)
+        self._tasks.append(asyncio.create_task(working_off, name="muster-maintenance"))
 
     async def _keep_history(self) -> None:
         while True:
@@ -388,7 +394,7 @@ class Coordinator:
             shards_active=self._shards_active(),
             shards_loading=sum(shard.is_loading for shard in shards),
             lease_left_s=max(0, lease_left_ms) / 1000,
-            is_store_reached=self._ownership.failure is None,
+            is_store_reached=self._ownership.reaches_store(),
             deadlines_armed=sum(len(shard.timers) for shard in shards),
             queued_rows=self._writer.queued_rows,
             max_queued_rows=self._config.max_queued_rows,
@@ -400,6 +406,8 @@ class Coordinator:
         if self._is_stopping:
             return Readiness(is_ready=False, reasons=("the node is stopping",))
         found = await self._inspection.look()
+        if self._ownership.namesake is not None:
+            return Readiness(is_ready=False, reasons=(self._ownership.namesake,))
         if self._shards_active() or self._is_spare():
             return found
         return Readiness(is_ready=False, reasons=(*found.reasons, "the node owns no shard yet"))

@@ -3,6 +3,9 @@
 * A lease counts from *before* its renewal was sent, by the node's own monotonic clock, so a node stops answering
   before anybody else may begin. Until it hears from the database again it answers for nothing.
 * A shard that is lost, or was dropped, comes back under a new epoch, loaded from what was stored.
+* Shards are taken and loaded a few at a time, and leases renewed in between, so that however much there is to load
+  takes nothing away from what is owned already.
+* Of two processes under one name the elder gives way: it finds that its shards are its name's and not its own.
 * The loop decides when to renew; the calls run on a thread and a connection of their own.
 
 Source: architecture.md "Ownership".
@@ -29,6 +32,8 @@ RENEWALS_PER_TTL = 3
 LOOKS_PER_TTL = 20
 """Renewals in the time of a lease while shards are on their way to another owner: callers wait for them."""
 RETRY_AFTER_FAILURE_MS = 250
+TAKE_OVER_STEPS = 10
+"""In how many steps one node would take all shards there are."""
 
 MakeShard = Callable[[int, int], Shard]
 
@@ -50,11 +55,15 @@ class Ownership:
         self.last_renewal: Renewal | None = None
         self.failure: str | None = "the node has not reached the database yet"
         """Why the last renewal failed; None when it did not."""
+        self.namesake: str | None = None
+        """Why this node owns nothing as long as another process serves under its name; None when nobody does."""
         self._store = store
         self._config = config
         self._clock = clock
         self._threads = threads
         self._counters = counters
+        self._asked_at_ms: int | None = None
+        """Since when a renewal is under way."""
         self._has_told_of_failure = False
         self._make_shard = make_shard
         self._hurry = asyncio.Event()
@@ -73,6 +82,13 @@ class Ownership:
         except TimeoutError:
             pass
         self._hurry.clear()
+
+    def reaches_store(self) -> bool:
+        """Tell whether the last renewal came through, and the one under way has not taken longer than a lease."""
+        is_hanging = (
+            self._asked_at_ms is not None and self._clock.now().node_ms - self._asked_at_ms > self._config.lease_ttl_ms
+        )
+        return self.failure is None and not is_hanging
 
     def turn_after_ms(self) -> float:
         """Return how long to wait before the next renewal, if nobody is in a hurry."""
@@ -95,7 +111,7 @@ class Ownership:
         Returns:
             What was found, or None if the database could not be reached.
         """
-        sent_ms = self._clock.now().node_ms
+        sent_ms = self._asked_at_ms = self._clock.now().node_ms
         epochs = {shard_id: shard.epoch for shard_id, shard in self.owned.items()}
         config = self._config
         try:
@@ -104,8 +120,10 @@ class Ownership:
             )
         except StoreError as error:
             self._counters.renewals_failed += 1
-            self._note_failure(str(error))
+            self.note_failure(str(error))
             return None
+        finally:
+            self._asked_at_ms = None
         self._counters.renewals += 1
         self._note_success()
         self.last_renewal = renewal
@@ -113,15 +131,29 @@ class Ownership:
         for shard_id, epoch in list(self._moved):
             if self.leases[shard_id].epoch != epoch:
                 self._moved.pop((shard_id, epoch)).set()
+        self._look_for_namesake(epochs)
         self._extend(renewal, epochs, sent_ms)
         return renewal
+
+    def _look_for_namesake(self, epochs: dict[int, int]) -> None:
+        """See whether another process took shards as this node, and for how long it keeps them."""
+        ours = {shard_id: lease for shard_id, lease in self.leases.items() if lease.node_id == self._config.node_id}
+        if self.namesake is None and any(ours[shard_id].epoch > epochs[shard_id] for shard_id in ours.keys() & epochs):
+            self.namesake = (
+                f"another process serves as {self._config.node_id}: give each node an address of its own"
+                " (MUSTER_ADVERTISED_URL)"
+            )
+            log.error("node_name_shared", node=self._config.node_id)
+        elif all(lease.is_expired for lease in ours.values()):
+            self.namesake = None
 
     async def moved(self, shard_id: int) -> None:
         """Wait until a renewal finds a shard under another epoch than it is known to have now."""
         key = (shard_id, self.leases[shard_id].epoch)
         await self._moved.setdefault(key, asyncio.Event()).wait()
 
-    def _note_failure(self, why: str) -> None:
+    def note_failure(self, why: str) -> None:
+        """Take note that the database was not reached, or did not do what it was asked to."""
         if not self._has_told_of_failure:
             log.warning("store_unavailable", why=why)
         self._has_told_of_failure = True
@@ -151,27 +183,34 @@ class Ownership:
         missing = share - len(self.owned)
         if missing > 0:
             free = [lease.shard_id for lease in renewal.leases if self._is_free(lease)]
-            await self._take(free[:missing])
+            await self._take_in_steps(free[:missing])
         elif missing < 0:
             await self.give_up(list(self.owned)[missing:])
 
     def _is_free(self, lease: LeaseRow) -> bool:
-        is_mine = lease.node_id == self._config.node_id and lease.shard_id not in self.owned
+        is_mine = lease.node_id == self._config.node_id and lease.shard_id not in self.owned and not self.namesake
         return is_mine or lease.node_id is None or lease.is_expired
 
+    async def _take_in_steps(self, shard_ids: list[int]) -> None:
+        """Take shards until all are taken, or it is time to renew; the next turn, which is soon, goes on."""
+        began_ms = self._clock.now().node_ms
+        at_once = ceil(len(self.leases) / TAKE_OVER_STEPS)
+        for first in range(0, len(shard_ids), at_once):
+            if self._clock.now().node_ms - began_ms > self._config.lease_ttl_ms / RENEWALS_PER_TTL:
+                return
+            try:
+                await self._take(shard_ids[first : first + at_once])
+            except StoreError as error:
+                self.note_failure(str(error))
+                return
+
     async def _take(self, shard_ids: list[int]) -> None:
-        if not shard_ids:
-            return
         sent_ms = self._clock.now().node_ms
         config = self._config
-        try:
-            epochs = await self._threads.lease(
-                lambda: self._store.take_over(config.node_id, shard_ids, config.lease_ttl_ms)
-            )
-            taken = [self._open(shard_id, epoch, sent_ms) for shard_id, epoch in epochs.items()]
-            await self._load(taken)
-        except StoreError as error:
-            self._note_failure(str(error))
+        epochs = await self._threads.lease(
+            lambda: self._store.take_over(config.node_id, shard_ids, config.lease_ttl_ms)
+        )
+        await self._load([self._open(shard_id, epoch, sent_ms) for shard_id, epoch in epochs.items()])
 
     def _open(self, shard_id: int, epoch: int, sent_ms: int) -> Shard:
         self._counters.shards_taken += 1
@@ -186,7 +225,7 @@ class Ownership:
         began_ms = self._clock.now().node_ms
         try:
             stored = await self._threads.read(partial(self._store.load_shards, ids))
-        except StoreError:
+        except Exception:  # whatever it is, a shard that is never loaded would be served by nobody
             for shard in shards:
                 shard.fail(NotCoordinator("the shard could not be loaded"))
             raise
@@ -214,7 +253,7 @@ class Ownership:
         try:
             await self._threads.lease(partial(self._store.release, self._config.node_id, epochs))
         except StoreError as error:
-            self._note_failure(str(error))
+            self.note_failure(str(error))
 
     def forget(self, shard: Shard) -> None:
         """Take note that a shard was dropped; it may be taken again, under a new epoch."""

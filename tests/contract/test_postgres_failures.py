@@ -11,6 +11,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 from coordinator_core.store.postgres import PostgresStore, at_once
+from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.rows import GroupWrite, Written
 from tests.contract.builders import change_row, committed, transition_row, write
 from tests.contract.conftest import NODE, TTL_MS, Owner
@@ -205,6 +206,17 @@ def test_data_that_cannot_be_kept_outside_a_batch_is_an_error_of_its_own(store: 
 
 
 # -- connections that died -----------------------------------------------------------------------------------
+
+
+def test_a_failure_whose_rollback_fails_too_is_told_as_it_was(store: PostgresStore, sql: Sql) -> None:
+    def fail_and_lose_the_connection(transaction: Transaction) -> None:
+        transaction.execute("SELECT 1")
+        cut_connections(sql)
+        raise StoreUnavailable("a lock was not to be had")
+
+    with pytest.raises(StoreUnavailable, match="a lock was not to be had"):
+        store._leases.transact(fail_and_lose_the_connection)
+    assert len(store._leases.transact(lambda transaction: list(transaction.execute("SELECT 1")))) == 1
 
 
 def cut_connections(sql: Sql) -> None:

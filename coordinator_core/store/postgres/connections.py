@@ -10,7 +10,7 @@ Rules:
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -202,8 +202,12 @@ def _connected(engine: Engine) -> Iterator[Connection]:
         raise StoreUnavailable(str(translate(_cause(failure)))) from failure
     except PoolTimeout as failure:
         raise StoreUnavailable("every connection is in use") from failure
-    with connection:
+    try:
         yield connection
+    finally:
+        # One that was lost meanwhile cannot roll back. It is closed all the same, and what was lost has been told.
+        with suppress(DBAPIError):
+            connection.close()
 
 
 def connect_arguments(name: str, limits: Limits, planner: Mapping[str, str]) -> dict[str, Any]:
