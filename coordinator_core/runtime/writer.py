@@ -101,8 +101,13 @@ class Writer:
         self._wake = asyncio.Event()
         self._under_way: Turn | None = None
         self._next: Turn | None = None
+        self._began_ms: int | None = None
         self.queued_rows = 0
         """Rows that no transaction has taken yet."""
+
+    def busy_ms(self) -> int:
+        """Return for how long the transaction under way has been so; 0 where there is none."""
+        return 0 if self._began_ms is None else self._clock.now().node_ms - self._began_ms
 
     def enqueue(self, entry: Entry) -> None:
         """Queue an entry behind all others."""
@@ -153,7 +158,7 @@ class Writer:
     async def _write(self, turn: Turn) -> None:
         """Bring a turn to its end, whatever comes of it."""
         try:
-            began_ms = self._clock.now().node_ms
+            began_ms = self._began_ms = self._clock.now().node_ms
             written = await self._written_early(turn)
             if written is None:
                 turn.entries = _let_dropped_go(turn.entries)
@@ -170,6 +175,8 @@ class Writer:
         except Exception:  # whatever it is, nobody else would store anything any more if the writer ended of it
             log.exception("write_broke", entries=len(turn.entries))
             _fail_all(turn.entries, "the node could not write it")
+        finally:
+            self._began_ms = None
 
     def _take_batch(self) -> list[Entry]:
         """Take entries up to the row limit, at least one; those whose shard was dropped since are let go."""

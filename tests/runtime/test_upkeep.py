@@ -1,5 +1,6 @@
 """What keeps a node alive goes on, whatever breaks it, and never takes so long at once that leases run out."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ import structlog
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import Renewal, StoredGroup
-from tests.runtime.nodes import LEASE_TTL_MS, PATIENCE_S, config, running, until
+from tests.runtime.nodes import LEASE_TTL_MS, PATIENCE_S, HeldStore, Member, config, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -77,6 +78,21 @@ async def test_a_renewal_that_hangs_is_a_database_that_is_not_reached() -> None:
         store.renewing.is_hanging = False
         store.renewing.go.set()
         await until(lambda: node.counts().is_store_reached, "the node is back")
+
+
+async def test_a_node_whose_write_hangs_is_not_ready() -> None:
+    store = HeldStore()
+    async with running(store) as node:
+        assert (await node.readiness()).is_ready
+        store.go.clear()
+        member = asyncio.create_task(Member(node, "g").settle())
+        async with asyncio.timeout(PATIENCE_S):
+            while (ready := await node.readiness()).is_ready:  # noqa: ASYNC110 - only time makes it so
+                await asyncio.sleep(0.05)
+        store.go.set()
+        await member
+        assert (await node.readiness()).is_ready
+    assert "hanging" in ready.reasons[0]
 
 
 async def test_shards_are_taken_a_few_at_a_time_and_leases_renewed_in_between() -> None:
