@@ -57,7 +57,8 @@ def require_newest(database_url: str, shards: int = DEFAULT_SHARDS) -> None:
     if is_empty:
         upgrade(database_url, shards)
     elif current != newest():
-        raise UserError(f"The database has schema {current} and this program needs {newest()}: run muster migrate.")
+        what_to_do = "use a newer program" if (current or "") > (newest() or "") else "run muster migrate"
+        raise UserError(f"The database has schema {current} and this program needs {newest()}: {what_to_do}.")
 
 
 def newest() -> str | None:

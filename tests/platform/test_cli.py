@@ -135,10 +135,11 @@ def test_a_database_of_a_newer_program_is_left_alone(database_url: str) -> None:
     assert said.startswith("The database has schema 9999, which this program does not know")
 
 
-def test_a_node_refuses_a_schema_that_is_not_its_own(database_url: str) -> None:
+@pytest.mark.parametrize(("revision", "what_to_do"), [("0000", "run muster migrate"), ("9999", "use a newer program")])
+def test_a_node_refuses_a_schema_that_is_not_its_own(database_url: str, revision: str, what_to_do: str) -> None:
     with psycopg2.connect(database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
-        cursor.execute("UPDATE alembic_version SET version_num = '0000'")
+        cursor.execute("UPDATE alembic_version SET version_num = %s", (revision,))
     connection.close()
     said = complaint(muster("serve", MUSTER_DATABASE_URL=database_url), 1)
-    assert said.startswith("The database has schema 0000 and this program needs ")
-    assert said.endswith(": run muster migrate.")
+    assert said.startswith(f"The database has schema {revision} and this program needs ")
+    assert said.endswith(f": {what_to_do}.")
