@@ -9,11 +9,12 @@ import contextlib
 import gc
 import importlib.metadata
 import logging
+import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 import structlog
@@ -45,6 +46,8 @@ log = structlog.get_logger("muster.node")
 def run_node(settings: Settings) -> None:
     """Serve one node until SIGTERM or SIGINT; then hand everything over, within five seconds.
 
+    Where the database hangs the process ends here, with code 0: threads wait for it that nothing could call back.
+
     Raises:
         UserError: the address is taken, or the database cannot be reached.
     """
@@ -53,22 +56,28 @@ def run_node(settings: Settings) -> None:
         store = open_store(settings)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_serve_until_signalled(settings, store, listener))
+                is_handed_over = runner.run(_serve_until_signalled(settings, store, listener))
+                if not is_handed_over:
+                    _leave_threads_behind()
         finally:
             store.close()
 
 
 async def serve_node(
     settings: Settings, store: Store, listener: socket.socket, stopping: asyncio.Event, on_serving: Callable[[], None]
-) -> None:
+) -> bool:
     """Serve until `stopping` is set.
 
     Args:
         settings: the node's, with the address that the listener is bound to.
         store: where groups are kept; closed by whoever opened it.
         listener: bound, and closed at the end.
-        stopping: set to end.
+        stopping: set to end; before the node serves too.
         on_serving: called once, when requests are answered.
+
+    Returns:
+        Whether everything was handed over. If not, threads may still wait for the database, and whoever joins them
+        waits with them; nobody was told of anything that is not stored.
 
     Raises:
         UserError: the database cannot be reached, or the tokens file will not do.
@@ -77,9 +86,11 @@ async def serve_node(
     version = importlib.metadata.version("muster")
     coordinator = Coordinator(store, _node_config(settings, version))
     try:
-        await coordinator.start()
+        is_started = await _is_done_before(stopping, coordinator.start())
     except StoreError as failure:
         raise UserError(f"The database cannot be reached ({_first_line(failure)}).") from failure
+    if not is_started:
+        return await _hand_over(coordinator)
     server = HttpServer(_make_app(coordinator, settings, version, tokens), listener, settings.keep_alive_s)
     await server.start()
     log.info("node_started", node=coordinator.node_id, url=coordinator.url, version=version)
@@ -87,9 +98,10 @@ async def serve_node(
     await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
     server.refuse_requests()
-    await _hand_over(coordinator)
+    is_handed_over = await _hand_over(coordinator)
     await server.stop()
     log.info("node_stopped", node=coordinator.node_id)
+    return is_handed_over
 
 
 @contextlib.contextmanager
@@ -169,14 +181,14 @@ def write_log() -> None:
 # -- the node's own ------------------------------------------------------------------------------------
 
 
-async def _serve_until_signalled(settings: Settings, store: Store, listener: socket.socket) -> None:
+async def _serve_until_signalled(settings: Settings, store: Store, listener: socket.socket) -> bool:
     def announce() -> None:
         _spare_the_collector()
         print(f"Muster serves on {settings.node_url}", flush=True)
 
     stopping = asyncio.Event()
     with _set_by_signals(stopping):
-        await serve_node(settings, store, listener, stopping, announce)
+        return await serve_node(settings, store, listener, stopping, announce)
 
 
 def _spare_the_collector() -> None:
@@ -204,12 +216,35 @@ def _set_by_signals(event: asyncio.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-async def _hand_over(coordinator: Coordinator) -> None:
+async def _is_done_before(stopping: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Tell whether some work came to its end before the node was to stop; if not, it was given up."""
+    working, asked = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if working.done():
+        await working
+        return True
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    return False
+
+
+async def _hand_over(coordinator: Coordinator) -> bool:
     try:
         async with asyncio.timeout(HAND_OVER_S):
             await coordinator.stop()
     except TimeoutError:
         log.warning("shards_not_handed_over", after_s=HAND_OVER_S)
+        return False
+    return True
+
+
+def _leave_threads_behind() -> NoReturn:
+    """End the process without waiting for its threads, once what was said is written."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(0)
 
 
 def _node_config(settings: Settings, version: str) -> NodeConfig:

@@ -4,6 +4,7 @@ A refusal anywhere becomes a problem reply here, and so does an error that nobod
 log under the request's id and never to the caller.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,7 +17,7 @@ from api.http.access import identify
 from api.http.call import STRANGER, Call, Door
 from api.http.events import note
 from api.http.express import Express
-from api.http.forwarding import Forwarder
+from api.http.forwarding import STOPPING, Forwarder
 from api.http.framework import answer_by_framework
 from api.http.paths import read_group_path
 from api.http.problems import UnknownServerError, refusal
@@ -50,8 +51,9 @@ class Edge:
         self._is_closing = False
 
     def close(self) -> None:
-        """From now on, tell every caller to ask again elsewhere."""
+        """From now on, tell every caller to ask again elsewhere; at once whoever waits for another node's answer."""
         self._is_closing = True
+        self._forwarder.let_go()
 
     async def end(self) -> None:
         """Close the connections to other nodes; nobody is asked any more."""
@@ -65,6 +67,10 @@ class Edge:
             reply = await self._answer(call, receive)
         except Disconnected:
             return
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise
+            reply = refusal(CoordinatorNotAvailable(STOPPING))  # the server has no more time for this one
         except CoordinatorError as error:
             reply = refusal(error)
         except Exception:  # the caller cannot help it, and no other caller must suffer from it
@@ -81,7 +87,7 @@ class Edge:
 
     async def _answer(self, call: Call, receive: Receive) -> Reply:
         if self._is_closing and call.scope["raw_path"] not in ABOUT_THE_NODE:
-            raise CoordinatorNotAvailable("this node is stopping")
+            raise CoordinatorNotAvailable(STOPPING)
         method = call.scope["method"]
         path = read_group_path(method, call.scope["raw_path"])
         if self._door.tokens is not None:

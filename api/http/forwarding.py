@@ -3,7 +3,8 @@
 * A request is passed on only if the runtime refused it before anything was decided (it names the owner then), so
   nothing is done twice; and only once. Whoever sends `X-Muster-Forward: false` is told the owner's address instead.
 * Long polls have connections of their own, so that they never keep others waiting. They end when the shard's epoch
-  moves, for whoever was to answer can no longer; the rest are answered in time, or told to come again.
+  moves, for whoever was to answer can no longer, and when this node stops; the rest are answered in time, or told to
+  come again.
 * When the other node's fate is unknown, so is the request's: the caller gets a retriable error.
 
 Source: architecture.md "Ownership".
@@ -32,6 +33,8 @@ PASSED_BACK: Final = frozenset({"allow", "retry-after", "x-muster-change-id"})
 """What of a reply's headers comes back with it."""
 OTHERS_AUTOMATIC: Final = frozenset({"accept", "accept-encoding", "content-type", "user-agent"})
 """What the HTTP client would add of its own accord."""
+STOPPING: Final = "this node is stopping"
+"""What a caller is told whom nobody here answers any more."""
 KEEP_OPEN_S: Final = 60
 """How long an idle connection to another node is kept: shorter than that node keeps it."""
 
@@ -50,6 +53,7 @@ class Forwarder:
         self._is_on = is_on
         self._timeout_s = timeout_ms / 1000
         self._max_connections = max_connections
+        self._stopping = asyncio.Event()
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         """Of long polls, and of the rest."""
 
@@ -62,7 +66,8 @@ class Forwarder:
 
         Raises:
             NotCoordinator: it is not to be passed on, or the owner lost the group while the caller waited.
-            CoordinatorNotAvailable: the owner did not answer; what was asked may have been done or not.
+            CoordinatorNotAvailable: the owner did not answer, or this node stops; what was asked may have been done or
+                not.
         """
         owner = refused.coordinator
         if owner is None or not self._is_on or call.is_forwarded or call.header(FORWARD_HEADER) == b"false":
@@ -70,6 +75,10 @@ class Forwarder:
         call.change_id = None  # the owner makes the change, and names it
         asking = self._ask(call, owner)
         return await (self._until_moved(call, asking) if call.is_long_poll else asking)
+
+    def let_go(self) -> None:
+        """Let no long poll wait for another node's answer any more, for this node is stopping."""
+        self._stopping.set()
 
     async def close(self) -> None:
         """Close every connection."""
@@ -88,20 +97,23 @@ class Forwarder:
             raise CoordinatorNotAvailable("the node that owns the group does not answer") from None
 
     async def _until_moved(self, call: Call, asking: Coroutine[Any, Any, Reply]) -> Reply:
-        """Wait for the answer as long as the same owner can give it."""
+        """Wait for the answer as long as the same owner can give it, and this node pass it back."""
         assert call.group_id is not None
         moved = asyncio.ensure_future(call.coordinator.shard_moved(call.group_id))
+        stopping = asyncio.ensure_future(self._stopping.wait())
         answer = asyncio.ensure_future(asking)
         try:
-            await asyncio.wait({moved, answer}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answer, moved, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
+            if stopping.done():
+                raise CoordinatorNotAvailable(STOPPING)
             raise NotCoordinator(
                 "the group has moved to another node", call.coordinator.coordinator_of(call.group_id).url
             )
         finally:
-            moved.cancel()
-            answer.cancel()
+            for waiting in (answer, moved, stopping):
+                waiting.cancel()
 
     def _session(self, *, is_long_poll: bool) -> aiohttp.ClientSession:
         if is_long_poll not in self._sessions:

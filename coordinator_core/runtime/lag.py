@@ -1,6 +1,6 @@
 """How far this node's groups are behind, and what they will lose, is asked of the database, but never often.
 
-What was found is shown again for ten times as long as it took to find, so looking takes a tenth of one connection at
+What was found is shown again for ten times as long as it took to find, so each look takes a tenth of one connection at
 most, whoever looks how often.
 """
 

@@ -1,5 +1,7 @@
 """What every request passes: ids, owners, deadlines, counters, and the wire itself."""
 
+import asyncio
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -9,8 +11,10 @@ import psycopg2
 import pytest
 import structlog
 
+from api.http.limits import HttpLimits
 from muster.settings import psql_url
 from tests.api.client import PATIENCE_S, Client, Group, Json, fresh_id, position
+from tests.api.in_process import answer_of, front_door
 from tests.conftest import Databases
 from tests.nodes import running_node
 
@@ -79,6 +83,38 @@ def _locked_topics(url: str) -> Iterator[None]:
     with closing(psycopg2.connect(psql_url(url))) as connection, connection.cursor() as cursor:
         cursor.execute("LOCK TABLE topics IN ACCESS EXCLUSIVE MODE")
         yield
+
+
+# -- a node that stops ------------------------------------------------------------------------------------
+
+
+def test_a_request_that_is_cut_off_while_the_node_stops_is_told_to_come_again() -> None:
+    status, body = asyncio.run(cut_off(is_stopping=True))
+
+    assert status == 503
+    assert (body["code"], body["action"], body["detail"]) == (
+        "COORDINATOR_NOT_AVAILABLE",
+        "retry",
+        "this node is stopping",
+    )
+
+
+def test_a_request_that_is_cut_off_by_anybody_else_is_not_answered() -> None:
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cut_off(is_stopping=False))
+
+
+async def cut_off(*, is_stopping: bool) -> tuple[int, Json]:
+    """Cancel a request that waits for the database, as the server does at the end, and return the answer."""
+    async with front_door(HttpLimits(request_timeout_ms=600_000)) as (app, reads):
+        reads.is_silent = True
+        asking = asyncio.create_task(answer_of(app, "/v1/topics"))
+        await reads.unanswered.wait()
+        if is_stopping:
+            app.close()
+        asking.cancel()
+        status, body = await asking
+        return status, json.loads(body)
 
 
 # -- counters and events ----------------------------------------------------------------------------------

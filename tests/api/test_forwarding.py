@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import socket
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -14,7 +15,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from api.http.forward_mark import ForwardMarks
 from muster.settings import psql_url
-from tests.api.client import Client, Group, fresh_id, join_body, position
+from tests.api.client import Answer, Client, Group, fresh_id, join_body, position
 from tests.conftest import Databases
 from tests.nodes import Node, running_node
 from tests.waiting import poll_until
@@ -22,6 +23,7 @@ from tests.waiting import poll_until
 SECRET = "the cluster's own"
 OPTIONS: dict[str, int | str] = {"group_initial_rebalance_delay_ms": 0, "lease_ttl_ms": 3_000, "cluster_secret": SECRET}
 DIRECT = {"X-Muster-Forward": "false"}
+PATIENT = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
 NOBODY = "127.0.0.1:1"
 
 
@@ -258,3 +260,54 @@ def test_a_long_poll_ends_when_the_groups_shard_moves(lone: Lone, silent_address
     lone.move(group, silent_address)
 
     assert (waiting.result().status, waiting.result().code) == (421, "NOT_COORDINATOR")
+
+
+# -- a node that stops while others are to answer for it -----------------------------------------------------
+
+
+def test_a_node_that_stops_lets_the_long_polls_go_that_another_node_was_to_answer(
+    databases: Databases, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = databases.create()
+    with running_node(url, **OPTIONS) as owner, contextlib.ExitStack() as stopping:
+        pair = Pair([stopping.enter_context(running_node(url, **OPTIONS)), owner])
+        pair.share_evenly()
+        waiting = [parked_join(pair, pair.elsewhere()), parked_sync(pair, pair.elsewhere())]
+        stopping.close()
+        answers = [each.result() for each in waiting]
+        for client in pair.clients:
+            client.close()
+    databases.drop(url)
+
+    for answer in answers:
+        assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "COORDINATOR_NOT_AVAILABLE", "1")
+        assert (answer.json["action"], answer.json["detail"]) == ("retry", "this node is stopping")
+    assert not caplog.records, "nobody had to be cut off"
+
+
+def parked_join(pair: Pair, group: Group) -> Future[Answer]:
+    """Return the answer to come of a join that waits for a member who does not join again."""
+    group.stable(**PATIENT)
+    parked = pair.clients[0].later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
+    wait_until_parked(pair, "JoinGroup")
+    return parked
+
+
+def parked_sync(pair: Pair, group: Group) -> Future[Answer]:
+    """Return the answer to come of a sync that waits for a leader who assigns nothing."""
+    leader = group.stable(**PATIENT)
+    joining = pair.clients[0].later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
+    poll_until(lambda: leader.ask("heartbeat").status == 409)
+    group.post("join", join_body(member_id=leader.member_id, **PATIENT))
+    follower = group.member(joining.result())
+    parked = pair.clients[0].later(
+        group, "sync", {"generation": follower.generation, "member_id": follower.member_id, "assignments": []}
+    )
+    wait_until_parked(pair, "SyncGroup")
+    return parked
+
+
+def wait_until_parked(pair: Pair, request: str) -> None:
+    """Wait until the second node has a request of this kind that waits for others."""
+    line = f'muster_parked_requests{{request="{request}"}} 1.0'.encode()
+    poll_until(lambda: line in pair.clients[1].call("GET", "/metrics?detail=node").body)

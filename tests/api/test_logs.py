@@ -57,7 +57,7 @@ def test_a_nodes_life_and_its_groups_are_told(database_url: str) -> None:
     completed, emptied = of(events, "rebalance_over")
     assert (completed["trigger"], completed["outcome"], completed["members_after"]) == ("member_joined", "completed", 1)
     assert (emptied["trigger"], emptied["outcome"]) == ("session_expired", "emptied")
-    assert [len(event["shards"]) for event in of(events, "shards_taken")] == [50]
+    assert sorted(shard for event in of(events, "shards_taken") for shard in event["shards"]) == list(range(50))
     assert [event["event"] for event in events][-2:] == ["shards_given_up", "node_stopped"]
     assert of(events, "node_stopping")
 

@@ -1,17 +1,21 @@
 """What `/metrics` shows: everything that docs/metrics.md promises, and nothing else."""
 
+import asyncio
 import re
 import time
 from contextlib import closing
 from pathlib import Path
 
 import psycopg2
+import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from api.http.limits import HttpLimits
 from muster.settings import psql_url
 from tests.api.client import Client, Group, gives, join_body, position
+from tests.api.in_process import answer_of, front_door
 from tests.nodes import running_node
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -232,3 +236,23 @@ SELECT as_of, as_of, group_id, 1, run_id, as_of, 1 + number, 5 + number, now()
 FROM maintenance_runs, (VALUES ('a', 0), ('b', 1)) AS groups (group_id, number) WHERE kind = 'offset_retention';
 UPDATE offset_expiry_forecasts SET within_a_week = within_a_week + 1 WHERE group_id = 'a';
 """
+
+
+# -- a database that hangs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("detail", ["topic", "partition"])
+def test_what_the_database_does_not_tell_is_missing_and_everything_else_is_shown(detail: str) -> None:
+    status, text = asyncio.run(scraped_while_the_database_hangs(detail))
+
+    assert status == 200
+    assert b"muster_num_groups" in text
+    assert b"kafka_consumergroup_members" in text
+    assert b"kafka_consumergroup_lag_sum" not in text
+
+
+async def scraped_while_the_database_hangs(detail: str) -> tuple[int, bytes]:
+    """Return a scrape that has time for one question, and hardly for two, of which each waits a second."""
+    async with front_door(HttpLimits(request_timeout_ms=1_900)) as (app, reads):
+        reads.is_silent = True
+        return await answer_of(app, "/metrics", f"detail={detail}")

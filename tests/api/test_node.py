@@ -1,12 +1,14 @@
 """A node as a process: it says where it serves, lets everybody go when it is asked to stop, and fails in a sentence."""
 
 import asyncio
+import json
 import os
 import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,12 +16,16 @@ from pathlib import Path
 import psycopg2
 import pytest
 
+from coordinator_core.store.memory import MemoryStore
 from muster.errors import UserError
 from muster.node import bound_listener, open_store, run_node, serve_node
 from muster.settings import Settings, psql_url
-from tests.api.client import PATIENCE_S, Client, join_body
+from tests.api.client import PATIENCE_S, Client, join_body, position
+from tests.silent_proxy import SilentProxy
 
 PARKED_STATUSES = {421, 503}
+STOP_PATIENCE_S = 15.0
+"""Longer than a stop may take, so that a slow machine may take part of it, and shorter than for ever."""
 
 
 def free_port() -> int:
@@ -63,6 +69,59 @@ def test_a_node_that_is_stopped_lets_everybody_go_and_exits_well(database_url: s
         assert process.returncode == 0
         assert "Traceback" not in log
     assert owned_shards(database_url) == 0
+
+
+def test_a_node_that_is_stopped_while_its_database_hangs_waits_for_nobody(database_url: str, tmp_path: Path) -> None:
+    port = free_port()
+    with (
+        SilentProxy(database_url).running() as database,
+        serving(database.url, tmp_path, port) as process,
+        closing(Client(f"http://127.0.0.1:{port}")) as client,
+    ):
+        group = client.group("g")
+        member = group.stable()
+        database.fall_silent()
+        commit = {"generation": 1, "member_id": member.member_id, "offsets": [position(5)]}
+        committing = client.later(group, "offsets", commit)
+        unready = client.call("GET", "/readyz")
+
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=STOP_PATIENCE_S)
+
+    answer = committing.result(PATIENCE_S)
+    assert (answer.status in PARKED_STATUSES, answer.json["action"]) == (True, "retry")
+    events = [json.loads(line)["event"] for line in log.splitlines()]
+    assert (unready.status, process.returncode) == (503, 0)
+    assert "shards_not_handed_over" in events
+    assert events[-1] == "node_stopped"
+
+
+class SilentStore(MemoryStore):
+    """A store that does not tell how many shards there are until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def shard_count(self) -> int:
+        assert self.go.wait(PATIENCE_S), "the test never let it go"
+        return super().shard_count()
+
+
+def test_a_node_that_is_stopped_while_it_starts_does_not_wait_for_its_database_either(database_url: str) -> None:
+    store, settings = SilentStore(), Settings(database_url=database_url)  # type: ignore[arg-type]  # validated there
+    is_served = threading.Event()
+
+    async def start_and_stop(listener: socket.socket) -> bool:
+        stopping = asyncio.Event()
+        stopping.set()
+        is_handed_over = await serve_node(settings, store, listener, stopping, is_served.set)
+        store.go.set()
+        return is_handed_over
+
+    with bound_listener("127.0.0.1", 0) as listener:
+        assert not asyncio.run(start_and_stop(listener))
+    assert not is_served.is_set()
 
 
 def test_a_node_that_comes_back_finds_its_members(database_url: str, tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from api.http.app import make_app
-from api.http.edge import Edge
 from api.http.limits import HttpLimits
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from muster.settings import psql_url
 from tests.api.client import Client, Json
+from tests.api.in_process import answer_of
 from tests.nodes import Node, running_node
 
 
@@ -119,25 +119,3 @@ async def asked_while_stopping() -> tuple[dict[str, int], bytes]:
     answers = {path: await answer_of(app, path) for path in ("/healthz", "/readyz", "/metrics", "/v1/groups")}
     await app.end()
     return {path: status for path, (status, _) in answers.items()}, answers["/readyz"][1]
-
-
-async def answer_of(app: Edge, path: str) -> tuple[int, bytes]:
-    sent: list[Json] = []
-
-    async def receive() -> Json:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Json) -> None:
-        sent.append(message)
-
-    scope: Json = {
-        "type": "http",
-        "method": "GET",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "headers": [],
-        "client": None,
-    }
-    await app(scope, receive, send)
-    return sent[0]["status"], sent[1]["body"]

@@ -1,6 +1,7 @@
 """The node about itself: that it lives, whether it serves, and what it counted."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from litestar import Response, get
@@ -52,13 +53,16 @@ async def metrics(call: ThisCall, detail: FromQuery[str] = "topic") -> Response[
 
 
 async def _stored(call: Call, *, by_partition: bool) -> Stored:
+    """Look at everything at once, so that a database that hangs is waited for once."""
     coordinator, lookback_ms = call.coordinator, call.door.limits.lag_lookback_ms
-    return Stored(
-        await coordinator.positions(by_partition=by_partition),
-        await coordinator.behind_ms(lookback_ms) if by_partition else None,
-        await coordinator.expiring(),
-        await coordinator.newest_runs(),
+
+    async def behind_ms() -> Mapping[tuple[str, str, int], int] | None:
+        return await coordinator.behind_ms(lookback_ms) if by_partition else None
+
+    found = await asyncio.gather(
+        coordinator.positions(by_partition=by_partition), behind_ms(), coordinator.expiring(), coordinator.newest_runs()
     )
+    return Stored(*found)
 
 
 def _detail(asked: str) -> Detail:
