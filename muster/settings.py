@@ -95,7 +95,7 @@ class Settings(GroupDefaults):
     max_forward_connections: int = Field(default=64, ge=1, le=65_535)
     """How many requests, long polls aside, may be on their way to one other node."""
     keep_alive_s: int = Field(default=75, ge=61, le=86_400)
-    """How long an idle connection is kept open: longer than agents and other nodes keep theirs, which is a minute."""
+    """How long an idle connection is kept open: longer than other nodes keep theirs, which is a minute."""
     lag_lookback_ms: int = Field(default=86_400_000, ge=60_000, le=INT32_MAX)
     """How old reports of a log's end may be, to say since when a group is behind."""
     max_lag_points: int = Field(default=1_000, ge=1, le=100_000)
