@@ -44,6 +44,7 @@ from agent.settings import (
     Timing,
     TimingOptions,
     check_name,
+    check_token,
 )
 from agent.topic_counts import PartitionsOf, TopicCounts
 
@@ -106,6 +107,8 @@ class ConsumerAgent:
         check_name("group id", group_id, MAX_GROUP_ID_LENGTH)
         if group_instance_id is not None:
             check_name("group_instance_id", group_instance_id, MAX_CLIENT_ID_LENGTH)
+        if token is not None:
+            check_token(token)
         _check_reset(auto_offset_reset, end_offset_of)
         client_id = check_name("client_id", client_id or _default_client_id(group_id), MAX_CLIENT_ID_LENGTH)
         base_urls = [base_url] if isinstance(base_url, str) else base_url

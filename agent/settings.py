@@ -90,3 +90,14 @@ def check_name(what: str, name: str, max_length: int) -> str:
     if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
         raise ValueError(f"a {what} holds no NUL and no unpaired surrogate")
     return name
+
+
+def check_token(token: str) -> str:
+    """Return the token if it can stand in a request.
+
+    Raises:
+        ValueError: when it has line breaks, control characters or letters beyond ASCII; it is not shown.
+    """
+    if not (token.isascii() and token.isprintable()):
+        raise ValueError("a token is one line of printable ASCII; muster token new prints it on a line of its own")
+    return token

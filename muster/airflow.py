@@ -245,10 +245,6 @@ class AirflowServices:
         run = self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})
         return str(run["dag_run_id"])
 
-    def run_state(self, dag_id: str, dag_run_id: str) -> str:
-        """Return a DAG run's state: queued, running, success or failed."""
-        return str(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}")["state"])
-
     def _call(
         self, method: str, path: str, body: Mapping[str, object] | None = None, *, is_signed_in: bool = True
     ) -> dict[str, Any]:

@@ -25,13 +25,14 @@ SECRET_BYTES = 24
 class Holder:
     """The run that is using the directory; `database_url` is None while its database is still starting.
 
-    `node_url` is where its first node answers, or will; None for a run without a node.
+    `node_url` is where its first node answers, or will, and `airflow_url` where Airflow does; None for a run without.
     """
 
     process: ProcessKey
     command: str
     database_url: str | None = None
     node_url: str | None = None
+    airflow_url: str | None = None
 
     def __str__(self) -> str:
         return f"muster {self.command} (pid {self.process.pid})"
@@ -40,8 +41,9 @@ class Holder:
 class RunLock:
     """Proof that no other run uses the directory; it ends with the process at the latest."""
 
-    def __init__(self, file: IO[str], command: str) -> None:
+    def __init__(self, file: IO[str], path: Path, command: str) -> None:
         self._file = file
+        self._path = path
         self._holder = Holder(process_table.this_process(), command)
         self._publish()
 
@@ -55,11 +57,16 @@ class RunLock:
         self._holder = replace(self._holder, node_url=url)
         self._publish()
 
+    def publish_airflow_url(self, url: str) -> None:
+        """Let other commands find the Airflow of this run."""
+        self._holder = replace(self._holder, airflow_url=url)
+        self._publish()
+
     def _publish(self) -> None:
-        self._file.seek(0)
-        self._file.truncate()
-        json.dump(asdict(self._holder), self._file)
-        self._file.flush()
+        state = json.dumps(asdict(self._holder)).encode()
+        with _naming(self._path):  # Nothing waits in a buffer that could not be written when the file is closed either.
+            os.ftruncate(self._file.fileno(), 0)
+            os.pwrite(self._file.fileno(), state, 0)
 
 
 class DataDir:
@@ -111,7 +118,7 @@ class DataDir:
                     f"{holder} is using {self.path}; stop it, or choose another directory with --data-dir."
                 ) from None
             try:
-                yield RunLock(file, command)
+                yield RunLock(file, self._lock_file, command)
             finally:
                 file.truncate(0)
 
@@ -147,9 +154,19 @@ def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read, in one step: it is whole or not there."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+    with _naming(path), os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
         file.write(text)
     draft.replace(path)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let a write that fails say where, which the system does not."""
+    try:
+        yield
+    except OSError as failure:
+        failure.filename = failure.filename or str(path)
+        raise
 
 
 def _read_holder(file: IO[str]) -> Holder | None:
@@ -157,4 +174,5 @@ def _read_holder(file: IO[str]) -> Holder | None:
         state = json.loads(file.read())
     except ValueError:  # Nobody's, or being written at this moment.
         return None
-    return Holder(ProcessKey(**state["process"]), state["command"], state["database_url"], state.get("node_url"))
+    process = ProcessKey(**state["process"])
+    return Holder(process, state["command"], state["database_url"], state.get("node_url"), state.get("airflow_url"))

@@ -10,11 +10,12 @@ from sqlalchemy import create_engine, func, select
 
 from coordinator_core.protocol.retention import retention_ms_from_minutes
 from coordinator_core.store.tables import nodes
-from muster import process_table
+from muster import process_table, wording
 from muster.data_dir import DataDir
 from muster.database import shared_database
 from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.java import find_java, spark_environment
+from muster.own_token import own_token
 from muster.processes import Child, ChildSpec, stop_children
 from muster.schema import require_newest
 from muster.settings import Settings
@@ -49,6 +50,7 @@ def run_job(
     moment = _in_utc(as_of or dt.datetime.now(dt.UTC)).isoformat()
     run_id = submit.maintenance_run_id(name, *(part for part in (moment, interval) if part))
     arguments = _arguments(name, run_id, moment, dry_run, settings, interval)
+    own_token()  # One that cannot be sent is refused before Spark has worked for nothing.
     DataDir(settings.data_dir).create()
     with shared_database(settings, "job") as database_url:
         require_newest(database_url, settings.shards)
@@ -128,7 +130,7 @@ def _read_interval(text: str) -> tuple[str, str]:
     try:
         start = _in_utc(dt.datetime.fromisoformat(first))
         end = _in_utc(dt.datetime.fromisoformat(last)) if last else start + dt.timedelta(days=1)
-    except ValueError:
+    except (ValueError, OverflowError):
         example = "2026-11-20, or 2026-11-20T06:00:00Z/2026-11-20T07:00:00Z"
         raise UserError(
             f"The interval {text} is none: give a day or START/END, such as {example}.", USAGE_EXIT_CODE
@@ -142,7 +144,7 @@ def apply_by_any_node(run_id: str, database_url: str) -> None:
     """Ask a node, and wait until the run is worked off; without a node the proposal waits for one.
 
     Raises:
-        UserError: the node refuses; the sentence is its own.
+        UserError: the node refuses, in its own words, or it is not done in time.
     """
     node_url = _find_node(database_url)
     if node_url is None:
@@ -159,6 +161,8 @@ def apply_by_any_node(run_id: str, database_url: str) -> None:
         return
     except submit.CoordinatorRefused as failure:
         raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
+    if not run.is_over:
+        raise UserError(wording.goes_on(run_id, APPLY_TIMEOUT_S))
     told = sorted((name, count) for name, count in run.counts.items() if name not in submit.MEASURES)
     counts = ", ".join(f"{outcome} {count}" for outcome, count in told if count)
     print(f"Run {run_id} is {run.status}: {counts or 'nothing to do'}.")
@@ -176,8 +180,7 @@ def _run_spark(name: str, arguments: list[str], database_url: str, data_dir: Pat
         raise UserError(str(failure)) from failure
     base = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_JOBS_")}
     environment = base | spark_environment(find_java(data_dir), base) | {"MUSTER_DATABASE_URL": database_url}
-    log = DataDir(data_dir).log_file(f"job-{name}")
-    log.unlink(missing_ok=True)
+    log = new_log_file(name, data_dir)
     child = Child(ChildSpec(name, tuple(command), environment, log))
     try:
         _wait(child, name)
@@ -189,6 +192,16 @@ def _run_spark(name: str, arguments: list[str], database_url: str, data_dir: Pat
         reason = last_words[-1].removeprefix(f"{name}: ") if last_words else f"exit code {exit_code}"
         raise UserError(f"The job {name} failed ({reason.rstrip('.')}); {log} tells more.", abs(exit_code))
     print("\n".join(last_words[-1:]), flush=True)
+
+
+def new_log_file(name: str, data_dir: Path) -> Path:
+    """Return where the output of this process' job goes, and remove what jobs of its name left that are over."""
+    log = DataDir(data_dir).log_file(f"job-{name}-{os.getpid()}")
+    for left in log.parent.glob(f"job-{name}*.log"):
+        pid = left.stem.rpartition("-")[2]
+        if left == log or not pid.isdigit() or process_table.find_process(int(pid)) is None:
+            left.unlink(missing_ok=True)
+    return log
 
 
 def _wait(child: Child, name: str) -> None:

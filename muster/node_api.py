@@ -1,11 +1,11 @@
 """The few calls that the local platform makes to its node; with MUSTER_TOKEN, where there is one."""
 
-import os
 from urllib.parse import quote
 
 import urllib3
 
 from muster.errors import UserError
+from muster.own_token import own_token
 
 TIMEOUT_S = 5.0
 ACTOR = "demo"
@@ -37,5 +37,5 @@ def put_topic(node_url: str, topic: str, partition_count: int) -> None:
 
 
 def _headers() -> dict[str, str]:
-    token = os.environ.get("MUSTER_TOKEN")
+    token = own_token()
     return {"X-Muster-Actor": ACTOR} | ({"Authorization": f"Bearer {token}"} if token else {})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
@@ -23,18 +24,26 @@ STATE_STYLES = {"Stable": "green", "Empty": "dim", "PreparingRebalance": "yellow
 
 COLUMNS: Mapping[str, Callable[[GroupView], Text]] = {
     "Group": lambda view: Text(wording.name(view.group_id)),
-    "State": lambda view: Text(view.state, style=STATE_STYLES.get(view.state, "")),
+    "State": lambda view: Text(view.state, style=STATE_STYLES.get(view.state, ""), no_wrap=True),
     "Gen": lambda view: Text(wording.count(view.generation)),
     "Committed": lambda view: Text(wording.count(view.committed_records)),
     "Lag": lambda view: Text(wording.count(view.lag_records)),
-    "Members (partitions)": lambda view: Text(wording.members(view)),
-    "Last rebalance": lambda view: Text(wording.rebalance(view.rebalance)),
+    "Members (partitions)": lambda view: Text("\n".join(_member_lines(view))),
+    "Last rebalance": lambda view: Text("\n".join(wording.rebalance_lines(view.rebalance)), no_wrap=True),
 }
 NUMBERS = {"Gen", "Committed", "Lag"}
-WIDE = {"Members (partitions)", "Last rebalance"}
+GIVING_WAY = {"State", "Last rebalance"}
+"""What is cropped where the terminal is narrow."""
 LUXURIES = {"Committed"}
 FULL_WIDTH = 100
-"""A terminal of fewer columns goes without the luxuries."""
+"""A terminal of fewer columns goes without the luxuries, and almost without gaps."""
+GROUP_MIN_WIDTH = 24
+"""A longer name goes on below."""
+STATE_MIN_WIDTH = 10
+MEMBER_MIN_WIDTH = 28
+"""Wide enough for a member of the demonstration with the longest pid there is, which people type after `kill`."""
+MEMBER_LINES_MAX = 8
+"""How many members of a group are named, each on a line of its own."""
 
 
 @dataclass(slots=True)
@@ -117,7 +126,7 @@ class LiveScreen:
         parts: list[RenderableType] = [] if self._spinner is None else [self._spinner]
         parts += [_address_line(address) for address in self._addresses]
         if self._overview is not None:
-            parts += [*_run_lines(self._overview), _group_table(self._overview, self._console.width)]
+            parts += [*_run_lines(self._overview), group_table(self._overview, self._console.width)]
         return Group(*parts)
 
 
@@ -183,17 +192,24 @@ def _address_line(address: Address) -> Text:
     return Text.assemble((f"{address.name:<9}", "bold"), address.text)
 
 
-def _group_table(overview: Overview, width: int) -> Table:
-    table = Table(box=SIMPLE_HEAD, expand=True)
-    cells = {name: cell for name, cell in COLUMNS.items() if name not in LUXURIES or width >= FULL_WIDTH}
+def group_table(overview: Overview, width: int) -> Table:
+    """Return the groups as a table for a terminal of that many columns."""
+    is_wide = width >= FULL_WIDTH
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0) if is_wide else 0)
+    cells = {name: cell for name, cell in COLUMNS.items() if name not in LUXURIES or is_wide}
+    max_widths = {"Members (partitions)": max(MEMBER_MIN_WIDTH, width // 3)}
+    if not is_wide:
+        max_widths["State"] = STATE_MIN_WIDTH
+    names = [cell_len(wording.name(view.group_id)) for view in overview.groups]
+    widths = {"Group": min(max(names, default=0), max(GROUP_MIN_WIDTH, width // 4))}
     for name in cells:
-        is_number = name in NUMBERS
         table.add_column(
-            name,
-            justify="right" if is_number else "left",
-            no_wrap=is_number,
-            overflow="fold",
-            ratio=2 if name in WIDE else None,
+            Text(name, no_wrap=True),
+            justify="right" if name in NUMBERS else "left",
+            no_wrap=name not in GIVING_WAY,
+            overflow="fold" if name == "Group" else "ellipsis",
+            width=widths.get(name),
+            max_width=max_widths.get(name),
         )
     for view in overview.groups:
         table.add_row(*(cell(view) for cell in cells.values()))
@@ -202,8 +218,22 @@ def _group_table(overview: Overview, width: int) -> Table:
     return table
 
 
+def _member_lines(view: GroupView) -> list[str]:
+    """Name a group's members, one a line, so that no name is broken."""
+    named = [wording.member(each) for each in view.members[:MEMBER_LINES_MAX]]
+    others = len(view.members) - len(named)
+    return [*named, *([f"and {others:,} more"] if others else [])] or ["none"]
+
+
 def _run_lines(overview: Overview) -> list[Text]:
+    """Say what came of each run, a line each: the groups below need the room more than a list's end does."""
     return [
-        Text.assemble(("Maintenance ", "bold"), wording.run(run), (f", {wording.span(run.started_s_ago)} ago", "dim"))
+        Text.assemble(
+            ("Maintenance ", "bold"),
+            (f"{wording.span(run.started_s_ago)} ago ", "dim"),
+            wording.run(run),
+            no_wrap=True,
+            overflow="ellipsis",
+        )
         for run in overview.runs
     ]

@@ -28,6 +28,7 @@ from muster.local_nodes import LocalNode, local_nodes
 from muster.node_api import is_ready
 from muster.orphans import adopt_orphans, kill_strays, reap_orphans
 from muster.overview import OverviewReader, RunView
+from muster.own_token import own_token
 from muster.ports import require_free_port
 from muster.processes import ChildProcesses, shorten_log
 from muster.schema import upgrade
@@ -65,7 +66,7 @@ def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo
     """
     if settings.database_url is not None:
         raise UserError("muster up brings its own Postgres: unset MUSTER_DATABASE_URL, or use muster serve.")
-    if settings.tokens_file is not None and not os.environ.get("MUSTER_TOKEN"):
+    if own_token() is None and settings.tokens_file is not None:
         raise UserError(
             "MUSTER_TOKENS_FILE is set, so muster up needs an operator's token in MUSTER_TOKEN for its DAGs and fleet."
         )
@@ -214,6 +215,7 @@ class LocalPlatform:
             self._settings.node_url,
             self._settings.airflow_port,
         )
+        self._lock.publish_airflow_url(airflow.url)
         with self._screen.step("Airflow's database"):
             self._run_beside(airflow.prepare)
         with self._screen.step("Airflow") as step:

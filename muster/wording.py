@@ -29,13 +29,19 @@ def name(text: str) -> str:
 
 
 def rebalance(view: RebalanceView | None) -> str:
-    """Say why a group rebalances, or why it did last and when."""
+    """Say in one line why a group rebalances, or why it did last and when."""
+    *why, when = rebalance_lines(view)
+    return f"{' '.join(why)}, {when}" if why else when
+
+
+def rebalance_lines(view: RebalanceView | None) -> list[str]:
+    """Say why a group rebalances, or why it did last, through whom and when, each on a line of its own."""
     if view is None:
-        return "never"
+        return ["never"]
     if view.ended_s_ago is None:
-        return f"now: {view.trigger}"
-    who = f" of {name(view.client_id)}" if view.client_id else ""
-    return f"{view.trigger}{who}, {span(view.ended_s_ago)} ago"
+        return [f"now: {view.trigger}"]
+    who = [f"of {name(view.client_id)}"] if view.client_id else []
+    return [view.trigger, *who, f"{span(view.ended_s_ago)} ago"]
 
 
 def member(view: MemberView) -> str:
@@ -60,6 +66,12 @@ def group(view: GroupView) -> str:
         f"{name(view.group_id)}: {view.state}{generation}, members {members(view)}, committed "
         f"{count(view.committed_records)}, lag {count(view.lag_records)}, last rebalance {rebalance(view.rebalance)}"
     )
+
+
+def goes_on(run_id: str, after_s: float) -> str:
+    """Say that a run was waited for in vain, and how to look again."""
+    told = f"Run {run_id} is not worked off after {after_s:.0f} s"
+    return f"{told}; it goes on, and muster runs show {run_id} tells how far."
 
 
 def run(view: RunView) -> str:

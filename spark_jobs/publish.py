@@ -6,7 +6,7 @@ Rules:
   job that comes again changes nothing and says so.
 * A proposal without candidates is published too: "nothing was due" is an answer.
 * A report that goes with a proposal is published in the same transaction. It is kept by its data interval, so a second
-  run of an interval replaces the first; of the reports of one day the last stays.
+  run of an interval replaces the first; of the reports of one day the last stays, once its instant has come.
 * Staging rows of an attempt go with it, published or not; those of an attempt that was killed go a day later. An
   attempt's id therefore begins with its time, as a UUID of version 7 does.
 """
@@ -145,6 +145,11 @@ def discard_staged(
         )
 
 
+def take_turn(cursor: pg.cursor, report: ReportTable) -> None:
+    """Wait until nobody else replaces rows of this report, and have others wait until the transaction's end."""
+    cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (report.name,))
+
+
 def count_shards(connection: pg.connection) -> int:
     """Tell into how many shards the groups fall; 0 when no node ever ran."""
     with _transaction(connection) as cursor:
@@ -222,11 +227,16 @@ def _count(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> dict
 
 
 def _replace_report(cursor: pg.cursor, proposal: Proposal, report: ReportTable, attempt_id: str) -> None:
-    """Put the attempt's rows in place of the interval's; a run by hand has the interval of its one instant."""
+    """Put the attempt's rows in place of the interval's; a run by hand has the interval of its one instant.
+
+    An interval that ends in the future takes the place of no other one: until then, those before it count.
+    """
+    take_turn(cursor, report)
     replace = SQL(
         "DELETE FROM {table} WHERE interval_end = %(end)s AND interval_start = %(start)s;"
-        " DELETE FROM {table} WHERE interval_end < %(end)s AND (interval_end >= date_trunc('day', %(end)s, 'UTC')"
-        " OR interval_end < %(end)s - %(days)s * interval '1 day');"
+        " DELETE FROM {table} WHERE interval_end < %(end)s"
+        " AND (interval_end >= date_trunc('day', %(end)s, 'UTC') AND %(end)s <= now()"
+        " OR interval_end < least(%(end)s, now()) - %(days)s * interval '1 day');"
         " INSERT INTO {table} (interval_start, interval_end, run_id, as_of, {columns})"
         " SELECT %(start)s, %(end)s, %(run_id)s, %(as_of)s, {columns} FROM {staging}"
         " WHERE attempt_id = %(attempt_id)s ORDER BY group_id ON CONFLICT DO NOTHING"

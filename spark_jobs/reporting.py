@@ -3,8 +3,9 @@
 What is its own is a `ReportingJob`: what it is called, which tables it fills, and how it finds the rows. A report
 proposes nothing and has no maintenance run; its rows carry the run's id. Rules:
 
-* The rows of an interval are replaced as a whole, by whatever run came last.
-* Reports of intervals that ended too long ago, counted from the one that is told, go with the same transaction.
+* The rows of an interval are replaced as a whole, by whatever run came last; two that come at once take turns.
+* Reports of intervals that ended too long ago, counted from the one that is told, go with the same transaction. So that
+  none goes too early, an interval that ends in the future is refused.
 * A dry run reads, judges and counts, and leaves the tables as they are.
 * History that lies in the archive is read there. Where a day moved while it was read, everything is read again.
 """
@@ -27,11 +28,13 @@ from spark_jobs.database import Database, database_from_environment
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.jdbc import shard_predicates, write_staging
-from spark_jobs.publish import ReportTable, count_shards, discard_staged, new_attempt_id
+from spark_jobs.publish import ReportTable, count_shards, discard_staged, new_attempt_id, take_turn
 from spark_jobs.session import open_session
 from spark_jobs.submit import OPTIONS, Option, archive_uri
 
 MAX_READINGS: Final = 3
+CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
+"""An interval may end so much later than it is by the clock of the job's machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def _report_once(job: ReportingJob, history: History, arguments: ReportArguments
             write_staging(frame.select(*table.columns), database, table.staging, attempt_id, arguments.read_partitions)
         if history.has_moved():
             return None
-        return _replace_interval(connection, job.tables, arguments, attempt_id)
+        return replace_interval(connection, job.tables, arguments, attempt_id)
     finally:
         for table in job.tables:
             discard_staged(connection, table, attempt_id, started_at_ms)
@@ -141,6 +144,8 @@ def read_report_arguments(job: ReportingJob, command_line: Sequence[str] | None 
         start, end = _last_whole_day(found.as_of)
     if start > end:
         parser.error(f"the interval ends ({end.isoformat()}) before it starts ({start.isoformat()})")
+    if end > datetime.now(UTC) + CLOCKS_DIFFER_BY:
+        parser.error(f"the interval ends ({end.isoformat()}) in the future; it can be told of when it is over")
     given = {option.name: getattr(found, option.name) for option in options}
     return ReportArguments(
         found.run_id, found.as_of, start, end, found.dry_run, found.read_partitions, given, found.archive
@@ -163,7 +168,7 @@ def _within(option: Option) -> Callable[[str], int]:
 
 _REPLACE = """
 DELETE FROM {table} WHERE (interval_end = %(end)s AND interval_start = %(start)s)
-    OR interval_end < %(end)s - %(days)s * interval '1 day';
+    OR interval_end < least(%(end)s, now()) - %(days)s * interval '1 day';
 INSERT INTO {table} (interval_start, interval_end, run_id, as_of, {columns})
 SELECT %(start)s, %(end)s, %(run_id)s, %(as_of)s, {columns} FROM {staging} WHERE attempt_id = %(attempt_id)s
 ON CONFLICT DO NOTHING
@@ -171,11 +176,15 @@ ON CONFLICT DO NOTHING
 """A partition that Spark wrote twice leaves its rows twice in staging: the second of a key is dropped."""
 
 
-def _replace_interval(
+def replace_interval(
     connection: pg.connection, tables: Sequence[ReportTable], arguments: ReportArguments, attempt_id: str
 ) -> list[int]:
-    """Put the attempt's rows in place of the interval's, in all tables at once; a dry run takes that back."""
+    """Put the attempt's rows in place of the interval's, in all tables at once; a dry run takes that back.
+
+    Whoever else does the same waits: what two deleted and put in at once would be of both.
+    """
     with connection, connection.cursor() as cursor:
+        take_turn(cursor, tables[0])
         counts = [_replace(cursor, table, arguments, attempt_id) for table in tables]
         if arguments.is_dry_run:
             connection.rollback()

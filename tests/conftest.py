@@ -12,7 +12,6 @@ import pytest
 from psycopg2 import sql
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.postgres import PostgresStore
 from muster.embedded_postgres import EmbeddedPostgres
 from muster.schema import upgrade
@@ -105,11 +104,6 @@ def postgres_store(database_url: str) -> Iterator[PostgresStore]:
     store = PostgresStore(database_url)
     yield store
     store.close()
-
-
-@pytest.fixture
-def memory_store() -> MemoryStore:
-    return MemoryStore()
 
 
 # -- nodes ------------------------------------------------------------------------------------------------

@@ -48,7 +48,10 @@ RetentionMs = Annotated[int, Meta(ge=-1, le=INT64_MAX // 2, description="-1: the
 PageLimit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)]
 TopicAsked: TypeAlias = Annotated[str, QueryParameter(name="topic", min_length=1, max_length=TOPIC_MAX_CHARS)]
 TopicsAsked: TypeAlias = Annotated[list[str] | None, QueryParameter(name="topic")]
-PartitionAsked: TypeAlias = Annotated[int | None, QueryParameter(name="partition", ge=0, le=INT32_MAX)]
+PartitionAsked: TypeAlias = Annotated[
+    int | None, QueryParameter(name="partition", ge=0, le=INT32_MAX, schema_extra={"minimum": 0})
+]
+"""The framework leaves a bound of 0 out of the document."""
 StatesAsked: TypeAlias = Annotated[list[str] | None, QueryParameter(name="state")]
 ReasonAsked: TypeAlias = Annotated[str | None, QueryParameter(name="reason", max_length=REASON_MAX_CHARS)]
 ReasonNeeded: TypeAlias = Annotated[str, QueryParameter(name="reason", min_length=1, max_length=REASON_MAX_CHARS)]

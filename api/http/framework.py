@@ -2,7 +2,7 @@
 
 * It routes on the raw path, and parameters are decoded after that, once.
 * Bodies are read by `reading`, strictly: Litestar's own reading takes "3" for 3.
-* Unknown query parameters are refused, as unknown fields are.
+* Unknown query parameters are refused, as unknown fields are; so are repeated ones that are no lists.
 * Its errors become ours, so that one table says how a refusal looks.
 """
 
@@ -14,6 +14,7 @@ from litestar.di import Provide
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException, ValidationException
 from litestar.params import QueryParameter
 from litestar.types import ASGIApp, ControllerRouterHandler, HTTPRequestEvent, HTTPScope, Message, Receive, Scope, Send
+from litestar.typing import FieldDefinition
 
 from api.http.access import admit, need_of
 from api.http.call import Call
@@ -127,16 +128,23 @@ async def _check(request: Request[Any, Any, Any]) -> None:
     if call.identity is not None:
         paths = " ".join(sorted(request.route_handler.paths))
         admit(call, need_of(_request_name(call.scope), call.scope["method"], paths))
-    _refuse_unknown_parameters(request)
+    _check_parameters(request)
 
 
-def _refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
+def _check_parameters(request: Request[Any, Any, Any]) -> None:
+    """Refuse a parameter that is unknown, and one that is no list and comes twice: none is silently lost."""
     fields = request.route_handler.parsed_fn_signature.parameters.values()
-    definitions = ((field.name, field.kwarg_definition) for field in fields)
-    known = {kind.name or name for name, kind in definitions if isinstance(kind, QueryParameter)}
-    for name in request.query_params:
+    definitions = ((field, field.kwarg_definition) for field in fields)
+    known = {kind.name or field.name: field for field, kind in definitions if isinstance(kind, QueryParameter)}
+    for name, values in request.query_params.dict().items():
         if name not in known:
             raise InvalidRequest(f"the query has an unknown parameter {name}")
+        if len(values) > 1 and not _is_list(known[name]):
+            raise InvalidRequest(f"the query has the parameter {name} more than once")
+
+
+def _is_list(field: FieldDefinition) -> bool:
+    return any(kind.is_non_string_sequence for kind in (field, *field.inner_types))
 
 
 def _let_through(_: Request[Any, Any, Any], error: Exception) -> Response[Any]:

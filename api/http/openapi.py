@@ -89,5 +89,7 @@ def _complete(method: str, operation: dict[str, Any]) -> None:
     """Add what the framework does not know: who must say who they are, and how everything is refused."""
     if method != "get" and operation["tags"][0].startswith(OPERATORS):
         operation.setdefault("parameters", []).extend([ACTOR, IDEMPOTENCY_KEY])
+    elif method == "delete":
+        operation["parameters"].extend([{**ACTOR, "required": False}, IDEMPOTENCY_KEY])
     operation["responses"].pop("400", None)
     operation["responses"]["default"] = REFUSAL

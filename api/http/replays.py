@@ -1,14 +1,17 @@
 """A change that is asked for again under the same idempotency key is answered as it was, and not made again.
 
 A node remembers the latest answers to such changes; the change itself, under the key as its id, is in the database.
+Only the very same request, to the last byte of its body, is answered from memory: any other is read and judged.
 """
+
+from hashlib import sha256
 
 from api.http.call import IDEMPOTENCY_HEADER, Call
 from api.http.limits import REPLAYS_MAX
 from api.http.reply import Reply
 from api.http.tokens import Identity
 
-Key = tuple[bytes, str, bytes, bytes, Identity | None]
+Key = tuple[bytes, str, bytes, bytes, bytes, Identity | None]
 
 
 class Replays:
@@ -40,4 +43,5 @@ def _key(call: Call) -> Key | None:
     given = call.header(IDEMPOTENCY_HEADER)
     if given is None:
         return None
-    return given.lower(), call.scope["method"], call.scope["raw_path"], call.scope["query_string"], call.identity
+    scope, body = call.scope, sha256(call.body).digest()
+    return given.lower(), scope["method"], scope["raw_path"], scope["query_string"], body, call.identity

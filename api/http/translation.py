@@ -89,15 +89,21 @@ def subscription_bytes(place: str, given: SubscriptionJson | str, protocol_type:
     return write_subscription(subscription)
 
 
-def assignment_bytes(place: str, given: AssignmentJson | str) -> bytes:
+def assignment_bytes(place: str, given: AssignmentJson | str, protocol_type: str | None = None) -> bytes:
     """Return one member's part of an assignment as the core keeps it.
+
+    Args:
+        place: where it stands in the request, for the refusal.
+        given: JSON for type "consumer", or base64 for any.
+        protocol_type: the group's type, where the leader says it; bytes of another type are nobody's but the clients'.
 
     Raises:
         InvalidRequest: base64 that is none, or text that cannot be kept.
     """
     if isinstance(given, str):
         data = base64_bytes(place, given)
-        _refuse_unkeepable_assignment(place, data)
+        if protocol_type in {None, CONSUMER}:
+            _refuse_unkeepable_assignment(place, data)
         return data
     return write_assignment(Assignment(_partitions(given.partitions), _user_data(place, given.user_data)))
 
@@ -137,6 +143,11 @@ def _refuse_unkeepable_assignment(place: str, data: bytes) -> None:
     except Unreadable:
         return
     _check_topics(place, [topic for topic, _ in assignment.partitions])
+    for topic, numbers in assignment.partitions:
+        if not topic:
+            raise InvalidRequest(f"{place}: names a topic that is empty")
+        if min(numbers, default=0) < 0:
+            raise InvalidRequest(f"{place}: names a partition below 0")
 
 
 def _check_topics(place: str, topics: list[str]) -> None:

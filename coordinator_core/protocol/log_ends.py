@@ -5,6 +5,7 @@ Rules:
 * A position is behind by the records between it and the end, and by the time since the log went past it.
 * When the log went past a position lies between the last known end that is not beyond it and the first one after that.
 * Where even the first known end is beyond the position, the log went past it before that: by that much at least.
+* Lags that are added up stay within 64 bits, as every offset does, whatever ends consumers report.
 * Nothing is known of a log before its first known end; after the last one it is taken to have stood still, because a
   lag that nobody has seen is not told.
 
@@ -12,9 +13,11 @@ Source: Burrow and KIP-489 tell lag in records alone; "when was this position th
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+LAG_MAX_RECORDS: Final = 2**63 - 1
 
 
 class LogEnd(NamedTuple):
@@ -56,6 +59,11 @@ def behind(ends: Sequence[LogEnd], offset: int, now_ms: int) -> Behind | None:
         return CAUGHT_UP
     passed_at_ms, is_at_least = _passed_at(ends, later, offset)
     return Behind(end - offset, max(0, now_ms - passed_at_ms), is_at_least)
+
+
+def added_up(lags: Iterable[int]) -> int:
+    """Return the lag in records of several partitions, at most `LAG_MAX_RECORDS`."""
+    return min(sum(lags), LAG_MAX_RECORDS)
 
 
 def _end_at(ends: Sequence[LogEnd], later: int, at_ms: int) -> int:

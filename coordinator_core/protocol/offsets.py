@@ -50,22 +50,27 @@ KEPT_JOINING = "being_joined"
 
 
 def decide_delete_offsets(draft: Draft, request: DeleteOffsets) -> None:
-    """Take offsets away, but for topics that a live group reads."""
-    group = draft.group
-    check_group_id(group)
-    group = _taken_up(draft, request.stored)
-    check_known(group)
-    if group.state is not EMPTY and group.protocol_type != CONSUMER:
-        raise NonEmptyGroup("the group has members, and what they read is not known")
+    """Take offsets away, but for topics that a live group reads; a dry run only tells."""
+    check_group_id(draft.group)
+    _check_deletable(draft.group if request.is_dry_run else _taken_up(draft, request.stored), request)
     stored = {(offset.topic, offset.partition): offset for offset in request.stored}
     results = []
     for topic, partition in request.partitions:
         error = _deletion_refusal(draft, topic, partition, is_stored=(topic, partition) in stored)
         found = stored.pop((topic, partition), None) if error is None else None
-        if found is not None:
+        if found is not None and not request.is_dry_run:
             remove_offset(draft, found, "deleted", request.change_id)
         results.append(PartitionResult(topic, partition, error))
     draft.reply(request.token, OffsetsDeleted(tuple(results)))
+
+
+def _check_deletable(group: Group, request: DeleteOffsets) -> None:
+    """Refuse a group that is not there or of which nobody knows what it reads; a dry run takes no group up."""
+    if not group.exists and request.stored:
+        return
+    check_known(group)
+    if group.state is not EMPTY and group.protocol_type != CONSUMER:
+        raise NonEmptyGroup("the group has members, and what they read is not known")
 
 
 def _deletion_refusal(draft: Draft, topic: str, partition: int, *, is_stored: bool) -> CoordinatorError | None:

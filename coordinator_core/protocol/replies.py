@@ -92,6 +92,11 @@ class OffsetsDeleted:
 
     offsets: tuple[PartitionResult, ...]
 
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether partitions were asked for and every one was refused, so that nothing was done."""
+        return bool(self.offsets) and all(error is not None for _, _, error in self.offsets)
+
 
 class CandidateOutcome(NamedTuple):
     """What became of one candidate: `expired`, or why it was kept."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-NO_GENERATION = -1
 NO_MEMBER_ID = ""
 
 Token = int
@@ -188,12 +187,16 @@ class RemoveMember:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Take committed offsets away. Source: protocol.md section 10.3. `stored` is what stands there now."""
+    """Take committed offsets away, or tell which would go. Source: protocol.md section 10.3.
+
+    `stored` is what stands there now.
+    """
 
     token: Token
     partitions: tuple[tuple[str, int], ...]
     stored: tuple[StoredOffset, ...]
     change_id: str
+    is_dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

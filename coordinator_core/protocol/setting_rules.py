@@ -92,16 +92,22 @@ def check_together(settings: GroupSettings) -> None:
     Raises:
         InvalidRequest: says which two do not.
     """
+    said = clash(settings)
+    if said is not None:
+        raise InvalidRequest(said)
+
+
+def clash(settings: GroupSettings) -> str | None:
+    """Say which two settings make no sense beside each other; None: there are none."""
     low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
     if low > high:
-        raise InvalidRequest(f"group_min_session_timeout_ms ({low}) is above group_max_session_timeout_ms ({high})")
+        return f"group_min_session_timeout_ms ({low}) is above group_max_session_timeout_ms ({high})"
     session_ms, heartbeat_ms = settings.session_timeout_ms, settings.heartbeat_interval_ms
     if session_ms is not None and not low <= session_ms <= high:
-        raise InvalidRequest(f"session_timeout_ms ({session_ms}) must be from {low} to {high}")
+        return f"session_timeout_ms ({session_ms}) must be from {low} to {high}"
     if heartbeat_ms is not None and heartbeat_ms >= (session_ms or high):
-        raise InvalidRequest(
-            f"heartbeat_interval_ms ({heartbeat_ms}) must be below the session timeout ({session_ms or high})"
-        )
+        return f"heartbeat_interval_ms ({heartbeat_ms}) must be below the session timeout ({session_ms or high})"
+    return None
 
 
 def narrowed(settings: GroupSettings, stored: Mapping[str, str]) -> GroupSettings:

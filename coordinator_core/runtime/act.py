@@ -2,7 +2,8 @@
 
 Rules:
 
-* Every act that is answered leaves its row, whether or not there was anything to change; a refused one leaves none.
+* Every act that is answered leaves its row, whether or not there was anything to change; a refused one leaves none,
+  and one whose every partition was refused is a refused one.
 * The row's key is the act's own id, which a caller may choose. An act whose row is there was done: it is answered as
   it was then, by any node, and not done again. The same id for anything else is refused.
 """
@@ -21,6 +22,9 @@ from coordinator_core.store.rows import NOTHING_BESIDE, Beside, ChangeRow, Json,
 
 class KeyTaken(InvalidRequest):
     """The change id belongs to another act."""
+
+    def __init__(self) -> None:
+        super().__init__("the Idempotency-Key belongs to another change")
 
 
 class ChangeUnknown(RequestError):
@@ -71,12 +75,12 @@ def check_same(found: RecordedChange, action: str, group_id: str | None, what: M
     change = found.change
     is_same = (change.action, change.group_id) == (action, group_id)
     if not is_same or any(change.after.get(key) != value for key, value in what.items()):
-        raise KeyTaken("the Idempotency-Key belongs to another change")
+        raise KeyTaken
     return change
 
 
-BeforeAndAfter = Callable[[Group, Group, Answer], tuple[Json, Json]]
-"""Says what a change keeps: from the group before, the group after, and the answer."""
+BeforeAndAfter = Callable[[Group, Group, Answer], tuple[Json, Json] | None]
+"""Says what a change keeps: from the group before, the group after, and the answer. None: nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,10 @@ class Noting:
         (answer,) = (answer for token, answer, _ in decision.replies if token == self.token)
         if isinstance(answer, CoordinatorError):
             return NOTHING_BESIDE
-        was, is_now = self.tell(before, decision.group, answer)
+        told = self.tell(before, decision.group, answer)
+        if told is None:
+            return NOTHING_BESIDE
+        was, is_now = told
         change = replace(self.act.change(self.action, self.group_id, now.wall_ms), before=was, after=is_now)
         if self.undoes is None:
             return Beside(changes=(change,))

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.errors import GroupIdNotFound, InvalidRequest
-from coordinator_core.protocol.log_ends import Behind, LogEnd, behind
+from coordinator_core.protocol.log_ends import Behind, LogEnd, added_up, behind
 from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, due_at
 from coordinator_core.runtime.history import Read
 from coordinator_core.runtime.surroundings import Surroundings
@@ -150,7 +150,7 @@ def _point(at_ms: int, partitions: Iterable[Behind | None]) -> LagPoint:
     known = [each for each in partitions if each is not None]
     if not known:
         return LagPoint(at_ms, None, None)
-    return LagPoint(at_ms, sum(each.records for each in known), max(each.ms for each in known))
+    return LagPoint(at_ms, added_up(each.records for each in known), max(each.ms for each in known))
 
 
 class _PastPartition:

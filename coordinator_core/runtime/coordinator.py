@@ -410,7 +410,8 @@ class Coordinator:
             return Readiness(is_ready=False, reasons=(self._ownership.namesake,))
         if (busy_ms := self._writer.busy_ms()) > self._config.lease_ttl_ms:
             # The database itself bounds every write by less than half a lease: one that takes longer hangs.
-            return Readiness(is_ready=False, reasons=(f"a write to the database has been hanging for {busy_ms // 1000} s",))
+            hanging = f"a write to the database has been hanging for {busy_ms // 1000} s"
+            return Readiness(is_ready=False, reasons=(hanging,))
         if self._shards_active() or self._is_spare():
             return found
         return Readiness(is_ready=False, reasons=(*found.reasons, "the node owns no shard yet"))

@@ -13,6 +13,7 @@ from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.timers import Armed
 from coordinator_core.runtime.views import GroupView, MemberView
+from coordinator_core.store.stays import NOT_HEARD
 
 
 def describe_group(shard: Shard, group_id: str, context: Context, now: Now) -> GroupView | None:
@@ -53,12 +54,16 @@ def _awaiting(group: Group, member_id: str) -> Literal["join", "sync"] | None:
 
 
 def _last_sign_of_life_ms(shard: Shard, group: Group, member: Member, context: Context, now: Now) -> int | None:
-    """Return when the member's session last began anew: its deadline, less its session timeout."""
+    """Return when the member's session last began anew: its deadline, less the timeout under which that was set."""
     armed = Armed(group.group_id, Deadline(DeadlineKind.MEMBER, member.member_id))
     due_ms = shard.timers.due_at_ms(armed)
     if due_ms is None or member.is_new:
         return None
-    session_ms = context.settings.session_in_force_ms(member.session_timeout_ms)
+    stay = shard.groups[group.group_id].ledger.stays.get(member.member_id)
+    if stay is None or stay.gap_began_ms == NOT_HEARD:
+        session_ms = context.settings.session_in_force_ms(member.session_timeout_ms)
+    else:
+        session_ms = stay.session_timeout_ms
     return min(now.wall_ms, now.wall_ms - now.node_ms + due_ms - session_ms)
 
 

@@ -14,12 +14,22 @@ from coordinator_core.protocol.requests import DeleteGroup, DeleteOffsets, Force
 from coordinator_core.runtime.act import Act, Noting
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.notes import deleted_json, deletion_noted, group_json, offsets_json, removed
+from coordinator_core.runtime.shard import nothing_beside
 from coordinator_core.store.rows import Json
 
 DELETE_OFFSETS = "delete_offsets"
 DELETE_GROUP = "delete_group"
 FORCE_REBALANCE = "force_rebalance"
 REMOVE_MEMBER = "remove_member"
+
+
+async def try_deletion(desk: Desk, group_id: str, topic: str, partition: int | None) -> OffsetsDeleted:
+    """Tell what a deletion of offsets would do; nothing is stored."""
+    async with desk.serving(group_id).holding(group_id) as ask:
+        request = await _deletion(desk, group_id, topic, partition, None)
+        answer = await ask(request.token, request, nothing_beside)
+    assert isinstance(answer, OffsetsDeleted)
+    return answer
 
 
 async def delete_offsets(desk: Desk, group_id: str, topic: str, partition: int | None, act: Act) -> OffsetsDeleted:
@@ -29,22 +39,33 @@ async def delete_offsets(desk: Desk, group_id: str, topic: str, partition: int |
         made = await desk.made(act, DELETE_OFFSETS, group_id, what)
         if made is not None:
             return deletion_noted(made)
-        wanted = None if partition is None else [(topic, partition)]
-        stored = await desk.read(partial(desk.store.stored_offsets, group_id, wanted))
-        of_topic = tuple(offset for offset in stored if offset.topic == topic)
-        partitions = wanted or [(offset.topic, offset.partition) for offset in of_topic]
-        token = desk.new_token()
-        request = DeleteOffsets(token, tuple(partitions), of_topic, act.change_id)
-        noting = Noting(act, DELETE_OFFSETS, group_id, token, partial(_tell_deletion, what, of_topic))
-        answer = await ask(token, request, noting.beside)
+        request = await _deletion(desk, group_id, topic, partition, act)
+        noting = Noting(act, DELETE_OFFSETS, group_id, request.token, partial(_tell_deletion, what, request.stored))
+        answer = await ask(request.token, request, noting.beside)
     assert isinstance(answer, OffsetsDeleted)
     return answer
 
 
+async def _deletion(desk: Desk, group_id: str, topic: str, partition: int | None, act: Act | None) -> DeleteOffsets:
+    """Return the deletion with what stands there now; without an act it is a dry run."""
+    wanted = None if partition is None else [(topic, partition)]
+    stored = await desk.read(partial(desk.store.stored_offsets, group_id, wanted))
+    of_topic = tuple(offset for offset in stored if offset.topic == topic)
+    return DeleteOffsets(
+        token=desk.new_token(),
+        partitions=tuple(wanted or [(offset.topic, offset.partition) for offset in of_topic]),
+        stored=of_topic,
+        change_id="" if act is None else act.change_id,
+        is_dry_run=act is None,
+    )
+
+
 def _tell_deletion(
     what: Json, stored: tuple[StoredOffset, ...], _before: Group, _after: Group, answer: Answer
-) -> tuple[Json, Json]:
+) -> tuple[Json, Json] | None:
     assert isinstance(answer, OffsetsDeleted)
+    if answer.is_refused:
+        return None
     return offsets_json(removed(stored, answer)), {**what, **deleted_json(answer)}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from coordinator_core.protocol.replies import OffsetsDeleted, OffsetsReset
-from coordinator_core.protocol.setting_rules import SettingValue, check_settings, check_together
+from coordinator_core.protocol.setting_rules import SettingValue, check_settings
 from coordinator_core.runtime import operations, resetting, undoing
-from coordinator_core.runtime.act import Act, ChangeUnknown
+from coordinator_core.runtime.act import Act, ChangeUnknown, KeyTaken
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.resetting import Reset
 from coordinator_core.runtime.surroundings import Surroundings
@@ -46,6 +46,10 @@ class Operators:
         self._hurry = hurry
 
     # -- one group ------------------------------------------------------------------------------------------
+
+    async def try_deletion(self, group_id: str, topic: str, partition: int | None) -> OffsetsDeleted:
+        """Tell what a deletion of offsets would do."""
+        return await operations.try_deletion(self._desk, group_id, topic, partition)
 
     async def delete_offsets(self, group_id: str, topic: str, partition: int | None, act: Act) -> OffsetsDeleted:
         """Take a topic's offsets, or one of them, away; they go to the archive."""
@@ -102,7 +106,8 @@ class Operators:
         if undone.action in undoing.OF_ONE_GROUP:
             return await undoing.undo_in_group(self._desk, undone, act)
         if undone.action == PUT_SETTINGS:
-            check_together(self._surroundings.would_be(undone.group_id, undone.before))
+            await self._refresh()
+            self._surroundings.check_change(undone.group_id, undone.before)
         noted = await undoing.undo_in_store(self._desk, undone, act)
         await self._refresh()
         self._hurry()
@@ -118,9 +123,13 @@ class Operators:
         """
         check_settings(values)
         texts = {key: None if value is None else str(value) for key, value in values.items()}
-        if await self._desk.made(act, PUT_SETTINGS, group_id, texts) is not None:
+        await self._refresh()  # another node may have put what a repeat is shown, or what this is put beside
+        made = await self._desk.made(act, PUT_SETTINGS, group_id)
+        if made is not None:
+            if made.after != texts:
+                raise KeyTaken
             return
-        check_together(self._surroundings.would_be(group_id, texts))
+        self._surroundings.check_change(group_id, texts)
         change = act.change(PUT_SETTINGS, group_id, self._desk.wall_ms())
         await self._desk.read(partial(self._store.put_settings, group_id, texts, change))
         await self._refresh()
@@ -131,7 +140,10 @@ class Operators:
         Raises:
             ValueError: the count would fall.
         """
-        made = await self._desk.made(act, PUT_TOPIC, None, {"topic": topic})
+        what: dict[str, Json] = {"topic": topic, "partitions": partitions}
+        if log_start_offset is not None:
+            what["log_start_offset"] = log_start_offset
+        made = await self._desk.made(act, PUT_TOPIC, None, what)
         if made is not None:
             return TopicRow(**made.after, version=0)
         change = act.change(PUT_TOPIC, None, self._desk.wall_ms())

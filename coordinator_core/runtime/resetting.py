@@ -6,23 +6,26 @@ committed then, and where logs end, as far as any group's present offsets report
 Source: http-api.md "Operators", reset.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.replies import Answer, OffsetsReset
 from coordinator_core.protocol.requests import PartitionToReset, ResetOffsets, ResetTo, StoredOffset
-from coordinator_core.runtime.act import Act, Noting
+from coordinator_core.runtime.act import Act, KeyTaken, Noting
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.notes import reset_after, reset_before, reset_noted
 from coordinator_core.runtime.shard import nothing_beside
 from coordinator_core.store.history import Moment
 from coordinator_core.store.interface import Store
-from coordinator_core.store.rows import Json, TopicRow
+from coordinator_core.store.rows import ChangeRow, Json, TopicRow
 
 RESET_OFFSETS = "reset_offsets"
+ASKED = "asked"
 
 Partition = tuple[str, int]
 
@@ -44,8 +47,12 @@ class Reset:
     """How many partitions it may come to."""
 
     def what(self) -> Json:
-        """Return the part of it that a change keeps."""
+        """Return the part of it that a change keeps as it is."""
         return {"to": str(self.to), "amount": self.amount, "at_ms": self.at_ms}
+
+    def asked(self) -> Json:
+        """Return a digest of what is named: a change keeps it to know a repeat; where each went, it keeps anyway."""
+        return {"sha256": sha256(json.dumps([self.topics, self.given]).encode()).hexdigest()}
 
 
 async def try_reset(desk: Desk, group_id: str, reset: Reset) -> OffsetsReset:
@@ -62,6 +69,7 @@ async def reset_offsets(desk: Desk, group_id: str, reset: Reset, act: Act) -> Of
     async with desk.serving(group_id).holding(group_id) as ask:
         made = await desk.made(act, RESET_OFFSETS, group_id, reset.what())
         if made is not None:
+            _check_asked(made, reset)
             return reset_noted(made)
         request = await desk.read(partial(_request, desk, group_id, reset, act))
         noting = Noting(act, RESET_OFFSETS, group_id, request.token, partial(_tell, reset))
@@ -70,9 +78,16 @@ async def reset_offsets(desk: Desk, group_id: str, reset: Reset, act: Act) -> Of
     return answer
 
 
+def _check_asked(made: ChangeRow, reset: Reset) -> None:
+    """Refuse a reset of anything else under the same id; changes of earlier versions do not say what was named."""
+    asked = reset.asked()
+    if made.after.get(ASKED, asked) != asked:
+        raise KeyTaken
+
+
 def _tell(reset: Reset, _before: Group, _after: Group, answer: Answer) -> tuple[Json, Json]:
     assert isinstance(answer, OffsetsReset)
-    return reset_before(answer), {**reset.what(), **reset_after(answer)}
+    return reset_before(answer), {**reset.what(), ASKED: reset.asked(), **reset_after(answer)}
 
 
 # -- what is known ----------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ Source: http-api.md "Settings that a group can override": narrower wins: default
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator_core.protocol.setting_rules import SETTING_KEYS, narrowed
+from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.setting_rules import SETTING_KEYS, check_together, clash, narrowed
 from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
 from coordinator_core.runtime.views import SettingInForce, SettingSource
 from coordinator_core.store.rows import StoredSettings, TopicRow, Versions
@@ -71,3 +72,19 @@ class Surroundings:
             else:
                 level[key] = text
         return narrowed(narrowed(self._defaults, cluster), own)
+
+    def check_change(self, group_id: str | None, values: Mapping[str, str | None]) -> None:
+        """Check that settings will make sense beside each other after a change of some.
+
+        A change of the cluster's is checked for every group that has settings of its own; one whose settings clash
+        already is in nobody's way.
+
+        Raises:
+            InvalidRequest: says which two do not, and, of a change of the cluster's, for which group.
+        """
+        settings = self.would_be(group_id, values)
+        check_together(settings)
+        for other, own in self._groups.items() if group_id is None else ():
+            said = clash(narrowed(settings, own))
+            if said is not None and clash(self.context(other).settings) is None:
+                raise InvalidRequest(f"group {other}: {said}")

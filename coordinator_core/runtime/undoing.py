@@ -28,6 +28,7 @@ from coordinator_core.store.undoing import DELETE_TOPIC, PUT_SETTINGS
 
 UNDO = "undo"
 APPLY_RUN = "apply_run"
+PROPOSED = "proposed"
 OF_ONE_GROUP = frozenset({RESET_OFFSETS, DELETE_OFFSETS, DELETE_GROUP})
 OF_MANY_GROUPS = frozenset({APPLY_RUN, DELETE_TOPIC})
 WHY_NOT: Mapping[str, str] = {
@@ -54,6 +55,8 @@ async def find_undoable(desk: Desk, change_id: str, act: Act) -> ChangeRow:
     change = found.change
     if change.action not in OF_ONE_GROUP | OF_MANY_GROUPS | {PUT_SETTINGS}:
         raise CannotUndo(f"a change {change.action} cannot be undone: {WHY_NOT.get(change.action, 'nobody knows how')}")
+    if change.action == APPLY_RUN and (change.before or {}).get("status", PROPOSED) != PROPOSED:
+        raise CannotUndo("it took nothing: the run was applied by another change")
     _check_not_undone(found, act)
     return change
 

@@ -347,7 +347,8 @@ class Store(Protocol):
     def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as applying, and note the change; a run that is further already stays as it is.
 
-        The change's id becomes the run's: whatever the run takes is archived under it.
+        Whoever has it applied once more is noted too, but not who comes too late because it was rejected. The first
+        change's id becomes the run's: whatever the run takes is archived under it.
 
         Raises:
             RunNotFound: there is none.
@@ -355,7 +356,7 @@ class Store(Protocol):
         ...
 
     def reject(self, run_id: str, change: ChangeRow) -> RunRow:
-        """Mark a proposed run as rejected; one that is further stays as it is."""
+        """Mark a proposed run as rejected, and note the change, as above; one that is further stays as it is."""
         ...
 
     def newest_runs(self) -> dict[str, int]:

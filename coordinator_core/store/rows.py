@@ -264,6 +264,20 @@ class RunRow:
     """Candidates by outcome (`undecided` while they have none), beside what the job itself counted."""
 
 
+def decided(status: str, wanted: str) -> str | None:
+    """Return the status of a run once somebody has it applied or rejected; None: it was decided otherwise.
+
+    A run that is further already stays as it is.
+
+    Args:
+        status: what it is now.
+        wanted: `applying` or `rejected`.
+    """
+    if status == "proposed":
+        return wanted
+    return status if (status == "rejected") == (wanted == "rejected") else None
+
+
 class CandidateRow(NamedTuple):
     """A row of `expiry_candidates` or `cleanup_candidates` that has no outcome yet, in a run that is applying.
 

@@ -323,6 +323,8 @@ maintenance_runs = Table(
     Column("finished_at", At, nullable=True),
     # Of a run of kind `undo`: the change whose archived offsets come back.
     Column("undoes", UUID(as_uuid=False), nullable=True),
+    Index("maintenance_runs_kind_as_of", "kind", text("as_of DESC")),
+    Index("maintenance_runs_applying", "run_id", postgresql_where=text("status = 'applying'")),
 )
 
 

@@ -6,7 +6,7 @@ A report proposes nothing, so there is no gate. Each task may run twice with the
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -18,6 +18,7 @@ from spark_jobs import submit
 
 SETTLE_TIME = submit.minutes("MUSTER_REPORT_SETTLE_MINUTES", 5)
 REPORTS_SINCE = submit.start_date("MUSTER_REPORTS_SINCE", datetime.fromisoformat("2026-11-21T00:00:00+00:00"))
+LONGEST_WAIT = max(SETTLE_TIME, timedelta(hours=1))
 POKE_INTERVAL_S = 30.0
 
 LOOK_ONLY = Param(
@@ -44,11 +45,13 @@ def tell(job: str, told: Asset) -> SparkSubmitOperator:
     )
 
 
-@task.sensor(poke_interval=POKE_INTERVAL_S, timeout=(SETTLE_TIME + TASK_TIMEOUT).total_seconds(), mode="reschedule")
+@task.sensor(poke_interval=POKE_INTERVAL_S, timeout=(LONGEST_WAIT + TASK_TIMEOUT).total_seconds(), mode="reschedule")
 def settled() -> PokeReturnValue:
     """Wait until the interval is over for so long that nothing more of it comes to light; a run by hand has none."""
-    end: Any = get_current_context()["dag_run"].data_interval_end
-    return PokeReturnValue(is_done=end is None or submit.is_past(end + SETTLE_TIME))
+    context = get_current_context()
+    end: Any = context["dag_run"].data_interval_end
+    is_done = end is None or submit.is_past(submit.told_from(end, SETTLE_TIME, context["params"]))
+    return PokeReturnValue(is_done=is_done)
 
 
 def _param(option: submit.Option, default: int) -> Param:

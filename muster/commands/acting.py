@@ -11,6 +11,8 @@ from muster.errors import FAILURE_EXIT_CODE, UserError
 
 DONE = "NONE"
 """The code of a partition whose offset went."""
+DELETED = "deleted"
+WOULD_BE_DELETED = "would be deleted"
 NOTHING_CHANGED = "Nothing was changed; --execute does it."
 
 
@@ -57,47 +59,49 @@ def _member(described: Json, named: str) -> Json:
 def delete_offsets(
     node: Node, group_id: str, topics: list[str], reason: str, *, is_dry_run: bool, as_json: bool
 ) -> None:
-    """Delete what is committed in topics or partitions, or tell what that would be.
+    """Delete what is committed in topics or partitions, or let the node tell what that would do.
 
     Raises:
-        UserError: a partition was refused.
+        UserError: a partition was refused, or would be.
     """
     named = [topic_and_partitions(each) for each in topics]
     committed = node.get(group_path(group_id, "/offsets"), topic=[each["topic"] for each in named])["offsets"]
-    wanted = [each for each in committed if any(_is_named(each, topic) for topic in named)]
+    offsets = {(each["topic"], each["partition"]): each["offset"] for each in committed}
     codes: dict[tuple[str, int], str] = {}
     change_ids = []
-    for each in [] if is_dry_run else named:
-        for query in _queries(each):
-            answer = node.delete(group_path(group_id, "/offsets"), reason, **query)
-            codes |= {(one["topic"], one["partition"]): one["code"] for one in answer["offsets"]}
-            change_ids += [node.change_id] if node.change_id else []
-    outcomes = [{**_place(each), "outcome": _outcome(each, codes, is_dry_run=is_dry_run)} for each in wanted]
+    for query in (query for each in named for query in _queries(each, is_dry_run=is_dry_run)):
+        answer = node.delete(group_path(group_id, "/offsets"), reason, **query)
+        answered = {(one["topic"], one["partition"]): one["code"] for one in answer["offsets"]}
+        codes |= answered
+        has_deleted = any(code == DONE and place in offsets for place, code in answered.items())
+        change_ids += [node.change_id] if node.change_id and has_deleted else []
+    outcomes = _outcomes(offsets, codes, is_dry_run=is_dry_run)
     _tell(group_id, outcomes, change_ids, is_dry_run=is_dry_run, as_json=as_json)
     if any(code != DONE for code in codes.values()):
-        raise UserError("Some offsets were refused.", FAILURE_EXIT_CODE)
+        raise UserError(f"Some offsets {'would be' if is_dry_run else 'were'} refused.", FAILURE_EXIT_CODE)
 
 
-def _queries(named: Json) -> list[dict[str, str | int]]:
+def _queries(named: Json, *, is_dry_run: bool) -> list[dict[str, str | int]]:
     """Return the queries that a topic with partitions comes to: the API takes a whole topic, or one partition."""
-    topic: dict[str, str | int] = {"topic": named["topic"]}
+    topic: dict[str, str | int] = {"topic": named["topic"], **({"dry_run": "true"} if is_dry_run else {})}
     return [{**topic, "partition": number} for number in named["partitions"]] if "partitions" in named else [topic]
 
 
-def _is_named(committed: Json, named: Json) -> bool:
-    is_topic = committed["topic"] == named["topic"]
-    return is_topic and committed["partition"] in named.get("partitions", [committed["partition"]])
-
-
-def _place(committed: Json) -> Json:
-    return {name: committed[name] for name in ("topic", "partition", "offset")}
-
-
-def _outcome(committed: Json, codes: dict[tuple[str, int], str], *, is_dry_run: bool) -> str:
-    if is_dry_run:
-        return "would be deleted"
-    code = codes.get((committed["topic"], committed["partition"]), DONE)
-    return "deleted" if code == DONE else code
+def _outcomes(
+    offsets: dict[tuple[str, int], int], codes: dict[tuple[str, int], str], *, is_dry_run: bool
+) -> list[Json]:
+    """Return what became of each partition that has an offset, or is refused."""
+    done = WOULD_BE_DELETED if is_dry_run else DELETED
+    return [
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": offsets.get((topic, partition)),
+            "outcome": done if code == DONE else code,
+        }
+        for (topic, partition), code in codes.items()
+        if code != DONE or (topic, partition) in offsets
+    ]
 
 
 def _tell(group_id: str, outcomes: list[Json], change_ids: list[str], *, is_dry_run: bool, as_json: bool) -> None:
@@ -109,6 +113,15 @@ def _tell(group_id: str, outcomes: list[Json], change_ids: list[str], *, is_dry_
         table.add(*each.values())
     if outcomes:
         table.print()
-    print(f"{counted(len(outcomes), 'offset')}.{f' {NOTHING_CHANGED}' if is_dry_run else ''}")
+    print(_summary(outcomes, is_dry_run=is_dry_run))
     for change_id in change_ids:
         print(f"  muster changes undo {change_id} takes it back.")
+
+
+def _summary(outcomes: list[Json], *, is_dry_run: bool) -> str:
+    """Say how many go, how many are refused, and, of a dry run, how it is done if there is anything to do."""
+    done = WOULD_BE_DELETED if is_dry_run else DELETED
+    gone = sum(each["outcome"] == done for each in outcomes)
+    refused = f", {len(outcomes) - gone} refused" if len(outcomes) > gone else ""
+    rest = (f" {NOTHING_CHANGED}" if gone else " Nothing was changed.") if is_dry_run else ""
+    return f"{counted(gone, 'offset')} {done}{refused}.{rest}"

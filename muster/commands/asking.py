@@ -9,7 +9,9 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import time
+import unicodedata
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -21,6 +23,7 @@ from agent.group_api import group_segment
 from muster import wording
 from muster.data_dir import DEFAULT_DATA_DIR, DataDir
 from muster.errors import FAILURE_EXIT_CODE, UNREACHABLE_EXIT_CODE, USAGE_EXIT_CODE, UserError
+from muster.own_token import own_token
 
 Json = Any
 
@@ -30,13 +33,15 @@ PATIENCE_S: Final = 15.0
 """How long a node that says "not now" is asked again: longer than shards need to move."""
 FIRST_REFUSAL: Final = 400
 PAGE: Final = 1_000
+PASSWORD: Final = re.compile(r"//.*@", re.DOTALL)
+"""What stands before the host in a URL."""
 
 
 class Refused(UserError):
-    """The node said no; `code` is Kafka's name for it."""
+    """The node said no, in words that begin as it wrote them, be it with a setting's name; `code` is Kafka's name."""
 
     def __init__(self, detail: str, code: str, status: int, exit_code: int) -> None:
-        super().__init__(f"{detail[:1].upper()}{detail[1:].rstrip('.')} ({code}).", exit_code)
+        super().__init__(f"{detail.rstrip('.')} ({code}).", exit_code)
         self.detail = detail
         self.code = code
         self.status = status
@@ -54,16 +59,14 @@ class Node:
             patience_s: how long it is asked again when it cannot answer now.
 
         Raises:
-            UserError: the URL is none.
+            UserError: the URL is none, or the token or the actor cannot stand in a request.
         """
-        self.url = (url or _local_url()).rstrip("/")
-        if urlsplit(self.url).scheme not in {"http", "https"} or not urlsplit(self.url).netloc:
-            raise UserError(f"A node's URL looks like http://host:port, and not like {self.url}.", USAGE_EXIT_CODE)
-        token = os.environ.get("MUSTER_TOKEN")
+        self.url = _checked_url(url or _local_url())
+        token = own_token()
         self._headers = {"Accept": "application/json", "User-Agent": "muster"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._actor = actor or (None if token else getpass.getuser())
+        self._actor = checked_actor(actor) if actor else (None if token else getpass.getuser())
         self._patience_s = patience_s
         self.change_id: str | None = None
         """The change that the last call made, where it made one."""
@@ -145,6 +148,32 @@ def group_path(group_id: str, action: str = "") -> str:
 def segment(text: str) -> str:
     """Return a text as one segment of a path."""
     return quote(text, safe="")
+
+
+def checked_actor(actor: str) -> str:
+    """Return a name that a change can be kept under.
+
+    Raises:
+        UserError: it holds line breaks or other control characters, or is not UTF-8.
+    """
+    if any(unicodedata.category(letter) in {"Cc", "Cs"} for letter in actor):
+        raise UserError(
+            "--actor: a name has no line breaks or other control characters, and is UTF-8.", USAGE_EXIT_CODE
+        )
+    return actor
+
+
+def _checked_url(url: str) -> str:
+    """Return a node's URL without a slash at its end; a password in one that is none is not shown."""
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if is_one and url.isprintable() and " " not in url:
+        return url.rstrip("/")
+    shown = wording.name(PASSWORD.sub("//", url))
+    raise UserError(f"A node's URL looks like http://host:port, and not like {shown}.", USAGE_EXIT_CODE)
 
 
 def _local_url() -> str:

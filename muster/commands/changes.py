@@ -55,7 +55,10 @@ def undo(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a change back, as far as nothing newer stands there."""
+    """Take a change back at once, as far as nothing newer stands there.
+
+    muster changes show tells what the change was, and so what comes back.
+    """
     from muster.commands.asking import Node
     from muster.commands.undoing import undo as take_back
 

@@ -151,7 +151,7 @@ def _node(url: str | None) -> Iterator[Finding]:
     try:
         node = Node(url)
     except UserError as failure:
-        yield wrong("node", failure.sentence, "name one as --url http://host:port")
+        yield wrong("node", failure.sentence, "put --url, MUSTER_URL or MUSTER_TOKEN right")
         return
     try:
         reply = urllib3.request("GET", f"{node.url}/readyz", timeout=NODE_TIMEOUT_S, retries=False)
@@ -226,18 +226,19 @@ def _airflow(settings: Settings) -> Finding:
         installed = f"Airflow {version('apache-airflow')}"
     except PackageNotFoundError:
         return look("Airflow", "it is not installed here", "install muster[platform], or schedule the jobs otherwise")
-    url = f"http://{LOOPBACK}:{settings.airflow_port}/api/v2/monitor/health"
+    holder = DataDir(settings.data_dir).holder()
+    url = (holder and holder.airflow_url) or f"http://{LOOPBACK}:{settings.airflow_port}"
     try:
-        health = urllib3.request("GET", url, timeout=NODE_TIMEOUT_S, retries=False).json()
+        health = urllib3.request("GET", f"{url}/api/v2/monitor/health", timeout=NODE_TIMEOUT_S, retries=False).json()
         parts = {
             name: (health.get(name) or {}).get("status") for name in ("metadatabase", "scheduler", "dag_processor")
         }
     except (urllib3.exceptions.HTTPError, ValueError, AttributeError):
-        saw = f"{installed} does not answer on port {settings.airflow_port}"
+        saw = f"{installed} does not answer at {url}"
         return look("Airflow", saw, "muster up starts it; without it nothing expires")
     ill = [name for name, status in parts.items() if status != "healthy"]
     if ill:
         return wrong(
             "Airflow", f"{installed}: not healthy: {', '.join(ill)}", f"look into {settings.data_dir / 'logs'}"
         )
-    return fine("Airflow", f"{installed} is healthy on port {settings.airflow_port}")
+    return fine("Airflow", f"{installed} is healthy at {url}")

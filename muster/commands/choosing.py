@@ -11,7 +11,6 @@ from muster.commands.output import Table, counted, print_json
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 
 DEAD: Final = "Dead"
-EMPTY: Final = "Empty"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from muster.commands.asking import Json
-from muster.errors import USAGE_EXIT_CODE, UserError, disk_error
+from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 
 STANDARD_INPUT: Final = "-"
 HEADINGS: Final = ("group", "topic", "partition", "offset")
@@ -67,7 +67,7 @@ def _text(path: str) -> str:
     except FileNotFoundError:
         raise UserError(f"There is no file {path}.", USAGE_EXIT_CODE) from None
     except OSError as failure:
-        raise disk_error(failure) or UserError(f"{path} cannot be read ({failure.strerror}).") from failure
+        raise UserError(f"{path} cannot be read ({failure.strerror}).", FAILURE_EXIT_CODE) from failure
 
 
 def _from_csv(text: str, path: str) -> list[Line]:

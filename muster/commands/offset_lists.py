@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.commands.asking import Json, Node, group_path
+from muster import wording
+from muster.commands.asking import Json, Node, Refused, group_path
 from muster.commands.offset_files import Line, csv_of
 from muster.commands.output import Table, counted, moment, print_json
-from muster.data_dir import write_private
-from muster.errors import UserError, disk_error
+from muster.errors import UserError
+from muster.named_files import write_named
 
 NO_LEADER_EPOCH: Final = -1
+NOT_FOUND: Final = 404
 
 
 class Committed(NamedTuple):
@@ -33,6 +35,20 @@ def committed_of(node: Node, groups: list[str], topics: list[str]) -> list[Commi
     return [
         Committed(group_id, node.get(group_path(group_id, "/offsets"), topic=topics)["offsets"]) for group_id in groups
     ]
+
+
+def require_known(node: Node, groups: list[Committed]) -> None:
+    """Refuse groups that nobody knows; whoever may ask for offsets alone is believed.
+
+    Raises:
+        UserError: nobody has ever seen one of the groups; its name is more likely a typing error than a wish.
+    """
+    for group_id in (group.group_id for group in groups if not group.offsets):
+        try:
+            node.get(group_path(group_id))
+        except Refused as refusal:
+            if refusal.status == NOT_FOUND:
+                raise UserError(f"{wording.name(group_id)}: {refusal}") from None
 
 
 def print_offsets(groups: list[Committed], form: str) -> None:
@@ -50,7 +66,7 @@ def print_offsets(groups: list[Committed], form: str) -> None:
 
 
 def write_offsets(groups: list[Committed], to: Path | None, form: str) -> None:
-    """Write offsets into a file that only its owner can read, or to the standard output.
+    """Write offsets into a file, which is its owner's only where it is new, or to the standard output.
 
     Raises:
         UserError: the file cannot be written.
@@ -59,12 +75,10 @@ def write_offsets(groups: list[Committed], to: Path | None, form: str) -> None:
     if to is None:
         sys.stdout.write(text)
         return
-    try:
-        write_private(to, text)
-    except OSError as failure:
-        raise disk_error(failure) or UserError(f"{to} cannot be written ({failure.strerror}).") from failure
-    count = sum(len(group.offsets) for group in groups)
-    print(f"{to} holds {counted(count, 'offset')} of {counted(len(groups), 'group')}.")
+    write_named(to, text)
+    if to.is_file():  # A pipe holds nothing, and may be where this would be printed.
+        count = sum(len(group.offsets) for group in groups)
+        print(f"{to} holds {counted(count, 'offset')} of {counted(len(groups), 'group')}.")
 
 
 def kafka_lines(groups: list[Committed]) -> Iterator[str]:

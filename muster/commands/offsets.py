@@ -92,11 +92,13 @@ def export(
     """
     from muster.commands.asking import Node
     from muster.commands.choosing import Choice
-    from muster.commands.offset_lists import committed_of, write_offsets
+    from muster.commands.offset_lists import committed_of, require_known, write_offsets
 
     node = Node(url)
     chosen = Choice.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
-    write_offsets(committed_of(node, chosen, topic or []), to, form)
+    committed = committed_of(node, chosen, topic or [])
+    require_known(node, committed)
+    write_offsets(committed, to, form)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 # ruff: noqa: PLC0415 - a command loads only what it needs, so that each answers at once
 
-import datetime as dt
 import importlib.metadata
 import signal
 import sys
@@ -118,8 +117,8 @@ def database_url(data_dir: DataDirOption = None) -> None:
 def job(
     name: Annotated[str, typer.Argument(help="The job, as offset_retention; a wrong name lists them all.")],
     as_of: Annotated[
-        dt.datetime | None,
-        typer.Option("--as-of", formats=["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d"], help="Judge as of then (default: now)."),
+        str | None,
+        typer.Option("--as-of", help="Judge as of then; without a zone it is UTC (default: now).", metavar="TIME"),
     ] = None,
     interval: Annotated[
         str | None,
@@ -138,6 +137,7 @@ def job(
 
     It runs beside a running Muster, or alone. history_restore brings the days of its interval back from the archive.
     """
+    from muster.commands.reading import instant
     from muster.jobs import restore_history, run_job
     from spark_jobs.submit import HISTORY_RESTORE
 
@@ -146,7 +146,8 @@ def job(
         return
     if table or execute:
         raise UserError(f"{name} knows neither --table nor --execute.", USAGE_EXIT_CODE)
-    run_job(name, as_of, dry_run, _settings(data_dir=data_dir), interval)
+    moment = None if as_of is None else instant(as_of, "--as-of")
+    run_job(name, moment, dry_run, _settings(data_dir=data_dir), interval)
 
 
 @app.command()

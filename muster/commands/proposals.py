@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from muster import wording
 from muster.commands.asking import Json, Node, segment
 from muster.commands.output import Table, counted, moment, print_json
 from muster.errors import FAILURE_EXIT_CODE, UserError
@@ -93,7 +94,7 @@ def apply_run(node: Node, run_id: str, reason: str, *, is_dry_run: bool, waits: 
     deadline_s = time.monotonic() + WAIT_MAX_S
     while waits and run["status"] not in OVER:
         if time.monotonic() > deadline_s:
-            raise UserError(f"Run {run_id} is not worked off after {WAIT_MAX_S:.0f} s; it goes on.", FAILURE_EXIT_CODE)
+            raise UserError(wording.goes_on(run_id, WAIT_MAX_S), FAILURE_EXIT_CODE)
         time.sleep(POLL_S)  # Nodes tell nobody when they have worked a run off.
         run = read_run(node, run_id)
     print_run(run, as_json=as_json)

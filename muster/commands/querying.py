@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import decimal
 import os
 import shutil
 from typing import Any, Final, NoReturn
@@ -73,18 +72,40 @@ def _print_rows(names: list[str], rows: list[tuple[Any, ...]]) -> None:
 def _cell(value: object) -> Cell:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    return str(value)
+    return _words(value)
+
+
+def _words(value: object) -> str:
+    """Return a value as a table shows it; a list's entries between brackets."""
+    match value:
+        case None:
+            return "-"
+        case list():
+            return f"[{', '.join(map(_words, value))}]"
+        case memoryview():
+            return _hex(value)
+        case _:
+            return str(value)
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON has it: moments and lengths as text, exact numbers as text too."""
+    """Return a value as JSON has it: moments, lengths, bytes, exact numbers and what else it lacks as text."""
     match value:
-        case dt.datetime() | dt.date():
-            return value.isoformat()
-        case dt.timedelta() | decimal.Decimal() | memoryview():
-            return str(value)
-        case _:
+        case None | bool() | int() | float() | str() | dict():
             return value
+        case list():
+            return [_plain(each) for each in value]
+        case dt.datetime() | dt.date() | dt.time():
+            return value.isoformat()
+        case memoryview():
+            return _hex(value)
+        case _:
+            return str(value)
+
+
+def _hex(value: memoryview) -> str:
+    """Return bytes as Postgres writes them."""
+    return f"\\x{value.hex()}"
 
 
 def _own_psql() -> str | None:

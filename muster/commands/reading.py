@@ -24,10 +24,11 @@ def topic_and_partitions(text: str) -> Json:
 
 
 def instant(text: str, flag: str) -> dt.datetime:
-    """Read a moment; without a zone it is UTC."""
+    """Read a moment, to the microsecond; without a zone it is UTC, and a day alone is its beginning."""
     try:
         moment = dt.datetime.fromisoformat(text)
-    except ValueError:
+        moment.astimezone(dt.UTC)  # Which the first and the last day of all may not be.
+    except (ValueError, OverflowError):
         raise UserError(
             f"{flag} {text}: a time looks like 2026-11-21T02:13:00, or with a zone 2026-11-21T02:13:00+01:00.",
             USAGE_EXIT_CODE,

@@ -11,9 +11,10 @@ import msgspec
 
 from api.http.limits import ACTOR_MAX_CHARS
 from api.http.tokens import EVERY_GROUP, Role, TokensFileBody, TokensFileError, read_tokens_file, token_entry
+from muster.commands.asking import checked_actor
 from muster.commands.output import print_json
-from muster.data_dir import write_private
-from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError, disk_error
+from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
+from muster.named_files import write_named
 
 TOKEN_BYTES: Final = 32
 TOKEN_BEGINS: Final = "muster_"
@@ -30,13 +31,14 @@ def make_token(
     """
     if not 0 < len(actor) <= ACTOR_MAX_CHARS:
         raise UserError(f"--actor: a name has 1 to {ACTOR_MAX_CHARS} characters.", USAGE_EXIT_CODE)
+    checked_actor(actor)
     token = TOKEN_BEGINS + secrets.token_urlsafe(TOKEN_BYTES)
     expires_at = None if days is None else dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
     entry = token_entry(token, actor, Role(role), prefixes or EVERY_GROUP, expires_at)
     if add_to is not None:
         body = _body_of(add_to)
         body.tokens.append(entry)
-        _write(add_to, body)
+        write_named(add_to, msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n")
     shown = msgspec.to_builtins(entry)
     if as_json:
         print_json({"token": token, "entry": shown})
@@ -52,16 +54,10 @@ def _body_of(path: Path) -> TokensFileBody:
     """Return what is in a tokens file; one that is not there is empty."""
     if not path.exists():
         return TokensFileBody([])
+    if not path.is_file():
+        raise UserError(f"{path} is no file; nothing was added.", FAILURE_EXIT_CODE)
     try:
         read_tokens_file(path)
     except TokensFileError as refusal:
         raise UserError(f"{refusal}; nothing was added.", FAILURE_EXIT_CODE) from None
     return msgspec.json.decode(path.read_bytes(), type=TokensFileBody)
-
-
-def _write(path: Path, body: TokensFileBody) -> None:
-    text = msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
-    try:
-        write_private(path, text)
-    except OSError as failure:
-        raise disk_error(failure) or UserError(f"{path} cannot be written ({failure.strerror}).") from failure

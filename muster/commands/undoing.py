@@ -27,6 +27,9 @@ def undo(node: Node, change_id: str, reason: str, *, as_json: bool) -> None:
         print(
             f"{answer['candidates']} offsets come back by run {answer['run_id']}; muster runs show tells how far it is."
         )
+    if not _parts(answer) and not answer["run_id"]:
+        print(f"{answer['action']} had taken nothing, so nothing comes back.")
+        return
     kept = sum(outcome not in DONE for _, outcome, _ in _parts(answer))
     print(f"{answer['action']} is taken back{f', but for {kept} where something newer stands' if kept else ''}.")
 

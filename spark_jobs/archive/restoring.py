@@ -5,11 +5,14 @@ after each leaves:
 
 1. Every copy is read and compared with what was noted when it was made. Nothing is left.
 2. The rows are written into a table beside the history table. Nobody reads it, and the next attempt begins it anew.
+   From here on a lock keeps everybody else from restoring the same day; it goes with the connection.
 3. Postgres counts and sums that table, and the files' sum must be the same. Likewise.
 4. In one transaction the table becomes the day's partition, with whatever has come too late since; `restored_at` is set
    and a change is noted. The day is back.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
@@ -88,12 +91,36 @@ def _restore(restoring: Restoring, day: date, copies: list[Copy]) -> int:
         return sum(copy.sum.row_count for copy in copies)
     rows = _read(restoring, copies)
     beside = f"{restoring.table.name}_r{day:%Y%m%d}"
-    _write_beside(restoring, beside, rows)
-    found = sum_in_postgres(restoring.connection, Identifier(beside), restoring.table.columns)
-    if found != sum_in_spark(rows, restoring.table.columns):
-        raise JobError(f"{beside} does not hold what the files hold; nothing of {day} was restored.")
-    _attach(restoring, day, beside, found.row_count)
+    with _alone(restoring, day, beside):
+        _write_beside(restoring, beside, rows)
+        found = sum_in_postgres(restoring.connection, Identifier(beside), restoring.table.columns)
+        if found != sum_in_spark(rows, restoring.table.columns):
+            raise JobError(f"{beside} does not hold what the files hold; nothing of {day} was restored.")
+        _attach(restoring, day, beside, found.row_count)
     return found.row_count
+
+
+@contextmanager
+def _alone(restoring: Restoring, day: date, beside: str) -> Iterator[None]:
+    """Let nobody else write the table beside; the lock goes with the connection, so a kill leaves none.
+
+    Raises:
+        JobError: Somebody else is at it, or was since the day's copies were listed.
+    """
+    connection, name = restoring.connection, restoring.table.name
+    with transaction(connection) as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (beside,))
+        (is_mine,) = cursor.fetchone() or (False,)
+    if not is_mine:
+        raise JobError(f"Somebody else brings {day} of {name} back at this moment.")
+    try:
+        if not archived_copies(connection, name, day, day + timedelta(days=1)):
+            raise JobError(f"{day} of {name} was brought back meanwhile.")
+        yield
+    finally:
+        if not connection.closed:
+            with transaction(connection) as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(hashtext(%s))", (beside,))
 
 
 def _read(restoring: Restoring, copies: list[Copy]) -> DataFrame:

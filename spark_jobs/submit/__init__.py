@@ -31,6 +31,7 @@ from spark_jobs.submit.job import (
     retention_ms,
     spark_master,
     start_date,
+    told_from,
 )
 from spark_jobs.submit.limits import LIMIT_NAMES, MEASURES, Limits, default_limits
 from spark_jobs.submit.options import OPTIONS, Option, default_options
@@ -74,4 +75,5 @@ __all__ = [
     "spark_master",
     "start_date",
     "task_failed",
+    "told_from",
 ]

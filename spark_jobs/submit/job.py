@@ -1,9 +1,10 @@
 """A job is started by spark-submit with plain arguments, and its proposal's name follows from what started it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid5
 
 from spark_jobs.errors import JobError
@@ -149,6 +150,11 @@ def start_date(variable: str, default: datetime) -> datetime:
     except ValueError:
         raise JobError(f"{variable} is {text!r}; it must be a date such as 2026-01-31.") from None
     return day
+
+
+def told_from(end: datetime, settle_time: timedelta, params: Mapping[str, Any]) -> datetime:
+    """Return from when on an interval can be told of: that much after its end, and not before its report's grace."""
+    return end + max(settle_time, timedelta(milliseconds=params.get("grace_ms", 0)))
 
 
 def is_past(moment: datetime) -> bool:

@@ -290,6 +290,14 @@ def test_an_argument_that_cannot_be_is_refused_before_anything_is_sent(arguments
         ConsumerAgent(**(good | arguments))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("ending", ["\n", "\nand more", "\r", "\0", "ü", "\udcff"])
+def test_a_token_that_no_request_can_carry_is_refused_and_not_shown(ending: str) -> None:
+    with pytest.raises(ValueError, match="one line of printable ASCII") as refused:
+        ConsumerAgent("http://127.0.0.1:1", "billing", token="hunter2" + ending)
+
+    assert "hunter2" not in str(refused.value)
+
+
 def test_subscribing_to_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="unsubscribe"):
         ConsumerAgent("http://127.0.0.1:1", "billing").subscribe([])

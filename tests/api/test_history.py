@@ -266,6 +266,8 @@ def test_any_node_answers_alike(database_url: str) -> None:
         "assignments?at=1763691180",
         "assignments?at=2026-02-30T00:00:00Z",
         "assignments?at=99999-01-01T00:00:00Z",
+        "assignments?at=0001-01-01T00:00:00%2B14:00",
+        "assignments?at=9999-12-31T23:59:59-14:00",
         "assignments?partition=-1",
         "assignments?partition=x",
         "assignments?topic=",
@@ -285,6 +287,7 @@ def test_any_node_answers_alike(database_url: str) -> None:
         "stays?cursor=MSAA",
         "stays?end_reason=%00",
         "stays?from=yesterday",
+        "stays?from=0001-01-01T00:00:00%2B14:00",
         "stays?from=2026-11-21T03:00:00Z&to=2026-11-21T02:00:00Z",
     ],
 )

@@ -61,6 +61,12 @@ def test_lag_is_told_partition_by_partition_with_its_owner(group: Group) -> None
     assert (ahead["member_id"], ahead["lag"], ahead["lag_seconds"]) == (None, 0, 0)
 
 
+def test_a_lag_beyond_every_bound_is_told_as_the_most_that_a_number_of_64_bits_holds(group: Group) -> None:
+    group.stable().commit(*(position(0, partition=each, log_end_offset=2**63 - 1) for each in (0, 1)))
+    assert lag_of(group)["lag"] == 2**63 - 1
+    assert max(point["lag"] or 0 for point in curve(group)["points"]) == 2**63 - 1
+
+
 def test_lag_in_seconds_is_since_the_log_went_past_the_position(group: Group, rows: PsycopgConnection) -> None:
     group.post("offsets", {**NOBODY, "offsets": [position(30, log_end_offset=90)]})
     was(rows, group, 600, 10, 20)
@@ -179,6 +185,9 @@ def test_partitions_are_added_up_and_the_one_furthest_behind_tells_the_seconds(g
     ("query", "why"),
     [
         ("?from=yesterday", "from must be a moment"),
+        ("?from=0001-01-01T00:00:00%2B14:00", "from must be a moment"),
+        ("?to=9999-12-31T23:59:59-14:00", "to must be a moment"),
+        ("?to=0001-01-01T00:00:00Z", "to must be at least an hour after the year 1 begins"),
         ("?to=2026-11-21", "to must be a moment"),
         ("?from=2026-11-21T03:00:00Z&to=2026-11-21T02:00:00Z", "from must not be after to"),
         ("?from=2026-11-20T00:00:00Z&to=2026-11-21T00:00:00Z&step_ms=1000", "more than 1000 points"),

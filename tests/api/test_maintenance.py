@@ -59,6 +59,27 @@ def test_an_applied_run_is_worked_off_and_may_be_applied_again(client: Client, r
     assert client.call("POST", f"/v1/maintenance/runs/{run_id}/apply").status == 202
 
 
+@pytest.mark.parametrize("action", ["apply", "reject"])
+def test_every_decision_that_is_answered_names_a_change_that_is_there(client: Client, run_id: str, action: str) -> None:
+    answers = [client.call("POST", f"/v1/maintenance/runs/{run_id}/{action}") for _ in range(3)]
+
+    change_ids = {answer.headers["x-muster-change-id"] for answer in answers}
+    assert len(change_ids) == 3
+    for change_id in change_ids:
+        found = client.ok("GET", f"/v1/changes/{change_id}")
+        assert (found["action"], found["after"]["run_id"]) == (f"{action}_run", run_id)
+
+
+def test_applying_again_took_nothing_so_it_is_not_undone(client: Client, run_id: str) -> None:
+    client.call("POST", f"/v1/maintenance/runs/{run_id}/apply")
+    again = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply").headers["x-muster-change-id"]
+
+    undo = client.call("POST", f"/v1/changes/{again}/undo", {"reason": "a test"})
+
+    assert (undo.status, undo.code) == (409, "INVALID_REQUEST")
+    assert "another change" in undo.json["detail"]
+
+
 def test_a_rejected_run_cannot_be_applied(client: Client, run_id: str) -> None:
     rejected = client.call("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON)
     applied = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)

@@ -130,6 +130,31 @@ def test_offsets_that_a_live_group_reads_stay(group: Group) -> None:
     assert answer["offsets"][0]["code"] == "GROUP_SUBSCRIBED_TO_TOPIC"
 
 
+def test_a_deletion_that_is_refused_is_no_change(group: Group) -> None:
+    group.stable().commit(position(7))
+
+    answer = group.client.call("DELETE", f"{group.path}/offsets?topic=orders&reason=tidy")
+
+    assert [each["code"] for each in answer.json["offsets"]] == ["GROUP_SUBSCRIBED_TO_TOPIC"]
+    assert "x-muster-change-id" not in answer.headers
+    assert group.client.ok("GET", f"/v1/changes?group_id={group.group_id}")["changes"] == []
+
+
+def test_a_dry_run_tells_what_a_deletion_would_be_answered(group: Group) -> None:
+    group.stable().commit(position(7), position(8, topic="visits"))
+
+    answers = [
+        group.client.call("DELETE", f"{group.path}/offsets?topic={topic}&dry_run=true")
+        for topic in ("orders", "visits")
+    ]
+
+    codes = [[each["code"] for each in answer.json["offsets"]] for answer in answers]
+    assert codes == [["GROUP_SUBSCRIBED_TO_TOPIC"], ["NONE"]]
+    assert not any("x-muster-change-id" in answer.headers for answer in answers)
+    assert [each["offset"] for each in group.client.ok("GET", f"{group.path}/offsets")["offsets"]] == [7, 8]
+    assert group.client.ok("GET", f"/v1/changes?group_id={group.group_id}")["changes"] == []
+
+
 def test_offsets_of_an_unknown_group_cannot_be_deleted(group: Group) -> None:
     answer = group.client.call("DELETE", f"{group.path}/offsets?topic=orders")
 

@@ -53,6 +53,22 @@ def test_operators_are_told_to_say_who_they_are(document: Json) -> None:
         assert ("X-Muster-Actor" in needed) == is_change, each["operationId"]
 
 
+def test_an_agent_s_own_deletion_may_say_who_asks_and_under_which_key(document: Json) -> None:
+    deletion = document["paths"]["/v1/groups/{group_id}/offsets"]["delete"]
+    headers = {each["name"]: each["required"] for each in deletion["parameters"] if each["in"] == "header"}
+    assert headers == {"X-Muster-Actor": False, "Idempotency-Key": False}
+
+
+def test_a_partition_in_a_query_is_told_with_both_its_bounds(document: Json) -> None:
+    asked = [
+        parameter["schema"]
+        for _, _, each in operations(document)
+        for parameter in each.get("parameters", ())
+        if (parameter["in"], parameter["name"]) == ("query", "partition")
+    ]
+    assert [(schema["minimum"], schema["maximum"]) for schema in asked] == [(0, 2**31 - 1)] * 2
+
+
 def test_every_reference_leads_somewhere(document: Json) -> None:
     named = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
 

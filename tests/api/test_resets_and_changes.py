@@ -117,6 +117,8 @@ def test_a_group_with_members_is_not_reset(group: Group) -> None:
         ({"to": "shift", "shift_by": 2**63}, "INVALID_REQUEST", "shift_by"),
         ({"to": "datetime", "datetime": "2026-01-02T03:04:05"}, "INVALID_REQUEST", "datetime"),
         ({"to": "datetime", "datetime": "yesterday"}, "INVALID_REQUEST", "datetime"),
+        ({"to": "datetime", "datetime": "0001-01-01T00:00:00+14:00"}, "INVALID_REQUEST", "datetime"),
+        ({"to": "datetime", "datetime": "9999-12-31T23:59:59-14:00"}, "INVALID_REQUEST", "datetime"),
         ({"to": "somewhere"}, "INVALID_REQUEST", "to"),
         ({"to": "given"}, "INVALID_REQUEST", "offsets"),
         ({"to": "given", "offsets": []}, "INVALID_REQUEST", "offsets"),
@@ -220,6 +222,41 @@ def test_a_key_that_belongs_to_another_change_is_refused(client: Client, group: 
     answer = client.call("DELETE", "/v1/groups/another?reason=x", headers=key)
 
     assert (answer.status, answer.code) == (409, "INVALID_REQUEST")
+
+
+def test_the_same_key_for_another_body_is_refused(client: Client, group: Group) -> None:
+    commit(group, position(5, topic="a"), position(6, topic="b"))
+    key = {"Idempotency-Key": str(uuid4())}
+    body = {"to": "earliest", "topics": [{"topic": "a"}], "dry_run": False, "reason": "a test"}
+    first = client.call("POST", f"{group.path}/offsets/reset", body, key)
+
+    other = client.call("POST", f"{group.path}/offsets/reset", {**body, "topics": [{"topic": "b"}]}, key)
+    dry = client.call("POST", f"{group.path}/offsets/reset", {**body, "dry_run": True}, key)
+    garbage = client.send("POST", f"{group.path}/offsets/reset", b"garbage", {**key, "X-Muster-Actor": "ada"})
+    again = client.call("POST", f"{group.path}/offsets/reset", body, key)
+
+    assert (other.status, other.code) == (409, "INVALID_REQUEST")
+    assert (dry.json["dry_run"], dry.json["change_id"]) == (True, None)
+    assert garbage.status == 400
+    assert (again.json, again.headers["x-muster-change-id"]) == (first.json, key["Idempotency-Key"])
+    assert offsets_of(group) == {("a", 0): 0, ("b", 0): 6}
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "second"),
+    [
+        ("/v1/groups/{}/config", {"values": {"group_max_size": 3}}, {"values": {"group_max_size": 7}}),
+        ("/v1/topics/{}", {"partitions": 3}, {"partitions": 9}),
+    ],
+)
+def test_the_same_key_for_another_value_is_refused(client: Client, path: str, first: Json, second: Json) -> None:
+    key, path = {"Idempotency-Key": str(uuid4())}, path.format(fresh_id())
+    answer = client.ok("PUT", path, {**first, "reason": "a test"}, key)
+
+    other = client.call("PUT", path, {**second, "reason": "a test"}, key)
+
+    assert (other.status, other.code) == (409, "INVALID_REQUEST")
+    assert client.ok("PUT", path, {**first, "reason": "a test"}, key) == answer
 
 
 # -- offsets without a group ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from muster.cli import main
 from muster.settings import ENVIRONMENT_PREFIX
 from tests.api.client import Client, Group, Json, fresh_id
+from tests.cli.fake_node import FakeNode
 from tests.conftest import Databases
 from tests.nodes import Node, running_node
 
@@ -91,6 +92,13 @@ def client(node: Node) -> Iterator[Client]:
 def group(client: Client) -> Group:
     """Give a group that does not exist yet."""
     return client.group(fresh_id())
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeNode]:
+    fake = FakeNode()
+    yield fake
+    fake.close()
 
 
 @pytest.fixture

@@ -1,11 +1,8 @@
 """Which node is asked, as whom, and what is said when it refuses, is busy, or is not there."""
 
 import getpass
-import json
+import os
 import socket
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,53 +13,10 @@ from muster.database import own_database
 from muster.settings import load_settings
 from tests.api.client import Group, position
 from tests.cli.conftest import Muster, commit
+from tests.cli.fake_node import FakeNode
 from tests.nodes import Node
 
 NOT_NOW = {"code": "COORDINATOR_NOT_AVAILABLE", "action": "retry", "detail": "the shard is between two owners"}
-
-
-class FakeNode:
-    """A node that answers what a test wants, in this order, and then the last of it for ever."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, bytes]] = []
-        self.seen: list[tuple[str, dict[str, str]]] = []
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                fake.seen.append((self.path, dict(self.headers)))
-                status, body = fake.answers[0] if len(fake.answers) == 1 else fake.answers.pop(0)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.send_header("Retry-After", "0.01")
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - the library's names
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def says(self, status: int, body: object) -> None:
-        self.answers.append((status, json.dumps(body).encode()))
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeNode]:
-    fake = FakeNode()
-    yield fake
-    fake.close()
 
 
 def test_nobody_at_the_address_is_one_sentence_and_an_exit_code_of_its_own(bare_muster: Muster) -> None:
@@ -101,7 +55,7 @@ def test_a_node_that_stays_busy_is_given_up(
     fake.says(503, NOT_NOW)
 
     assert bare_muster.refused(3, "groups", "list", "--url", fake.url) == (
-        "The shard is between two owners (COORDINATOR_NOT_AVAILABLE)."
+        "the shard is between two owners (COORDINATOR_NOT_AVAILABLE)."
     )
 
 
@@ -126,6 +80,59 @@ def test_the_token_goes_along_and_names_the_actor(
         getpass.getuser(),
     ]
     assert "Authorization" not in puts[-1]
+
+
+@pytest.mark.parametrize("token", ["hunter2\n", "The token:\n\n  hunter2\n", "hunter2\r", "hunter2ü", "hunter2\udcff"])
+@pytest.mark.parametrize("command", [["groups", "list"], ["up", "--no-airflow"], ["job", "offset_retention"]])
+def test_a_token_that_no_request_can_carry_is_refused_and_not_shown(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, token: str, command: list[str]
+) -> None:
+    monkeypatch.setenv("MUSTER_TOKEN", token)
+
+    said = bare_muster.refused(2, *command)
+
+    assert said.startswith("MUSTER_TOKEN: a token is one line of printable ASCII; muster token new prints it on")
+    assert "hunter2" not in said
+    assert not list(Path(os.environ["MUSTER_DATA_DIR"]).iterdir())
+
+
+def test_the_doctor_tells_of_such_a_token_too(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_TOKEN", "hunter2\n")
+
+    ran = bare_muster("doctor", "--json")
+
+    (found,) = [each for each in ran.json["findings"] if each["check"] == "node"]
+    assert found["saw"].startswith("MUSTER_TOKEN: a token is one line")
+    assert "hunter2" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("actor", ["x\ny", "x\0y", "\x1b[2J"])
+def test_an_actor_that_no_request_can_carry_is_refused(bare_muster: Muster, actor: str) -> None:
+    for command in (["config", "set", "group_max_size=1"], ["token", "new", "--role", "viewer"]):
+        assert bare_muster.refused(2, *command, "--actor", actor) == (
+            "--actor: a name has no line breaks or other control characters, and is UTF-8."
+        )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://[::1", "http://[::1"),
+        ("http://host:99999", "http://host:99999"),
+        ("http://:8080", "http://:8080"),
+        ("http://a b", "http://a b"),
+        ("http://host\n:8080", "http://host�:8080"),
+        ("http://u:hunter2@[::1", "http://[::1"),
+    ],
+)
+def test_an_address_that_is_none_is_told_without_its_password(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, url: str, shown: str
+) -> None:
+    monkeypatch.setenv("MUSTER_URL", url)
+
+    said = bare_muster.refused(2, "groups", "list")
+
+    assert said == f"A node's URL looks like http://host:port, and not like {shown}."
 
 
 def test_the_node_of_the_run_in_the_data_directory_is_found(
@@ -157,4 +164,4 @@ def test_a_refusal_is_told_in_the_nodes_words_and_cannot_command_the_terminal(
 
     said = bare_muster.refused(1, "groups", "list", "--url", fake.url)
 
-    assert said == "The token �[2J is not (GROUP_AUTHORIZATION_FAILED)."
+    assert said == "the token �[2J is not (GROUP_AUTHORIZATION_FAILED)."

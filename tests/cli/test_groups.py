@@ -111,7 +111,7 @@ def test_a_stranger_is_not_found_and_the_others_are_shown(muster: Muster, group:
     ran = muster("groups", "describe", "nobody", group.group_id)
 
     assert ran.exit_code == 1
-    assert ran.err == "muster: nobody: Nobody has ever seen this group (GROUP_ID_NOT_FOUND).\n"
+    assert ran.err == "muster: nobody: nobody has ever seen this group (GROUP_ID_NOT_FOUND).\n"
     assert f"{group.group_id}: Empty" in ran.out
 
 

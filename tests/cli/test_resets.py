@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -174,6 +176,31 @@ def test_offsets_are_taken_out_and_in_again(muster: Muster, client: Client, tmp_
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_pipe_is_written_into_and_stays_one(muster: Muster, group: Group, tmp_path: Path) -> None:
+    commit(group, position(5))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+
+    assert muster.ok("offsets", "export", group.group_id, "--to", str(pipe)).out == ""
+
+    reader.join(timeout=10)
+    assert read == ["orders,0,5\n"]
+    assert pipe.is_fifo()
+
+
+def test_a_group_that_nobody_knows_has_no_offsets_to_take_out(muster: Muster, group: Group, tmp_path: Path) -> None:
+    commit(group, position(5))
+    file = tmp_path / "backup.csv"
+
+    said = muster.refused(1, "offsets", "export", group.group_id, "typo", "--to", str(file))
+
+    assert said == "typo: nobody has ever seen this group (GROUP_ID_NOT_FOUND)."
+    assert not file.exists()
+
+
 def test_one_groups_offsets_can_be_given_to_another(
     muster: Muster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +282,7 @@ def test_offsets_are_deleted_when_asked_for_and_come_back(muster: Muster, group:
     wanted = ["offsets", "delete", group.group_id, "--topic", "orders:0,2", "--topic", "visits"]
 
     told = muster.ok(*wanted).out
-    assert "3 offsets. Nothing was changed; --execute does it." in told
+    assert "3 offsets would be deleted. Nothing was changed; --execute does it." in told
     assert len(offsets_of(group)) == 4
     done = muster.ok(*wanted, "--execute", "--json").json
     assert {each["outcome"] for each in done["offsets"]} == {"deleted"}
@@ -268,11 +295,49 @@ def test_offsets_are_deleted_when_asked_for_and_come_back(muster: Muster, group:
 def test_offsets_that_a_live_group_reads_are_not_deleted(muster: Muster, group: Group) -> None:
     group.stable().commit(position(5))
 
-    ran = muster("offsets", "delete", "--group", group.group_id, "--topic", "orders", "--execute")
+    wanted = ["offsets", "delete", "--group", group.group_id, "--topic", "orders"]
 
+    told, ran = muster(*wanted), muster(*wanted, "--execute")
+
+    assert (told.exit_code, told.err) == (1, "muster: Some offsets would be refused.\n")
     assert (ran.exit_code, ran.err) == (1, "muster: Some offsets were refused.\n")
-    assert "GROUP_SUBSCRIBED_TO_TOPIC" in ran.out
+    assert told.rows[0] == ran.rows[0] == ["orders", "0", "5", "GROUP_SUBSCRIBED_TO_TOPIC"]
+    assert told.out.splitlines()[-1] == "0 offsets would be deleted, 1 refused. Nothing was changed."
+    assert ran.out.splitlines()[-1] == "0 offsets deleted, 1 refused."
     assert offsets_of(group) == {("orders", 0): 5}
+    assert muster.ok("changes", "list", group.group_id, "--json").json == {"changes": []}
+
+
+def test_offsets_that_nobody_reads_go_while_those_beside_them_are_refused(muster: Muster, group: Group) -> None:
+    member = group.stable()
+    member.commit(position(5), position(6, topic="visits"))
+    wanted = ["offsets", "delete", group.group_id, "--topic", "orders", "--topic", "visits"]
+
+    told, ran = muster(*wanted, "--json"), muster(*wanted, "--execute", "--json")
+
+    outcomes = [[each["outcome"] for each in one.json["offsets"]] for one in (told, ran)]
+    assert outcomes == [["GROUP_SUBSCRIBED_TO_TOPIC", which] for which in ("would be deleted", "deleted")]
+    assert (told.exit_code, told.json["change_ids"], ran.exit_code) == (1, [], 1)
+    (change_id,) = ran.json["change_ids"]
+    (change,) = muster.ok("changes", "list", group.group_id, "--json").json["changes"]
+    assert (change["change_id"], change["before"]["offset_count"]) == (change_id, 1)
+    assert offsets_of(group) == {("orders", 0): 5}
+
+
+def test_a_topic_without_offsets_has_nothing_to_take_back(muster: Muster, group: Group) -> None:
+    commit(group, position(5))
+    wanted = ["offsets", "delete", group.group_id, "--topic", "visits"]
+
+    assert muster.ok(*wanted).out == "0 offsets would be deleted. Nothing was changed.\n"
+    assert muster.ok(*wanted, "--execute").out == "0 offsets deleted.\n"
+
+
+def test_offsets_of_a_group_that_nobody_knows_are_refused_before_they_are_asked_for(
+    muster: Muster, group: Group
+) -> None:
+    wanted = ["offsets", "delete", group.group_id, "--topic", "orders"]
+
+    assert "(GROUP_ID_NOT_FOUND)." in muster.refused(1, *wanted)
 
 
 # -- show ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What there is when something is wrong: the doctor, SQL, and tokens that a node takes."""
 
+import datetime as dt
 import json
 import os
 import socket
@@ -14,12 +15,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent import ConsumerAgent, RequestError
+from muster import jobs
 from muster.data_dir import DataDir
 from muster.errors import UserError
 from muster.node_api import put_topic
 from muster.settings import psql_url
-from tests.api.client import Client, Json, fresh_id, position
+from tests.api.client import Client, Group, Json, fresh_id, position
 from tests.cli.conftest import QUICK, Muster
+from tests.cli.fake_node import FakeNode
 from tests.conftest import Databases
 from tests.nodes import Node, running_node
 
@@ -123,6 +126,20 @@ def test_the_ports_of_a_run_are_its_own(bare_muster: Muster, monkeypatch: pytest
     assert f"and muster up (pid {os.getpid()}) runs" in found["node's port"][1]
 
 
+def test_the_airflow_of_a_run_is_asked_where_it_is(bare_muster: Muster, fake: FakeNode, tmp_path: Path) -> None:
+    healthy = {"status": "healthy"}
+    fake.says(200, {"metadatabase": healthy, "scheduler": healthy, "dag_processor": healthy})
+    data_dir = DataDir(tmp_path)
+    data_dir.create()
+    with data_dir.locked("up") as lock:
+        lock.publish_airflow_url(fake.url)
+        verdict, saw = findings(bare_muster, "--data-dir", str(tmp_path))[1]["Airflow"]
+
+    assert verdict == "fine"
+    assert saw.endswith(f" is healthy at {fake.url}")
+    assert fake.seen[0][0] == "/api/v2/monitor/health"
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "check", "said"),
     [
@@ -162,6 +179,36 @@ def test_a_question_is_answered_with_a_table_or_json(muster: Muster, database_in
         "rows": [{"one": 1, "nothing": None, "text": "a b", "is_late": True}]
     }
     assert muster.ok("sql", "SELECT '2026-01-02'::timestamptz AT TIME ZONE 'UTC' AS at", "--json").json["rows"]
+
+
+def test_bytes_are_written_as_postgres_writes_them(muster: Muster, database_in_use: str) -> None:
+    assert database_in_use
+    query = r"SELECT '\x00ff'::bytea AS one, ARRAY['\x01', '\x', NULL]::bytea[] AS many, '{a,b}'::text[] AS words"
+
+    assert muster.ok("sql", query).out.splitlines()[1] == r"\x00ff  [\x01, \x, -]  [a, b]"
+    assert muster.ok("sql", query, "--json").json == {
+        "rows": [{"one": r"\x00ff", "many": [r"\x01", r"\x", None], "words": ["a", "b"]}]
+    }
+
+
+def test_whatever_stands_in_the_tables_can_be_read_as_json(muster: Muster, group: Group, database_in_use: str) -> None:
+    assert database_in_use
+    group.join(client_id="one-of-bytes")
+
+    (member,) = muster.ok("sql", "SELECT * FROM members WHERE client_id = 'one-of-bytes'", "--json").json["rows"]
+
+    assert all(each.startswith(r"\x") for each in member["protocol_metadata"])
+    assert member["protocol_metadata"]
+
+
+@pytest.mark.parametrize(
+    "value", ["'12:30'::time", "'1 day'::interval", "1.50", "'[1,3)'::int4range", "'{2026-01-02}'::date[]"]
+)
+def test_every_kind_of_value_has_its_json(muster: Muster, database_in_use: str, value: str) -> None:
+    assert database_in_use
+    (row,) = muster.ok("sql", f"SELECT {value} AS it", "--json").json["rows"]
+
+    assert all(isinstance(each, str) for each in (row["it"] if isinstance(row["it"], list) else [row["it"]]))
 
 
 def test_sql_only_reads_unless_it_is_told_to_write(muster: Muster, database_in_use: str) -> None:
@@ -244,8 +291,24 @@ def test_a_file_that_will_not_do_is_not_added_to(bare_muster: Muster, tmp_path: 
     flags = ["token", "new", "--actor", "ada", "--role", "viewer", "--add-to", str(file)]
     assert bare_muster.refused(1, *flags) == f"{file} is not JSON; nothing was added."
     assert file.read_text() == "{"
+    assert bare_muster.refused(1, *flags[:-1], str(tmp_path)) == f"{tmp_path} is no file; nothing was added."
     assert bare_muster.refused(2, "token", "new", "--actor", "", "--role", "viewer").startswith("--actor: a name has 1")
     assert "Invalid value for '--role'" in bare_muster.refused(2, "token", "new", "--actor", "a", "--role", "root")
+
+
+def test_an_entry_is_added_to_the_file_that_a_link_names_and_its_mode_stays(
+    bare_muster: Muster, tmp_path: Path
+) -> None:
+    file, link = tmp_path / "tokens-2.json", tmp_path / "tokens.json"
+    new_token(bare_muster, file, "viewer")
+    file.chmod(0o640)
+    link.symlink_to(file)
+
+    new_token(bare_muster, link, "agent")
+
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert len(json.loads(file.read_text())["tokens"]) == 2
 
 
 @pytest.fixture
@@ -317,3 +380,38 @@ def test_a_node_without_tokens_asks_for_none(client: Client) -> None:
     client.ok("POST", f"/v1/groups/{group_id}/offsets", {"generation": -1, "member_id": "", "offsets": [position(1)]})
 
     assert client.send("GET", f"/v1/groups/{group_id}", None, {"Authorization": "Bearer whatever"}).status == 200
+
+
+# -- job ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-11-21T02:13:00", dt.datetime(2026, 11, 21, 2, 13, tzinfo=dt.UTC)),
+        ("2026-11-21T02:13:00.25Z", dt.datetime(2026, 11, 21, 2, 13, 0, 250_000, tzinfo=dt.UTC)),
+        ("2026-11-21T02:13:00+01:00", dt.datetime(2026, 11, 21, 1, 13, tzinfo=dt.UTC)),
+        ("2026-11-21", dt.datetime(2026, 11, 21, tzinfo=dt.UTC)),
+    ],
+)
+def test_a_job_judges_as_of_a_moment_that_is_read_as_everywhere(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, text: str, moment: dt.datetime
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(jobs, "run_job", lambda _, as_of, *__: asked.append(as_of))
+
+    bare_muster.ok("job", "offset_retention", "--as-of", text)
+
+    assert asked == [moment]
+
+
+@pytest.mark.parametrize("text", ["yesterday", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
+def test_a_moment_that_is_none_is_one_sentence(bare_muster: Muster, text: str) -> None:
+    assert bare_muster.refused(2, "job", "offset_retention", "--as-of", text).startswith(
+        f"--as-of {text}: a time looks like 2026-11-21T02:13:00"
+    )
+
+
+def test_an_interval_that_has_no_end_is_one_sentence(bare_muster: Muster) -> None:
+    said = bare_muster.refused(2, "job", "assignment_balance_audit", "--interval", "9999-12-31")
+    assert said.startswith("The interval 9999-12-31 is none: give a day or START/END")

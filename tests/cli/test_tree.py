@@ -68,6 +68,7 @@ def test_the_help_loads_nothing_heavy() -> None:
         (["groups", "describe"], "Name a group, or say --all-groups."),
         (["groups", "members"], "Name a group."),
         (["groups", "members", "a", "--group", "b"], "Two groups are named, a and b; one is wanted."),
+        (["groups", "describe", "\udcff"], "An argument is not UTF-8."),
         (["groups", "list", "--url", "nonsense"], "A node's URL looks like http://host:port, and not like nonsense."),
     ],
 )

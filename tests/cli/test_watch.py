@@ -144,7 +144,7 @@ def test_a_node_that_goes_away_is_told_and_ctrl_c_still_ends_it(bare_muster: Mus
             assert "watched: Empty" in next(lines)
             of_node.close()
             # Whoever asks while the node stops is told that, before nobody answers any more.
-            last = next(line for line in lines if "This node is stopping" not in line)
+            last = next(line for line in lines if "this node is stopping" not in line)
             assert f"No node answers at {node.url}" in last
 
             watching.send_signal(signal.SIGINT)

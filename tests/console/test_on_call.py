@@ -337,6 +337,24 @@ def test_offsets_are_reset_after_a_look_at_what_it_would_do_and_that_is_undone(
     assert committed(group) == [500, 500, 500]
 
 
+def test_a_deletion_of_offsets_is_shown_with_how_many_went_and_undone_if_any_did(
+    shows: Callable[[str], Page], stage: Stage
+) -> None:
+    group = stage.client.group("tidied")
+    group.post("offsets", {**NOBODY, "offsets": [position(7, partition=number) for number in range(3)]})
+    for topic in ("orders", "nothing-here"):
+        stage.client.ok("DELETE", f"{group.path}/offsets?topic={topic}&reason=tidy")
+    page = shows("groups/tidied")
+
+    changes = section(page, "Changes").locator("tbody tr")
+    expect(changes).to_have_count(2)
+    nothing, all_of_it = changes.all()
+    expect(nothing).to_contain_text("nothing-here 0 offsets")
+    expect(nothing.get_by_role("button", name=re.compile("Undo"))).to_have_count(0)
+    expect(all_of_it).to_contain_text("orders 3 offsets")
+    expect(all_of_it.get_by_role("button", name=re.compile("Undo"))).to_have_count(1)
+
+
 def committed(group: Group) -> list[int]:
     return [each["offset"] for each in group.client.ok("GET", f"{group.path}/offsets")["offsets"]]
 

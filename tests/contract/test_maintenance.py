@@ -58,21 +58,38 @@ def test_of_each_job_the_newest_instant_is_told(world: World, store: Store) -> N
     assert store.newest_runs() == {"offset_retention": 5, GROUP_CLEANUP: NOW_MS}
 
 
+def test_a_run_as_of_an_instant_to_come_is_no_newest_one_yet(world: World, store: Store) -> None:
+    world.propose(run_row("now", as_of_ms=world.today_ms()), [], [forecast("a", 1, 2, 5)])
+    now_ms = store.newest_runs()["offset_retention"]
+    world.propose(run_row("tomorrow", as_of_ms=now_ms + 86_400_000), [])
+    assert store.newest_runs() == {"offset_retention": now_ms}
+    assert store.expiring(range(50)) == ExpiryForecast(now_ms, 2, 5)
+
+
 def test_a_proposal_waits(proposed: None, store: Store) -> None:
     assert store.next_candidates(range(50), 10) == []
     assert store.finish_runs() == []
     assert store.run(RUN).counts == {"candidates": 2}
 
 
-def test_applying_begins_once_under_one_change(proposed: None, world: World, store: Store) -> None:
+def test_applying_begins_once_and_whoever_asks_again_is_noted_too(proposed: None, world: World, store: Store) -> None:
+    assert store.begin_apply(RUN, APPLY).status == "applying"
     assert store.begin_apply(RUN, APPLY).status == "applying"
     assert store.begin_apply(RUN, change_row("again")).status == "applying"
-    (change,) = world.history().changes
-    assert change.change_id == uuid_of("apply")
-    assert (change.before, change.after) == (
+    first, again = sorted(world.history().changes, key=lambda change: change.before["status"], reverse=True)
+    assert (first.change_id, again.change_id) == (uuid_of("apply"), uuid_of("again"))
+    assert (first.before, first.after) == (
         {"run_id": RUN, "status": "proposed"},
         {"run_id": RUN, "status": "applying"},
     )
+    assert again.before == again.after == {"run_id": RUN, "status": "applying"}
+    assert {one.change_id for one in store.next_candidates(range(50), 10)} == {uuid_of("apply")}
+
+
+def test_whoever_rejects_a_rejected_run_is_noted_too(proposed: None, world: World, store: Store) -> None:
+    store.reject(RUN, change_row("no"))
+    assert store.reject(RUN, change_row("no, again")).status == "rejected"
+    assert [change.after["status"] for change in world.history().changes] == ["rejected", "rejected"]
 
 
 def test_a_rejected_run_is_not_applied(proposed: None, world: World, store: Store) -> None:

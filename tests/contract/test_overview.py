@@ -19,6 +19,7 @@ from tests.contract.builders import (
 from tests.contract.conftest import NODE, Owner, World
 
 HOUR_MS = 3_600_000
+LAG_MAX = 2**63 - 1
 
 
 def look(store: Store, **which: object) -> Overview:
@@ -92,6 +93,29 @@ def test_a_glance_tells_what_is_known(five: None, store: Store, world: World) ->
     assert (waiting.rebalance_started_at_ms, waiting.rebalance_trigger) == (NOW_MS + 5, "member_left")
     assert (healthy.rebalances, healthy.lag_records, healthy.last_trigger) == (0, 0, "member_joined")
     assert (empty.lag_records, empty.last_trigger, empty.last_completed_at_ms) == (None, None, None)
+
+
+def test_a_lag_of_which_no_end_was_told_is_unknown_and_comes_last(owner: Owner, store: Store) -> None:
+    owner.write(write("silent", group=group_row("silent")), write("read", group=group_row("read")))
+    owner.write(
+        write("silent", committed=(committed(offset=5),)),
+        write("read", committed=(committed(offset=7, log_end_offset=7),)),
+    )
+    found = look(store, order=GroupOrder.LAG).groups
+    assert [(one.group_id, one.lag_records) for one in found] == [("read", 0), ("silent", None)]
+
+
+@pytest.mark.parametrize("order", GroupOrder)
+def test_a_lag_beyond_every_bound_breaks_no_list(owner: Owner, store: Store, order: GroupOrder) -> None:
+    owner.write(write("behind", group=group_row("behind")), write("usual", group=group_row("usual")))
+    ends = tuple(committed(partition=each, offset=0, log_end_offset=LAG_MAX) for each in (0, 1))
+    owner.write(
+        write("behind", committed=ends),
+        write("usual", committed=(committed(offset=0, log_end_offset=9),)),
+    )
+    found = look(store, order=order)
+    assert {one.group_id: one.lag_records for one in found.groups} == {"behind": LAG_MAX, "usual": 9}
+    assert found.groups[0].group_id == "behind"
 
 
 @pytest.mark.parametrize("order", GroupOrder)

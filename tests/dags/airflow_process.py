@@ -17,7 +17,6 @@ from tests.dags.answering import PASSWORD, USER, Answering
 
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
-STOP_TIMEOUT_S = 10
 
 
 class AirflowProcess:

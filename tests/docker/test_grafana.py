@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,11 +192,13 @@ def let_things_happen(world: PostgresWorld, connection: PsycopgConnection) -> No
         cursor.execute("UPDATE shard_leases SET expires_at = NULL, node_id = NULL WHERE shard_id = 3")
 
 
-def filled_in(query: str) -> str:
-    """Put values in the place of variables and macros, as Grafana does."""
-    query = re.sub(
-        r"\$__timeFilter\((\w+)\)", r"\1 BETWEEN now() - interval '6 hours' AND now() + interval '1 minute'", query
-    )
+def filled_in(query: str, start: datetime | None = None, end: datetime | None = None) -> str:
+    """Put values in the place of variables and macros, as Grafana does; the range is the last six hours."""
+    now = datetime.now(UTC)
+    first = f"'{(start or now - timedelta(hours=6)).isoformat()}'"
+    last = f"'{(end or now + timedelta(minutes=1)).isoformat()}'"
+    query = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 BETWEEN {first} AND {last}", query)
+    query = query.replace("$__timeFrom()", first).replace("$__timeTo()", last)
     for name, value in (("group", GROUP), ("member", MEMBER)):
         quoted = QuotedString(value)
         query = query.replace(f"${{{name}:sqlstring}}", quoted.getquoted().decode())
@@ -208,6 +211,17 @@ def filled_in(query: str) -> str:
 def test_a_reader_sees_something_in_every_panel(reader: PsycopgConnection, query: Query) -> None:
     with reader.cursor() as cursor:
         cursor.execute(filled_in(query.text))
+        assert cursor.fetchall()
+
+
+@pytest.mark.parametrize(
+    "query", [each for each in SQL if "rebalances_per_hour" in each.text], ids=lambda query: query.panel
+)
+def test_rebalances_are_seen_in_a_range_that_begins_within_their_hour(reader: PsycopgConnection, query: Query) -> None:
+    with reader.cursor() as cursor:
+        cursor.execute("SELECT max(completed_at) FROM rebalances")
+        ((over,),) = cursor.fetchall()
+        cursor.execute(filled_in(query.text, over, over + timedelta(minutes=15)))
         assert cursor.fetchall()
 
 

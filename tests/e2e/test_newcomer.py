@@ -13,6 +13,7 @@ import pytest
 import urllib3
 
 from agent import ConsumerAgent
+from muster.data_dir import DataDir
 from tests.e2e import known_past
 from tests.e2e.newcomer import Newcomer, newcomer, processes_of
 from tests.platform.waiting import eventually
@@ -37,6 +38,7 @@ def test_a_newcomer_sees_groups_live_a_rebalance_explained_and_every_dag_run(tmp
         _leaves_a_group_behind(platform)
         _kills_a_member(platform)
         _finds_expired_what_was_due(platform)
+        _tells_others_where_airflow_is(platform)
         # They wait for the one slot that Spark has here, while everything else goes on.
         others = {dag_id: platform.start(dag_id, {}) for dag_id in OTHER_DAGS}
         _expires_offsets(platform)
@@ -78,6 +80,13 @@ def _finds_expired_what_was_due(platform: Newcomer) -> None:
     eventually(lambda: _archived(platform) == {"nightly-export", "orders-v1"}, within_s=SPARK_S)
     assert platform.sql("SELECT count(*) FROM offsets WHERE group_id IN ('nightly-export', 'orders-v1')") == [(0,)]
     assert "history_archive" not in platform.reads("A maintenance run.*").group(), "another run was over before"
+
+
+def _tells_others_where_airflow_is(platform: Newcomer) -> None:
+    """`muster doctor` looks for it there."""
+    holder = DataDir(platform.data_dir).holder()
+    assert holder is not None
+    assert holder.airflow_url == f"http://127.0.0.1:{platform.airflow_port}"
 
 
 def _expires_offsets(platform: Newcomer) -> None:

@@ -11,8 +11,14 @@ from tests.nodes import running_node
 
 
 @pytest.fixture
-def reader_node(databases: Databases) -> Iterator[str]:
+def reader_database(databases: Databases) -> Iterator[str]:
     url = databases.create()
-    with running_node(url, group_initial_rebalance_delay_ms=100, group_min_session_timeout_ms=100) as node:
-        yield node.url
+    yield url
     databases.drop(url)
+
+
+@pytest.fixture
+def reader_node(reader_database: str) -> Iterator[str]:
+    quick = {"group_initial_rebalance_delay_ms": 100, "group_min_session_timeout_ms": 100}
+    with running_node(reader_database, **quick) as node:
+        yield node.url

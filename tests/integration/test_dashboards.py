@@ -70,6 +70,12 @@ def test_the_overview_adds_up_lag_where_it_is_known(owner: Owner, ask: Ask) -> N
     assert lags == [("new", None, None), ("orders", 3, 10), ("silent", 1, None)]
 
 
+def test_a_lag_beyond_every_bound_leaves_the_overview_readable(owner: Owner, ask: Ask) -> None:
+    ends = tuple(committed(partition=each, offset=0, log_end_offset=2**63 - 1) for each in (0, 1))
+    owner.write(write(group=group_row(), committed=ends))
+    assert ask("SELECT lag_records FROM dashboards.group_overview") == [(2**63 - 1,)]
+
+
 def test_the_overview_tells_of_the_newest_rebalance(owner: Owner, ask: Ask) -> None:
     newest = rebalance_row("second", started_at_ms=NOW_MS + 9, completed_at_ms=NOW_MS + 9_999, trigger="member_left")
     owner.write(write(group=group_row(), rebalances=(newest, rebalance_row("first"))))

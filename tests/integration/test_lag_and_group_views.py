@@ -1,6 +1,7 @@
 """The views about lag, rebalances by the hour, unsettled groups, idle members, expiry, changes and runs."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -11,6 +12,8 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.protocol.log_ends import LogEnd, behind
 from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.reports import ReportKind
+from spark_jobs import submit
 from tests.contract.builders import (
     MINUTE_MS,
     SHARD,
@@ -25,6 +28,7 @@ from tests.contract.builders import (
     write,
 )
 from tests.contract.conftest import NODE, TTL_MS, Owner, PostgresWorld
+from tests.contract.test_reports import FREQUENCY, report
 
 EXAMPLES = count()
 HOUR_MS = 3_600_000
@@ -152,6 +156,15 @@ def test_what_will_expire_is_what_the_newest_run_found(
     ]
 
 
+def test_what_a_run_as_of_an_instant_to_come_found_does_not_count_yet(
+    owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int
+) -> None:
+    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
+    world.propose(run_row("now", as_of_ms=now_ms), [], [forecast("orders", 1, 4, now_ms)])
+    world.propose(run_row("then", as_of_ms=now_ms + DAY_MS), [], [forecast("later", 9, 9, now_ms + DAY_MS)])
+    assert ask("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
+
+
 def forecast(group_id: str, within_a_day: int, within_a_week: int, next_at_ms: int) -> Any:  # noqa: ANN401 - a row
     return (group_id, SHARD, within_a_day, within_a_week, next_at_ms)
 
@@ -272,3 +285,24 @@ def test_of_each_job_the_newest_run_is_told(owner: Owner, ask: Ask, sql_connecti
     world.propose(run_row("c", kind="undo", as_of_ms=9_000), [])
     found = ask("SELECT kind, extract(epoch FROM as_of), run_id::text, status FROM dashboards.newest_runs")
     assert found == [("offset_retention", 2, uuid_of("b"), "proposed")]
+
+
+@pytest.mark.parametrize("kind", submit.PROPOSALS)
+def test_every_job_that_proposes_is_told_of_unless_its_run_is_to_come(
+    owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int, kind: str
+) -> None:
+    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
+    world.propose(run_row("now", kind=kind, as_of_ms=now_ms), [])
+    world.propose(run_row("then", kind=kind, as_of_ms=now_ms + DAY_MS), [])
+    assert ask("SELECT kind, run_id::text FROM dashboards.newest_runs") == [(kind, uuid_of("now"))]
+
+
+def test_a_report_as_of_an_instant_to_come_is_no_newest_one_yet(
+    owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int
+) -> None:
+    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
+    told = [report("orders", of=FREQUENCY), report("orders", day=1, of=FREQUENCY)]
+    told[1]["as_of"] = datetime.fromtimestamp(now_ms // 1_000 + 86_400, UTC)
+    world.report(ReportKind.REBALANCES, told)
+    found = ask("SELECT kind, as_of FROM dashboards.newest_runs")
+    assert found == [("rebalance_frequency_report", told[0]["as_of"])]

@@ -54,6 +54,20 @@ def test_every_column_is_explained_with_its_type(schema: dict[str, Columns]) -> 
         assert columns == schema[table], table
 
 
+def test_what_jobs_may_write_is_told_table_by_table(
+    sql_connection: PsycopgConnection, schema: dict[str, Columns]
+) -> None:
+    sentence = DOC.read_text().partition("`muster_jobs` may also write")[2].partition("Nobody logs")[0]
+    told = set(re.findall(r"`([a-z_]+)`", sentence))
+    staged = {f"{table}_staging" for table in told} & schema.keys()
+    with sql_connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT table_name FROM information_schema.table_privileges"
+            " WHERE grantee = 'muster_jobs' AND privilege_type = 'INSERT'"
+        )
+        assert told | staged == {table for (table,) in cursor.fetchall()}
+
+
 def queries() -> Iterator[str]:
     yield from re.findall(r"```sql\n(.*?)```", DOC.read_text(), re.DOTALL)
 

@@ -1,9 +1,11 @@
 """Whatever goes wrong with a command is one sentence on stderr and an exit code, and never a traceback."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import psycopg2
@@ -11,6 +13,7 @@ import pytest
 
 from muster.data_dir import DataDir
 from muster.settings import ENVIRONMENT_PREFIX
+from tests.cli.fake_node import FakeNode
 
 
 def muster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -62,6 +65,55 @@ def test_a_database_that_does_not_answer_is_one_sentence() -> None:
     said = complaint(muster("migrate", MUSTER_DATABASE_URL=f"postgresql://muster:hunter2@127.0.0.1:{port}/muster"), 1)
     assert said.startswith("The database does not answer: ")
     assert "hunter2" not in said
+
+
+def in_shell(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of the shell in which "$@" is the command with these arguments."""
+    words = ["sh", "-c", script, "sh", sys.executable, "-m", "muster", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["groups", "--help"]])
+def test_output_that_finds_no_room_is_one_sentence(tmp_path: Path, arguments: list[str]) -> None:
+    # A file that may not grow stands for a disk that is full.
+    ran = in_shell(f"ulimit -f 0; exec \"$@\" > '{tmp_path}/output'", *arguments)
+    assert complaint(ran, 1) == "The output cannot be written (File too large)."
+
+
+def test_a_long_output_that_finds_no_room_is_one_sentence(tmp_path: Path) -> None:
+    groups = [{"group_id": f"group-{number}"} for number in range(1_000)]
+    with closing(FakeNode()) as node:
+        node.says(200, {"groups": groups, "next_cursor": None})
+        listing = ("groups", "list", "--json", "--url", node.url)
+        ran = in_shell(f"ulimit -f 0; exec \"$@\" > '{tmp_path}/output'", *listing)
+    assert complaint(ran, 1) == "The output cannot be written (File too large)."
+
+
+def test_where_the_output_is_closed_the_command_does_its_work() -> None:
+    with closing(FakeNode()) as node:
+        node.says(200, {"groups": [], "next_cursor": None})
+        ran = in_shell('exec "$@" >&- <&-', "groups", "list", "--url", node.url)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len(node.seen) == 1
+
+
+def test_a_file_that_finds_no_room_is_named(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    ran = in_shell(f"ulimit -f 0; exec \"$@\" --data-dir '{data_dir}'", "up", "--no-airflow")
+    assert str(data_dir) in complaint(ran, 1)
+
+
+def test_a_command_that_is_interrupted_exits_as_the_shell_expects(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        command = [sys.executable, "-m", "muster", "groups", "list", "--url", url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            asked, _ = server.accept()
+            with asked:
+                asked.recv(1)  # It waits for the answer now.
+                process.send_signal(signal.SIGINT)
+                _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, "")
 
 
 def test_the_url_of_a_directory_in_which_nothing_runs_is_not_known(tmp_path: Path) -> None:

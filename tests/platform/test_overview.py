@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
@@ -9,9 +10,10 @@ from rich.console import Console
 
 from muster import wording
 from muster.demo_data import insert_past_groups
+from muster.demo_fleet import GROUPS
 from muster.member_names import client_id_of
 from muster.overview import GroupView, MemberView, Overview, OverviewReader, RebalanceView, RunView
-from muster.screen import Address, LiveScreen, PlainScreen
+from muster.screen import Address, LiveScreen, PlainScreen, group_table
 from tests.platform.waiting import eventually
 
 LIVE_GROUP_SQL = """
@@ -211,7 +213,85 @@ def test_the_table_shows_groups_steps_events_and_addresses() -> None:
     with screen.step("Airflow"):
         screen.event("demo-a was ended by SIGKILL.")
         screen.show(Overview((BILLING,), 7, ()), [Address("Node", "http://127.0.0.1:8080")])
-        words = ("Airflow …", "billing", "Stable", "a (3)", "session_expired of b", "SIGKILL", "7 more", ":8080")
+        words = ("Airflow …", "billing", "Stable", "a (3)", "session_expired", "of b", "SIGKILL", "7 more", ":8080")
         eventually(lambda: all(word in stream.getvalue() for word in words))
     screen.close()
     assert "✓ " in stream.getvalue()
+
+
+def demo_overview(pid: int, *, is_rebalancing: bool = False) -> Overview:
+    """Return how the demonstration stands when every member is there, the past groups and two runs included."""
+    client_ids = {
+        group.group_id: [*group.members, *([group.visitor] if group.visitor else [])]
+        for group in sorted(GROUPS, key=lambda group: group.group_id)
+    }
+    live = tuple(
+        GroupView(
+            group_id,
+            "PreparingRebalance" if is_rebalancing else "Stable",
+            41,
+            tuple(MemberView(name, f"{name}-pid{pid}", 4) for name in names),
+            1_234_567,
+            12_345,
+            RebalanceView("session_expired", f"{names[0]}-pid{pid}", None if is_rebalancing else 59.0),
+        )
+        for group_id, names in client_ids.items()
+    )
+    past = tuple(GroupView(name, "Empty", None, (), 30, None, None) for name in ("nightly-export", "orders-replay"))
+    expired = {"nightly-export": 12, "orders-replay": 12, "orders-v1": 12}
+    run = RunView("1", "offset_retention", "applied", 3_000.0, {"expired": 36, "committed_since": 6}, expired)
+    return Overview((*live, *past), 0, (run, run))
+
+
+ADDRESSES = (
+    Address("Console", "http://127.0.0.1:8080/"),
+    Address("Node", "http://127.0.0.1:8080/v1/groups (described at http://127.0.0.1:8080/docs)"),
+    Address("Postgres", f"psql postgresql://muster:{'x' * 32}@127.0.0.1:54321/muster"),
+    Address("Airflow", f"http://127.0.0.1:8081 (user admin, password {'x' * 32})"),
+    Address("Stop", f"Ctrl-C (logs are in /home/{'a' * 50}/.muster/logs)"),
+)
+
+
+@pytest.mark.parametrize("pid", [7525, 4_194_304])
+@pytest.mark.parametrize("is_rebalancing", [False, True])
+def test_every_pid_of_the_fleet_stands_whole_on_a_small_terminal(pid: int, *, is_rebalancing: bool) -> None:
+    overview = demo_overview(pid, is_rebalancing=is_rebalancing)
+    stream = io.StringIO()
+    screen = LiveScreen(Console(file=stream, force_terminal=True, width=80, height=24))
+    screen.show(overview, ADDRESSES)
+    eventually(lambda: "Last rebal" in stream.getvalue())
+    screen.close()
+
+    drawn = stream.getvalue()
+    missing = [
+        f"{member.client_id} ({member.partition_count})"
+        for group in overview.groups
+        for member in group.members
+        if f"{member.client_id} ({member.partition_count})" not in drawn
+    ]
+    assert not missing
+    assert all(group.group_id in drawn for group in overview.groups if group.members)
+
+
+def test_a_pid_in_the_reason_is_whole_or_seen_to_be_cropped() -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=80, height=24).print(group_table(demo_overview(7525), 80))
+    assert "of audit-1-pid7525\n" in stream.getvalue()
+    assert "of enrichment-1-p…\n" in stream.getvalue()
+
+
+def test_of_many_members_the_first_are_named_and_the_others_counted() -> None:
+    members = tuple(MemberView(str(number), f"worker-{number}", 1) for number in range(100))
+    stream = io.StringIO()
+    Console(file=stream, width=80).print(group_table(Overview((replace(BILLING, members=members),)), 80))
+    assert "worker-7 (1)" in stream.getvalue()
+    assert "and 92 more" in stream.getvalue()
+
+
+def test_names_that_are_too_long_leave_the_others_their_room() -> None:
+    long = replace(BILLING, group_id="g" * 100, members=(MemberView("1", "c" * 200, 3),))
+    stream = io.StringIO()
+    Console(file=stream, width=80).print(group_table(Overview((long, demo_overview(7525).groups[0])), 80))
+    assert "Stable" in stream.getvalue()
+    assert "enrichment-1-pid7525 (4)" in stream.getvalue()
+    assert max(map(len, stream.getvalue().splitlines())) <= 80

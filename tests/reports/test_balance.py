@@ -84,6 +84,11 @@ def test_lag_is_added_up_by_member_and_is_unknown_without_any_end() -> None:
     assert (judge(*members).group.lag_max, judge(*members).group.lag_mean) == (None, None)
 
 
+def test_a_lag_beyond_every_bound_stays_within_its_column() -> None:
+    found = judge(member("a", "x", {"x": kept(0, 1)}), lags={("x", 0): 2**63 - 1, ("x", 1): 2**63 - 1})
+    assert (found.group.lag_max, found.group.lag_mean) == (2**63 - 1, float(2**63 - 1))
+
+
 def test_moves_are_those_of_the_present_generation_and_new_partitions_have_not_moved() -> None:
     members = (member("a", "x", {"x": kept(0, 1)}), member("b", "x", {"x": given_now(2, 3, 4)}))
     found = judge(*members, lost={("x", 2): "a", ("x", 3): "gone"})

@@ -102,6 +102,32 @@ async def test_a_refused_act_leaves_no_change() -> None:
         assert store.history.changes == []
 
 
+async def test_a_deletion_of_offsets_that_is_refused_leaves_no_change_and_is_decided_again() -> None:
+    store = MemoryStore()
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        await member.commit(5)
+        deletion = act()
+        assert (await node.operators.delete_offsets("g", "t", None, deletion)).is_refused
+        assert (await node.operators.delete_offsets("g", "t", 0, deletion)).is_refused
+        assert store.history.changes == []
+        await node.operators.remove_member("g", member.member_id, act())
+        assert not (await node.operators.delete_offsets("g", "t", None, deletion)).is_refused
+        assert (await noted(node, deletion.change_id)).before["offset_count"] == 1
+        assert await offsets_of(node, "g") == []
+
+
+async def test_a_dry_run_of_a_deletion_tells_what_would_be_and_leaves_everything() -> None:
+    store = MemoryStore()
+    async with running(store) as node:
+        await commit(node, "g", 5, 6)
+        would = await node.operators.try_deletion("g", "t", None)
+        assert [(one.partition, one.error) for one in would.offsets] == [(0, None), (1, None)]
+        assert store.history.changes == []
+        assert await offsets_of(node, "g") == [("t", 0, 5), ("t", 1, 6)]
+
+
 async def test_a_change_is_stored_in_the_transaction_of_what_it_changes() -> None:
     store = HeldStore()
     async with running(store) as node:
@@ -165,6 +191,72 @@ async def test_a_key_that_belongs_to_another_act_is_refused() -> None:
             await node.operators.put_topic("t", 3, None, taken)
         with pytest.raises(KeyTaken):
             await node.operators.undo(taken.change_id, taken)
+
+
+GIVEN = Reset(ResetTo.GIVEN, given=(("t", 0, 1),))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Reset(ResetTo.EARLIEST, topics=(("t", (0,)),)), Reset(ResetTo.EARLIEST, topics=(("u", (0,)),))),
+        (Reset(ResetTo.EARLIEST, topics=(("t", (0,)),)), Reset(ResetTo.EARLIEST, topics=(("t", None),))),
+        (GIVEN, Reset(ResetTo.GIVEN, given=(("t", 0, 2),))),
+        (GIVEN, Reset(ResetTo.GIVEN, given=(("u", 0, 1),))),
+    ],
+)
+async def test_a_key_under_which_other_offsets_were_reset_is_refused(first: Reset, second: Reset) -> None:
+    async with running(MemoryStore()) as node:
+        await commit(node, "g", 5)
+        await commit(node, "g", 6, topic="u")
+        taken = act()
+        done = await node.operators.reset_offsets("g", first, taken)
+        with pytest.raises(KeyTaken):
+            await node.operators.reset_offsets("g", second, taken)
+        assert await node.operators.reset_offsets("g", first, taken) == done
+        assert [offset for topic, _, offset in await offsets_of(node, "g") if topic == "u"] == [6]
+
+
+async def test_a_reset_that_an_earlier_version_noted_is_answered_as_it_was() -> None:
+    store = MemoryStore()
+    async with running(store) as node:
+        await commit(node, "g", 5)
+        reset = act()
+        done = await node.operators.reset_offsets("g", GIVEN, reset)
+        (change,) = store.history.changes
+        del change.after["asked"]
+        assert await node.operators.reset_offsets("g", GIVEN, reset) == done
+
+
+@pytest.mark.parametrize("second", [{"group_max_size": 7}, {"group_max_size": 3, "session_timeout_ms": None}, {}])
+async def test_a_key_under_which_other_settings_were_put_is_refused(second: dict[str, int | None]) -> None:
+    async with running(MemoryStore()) as node:
+        taken = act()
+        await node.operators.put_settings("g", {"group_max_size": 3}, taken)
+        with pytest.raises(KeyTaken):
+            await node.operators.put_settings("g", second, taken)
+        await node.operators.put_settings("g", {"group_max_size": 3}, taken)
+        assert node.settings_in_force("g")["group_max_size"].value == 3
+
+
+async def test_a_repeat_shows_the_setting_on_a_node_that_has_not_looked_since() -> None:
+    store = MemoryStore()
+    async with running(store) as first, running(store, config("b")) as second:
+        put = act()
+        await first.operators.put_settings("g", {"group_max_size": 3}, put)
+        await second.operators.put_settings("g", {"group_max_size": 3}, put)
+        assert second.settings_in_force("g")["group_max_size"].value == 3
+
+
+@pytest.mark.parametrize("second", [(9, None), (3, 5)])
+async def test_a_key_under_which_the_topic_was_put_otherwise_is_refused(second: tuple[int, int | None]) -> None:
+    async with running(MemoryStore()) as node:
+        taken = act()
+        first = await node.operators.put_topic("t", 3, None, taken)
+        with pytest.raises(KeyTaken):
+            await node.operators.put_topic("t", *second, taken)
+        again = await node.operators.put_topic("t", 3, None, taken)
+        assert (again.partitions, again.log_start_offset) == (first.partitions, first.log_start_offset)
 
 
 # -- resets -------------------------------------------------------------------------------------------------

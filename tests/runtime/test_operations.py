@@ -11,7 +11,7 @@ from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.act import Act
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import CandidateRow, RunRow
+from coordinator_core.store.rows import CandidateRow, ChangeRow, RunRow
 from tests.runtime.nodes import HeldStore, Member, config, running, until
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +68,35 @@ async def test_a_nonsensical_setting_is_refused_and_nothing_changes(values: dict
         with pytest.raises(InvalidRequest):
             await node.operators.put_settings(None, values, act())
         assert store.settings().cluster == {}
+
+
+async def test_a_setting_of_the_cluster_that_a_group_cannot_live_with_is_refused_and_names_the_group() -> None:
+    async with running(MemoryStore()) as node:
+        await node.operators.put_settings("tight", {"group_max_session_timeout_ms": 20_000}, act())
+        said = r"group tight: group_min_session_timeout_ms \(30000\) is above group_max_session_timeout_ms \(20000\)"
+        with pytest.raises(InvalidRequest, match=said):
+            await node.operators.put_settings(None, {"group_min_session_timeout_ms": 30_000}, act())
+        assert node.settings_in_force(None)["group_min_session_timeout_ms"].value == 1
+        await node.operators.put_settings(None, {"group_min_session_timeout_ms": 20_000}, act())
+
+
+async def test_taking_back_a_setting_of_the_cluster_that_a_group_needs_is_refused() -> None:
+    async with running(MemoryStore()) as node:
+        wide = act()
+        await node.operators.put_settings(None, {"group_max_session_timeout_ms": 9_000_000}, wide)
+        await node.operators.put_settings("slow", {"group_min_session_timeout_ms": 2_000_000}, act())
+        with pytest.raises(InvalidRequest, match="group slow: "):
+            await node.operators.undo(wide.change_id, act())
+        assert node.settings_in_force(None)["group_max_session_timeout_ms"].value == 9_000_000
+
+
+async def test_a_group_whose_settings_clash_already_is_in_nobody_s_way() -> None:
+    store = MemoryStore()
+    unchecked = ChangeRow(str(uuid4()), 0, "sql", "put_settings", "odd", None, None, None)
+    store.put_settings("odd", {"group_min_session_timeout_ms": "2000000"}, unchecked)
+    async with running(store) as node:
+        await node.operators.put_settings(None, {"group_max_size": 5}, act())
+        assert node.settings_in_force("odd")["group_max_size"].value == 5
 
 
 async def test_a_raised_partition_count_rebalances_the_groups_that_read_the_topic() -> None:

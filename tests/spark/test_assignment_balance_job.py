@@ -111,6 +111,21 @@ def test_a_group_is_audited_as_a_whole_and_topic_by_topic(
         assert rows(connection, f"SELECT * FROM {table}_staging") == []  # noqa: S608 - tables of ours
 
 
+@pytest.mark.parametrize(("first", "last", "moved"), [("gone", "b", 0), ("b", "gone", 1)])
+def test_of_those_who_lost_a_partition_one_after_the_other_the_last_had_it(
+    spark: SparkSession, database: Database, connection: pg.connection, first: str, last: str, moved: int
+) -> None:
+    insert(connection, "topics", topic("clicks", 1))
+    insert(connection, "groups", group())
+    insert(connection, "members", member("b", ["clicks"], {"clicks": {0: 5}}))
+    insert(
+        connection, "rebalances", rebalance(at(0, -300), generation=4), rebalance(at(0, 10), generation=5, took_s=10)
+    )
+    insert(connection, "assignments", lost(last, [0], 12), lost(first, [0], 5))
+    report(JOB, spark, database, connection, ARGUMENTS)
+    assert audited(connection, "moved") == {GROUP: (moved,)}
+
+
 def test_groups_that_are_not_stable_or_cannot_be_read_are_not_audited(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:

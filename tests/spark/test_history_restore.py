@@ -1,18 +1,21 @@
 """What the archive has comes back as it was, or not at all."""
 
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import psycopg2.extensions as pg
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from muster.cli import app
 from muster.errors import UserError
 from muster.jobs import restore_history
 from muster.settings import load_settings
 from spark_jobs.archive import restoring
+from spark_jobs.archive.checksums import Sum, TypedColumn, sum_in_spark
 from spark_jobs.archive.copying import archive_closed_days
 from spark_jobs.archive.restoring import restore_days
 from spark_jobs.arguments import JobArguments
@@ -97,6 +100,64 @@ def test_a_restore_that_is_killed_around_a_step_is_done_by_the_next(
     counts = "SELECT at::date, count(*) FROM offset_history GROUP BY 1 ORDER BY 1"
     assert rows(archived, counts) == [(OLDER, 100), (OLD, 100), (KEPT, 100)]
     assert rows(archived, "SELECT count(*) FROM changes WHERE action = 'restore_history_partition'") == [(2,)]
+
+
+def test_rows_that_did_not_arrive_as_they_were_written_are_noticed_and_nothing_comes_back(
+    spark: SparkSession, database: Database, archived: pg.connection
+) -> None:
+    original = restoring._write_beside
+
+    def write_less(given: restoring.Restoring, beside: str, frame: DataFrame) -> None:
+        original(given, beside, frame)
+        rows(archived, f"DELETE FROM {beside} WHERE ctid = (SELECT min(ctid) FROM {beside})")  # noqa: S608 - its own name
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restoring, "_write_beside", write_less)
+        with pytest.raises(JobError, match="does not hold what the files hold"):
+            restore_days(spark, database, archived, "offset_history", OLD, OLD, "somebody")
+    assert in_postgres(archived, "offset_history").row_count == 100
+
+
+def test_whoever_restores_a_day_that_somebody_else_restores_is_refused_in_one_sentence(
+    spark: SparkSession, database: Database, archived: pg.connection
+) -> None:
+    original, refused = restoring._write_beside, []
+
+    def meet_another(given: restoring.Restoring, beside: str, frame: DataFrame) -> None:
+        original(given, beside, frame)
+        with pytest.MonkeyPatch.context() as other, closing(database.connect()) as connection:
+            other.setattr(restoring, "_write_beside", original)
+            with pytest.raises(JobError) as refusal:
+                restore_days(spark, database, connection, "offset_history", OLD, OLD, "somebody else")
+        refused.append(str(refusal.value))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restoring, "_write_beside", meet_another)
+        assert restore_days(spark, database, archived, "offset_history", OLD, OLD, "somebody") == {OLD: 100}
+    assert refused == [f"Somebody else brings {OLD} of offset_history back at this moment."]
+    assert rows(archived, "SELECT actor FROM changes WHERE action = 'restore_history_partition'") == [("somebody",)]
+    held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database"
+    assert rows(archived, f"{held} WHERE datname = current_database())") == [(0,)]
+
+
+def test_a_day_that_came_back_while_its_files_were_compared_is_left_as_it_is(
+    spark: SparkSession, database: Database, archived: pg.connection
+) -> None:
+    sums: list[Sum] = []
+
+    def restored_meanwhile(frame: DataFrame, columns: Sequence[TypedColumn]) -> Sum:
+        sums.append(sum_in_spark(frame, columns))
+        if len(sums) == 1:
+            with closing(database.connect()) as connection:
+                restore_days(spark, database, connection, "offset_history", OLD, OLD, "somebody else")
+        return sums[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restoring, "sum_in_spark", restored_meanwhile)
+        with pytest.raises(JobError, match=f"{OLD} of offset_history was brought back meanwhile"):
+            restore_days(spark, database, archived, "offset_history", OLD, OLD, "somebody")
+    assert in_postgres(archived, "offset_history").row_count == 200
+    assert rows(archived, f"SELECT to_regclass('offset_history_r{OLD:%Y%m%d}')") == [(None,)]
 
 
 def test_a_dry_run_compares_the_files_and_changes_nothing(

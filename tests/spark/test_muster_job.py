@@ -1,6 +1,8 @@
 """`muster job`: a job in a child of its own, its last line told, its proposal applied by a node that is alive."""
 
 import datetime as dt
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from muster import jobs
 from muster.errors import UserError
 from muster.java import wheel_java
 from muster.jobs import apply_by_any_node, run_job
@@ -97,6 +100,22 @@ def test_a_refusal_is_told_in_the_node_s_words(
         apply_by_any_node("some-run", database_url)
 
 
+def test_a_run_that_is_not_over_in_time_is_told_and_goes_on(
+    database_url: str, sql_connection: PsycopgConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "APPLY_TIMEOUT_S", 0.0)
+    with running(FakeNode(["applying"])) as slow:
+        rows(sql_connection, NODE, slow.url)
+
+        with pytest.raises(UserError) as refused:
+            apply_by_any_node("some-run", database_url)
+
+    assert refused.value.exit_code == 1
+    assert refused.value.sentence == (
+        "Run some-run is not worked off after 0 s; it goes on, and muster runs show some-run tells how far."
+    )
+
+
 def test_a_job_that_fails_says_why_and_where_to_read_more(
     settings: Settings, sql_connection: PsycopgConnection, tmp_path: Path
 ) -> None:
@@ -104,9 +123,22 @@ def test_a_job_that_fails_says_why_and_where_to_read_more(
     with pytest.raises(UserError) as failure:
         run_job(JOB, AS_OF, True, settings)
     assert failure.value.sentence.startswith("The job offset_retention failed")
-    assert failure.value.sentence.endswith(f"{tmp_path}/logs/job-offset_retention.log tells more.")
+    log = tmp_path / "logs" / f"job-offset_retention-{os.getpid()}.log"
+    assert failure.value.sentence.endswith(f"{log} tells more.")
     assert failure.value.exit_code == 1
-    assert 'relation "offsets" does not exist' in (tmp_path / "logs" / "job-offset_retention.log").read_text()
+    assert 'relation "offsets" does not exist' in log.read_text()
+
+
+def test_a_job_leaves_the_log_of_one_that_goes_on_and_removes_those_of_others(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    over = subprocess.Popen(["true"])
+    over.wait()
+    names = (f"{JOB}-{os.getppid()}", f"{JOB}-{over.pid}", f"{JOB}-{os.getpid()}", JOB, "group_cleanup-1")
+    for name in names:
+        (logs / f"job-{name}.log").touch()
+    assert jobs.new_log_file(JOB, tmp_path) == logs / f"job-{JOB}-{os.getpid()}.log"
+    assert {log.stem for log in logs.iterdir()} == {f"job-{JOB}-{os.getppid()}", "job-group_cleanup-1"}
 
 
 def test_an_unknown_job_is_refused_and_the_known_are_named(settings: Settings) -> None:

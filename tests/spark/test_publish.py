@@ -1,6 +1,7 @@
 """A proposal appears whole or not at all, and never changes once somebody has asked for it to be applied."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg2
@@ -214,6 +215,15 @@ def test_a_late_run_of_an_early_interval_leaves_newer_reports(connection: pg.con
     report(connection, "2026-11-21T12:00:00+00:00", "a")
     report(connection, "2026-11-21T11:00:00+00:00", "a", run=new_attempt_id(NOW_MS))
     assert forecasts(connection) == [("21 11:00", "a"), ("21 12:00", "a")]
+
+
+def test_a_forecast_as_of_an_instant_to_come_leaves_those_that_count_until_then(connection: pg.connection) -> None:
+    now = datetime.now(UTC)
+    soon, later = now + timedelta(hours=1), now + timedelta(days=32)
+    for number, end in enumerate((now - timedelta(hours=1), now, soon, later)):
+        report(connection, end.isoformat(), f"{number}", run=new_attempt_id(NOW_MS + number))
+    kept = {group_id for _, group_id in forecasts(connection)}
+    assert kept == {"1", "2", "3"} | ({"0"} if now.hour == 0 else set())
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,28 @@ def test_a_rebalance_over_midnight_is_told_where_it_ended_and_its_time_where_it_
     assert (one["took_ms_max"], other["took_ms_max"], other["took_ms_total"]) == (None, 90_000, 90_000)
 
 
+def test_a_rebalance_that_ends_with_its_interval_counts_in_the_next_one_only(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    insert(connection, "rebalances", rebalance(at(24, -60), took_s=60))
+    for day in (DAY, DAY + ONE_DAY):
+        report(JOB, spark, database, connection, of_day(day))
+    one, other = table_rows(connection, TABLE)
+    assert (one["rebalances"], one["rebalancing_ms"], one["unsettled_since"]) == (0, 60_000, at(24, -60))
+    assert (other["rebalances"], other["rebalancing_ms"], other["took_ms_max"]) == (1, 0, 60_000)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_of_members_that_were_waited_for_equally_long_the_first_by_id_is_told(
+    spark: SparkSession, database: Database, connection: pg.connection, names: tuple[str, str]
+) -> None:
+    first, second = rebalance(at(1)), rebalance(at(2))
+    insert(connection, "rebalances", first, second)
+    insert(connection, "rebalance_members", wait(first, names[0], 500), wait(second, names[1], 500))
+    report(JOB, spark, database, connection, of_day())
+    assert told(connection)[GROUP]["waited_for_member_id"] == "a"
+
+
 def test_storms_and_groups_that_never_settle_are_told(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:

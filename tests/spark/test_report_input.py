@@ -23,7 +23,7 @@ FREQUENCY, AUDIT = rebalance_frequency_report.JOB, assignment_balance_audit.JOB
 def command_line(**changes: str) -> list[str]:
     interval = {name: changes.pop(name, "") for name in ("interval_start", "interval_end")}
     given = {"run_id": RUN_ID, "as_of": AS_OF, "is_dry_run": "False", **interval}
-    return job_arguments(**given, **changes)
+    return job_arguments(**(given | changes))
 
 
 def read(job: ReportingJob, **changes: str) -> ReportArguments:
@@ -58,6 +58,11 @@ def test_without_an_interval_a_day_s_report_tells_of_the_last_whole_day_and_an_a
         ({"storm_rebalances": "1"}, "'1' is not a whole number from 2 to 1000"),
         ({"grace_ms": "a minute"}, "'a minute' is not a whole number from 0"),
         ({"wrong_option": "1"}, "unrecognized arguments: --wrong-option=1"),
+        (
+            {"interval_start": AS_OF, "interval_end": "2962-11-21T00:00:00Z"},
+            "the interval ends (2962-11-21T00:00:00+00:00) in the future",
+        ),
+        ({"as_of": "2962-11-21T12:00:00Z"}, "the interval ends (2962-11-21T00:00:00+00:00) in the future"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence(
@@ -67,6 +72,16 @@ def test_a_wrong_argument_is_one_sentence(
         read(FREQUENCY, **wrong)
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_moment_to_come_is_refused_unless_it_is_so_near_that_clocks_may_differ(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = datetime.now(UTC)
+    assert read(AUDIT, as_of=(now + timedelta(minutes=4)).isoformat()).interval_end > now
+    with pytest.raises(SystemExit):
+        read(AUDIT, as_of=(now + timedelta(minutes=6)).isoformat())
+    assert capsys.readouterr().err.endswith("in the future; it can be told of when it is over\n")
 
 
 def test_no_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

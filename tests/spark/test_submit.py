@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -119,3 +119,13 @@ def test_no_jar_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jdbc_jar, "WHEEL", "a_package_that_is_not_there")
     with pytest.raises(JobError, match="set MUSTER_JDBC_JAR"):
         submit.find_jdbc_jar()
+
+
+@pytest.mark.parametrize(
+    ("params", "minutes"), [({}, 5), ({"grace_ms": 60_000}, 5), ({"grace_ms": 3_600_000, "report_days": 1}, 60)]
+)
+def test_an_interval_is_told_of_when_whoever_was_put_out_in_it_had_the_time_to_come_back(
+    params: dict[str, int], minutes: int
+) -> None:
+    end = datetime(2026, 11, 21, tzinfo=UTC)
+    assert submit.told_from(end, timedelta(minutes=5), params) == end + timedelta(minutes=minutes)

@@ -94,6 +94,18 @@ def test_spark_counts_what_the_coordinator_s_own_reading_counts(
         assert present == (told.asked_session_ms, told.asked_rebalance_ms)
 
 
+@pytest.mark.parametrize("timeouts_ms", [(30_000, 10_000), (10_000, 30_000)])
+def test_of_stays_that_end_in_the_same_microsecond_the_longest_timeout_was_in_force_last(
+    spark: SparkSession, database: Database, connection: pg.connection, past: Past, timeouts_ms: tuple[int, int]
+) -> None:
+    past.stay("orders", "longer, but before", NOW - DAY, NOW - timedelta(microseconds=2), "left", timeout_ms=60_000)
+    for timeout_ms in timeouts_ms:
+        end = NOW - timedelta(microseconds=1)
+        past.stay("orders", f"c{timeout_ms}", NOW - DAY, end, "left", timeout_ms=timeout_ms)
+    past.store(connection)
+    assert [row.present_session_ms for row in evidence_rows(spark, database, connection)] == [30_000]
+
+
 def just_now(past: Past) -> str:
     """Add a group of two that were put out within the last minute, of which one is back already."""
     second = timedelta(seconds=1)

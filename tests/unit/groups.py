@@ -59,7 +59,6 @@ GENERATION = 7
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 DELAY_MS = 3_000
-NEW_MEMBER_MS = 300_000
 BORN_MS = 1_600_000_000_000
 """Wall time of everything in a group's past."""
 NOW = Now(node_ms=5_000_000, wall_ms=1_700_000_000_000)

@@ -118,6 +118,12 @@ def test_every_handshake_makes_another_id_that_lives_for_the_session_asked() -> 
     assert (timed(first), timed(second)) == ({"handshake:n1": 8_000}, {"handshake:n2": 9_000})
 
 
+@pytest.mark.parametrize("in_force_ms", [6_000, 60_000])
+def test_a_handshake_id_lives_for_the_session_asked_whatever_is_in_force(in_force_ms: int) -> None:
+    decision = ask(empty(), join(session_ms=9_000), GroupSettings(session_timeout_ms=in_force_ms))
+    assert timed(decision) == {"handshake:n": 9_000}
+
+
 def test_a_handshake_id_is_told_with_its_refusal() -> None:
     assert reply(ask(empty(), join())).member_id == "n"
 

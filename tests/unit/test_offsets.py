@@ -3,6 +3,8 @@
 Source: protocol.md sections 10.3, 10.4 and 11.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator_core.protocol.decide import decide
@@ -104,6 +106,26 @@ def test_of_an_empty_group_it_is_known_that_nobody_reads_only_if_it_was_of_consu
 def test_a_group_of_another_type_keeps_everything_while_it_has_members() -> None:
     assert told(ask(stable(A, protocol_type="connect"), delete("sales"))) == ["NON_EMPTY_GROUP"]
     assert results(ask(empty(protocol_type="connect"), delete("sales"))) == ["NONE"]
+
+
+@pytest.mark.parametrize("group", [stable(), empty(), nobody_saw()], ids=["live", "empty", "offsets without a group"])
+def test_a_dry_run_of_a_deletion_is_answered_like_the_deletion_and_changes_nothing(group: Group) -> None:
+    request = delete("orders", "sales")
+    told_before = ask(group, replace(request, is_dry_run=True))
+    assert (told_before.records, told_before.group) == ((), group)
+    assert results(told_before) == results(ask(group, request))
+
+
+def test_a_dry_run_of_a_deletion_is_refused_where_the_deletion_is() -> None:
+    request = replace(delete("sales", stored=()), is_dry_run=True)
+    assert told(ask(nobody_saw(), request)) == ["GROUP_ID_NOT_FOUND"]
+    assert told(ask(stable(A, protocol_type="connect"), request)) == ["NON_EMPTY_GROUP"]
+
+
+def test_a_deletion_is_refused_as_a_whole_only_where_every_partition_is() -> None:
+    asked = [delete("orders"), delete("orders", "sales"), delete("sales"), delete()]
+    answers = [answer(ask(stable(), request)) for request in asked]
+    assert [isinstance(one, OffsetsDeleted) and one.is_refused for one in answers] == [True, False, False, False]
 
 
 def test_the_empty_group_id_has_no_offsets_to_delete() -> None:

@@ -28,7 +28,7 @@ function row(each, again, withGroup) {
     h("td", { class: "wide" }, difference(each)),
     h("td", { class: "wide" }, each.reason),
     h("td", {}, each.undone_at ? h("span", { class: "tag", title: `by ${each.undone_by}` }, `undone ${clock(each.undone_at)}`)
-      : UNDOABLE.has(each.action) && h("button", { type: "button", "data-key": `undo-${each.change_id}`, "aria-label": `Undo: ${action(each.action)}, ${clock(each.at)}`, onclick: () => undo(each, again) }, "Undo…")));
+      : isUndoable(each) && h("button", { type: "button", "data-key": `undo-${each.change_id}`, "aria-label": `Undo: ${action(each.action)}, ${clock(each.at)}`, onclick: () => undo(each, again) }, "Undo…")));
 }
 
 async function undo(each, again) {
@@ -42,14 +42,26 @@ async function undo(each, again) {
   again();
 }
 
+/** Tell whether there is anything to take back: a deletion that found no offsets took none. */
+function isUndoable({ action: what, before }) {
+  return UNDOABLE.has(what) && !(what === "delete_offsets" && before?.offset_count === 0);
+}
+
 /** Say what was and what is, as far as it differs. */
 function difference({ action: what, before, after }) {
   if (what === "put_settings") return settings(before ?? {}, after ?? {});
+  if (what === "delete_offsets") return deleted(before, after);
   if (what === "undo") return settings_(after?.settings) ?? `took back: ${action(after?.action ?? "")}${after?.offset_count ? `, ${after.offset_count} offsets` : ""}`;
   const parts = Object.entries(after ?? before ?? {}).filter(([, value]) => value === null || typeof value !== "object");
   const lists = Object.entries(after ?? before ?? {}).filter(([, value]) => Array.isArray(value)).map(([key, value]) => [key, value.length]);
   return [...parts, ...lists].slice(0, SHOWN_MAX).map(([key, value], index) =>
     [index > 0 && h("br"), h("span", { class: "key" }, key), ` ${before && key in before && before[key] !== value && !Array.isArray(before[key]) ? `${text(before[key])} → ` : ""}${text(value)}`]);
+}
+
+/** Count what went, and not what was asked for. */
+function deleted(before, after) {
+  const where = after.partition === null ? after.topic : `${after.topic} ${after.partition}`;
+  return [h("span", { class: "key" }, where), ` ${before.offset_count} ${before.offset_count === 1 ? "offset" : "offsets"}`];
 }
 
 function settings(before, after) {

@@ -6,7 +6,7 @@ Source: http-api.md "Operators".
 """
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Final, NoReturn, TypeAlias
 
 from litestar import get
@@ -18,7 +18,7 @@ from api.http.call import ThisCall
 from api.http.express import REQUEST
 from api.http.fields import GroupId, PageLimit, PartitionAsked
 from api.http.limits import TOPIC_MAX_CHARS
-from api.http.times import EPOCH, instant, instant_or_none, moment
+from api.http.times import as_ms, instant, instant_or_none, moment
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.store.history import (
     END_OF_TIME_MS,
@@ -262,7 +262,7 @@ async def list_assignments(
 ) -> AssignmentsAnswer:
     """Say who owned which partitions at a moment (now, if none is named), and what was committed by then."""
     at_moment = moment(at, "at") if at else None
-    at_ms = END_OF_TIME_MS if at_moment is None else (at_moment - EPOCH) // timedelta(milliseconds=1)
+    at_ms = END_OF_TIME_MS if at_moment is None else as_ms(at_moment)
     owned, committed = await call.coordinator.history.as_of(Moment(group_id, at_ms, topic, partition))
     return AssignmentsAnswer(
         group_id, at_moment, [_assignment(each) for each in owned], [_position(each) for each in committed]

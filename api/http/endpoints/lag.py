@@ -13,8 +13,9 @@ from msgspec import Struct
 from api.http.call import ThisCall
 from api.http.express import REQUEST
 from api.http.fields import INT32_MAX, GroupId
-from api.http.times import instant, instant_or_none, moment_ms
+from api.http.times import FIRST, as_ms, instant, instant_or_none, moment_ms
 from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.log_ends import added_up
 from coordinator_core.runtime.behind import PartitionLag, Points
 
 TAGS: Final = ["Operators: lag"]
@@ -65,7 +66,7 @@ async def describe_lag(call: ThisCall, group_id: GroupId) -> LagAnswer:
     known = [each.behind for each in found if each.behind is not None]
     return LagAnswer(
         group_id,
-        lag=sum(each.records for each in known) if known else None,
+        lag=added_up(each.records for each in known) if known else None,
         lag_seconds=max(each.ms for each in known) / 1000 if known else None,
         partitions=[_partition(each) for each in found],
     )
@@ -130,6 +131,8 @@ async def list_lag(
 def _points(from_text: str, to_text: str, step_ms: int | None, now_ms: int) -> Points:
     to_ms = moment_ms(to_text, "to") if to_text else now_ms
     from_ms = moment_ms(from_text, "from") if from_text else to_ms - HOUR_MS
+    if from_ms < as_ms(FIRST):
+        raise InvalidRequest("to must be at least an hour after the year 1 begins, unless from is given")
     if from_ms > to_ms:
         raise InvalidRequest("from must not be after to")
     return Points(from_ms, to_ms, step_ms or _step_ms(to_ms - from_ms))

@@ -211,7 +211,7 @@ async def sync(call: ThisCall, group_id: GroupId, data: JSONBody[SyncBody]) -> S
 
 def _assignments(data: SyncBody) -> tuple[tuple[str, bytes], ...]:
     return tuple(
-        (each.member_id, assignment_bytes(f"assignments[{index}].assignment", each.assignment))
+        (each.member_id, assignment_bytes(f"assignments[{index}].assignment", each.assignment, data.protocol_type))
         for index, each in enumerate(data.assignments)
     )
 

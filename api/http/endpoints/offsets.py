@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from litestar import delete, get, post
-from litestar.params import JSONBody
+from litestar.params import FromQuery, JSONBody
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import astuple
 
@@ -170,11 +170,20 @@ async def delete_offsets(
     group_id: GroupId,
     topic: TopicAsked,
     partition: PartitionAsked = None,
+    dry_run: FromQuery[bool] = False,
     reason: ReasonAsked = None,
 ) -> ResultsAnswer:
-    """Take a topic's offsets, or one of them, into the archive; refused while a live group reads the topic."""
+    """Take a topic's offsets, or one of them, into the archive; refused while a live group reads the topic.
+
+    With `dry_run` the codes are told, and nothing is taken.
+    """
+    operators = call.coordinator.operators
+    if dry_run:
+        return _results((await operators.try_deletion(group_id, topic, partition)).offsets)
     act = call.act(reason, default_actor=ANONYMOUS)
-    answer = await call.coordinator.operators.delete_offsets(group_id, topic, partition, act)
+    answer = await operators.delete_offsets(group_id, topic, partition, act)
+    if answer.is_refused:
+        call.change_id = None  # nothing was done, so there is no change to name
     return _results(answer.offsets)
 
 

@@ -4,7 +4,7 @@ Source: http-api.md "Operators", reset; Kafka's ``kafka-consumer-groups --reset-
 """
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from litestar import post
@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from api.http.call import ThisCall
 from api.http.express import REQUEST
 from api.http.fields import INT64_MAX, GivenReason, GroupId, Offset, Partition, Topic
+from api.http.times import as_ms, in_utc
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.replies import OffsetsReset
 from coordinator_core.protocol.requests import ResetTo
@@ -107,7 +108,7 @@ def _read(data: ResetBody, max_partitions: int) -> Reset:
     return Reset(
         to=to,
         amount=data.offset or data.shift_by or 0,
-        at_ms=0 if data.datetime is UNSET else int(data.datetime.astimezone(UTC).timestamp() * 1000),
+        at_ms=0 if data.datetime is UNSET else as_ms(in_utc(data.datetime, "datetime")),
         topics=tuple((each.topic, None if each.partitions is None else tuple(each.partitions)) for each in data.topics),
         given=_given(data),
         max_partitions=max_partitions,

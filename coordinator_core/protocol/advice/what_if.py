@@ -24,11 +24,6 @@ class Eviction:
     """The timeout that would not have; None: it did not come back within the grace."""
     back_at_ms: int | None = None
 
-    @property
-    def is_spurious(self) -> bool:
-        """Tell whether it was alive."""
-        return self.needed_ms is not None
-
 
 @dataclass(frozen=True, slots=True)
 class SessionWhatIf:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Final, Literal
 
+from coordinator_core.protocol.log_ends import added_up
 from coordinator_core.protocol.reports.fair_loads import Wanted, best_loads
 from coordinator_core.protocol.reports.fewest_moves import fewest_moves
 
@@ -165,7 +166,7 @@ class _Picture:
         """Return each member's lag, where any is known."""
         of_takers = [self._known_lags[taker] for taker in takers]
         known = [[lags[topic] for topic in topics if topic in lags] for lags in of_takers]
-        return [sum(lags) for lags in known] if any(known) else []
+        return [added_up(lags) for lags in known] if any(known) else []
 
     def _strangers(self, topic: str) -> int:
         """Count the topic's partitions that are held by somebody who does not subscribe to it."""

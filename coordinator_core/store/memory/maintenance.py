@@ -60,11 +60,11 @@ class Maintenance:
         }
         self._runs[run.run_id] = Run(run, created_at_ms, by_key, forecasts=tuple(forecasts))
 
-    def newest_runs(self) -> dict[str, int]:
-        """Return as of when each job last ran; what people begin is no job's."""
+    def newest_runs(self, now_ms: int) -> dict[str, int]:
+        """Return as of when each job last ran; what people begin is no job's, and what is to come is not yet."""
         newest: dict[str, int] = {}
         for run in self._runs.values():
-            if run.row.kind not in {UNDO, TOPIC_DELETION}:
+            if run.row.kind not in {UNDO, TOPIC_DELETION} and run.row.as_of_ms <= now_ms:
                 newest[run.row.kind] = max(run.row.as_of_ms, newest.get(run.row.kind, 0))
         return newest
 
@@ -82,9 +82,10 @@ class Maintenance:
         """Tell whether a change's run is still being worked off."""
         return any(run.change_id == change_id and run.row.status == "applying" for run in self._runs.values())
 
-    def expiring(self, shard_ids: frozenset[int]) -> ExpiryForecast | None:
-        """Return what will expire of these shards, as the newest run saw it."""
-        looked = [run for run in self._runs.values() if run.row.kind == "offset_retention"]
+    def expiring(self, shard_ids: frozenset[int], now_ms: int) -> ExpiryForecast | None:
+        """Return what will expire of these shards, as the newest run saw it; one that is to come saw nothing yet."""
+        runs = [run for run in self._runs.values() if run.row.kind == "offset_retention"]
+        looked = [run for run in runs if run.row.as_of_ms <= now_ms]
         if not looked:
             return None
         newest = max(looked, key=lambda run: run.row.as_of_ms)
@@ -106,10 +107,6 @@ class Maintenance:
         listed = [_listed(CandidatePlace(*key), each) for key, each in self._run(run_id).candidates.items()]
         listed.sort(key=lambda one: _in_bytes(one.place))
         return [one for one in listed if after is None or _in_bytes(one.place) > _in_bytes(after)]
-
-    def is_proposed(self, run_id: str) -> bool:
-        """Tell whether nobody has decided about the run."""
-        return self._run(run_id).row.status == "proposed"
 
     def set_status(self, run_id: str, status: str, change_id: str) -> None:
         """Move a run on."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from coordinator_core.protocol.log_ends import added_up
 from coordinator_core.store.memory.groups import Group, History
 from coordinator_core.store.overview import (
     LAG_UNKNOWN_KEY,
@@ -76,7 +77,7 @@ def _glance(row: GroupRow, group: Group, order: GroupOrder, around: Surroundings
 def _lag(group: Group) -> int | None:
     records = [position.record for position in group.offsets.values()]
     behind = [max(each.log_end_offset - each.offset, 0) for each in records if each.log_end_offset is not None]
-    return sum(behind) if behind else None
+    return added_up(behind) if behind else None
 
 
 def _key(order: GroupOrder, row: GroupRow, recent: int, lag: int | None) -> int:

@@ -59,6 +59,7 @@ from coordinator_core.store.rows import (
     Undone,
     Versions,
     Written,
+    decided,
 )
 from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 from coordinator_core.store.tuning import TuningPast, TuningQuestion
@@ -316,7 +317,7 @@ class MemoryStore:
     def expiring(self, shard_ids: Iterable[int]) -> ExpiryForecast | None:
         """Return what will expire of the groups of these shards; None where no run has ever looked."""
         with self._lock:
-            return self._maintenance.expiring(frozenset(shard_ids))
+            return self._maintenance.expiring(frozenset(shard_ids), self._clock_ms())
 
     def reports(self, which: ReportFilter) -> list[Report]:
         """Return at most `limit` reports by group: the newest of each, with its parts."""
@@ -517,16 +518,18 @@ class MemoryStore:
 
     def _decide(self, run_id: str, change: ChangeRow, status: str) -> RunRow:
         with self._lock:
-            if self._maintenance.is_proposed(run_id):
-                self._maintenance.set_status(run_id, status, change.change_id)
-                before, after = {"run_id": run_id, "status": "proposed"}, {"run_id": run_id, "status": status}
-                self._note(change, before, after)
+            was = self._maintenance.find(run_id).status
+            now = decided(was, status)
+            if now is not None and not self._groups.was_made(change.change_id):
+                if was == "proposed":
+                    self._maintenance.set_status(run_id, status, change.change_id)
+                self._note(change, {"run_id": run_id, "status": was}, {"run_id": run_id, "status": now})
             return self._maintenance.find(run_id)
 
     def newest_runs(self) -> dict[str, int]:
         """Return as of when each job last ran."""
         with self._lock:
-            return self._maintenance.newest_runs()
+            return self._maintenance.newest_runs(self._clock_ms())
 
     def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
         """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""

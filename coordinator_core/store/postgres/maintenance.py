@@ -16,10 +16,10 @@ from coordinator_core.store.dropping import HISTORY_ARCHIVE
 from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import NotUndoable, RunNotFound
 from coordinator_core.store.postgres.arrays import array_literal
+from coordinator_core.store.postgres.changes import note, was_made
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.instants import as_ms, from_ms
-from coordinator_core.store.postgres.statements import insert_changes
-from coordinator_core.store.rows import TOPIC_DELETION, UNDO, CandidateRow, ChangeRow, RunRow
+from coordinator_core.store.rows import TOPIC_DELETION, UNDO, CandidateRow, ChangeRow, RunRow, decided
 from coordinator_core.store.tables import cleanup_candidates, expiry_candidates, maintenance_runs
 
 PROPOSED, APPLYING, REJECTED = "proposed", "applying", "rejected"
@@ -70,11 +70,14 @@ def reject(transaction: Transaction, run_id: str, change: ChangeRow) -> RunRow:
 
 def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: str, **columns: Any) -> RunRow:  # noqa: ANN401 - whatever the columns take
     lock = select(maintenance_runs.c.status).where(maintenance_runs.c.run_id == run_id).with_for_update()
-    if _is_uuid(run_id) and transaction.execute(lock).scalar() == PROPOSED:
-        this_run = update(maintenance_runs).where(maintenance_runs.c.run_id == run_id)
-        transaction.execute(this_run.values(status=status, **columns))
-        before, after = {"run_id": run_id, "status": PROPOSED}, {"run_id": run_id, "status": status}
-        insert_changes(transaction, [replace(change, before=before, after=after)])
+    was = transaction.execute(lock).scalar() if _is_uuid(run_id) else None
+    now = None if was is None else decided(was, status)
+    if now is not None and not was_made(transaction, change.change_id):
+        if was == PROPOSED:
+            this_run = update(maintenance_runs).where(maintenance_runs.c.run_id == run_id)
+            transaction.execute(this_run.values(status=status, **columns))
+        before, after = {"run_id": run_id, "status": was}, {"run_id": run_id, "status": now}
+        note(transaction, replace(change, before=before, after=after))
     return read_run(transaction, run_id)
 
 
@@ -121,7 +124,10 @@ _FORECAST = """
 SELECT floor(extract(epoch FROM newest.as_of) * 1000)::bigint,
     coalesce(sum(within_a_day), 0)::bigint, coalesce(sum(within_a_week), 0)::bigint
 FROM (
-    SELECT run_id, as_of FROM maintenance_runs WHERE kind = 'offset_retention' ORDER BY as_of DESC LIMIT 1
+    SELECT run_id, as_of FROM maintenance_runs
+    WHERE kind = 'offset_retention' AND as_of <= clock_timestamp()
+    ORDER BY as_of DESC
+    LIMIT 1
 ) AS newest
 LEFT JOIN offset_expiry_forecasts AS forecast
     ON forecast.run_id = newest.run_id AND forecast.shard_id = ANY(%(shard_ids)s::smallint[])
@@ -130,7 +136,7 @@ GROUP BY newest.run_id, newest.as_of
 
 
 def read_forecast(transaction: Transaction, shard_ids: list[int]) -> ExpiryForecast | None:
-    """Return what will expire of these shards, as the newest run saw it."""
+    """Return what will expire of these shards, as the newest run saw it; one that is to come saw nothing yet."""
     row = transaction.execute(_FORECAST, {"shard_ids": array_literal(shard_ids)}).first()
     return None if row is None else ExpiryForecast(*row)
 

@@ -5,6 +5,7 @@ Lag and rebalances of all groups are added up only where they decide the order.
 
 from typing import Any, Final
 
+from coordinator_core.protocol.log_ends import LAG_MAX_RECORDS
 from coordinator_core.store.overview import (
     LAG_UNKNOWN_KEY,
     RECENT_MS,
@@ -22,11 +23,16 @@ LEFT JOIN (
     WHERE completed_at > now() - %(recent_ms)s * interval '1 ms' GROUP BY group_id
 ) AS recent USING (group_id)
 """
-_BEHIND: Final = """
-LEFT JOIN (
-    SELECT group_id, sum(greatest(log_end_offset - committed_offset, 0)) AS lag FROM offsets GROUP BY group_id
-) AS behind USING (group_id)
+_LAG: Final = f"""
+    CASE WHEN count(log_end_offset) > 0
+        THEN least(sum(greatest(log_end_offset - committed_offset, 0)), {LAG_MAX_RECORDS})::bigint END
 """
+"""Of offsets, added up; an end that nobody has told adds nothing, and null is where none was told."""
+_BEHIND: Final = f"""
+LEFT JOIN (
+    SELECT group_id, {_LAG} AS lag FROM offsets GROUP BY group_id
+) AS behind USING (group_id)
+"""  # noqa: S608 - all of it is written here
 _REBALANCES: Final = "coalesce(recent.rebalances, 0)"
 _ATTENTION: Final = (
     "-((state = ANY(%(unsettled)s::text[]))::int::bigint * 1000000000000"
@@ -66,7 +72,7 @@ SELECT counts.counts, page.key, page.group_id, page.state, floor(extract(epoch F
     floor(extract(epoch FROM page.rebalance_started_at) * 1000)::bigint, page.rebalance_trigger,
     (SELECT count(*) FROM rebalances
         WHERE group_id = page.group_id AND completed_at > now() - %(recent_ms)s * interval '1 ms'),
-    (SELECT sum(greatest(log_end_offset - committed_offset, 0))::bigint FROM offsets WHERE group_id = page.group_id),
+    (SELECT {lag} FROM offsets WHERE group_id = page.group_id),
     last.trigger, floor(extract(epoch FROM last.completed_at) * 1000)::bigint
 FROM counts
 LEFT JOIN page ON true
@@ -78,7 +84,9 @@ LEFT JOIN LATERAL (
 ORDER BY page.key, page.group_id
 """
 
-_STATEMENTS: Final = {order: _OVERVIEW.format(key=key, beside=beside) for order, (key, beside) in _KEYS.items()}
+_STATEMENTS: Final = {
+    order: _OVERVIEW.format(key=key, beside=beside, lag=_LAG) for order, (key, beside) in _KEYS.items()
+}
 
 
 def read_overview(transaction: Transaction, which: OverviewFilter) -> Overview:
