@@ -79,7 +79,7 @@ def test_a_keeper_of_time_that_waits_for_what_it_may_not_do_is_caught() -> None:
 
 def test_a_write_behind_one_that_was_not_whole_is_caught() -> None:
     with mutated(Turn, "write_behind", "not before.is_whole or ", ""):
-        found = first_violation(33)
+        found = first_violation(55)
     assert found is not None
     assert found.invariant == "TransitionsAreLegal"
 
