@@ -183,7 +183,7 @@ class Coordinator:
             await self._ownership.wait_for_turn()
             try:
                 await self._tend()
-            except Exception as error:
+            except Exception as error:  # whatever it is, `/readyz` says it; the loop begins again
                 self._ownership.note_failure(f"{type(error).__name__}: {error}")
                 raise
 
