@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.api.client import Client, Group, position
 from tests.api.test_tuning import Past
@@ -442,3 +443,24 @@ def test_pictures_can_be_taken_of_every_screen_in_both_lights(
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             assert picture(f"{name}-{scheme}").stat().st_size > 10_000
+
+
+def test_a_day_alone_begins_at_midnight_where_one_sits_and_no_number_is_rounded(
+    browser: Browser, node: Node, stage: Stage
+) -> None:
+    group = stage.client.group("far-east")
+    group.post("offsets", {**NOBODY, "offsets": [position(500)]})
+    with closing(browser.new_context(timezone_id="Asia/Tokyo")) as context:
+        page = context.new_page()
+        page.goto(f"{node.url}/#/groups/far-east")
+        page.get_by_role("button", name="Reset offsets…").click()
+        page.get_by_label("To", exact=True).select_option("offset")
+        page.get_by_label("How many").fill("9007199254740993")
+        page.get_by_role("button", name="Show what it would do").click()
+        expect(page.get_by_role("alert")).to_contain_text("more than a browser can count")
+        page.get_by_label("To", exact=True).select_option("datetime")
+        page.get_by_label("How many").fill("2026-11-22")
+        with page.expect_request("**/offsets/reset") as asked:
+            page.get_by_role("button", name="Show what it would do").click()
+        body = asked.value.post_data_json
+        assert body and body["datetime"] == "2026-11-21T15:00:00.000Z"  # noqa: PT018 - one thing

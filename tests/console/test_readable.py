@@ -76,6 +76,16 @@ def test_every_text_stands_out_and_every_control_has_a_name(
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
 
 
+@pytest.mark.parametrize("width", [390, 700])
+def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{node.url}/#/settings")
+    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    for control in page.locator(".bar a, .bar button").all():
+        box = control.bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, control.text_content()  # noqa: PT018 - one place
+
+
 def test_a_dialogue_holds_the_focus_and_gives_it_back(page: Page, node: Node, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     opener = page.get_by_role("button", name="Change group_max_size")

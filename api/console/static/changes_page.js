@@ -4,6 +4,7 @@ import { read } from "./api.js";
 import { changesTable } from "./changes_list.js";
 import { h, redrawn, swap } from "./dom.js";
 import { pageKeys } from "./keys.js";
+import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
 
 const EVERY_MS = 5_000;
@@ -11,30 +12,20 @@ const ROWS = 50;
 
 /** Show all changes. */
 export function changesPage(main) {
-  const cursors = [""];
   const table = h("div", {}, h("p", { class: "blank" }, "Loading…"));
   const foot = h("div", { class: "foot" });
   swap(main, h("h1", {}, "Changes"), table, foot);
   const draw = redrawn(table, (changes) => changesTable(changes, () => poller.now(), { withGroup: true }));
-  const drawFoot = redrawn(foot, pages);
+  const pages = paging(() => poller.now());
+  const drawFoot = redrawn(foot, (next, number) => [h("span", {}, `Page ${number}`), pages.buttons(number, next)]);
   const poller = poll(load, EVERY_MS);
-  pageKeys([
-    ["n", "next page", () => foot.querySelector("[data-key=next]")?.click()],
-    ["p", "page before", () => foot.querySelector("[data-key=previous]")?.click()],
-  ]);
+  pageKeys(pagingKeys(foot));
 
   async function load() {
-    const shown = await read("/v1/changes", { limit: ROWS, cursor: cursors.at(-1) });
+    const number = pages.number();
+    const shown = await read("/v1/changes", { limit: ROWS, cursor: pages.cursor() });
     draw(shown.changes);
-    drawFoot(shown.next_cursor, cursors.length);
-  }
-
-  function pages(nextCursor, number) {
-    return [
-      h("span", {}, `Page ${number}`),
-      h("button", { type: "button", "data-key": "previous", disabled: number === 1, onclick: () => { cursors.pop(); poller.now(); } }, "Before ", h("kbd", {}, "p")),
-      h("button", { type: "button", "data-key": "next", disabled: !nextCursor, onclick: () => { cursors.push(nextCursor); poller.now(); } }, "Next ", h("kbd", {}, "n")),
-    ];
+    drawFoot(shown.next_cursor, number);
   }
 
   return { stop: poller.stop };

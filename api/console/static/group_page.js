@@ -99,7 +99,7 @@ export function groupPage(main, [groupId]) {
       quietly(read(path("stays"), { limit: STAYS, end_reason: ENDS, from: new Date(Date.now() - STAYS_MS).toISOString() })),
       read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
     ]);
-    drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], Boolean(rebalances?.next_cursor));
+    drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
     draw.settings(config.values);
     draw.changes(changes.changes);
     draw.stays(stays?.stays ?? []);

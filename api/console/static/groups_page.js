@@ -4,6 +4,7 @@ import { groupPath, read } from "./api.js";
 import { h, redrawn, swap } from "./dom.js";
 import { ago, clock, compact, count, left, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
+import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
 import { badge, member, shortTrigger, STATES } from "./words.js";
 
@@ -25,7 +26,7 @@ const COLUMNS = [
 
 /** Show the list of groups. */
 export function groupsPage(main, _, query) {
-  const view = { q: query.get("q") ?? "", states: query.getAll("state"), sort: query.get("sort") ?? "attention", cursors: [""] };
+  const view = { q: query.get("q") ?? "", states: query.getAll("state"), sort: query.get("sort") ?? "attention" };
   const waits = new Map();
   const field = h("input", { type: "search", id: "filter", value: view.q, placeholder: "part of a group’s id", autocomplete: "off", spellcheck: "false", "aria-keyshortcuts": "/", oninput: typed });
   const strip = h("div", { class: "strip", role: "group", "aria-label": "Groups by state" });
@@ -38,26 +39,26 @@ export function groupsPage(main, _, query) {
   swap(table, h("p", { class: "blank" }, "Loading…"));
   const drawStrip = redrawn(strip, (counts, states) => states_(counts, states, pick));
   const drawTable = redrawn(table, (groups, told) => (groups.length ? list(groups, told, view.sort, sort) : nothing(view)));
-  const drawFoot = redrawn(foot, pages);
+  const pages = paging(() => poller.now());
+  const drawFoot = redrawn(foot, below);
   let timer = 0;
   let asked = 0;
+  let listed = null;
+  let presses = 0;
   const poller = poll(load, EVERY_MS);
   pageKeys([
     ["/", "to the filter", () => { field.focus(); field.select(); }],
     ...rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
-    ["n", "next page", () => foot.querySelector("[data-key=next]")?.click()],
-    ["p", "page before", () => foot.querySelector("[data-key=previous]")?.click()],
+    ...pagingKeys(foot),
     ["s", "the next order", () => sort(nextOrder(view.sort))],
     ["x", "no filter", () => { field.value = ""; view.states = []; typed(); }],
   ]);
-  field.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") table.querySelector("[data-row]")?.focus();
-  });
+  field.addEventListener("keydown", (event) => event.key === "Enter" && enter());
 
   async function load() {
-    const ticket = ++asked;
+    const [ticket, q, number] = [++asked, view.q, pages.number()];
     const shown = await read("/v1/overview/groups", {
-      q: view.q, state: view.states, sort: view.sort, limit: ROWS, cursor: view.cursors.at(-1),
+      q, state: view.states, sort: view.sort, limit: ROWS, cursor: pages.cursor(),
     }).catch((refusal) => {
       if (ticket === asked && !table.querySelector("table")) swap(table, h("p", { class: "blank problem", role: "alert" }, refusal.message));
       throw refusal;
@@ -65,8 +66,10 @@ export function groupsPage(main, _, query) {
     if (ticket !== asked) return;
     const draw = () => drawTable(shown.groups, shown.groups.map((group) => waits.get(group.group_id) ?? null));
     drawStrip(shown.counts, view.states);
-    drawFoot(shown, view.cursors.length);
+    drawFoot(shown, number);
     draw();
+    listed = q;
+    if (presses && listed === field.value) toTheFirst();
     await ask(shown.groups);
     if (ticket === asked) draw();
   }
@@ -80,51 +83,71 @@ export function groupsPage(main, _, query) {
   }
 
   function typed() {
+    presses = 0;
     clearTimeout(timer);
-    timer = setTimeout(() => {
-      view.q = field.value;
-      view.cursors = [""];
-      remember();
-    }, TYPING_MS);
+    timer = setTimeout(filter, TYPING_MS);
+  }
+
+  function filter() {
+    clearTimeout(timer);
+    view.q = field.value;
+    remember();
+  }
+
+  /** Enter in the field goes to the first group that is like that, and a second one opens it; whoever is quick waits for the list. */
+  function enter() {
+    presses += 1;
+    if (listed === field.value) toTheFirst();
+    else if (view.q !== field.value) filter();
+  }
+
+  function toTheFirst() {
+    const row = table.querySelector("[data-row]");
+    if (presses > 1 && row) location.hash = row.dataset.row;
+    else row?.focus();
+    presses = 0;
   }
 
   function pick(state) {
     view.states = view.states.includes(state) ? view.states.filter((each) => each !== state) : [...view.states, state];
-    view.cursors = [""];
     remember();
   }
 
   function sort(order) {
     view.sort = order;
-    view.cursors = [""];
     remember();
   }
 
   function remember() {
-    const parts = new URLSearchParams();
-    if (view.q) parts.set("q", view.q);
-    for (const state of view.states) parts.append("state", state);
-    if (view.sort !== "attention") parts.set("sort", view.sort);
-    const search = parts.toString();
+    pages.restart();
+    const search = inAddress().toString();
     history.replaceState(null, "", `#/${search ? `?${search}` : ""}`);
     poller.now();
   }
 
-  function pages(shown, number) {
+  /** What of the view the address says. */
+  function inAddress() {
+    const parts = new URLSearchParams();
+    if (view.q) parts.set("q", view.q);
+    for (const state of view.states) parts.append("state", state);
+    if (view.sort !== "attention") parts.set("sort", view.sort);
+    return parts;
+  }
+
+  function below(shown, number) {
     const total = Object.entries(shown.counts).filter(([state]) => !view.states.length || view.states.includes(state))
       .reduce((sum, [, many]) => sum + many, 0);
     const first = (number - 1) * ROWS + 1;
     const range = shown.groups.length ? `${count(first)}–${count(first + shown.groups.length - 1)} of ${count(total)}` : `0 of ${count(total)}`;
     return [
       h("span", { role: "status" }, range),
-      h("button", { type: "button", "data-key": "previous", disabled: number === 1, onclick: () => { view.cursors.pop(); poller.now(); } }, "Before ", h("kbd", {}, "p")),
-      h("button", { type: "button", "data-key": "next", disabled: !shown.next_cursor, onclick: () => { view.cursors.push(shown.next_cursor); poller.now(); } }, "Next ", h("kbd", {}, "n")),
+      pages.buttons(number, shown.next_cursor),
     ];
   }
 
   return {
     stop: () => { poller.stop(); clearTimeout(timer); },
-    stays: (parts) => (parts.get("q") ?? "") === view.q && (parts.get("sort") ?? "attention") === view.sort,
+    stays: (parts) => parts.toString() === inAddress().toString(),
   };
 }
 

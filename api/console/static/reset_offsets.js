@@ -9,6 +9,7 @@ import { toast } from "./toast.js";
 
 const WAYS = [["earliest", "the log’s start"], ["latest", "the log’s end, as it was reported last"], ["datetime", "what was committed at a time"], ["shift", "so many records on, or (below zero) back"], ["offset", "this offset"]];
 const FIELDS = { shift: "shift_by", offset: "offset", datetime: "datetime" };
+const DAY_ALONE = /^\d{4}-\d{2}-\d{2}$/;
 const NAMED = /^(.+?)(?::(\d+(?:,\d+)*))?$/s;
 
 /** Ask where to, show what that would do, and do it. */
@@ -53,11 +54,13 @@ function asked({ to, value, topic }) {
 
 function whole(text) {
   if (!/^[+-]?\d+$/.test(text.trim())) throw new Error("Say how many, or which offset, as a whole number.");
+  if (!Number.isSafeInteger(Number(text))) throw new Error("That is more than a browser can count exactly; `muster groups reset-offsets` can.");
   return Number(text);
 }
 
 function moment(text) {
-  const at = new Date(text.trim());
+  const given = text.trim();
+  const at = new Date(DAY_ALONE.test(given) ? `${given}T00:00` : given); // a day alone would be one of UTC
   if (Number.isNaN(at.valueOf())) throw new Error("Say when, as in 2026-11-21T02:13:00.");
   return at.toISOString();
 }

@@ -5,6 +5,7 @@ import { h, redrawn, swap } from "./dom.js";
 import { clock, count } from "./format.js";
 import { askReason } from "./identity.js";
 import { pageKeys, rowKeys } from "./keys.js";
+import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
 import { countsOf, STATUSES, statusBadge } from "./runs_page.js";
 import { toast } from "./toast.js";
@@ -19,27 +20,27 @@ export function runPage(main, [runId]) {
   const head = h("div", {});
   const table = h("div", { class: "scroll" }, h("p", { class: "blank" }, "Loading…"));
   const foot = h("div", { class: "foot" });
-  const cursors = [""];
+  const pages = paging(() => poller.now());
   swap(main, h("p", { class: "crumb" }, h("a", { href: "#/maintenance" }, "Maintenance")), head, table, foot);
   const drawHead = redrawn(head, (run) => heading(run, decide));
   const drawTable = redrawn(table, (candidates, ofHistory) => (ofHistory.length ? days(ofHistory) : list(candidates)));
-  const drawFoot = redrawn(foot, pages);
+  const drawFoot = redrawn(foot, below);
   const poller = poll(load, EVERY_MS);
   pageKeys([
     ["a", "apply the run", () => head.querySelector("[data-key=apply]")?.click()],
     ["r", "reject the run", () => head.querySelector("[data-key=reject]")?.click()],
     ["u", "back to the runs", () => (location.hash = "#/maintenance")],
     ...rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
-    ["n", "next page", () => foot.querySelector("[data-key=next]")?.click()],
-    ["p", "page before", () => foot.querySelector("[data-key=previous]")?.click()],
+    ...pagingKeys(foot),
   ]);
 
   async function load() {
+    const number = pages.number();
     try {
-      const [run, page] = await Promise.all([read(path), read(`${path}/candidates`, { limit: ROWS, cursor: cursors.at(-1) })]);
+      const [run, page] = await Promise.all([read(path), read(`${path}/candidates`, { limit: ROWS, cursor: pages.cursor() })]);
       drawHead(run);
       drawTable(page.candidates, page.days ?? []);
-      drawFoot(page.next_cursor, cursors.length, page.candidates.length + (page.days?.length ?? 0));
+      drawFoot(page.next_cursor, number, page.candidates.length + (page.days?.length ?? 0));
     } catch (refusal) {
       if (!head.hasChildNodes()) swap(table, h("p", { class: "blank problem", role: "alert" }, refusal.message));
       throw refusal;
@@ -60,13 +61,9 @@ export function runPage(main, [runId]) {
     poller.now();
   }
 
-  function pages(nextCursor, number, rows) {
-    if (number === 1 && !nextCursor) return [h("span", {}, `${count(rows)} shown`)];
-    return [
-      h("span", {}, `Page ${number}`),
-      h("button", { type: "button", "data-key": "previous", disabled: number === 1, onclick: () => { cursors.pop(); poller.now(); } }, "Before ", h("kbd", {}, "p")),
-      h("button", { type: "button", "data-key": "next", disabled: !nextCursor, onclick: () => { cursors.push(nextCursor); poller.now(); } }, "Next ", h("kbd", {}, "n")),
-    ];
+  function below(next, number, rows) {
+    if (number === 1 && !next) return [h("span", {}, `${count(rows)} shown`)];
+    return [h("span", {}, `Page ${number}`), pages.buttons(number, next)];
   }
 
   return { stop: poller.stop };

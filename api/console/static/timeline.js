@@ -6,24 +6,25 @@ import { clientOf, shortTrigger, STATES } from "./words.js";
 
 const HOUR_MS = 3_600_000;
 const WINDOWS = [["5 min", HOUR_MS / 12], ["15 min", HOUR_MS / 4], ["1 h", HOUR_MS], ["6 h", 6 * HOUR_MS], ["24 h", 24 * HOUR_MS]];
-const LABELS_PX = 190, BAND_PX = 44, LANE_PX = 20, AXIS_PX = 22, TICKS = 6, THINNEST_PX = 1.5, WORTH_NAMING = 3;
+const LABELS_PX = 190, BAND_PX = 44, LANE_PX = 20, AXIS_PX = 22, TICKS = 6, THINNEST_PX = 1.5, WORTH_NAMING = 3, UNKNOWN_PX = 1;
+const UNKNOWN = "unknown";
 const HEIGHTS = { PreparingRebalance: 40, CompletingRebalance: 26, Stable: 10, Empty: 3, Dead: 0 };
 
-/** Return a function that draws transitions and rebalances, both the newest first, into an element; `hasMore`: there are older ones. */
+/** Return a function that draws transitions and rebalances, both the newest first, into an element; `isCut`: there are older ones of each. */
 export function timeline(element) {
   const picture = h("div", { class: "timeline" });
   const sentence = h("p", { class: "sum" });
   const choice = h("div", { class: "choice", role: "group", "aria-label": "How far back" });
   swap(element, h("div", { class: "row spread" }, sentence, choice), picture, legend());
   let windowMs = null;
-  let last = [[], [], false];
-  const draw = (transitions, rebalances, hasMore) => {
-    last = [transitions, rebalances, hasMore];
+  let last = [[], [], { transitions: false, rebalances: false }];
+  const draw = (transitions, rebalances, isCut) => {
+    last = [transitions, rebalances, isCut];
     windowMs ??= fitting(transitions);
     const span_ = { from: Date.now() - windowMs, to: Date.now() };
-    const spans = spansOf(transitions, span_);
+    const spans = spansOf(transitions, span_, isCut.transitions);
     const inside = rebalances.filter((each) => end(each) >= span_.from);
-    swap(sentence, summary(spans, inside, windowMs, hasMore && inside.length === rebalances.length));
+    swap(sentence, summary(inside, span_, isCut.rebalances && inside.length === rebalances.length));
     swap(picture, drawn(spans, lanesOf(inside), span_, Math.max(picture.clientWidth, 400)));
     swap(choice, WINDOWS.map(([name, ms]) => h("button", { type: "button", class: "quiet", "data-key": name, "aria-pressed": String(ms === windowMs), onclick: () => { windowMs = ms; draw(...last); } }, name)));
   };
@@ -36,11 +37,13 @@ function fitting(transitions) {
   return WINDOWS.map(([, ms]) => ms).find((ms) => age < ms && ms <= HOUR_MS) ?? HOUR_MS;
 }
 
+const start = (rebalance) => Date.parse(rebalance.started_at);
 const end = (rebalance) => (rebalance.completed_at ? Date.parse(rebalance.completed_at) : Date.now());
 
-/** Return the states within a stretch of time, the oldest first: {state, from, to}. */
-function spansOf(transitions, { from, to }) {
+/** Return the states within a stretch of time, the oldest first: {state, from, to}; where the past is cut, what was before is unknown. */
+function spansOf(transitions, { from, to }, isCut) {
   const oldestFirst = transitions.map((each) => ({ state: each.to_state, at: Date.parse(each.at) })).reverse();
+  if (isCut && oldestFirst[0]?.at > from) oldestFirst.unshift({ state: UNKNOWN, at: from });
   return oldestFirst.map(({ state, at }, index) => ({ state, from: Math.max(at, from), to: oldestFirst[index + 1]?.at ?? to }))
     .filter((each) => each.to >= from);
 }
@@ -51,13 +54,15 @@ function lanesOf(rebalances) {
   return [...lanes].sort(([, one], [, other]) => other.length - one.length);
 }
 
-function summary(spans, rebalances, windowMs, isCut) {
-  const unsettled = spans.filter((each) => ["PreparingRebalance", "CompletingRebalance"].includes(each.state))
-    .reduce((sum, each) => sum + each.to - each.from, 0);
-  const [why, many] = lanesOf(rebalances)[0] ?? [];
-  if (!rebalances.length) return `No rebalance within ${span(windowMs)}.`;
-  const share = (100 * unsettled) / windowMs;
-  return [isCut && "At least ", h("strong", {}, plural(rebalances.length, "rebalance")), ` within ${span(windowMs)}, ${span(unsettled)} of it unsettled (${share < 1 ? "under 1" : Math.round(share)} %). Most often: `,
+/** A group is unsettled from a rebalance's beginning to its end; where older ones are missing, the share is that of the time since. */
+function summary(rebalances, { from, to }, isCut) {
+  if (!rebalances.length) return `No rebalance within ${span(to - from)}.`;
+  const [why, many] = lanesOf(rebalances)[0];
+  const known = isCut ? Math.max(from, Math.min(...rebalances.map(start))) : from;
+  const unsettled = rebalances.reduce((sum, each) => sum + end(each) - Math.max(start(each), known), 0);
+  const share = (100 * unsettled) / (to - known);
+  return [isCut && "At least ", h("strong", {}, plural(rebalances.length, "rebalance")), ` within ${span(to - from)}, `, known > from && `these in the last ${span(to - known)}, `,
+    `${span(unsettled)} of it unsettled (${share < 1 ? "under 1" : Math.round(share)} %). Most often: `,
     h("strong", {}, shortTrigger(why)), ` (${many.length}×).`, mostly(rebalances)];
 }
 
@@ -86,9 +91,9 @@ function told(spans, lanes) {
 }
 
 function block({ state, from, to }, x) {
-  const height = HEIGHTS[state] ?? 0;
+  const height = state === UNKNOWN ? UNKNOWN_PX : HEIGHTS[state] ?? 0;
   return svg("rect", { x: x(from), y: BAND_PX - 2 - height, width: Math.max(x(to) - x(from), THINNEST_PX), height, class: `state ${state}` },
-    svg("title", {}, `${STATES[state]?.name ?? state}: ${clock(from)} – ${clock(to)}, ${span(to - from)}`));
+    svg("title", {}, `${STATES[state]?.name ?? "Unknown here, for only the newest changes of state are drawn"}: ${clock(from)} – ${clock(to)}, ${span(to - from)}`));
 }
 
 function lane(why, rebalances, x, y, width) {
