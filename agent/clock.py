@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+LOOK_UP_MS: Final = 1_000
+"""A signal handler that notifies just before the wait begins is heard so much later at most."""
 
 
 class Clock(Protocol):
@@ -27,5 +30,5 @@ class SystemClock:
         return time.monotonic_ns() // 1_000_000
 
     def wait(self, condition: threading.Condition, timeout_ms: int) -> None:
-        """Wait on the condition for at most timeout_ms."""
-        condition.wait(timeout_ms / 1000)
+        """Wait on the condition for at most timeout_ms, and for no longer than LOOK_UP_MS."""
+        condition.wait(min(timeout_ms, LOOK_UP_MS) / 1000)

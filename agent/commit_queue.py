@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.errors import AgentError, CommitFailed, OffsetsRefused
+from agent.errors import AgentError, CommitFailed, CoordinatorNotAvailable, OffsetsRefused
 from agent.group_api import NONE
 from agent.membership import Call, Identity, Reaction
 from agent.partitions import OffsetAndMetadata, TopicPartition, batched
@@ -49,9 +49,8 @@ def _stored(
 ) -> dict[TopicPartition, str]:
     failures = 0
     while True:
-        left_ms = max(1, deadline_ms - session.clock.now_ms())
         try:
-            return session.api.commit(lane, who, offsets, timeout_ms=min(left_ms, session.timing.request_timeout_ms))
+            return session.api.commit(lane, who, offsets, timeout_ms=session.answer_timeout_ms(deadline_ms))
         except AgentError as error:
             reaction = session.react(Call.COMMIT, error, who)
             if reaction not in (Reaction.RETRY, Reaction.RETRY_AT_ONCE):
@@ -98,7 +97,7 @@ class CommitQueue:
         self._session: Final = session
         self._lane = session.new_lane()
         self._waiting: deque[_Parcel] = deque()
-        self._done: list[Outcome] = []
+        self._done: deque[Outcome] = deque()
         self._is_sending = False
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=f"{name}-commits", daemon=True)
@@ -123,33 +122,45 @@ class CommitQueue:
         if not self._thread.is_alive():
             self._thread.start()
 
-    def take_done(self) -> list[Outcome]:
-        """Return the outcomes since the last time, in order."""
+    def fail(self, offsets: Offsets, on_done: OnDone | None, error: AgentError) -> None:
+        """Note the outcome of a commit that is not sent at all."""
         with self._session.changed:
-            done, self._done = self._done, []
-        return done
+            self._done.append(Outcome(offsets, on_done, error))
+
+    def take_done(self) -> Outcome | None:
+        """Return the next outcome, in order; None when all have been taken."""
+        with self._session.changed:
+            return self._done.popleft() if self._done else None
 
     def drain(self, deadline_ms: int) -> bool:
         """Wait until everything handed in has been answered; tell whether it was before the deadline."""
         return self._session.wait_until(deadline_ms, lambda: self.is_idle)
 
     def stop(self) -> None:
-        """End the thread; what it had not sent is dropped."""
+        """End the thread; what it had not sent has failed."""
         with self._session.changed:
             self._is_stopped = True
             self._session.changed.notify_all()
         self._lane.cut()
         if self._thread.is_alive():
             self._thread.join(THREAD_END_S)
+        with self._session.changed:
+            while self._waiting:
+                self._finish(
+                    self._waiting.popleft(), CoordinatorNotAvailable("the agent was closed before it was sent")
+                )
 
     def _run(self) -> None:
         while (parcel := self._next()) is not None:
             error = self._send(parcel)
             with self._session.changed:
                 self._is_sending = False
-                self._done += [Outcome(offsets, on_done, error) for offsets, on_done in parcel.asked]
-                self._session.changed.notify_all()
+                self._finish(parcel, error)
         self._lane.close()
+
+    def _finish(self, parcel: _Parcel, error: AgentError | None) -> None:
+        self._done += [Outcome(offsets, on_done, error) for offsets, on_done in parcel.asked]
+        self._session.changed.notify_all()
 
     def _next(self) -> _Parcel | None:
         with self._session.changed:
@@ -173,4 +184,6 @@ class CommitQueue:
             )
         except AgentError as error:
             return error
+        except Exception as problem:  # noqa: BLE001  # whatever it is, it is this commit's outcome and not the thread's end
+            return AgentError(f"the commit could not be sent: {problem!r}")
         return None

@@ -41,8 +41,13 @@ class Commits:
         self._positions.stored(offsets)
 
     def later(self, offsets: Offsets, on_done: OnDone | None) -> None:
-        """Store offsets on another thread."""
-        self._queue.put(self._who(), offsets, on_done)
+        """Store offsets on another thread; even that there is nothing to commit under is an outcome."""
+        try:
+            who = self._who()
+        except AgentError as error:
+            self._queue.fail(offsets, on_done, error)
+        else:
+            self._queue.put(who, offsets, on_done)
 
     def automatically(self) -> None:
         """Send changed positions off if that is switched on and due; for outcomes see `tell`."""
@@ -67,9 +72,14 @@ class Commits:
         except AgentError as error:
             log.warning("positions of %d partitions could not be committed: %s", len(changed), error)
 
+    def settle(self, deadline_ms: int) -> None:
+        """Wait for the answers to what is under way, and tell them."""
+        self._queue.drain(deadline_ms)
+        self.tell()
+
     def tell(self) -> None:
-        """Tell the caller how asynchronous commits ended."""
-        for outcome in self._queue.take_done():
+        """Tell the caller how asynchronous commits ended, one by one: if on_done raises, the others are told later."""
+        while (outcome := self._queue.take_done()) is not None:
             if outcome.error is None:
                 self._positions.stored(outcome.offsets)
             elif outcome.on_done is None:
@@ -86,8 +96,9 @@ class Commits:
         return self._next_at_ms if self._is_automatic else None
 
     def stop(self) -> None:
-        """End the thread; what it had not sent is dropped."""
+        """End the thread, and tell that what it had not sent has failed."""
         self._queue.stop()
+        self.tell()
 
     def _who(self) -> Identity:
         """Return the identity to commit under.

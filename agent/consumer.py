@@ -18,11 +18,15 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import ssl
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from math import isnan
 from types import TracebackType
-from typing import Self, Unpack, get_args
+from typing import Final, Self, Unpack, get_args
 
 from agent.assignors import Assignor, chosen
 from agent.clock import Clock, SystemClock
@@ -33,7 +37,7 @@ from agent.errors import AgentClosed, AgentError, RequestError
 from agent.group_api import GroupApi
 from agent.heartbeat import Heartbeat
 from agent.one_thread import by_one_thread
-from agent.partitions import OffsetAndMetadata, TopicPartition
+from agent.partitions import OffsetAndMetadata, TopicPartition, whole_number
 from agent.positions import EndOffsetOf, OffsetReset, Positions
 from agent.rebalancer import Callbacks, OnPartitions, Rebalancer, Subscription, nothing
 from agent.session import Session
@@ -49,6 +53,9 @@ from agent.settings import (
 from agent.topic_counts import PartitionsOf, TopicCounts
 
 log = logging.getLogger("muster.agent")
+
+FOR_EVER_S: Final = 1e9
+"""The longest time that is waited for; it is more than thirty years."""
 
 _numbers = itertools.count(1)
 
@@ -70,8 +77,10 @@ class ConsumerAgent:
         auto_offset_reset: where to begin when nothing is committed: at the topic's log_start_offset ("earliest"), at
             end_offset_of ("latest"), or not at all ("none": poll() raises NoOffsetForPartition until seek()).
         enable_auto_commit: commit changed positions every auto_commit_interval_ms, on revocation and on close().
-        partitions_of: the partition count of a topic that is not in Muster's catalogue; called in another thread.
-        end_offset_of: where a partition ends; sent along with commits of positions so that lag is known.
+        partitions_of: the partition count of a topic that is not in Muster's catalogue; called in another thread while
+            the group rebalances, and inside poll() every metadata_max_age_ms.
+        end_offset_of: where a partition ends (None: not known); sent along with commits of positions, so that the lag
+            is known.
         token: the bearer token, where the nodes want one.
         ssl_context: for https URLs: whom to trust, and with which certificate to come; None: the system's authorities.
         clock: for tests.
@@ -104,38 +113,23 @@ class ConsumerAgent:
     ) -> None:
         self._timing = Timing(**timing)
         self._clock = clock or SystemClock()
-        check_name("group id", group_id, MAX_GROUP_ID_LENGTH)
-        if group_instance_id is not None:
-            check_name("group_instance_id", group_instance_id, MAX_CLIENT_ID_LENGTH)
-        if token is not None:
-            check_token(token)
+        self._process_id = os.getpid()
         _check_reset(auto_offset_reset, end_offset_of)
-        client_id = check_name("client_id", client_id or _default_client_id(group_id), MAX_CLIENT_ID_LENGTH)
         base_urls = [base_url] if isinstance(base_url, str) else base_url
         coordinators = Coordinators(base_urls, self._clock.now_ms, self._timing.coordinator_retry_ms)
+        api = _checked_api(group_id, group_instance_id)
+        token = None if token is None else check_token(token)
+        self._session = Session(api, coordinators, self._timing, self._clock, token=token, ssl_context=ssl_context)
+        client_id = check_name("client_id", client_id or _default_client_id(group_id), MAX_CLIENT_ID_LENGTH)
         self._is_static = group_instance_id is not None
         self._auto_offset_reset = auto_offset_reset
-        self._session = Session(
-            GroupApi(group_id, group_instance_id),
-            coordinators,
-            self._timing,
-            self._clock,
-            token=token,
-            ssl_context=ssl_context,
-        )
         self._door = threading.RLock()
         self._lane = self._session.new_lane()
         self._counts = TopicCounts(self._session.api, partitions_of, self._timing.request_timeout_ms)
         self._positions = Positions(end_offset_of)
         self._subscription = Subscription(client_id, chosen(assignors), _checked_topics(topics))
-        self._rebalancer = Rebalancer(
-            self._session,
-            self._subscription,
-            self._positions,
-            Callbacks(on_revoked, on_assigned, on_lost),
-            self._counts,
-            before_revoking=self._commit_before_revoking,
-        )
+        callbacks = Callbacks(on_revoked, on_assigned, on_lost, self._commit_before_revoking)
+        self._rebalancer = Rebalancer(self._session, self._subscription, self._positions, callbacks, self._counts)
         self._heartbeat = Heartbeat(self._session, client_id, is_static=self._is_static)
         self._commits = Commits(self._session, self._lane, self._positions, client_id, is_automatic=enable_auto_commit)
         self._is_woken = False
@@ -162,15 +156,19 @@ class ConsumerAgent:
     def unsubscribe(self) -> None:
         """Leave the group, giving all partitions back; subscribe() and poll() join it again."""
         self._check_open()
-        self._go(self._clock.now_ms() + self._timing.request_timeout_ms, "the consumer unsubscribed")
-        self._subscription.topics = ()
+        try:
+            self._go(self._clock.now_ms() + self._timing.request_timeout_ms, "the consumer unsubscribed")
+        finally:
+            self._subscription.topics = ()
 
     @by_one_thread
     def poll(self, timeout_s: float = 0.0) -> Mapping[TopicPartition, int]:
         """Take part in the group, and return the partitions to consume, sorted, each with the next offset to read.
 
         Returns at once when there are any, else waits for some: at most timeout_s, or until wakeup(). It must be
-        called at least every max_poll_interval_ms, or the partitions go to others.
+        called at least every max_poll_interval_ms, or the partitions go to others. Beyond timeout_s it goes on only
+        for what is asked in the caller's thread, request_timeout_ms each: an auto-commit before a rebalance, and the
+        catalogue every metadata_max_age_ms.
 
         Raises:
             RequestError: the group cannot be joined so; FencedInstanceId is final, after others poll() tries again.
@@ -181,7 +179,7 @@ class ConsumerAgent:
         self._check_open()
         if not self._subscription.topics:
             raise RequestError("subscribe to at least one topic before poll()")
-        deadline_ms = self._clock.now_ms() + int(timeout_s * 1000)
+        deadline_ms = self._deadline_ms(timeout_s)
         self._polled()
         self._heartbeat.start()
         while True:
@@ -200,7 +198,7 @@ class ConsumerAgent:
         Better than sleeping: a rebalance is not kept waiting.
         """
         self._check_open()
-        has_work = self._wait(self._clock.now_ms() + int(timeout_s * 1000))
+        has_work = self._wait(self._deadline_ms(timeout_s))
         self._is_woken = False
         return has_work
 
@@ -229,23 +227,24 @@ class ConsumerAgent:
         """Give the partitions back, leave the group unless the member is static, and end all threads.
 
         Commits nothing, unless enable_auto_commit is on. Never waits much longer than timeout_s for a coordinator
-        that does not answer: the session's expiry does the rest. May be called twice.
+        that does not answer: the session's expiry does the rest. May be called twice. In a process that was forked
+        off it does nothing, since the member is its parent's.
 
         Raises:
             Exception: whatever on_revoked or on_lost raised; the agent is closed all the same.
         """
-        if self._session.is_closed:
+        if self._session.is_closed or os.getpid() != self._process_id:
             return
-        deadline_ms = self._clock.now_ms() + int(timeout_s * 1000)
+        deadline_ms = self._deadline_ms(timeout_s)
         try:
             self._go(deadline_ms, "the consumer is closing")
         finally:
             with self._session.changed:
                 self._session.is_closed = True
                 self._session.changed.notify_all()
-            self._commits.stop()
             self._heartbeat.stop()
             self._lane.close()
+            self._commits.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -276,7 +275,7 @@ class ConsumerAgent:
         """Set the offset of the next record to read: forward past what was read, or wherever you like.
 
         Raises:
-            ValueError: the partition is not assigned, or the offset is negative.
+            ValueError: the partition is not assigned, or the offset is negative or no whole number.
         """
         self._positions.seek(partition, offset)
 
@@ -311,44 +310,62 @@ class ConsumerAgent:
         *,
         asynchronous: bool = False,
         on_done: OnDone | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         """Store offsets; without any, the positions of all assigned partitions.
 
         Args:
             offsets: the next offset to read, by partition.
-            asynchronous: do not wait; the outcome goes to on_done in a later poll() or commit().
+            asynchronous: do not wait; the outcome, whatever it is, goes to on_done in a later poll(), commit(),
+                unsubscribe() or close(). Without on_done a failure is only logged.
             on_done: called with the offsets and None, or the error; only with asynchronous.
+            timeout_s: how long to keep trying (None: api_timeout_ms); only without asynchronous.
 
         Raises:
             CommitFailed: the group has moved on; the partitions may be another's. Do not repeat it; poll().
             RebalanceInProgress: poll(), then commit what is still assigned.
             OffsetsRefused: single partitions were refused, the others are stored.
             FencedInstanceId: another process has taken the instance id over.
-            RetryError: not answered within api_timeout_ms; it may be repeated, and may be stored already.
-            ValueError: a negative offset.
+            RetryError: not answered in time; it may be repeated, and may be stored already.
+            ValueError: an offset that is negative or no whole number.
+            Exception: whatever on_done or end_offset_of raised.
         """
         self._check_open()
         wanted = self._positions.all() if offsets is None else _as_offsets(offsets)
         if asynchronous and wanted:
             self._commits.later(wanted, on_done)
         elif wanted:
-            self._commits.now(wanted, self._clock.now_ms() + self._timing.api_timeout_ms)
+            try:
+                self._commits.now(wanted, self._deadline_ms(timeout_s))
+            finally:
+                self._commits.tell()
 
     @by_one_thread
     def committed(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what the group has committed for partitions (None: those assigned); None where nothing is.
 
+        Args:
+            partitions: of any topic.
+            timeout_s: how long to keep trying (None: api_timeout_ms).
+
         Raises:
-            RetryError: not answered within api_timeout_ms.
+            RetryError: not answered in time.
         """
         self._check_open()
         wanted = sorted(self._positions.owned() if partitions is None else partitions)
-        deadline_ms = self._clock.now_ms() + self._timing.api_timeout_ms
-        return self._session.committed(self._lane, wanted, deadline_ms, lambda: False)
+        return self._session.committed(self._lane, wanted, self._deadline_ms(timeout_s), lambda: False)
 
-    # Behind poll(), unsubscribe() and close()
+    # Behind them
+
+    def _deadline_ms(self, timeout_s: float | None) -> int:
+        """Return when a call that begins now has to be over; None: when api_timeout_ms is."""
+        if timeout_s is None:
+            return self._clock.now_ms() + self._timing.api_timeout_ms
+        if isnan(timeout_s):
+            raise ValueError("timeout_s is a number of seconds, and not nan")
+        return self._clock.now_ms() + int(min(timeout_s, FOR_EVER_S) * 1000)
 
     def _keep_house(self) -> None:
         """Do all that is due and needs no waiting."""
@@ -397,22 +414,25 @@ class ConsumerAgent:
         self._commits.before_giving_up(self._clock.now_ms() + self._timing.request_timeout_ms)
 
     def _go(self, deadline_ms: int, reason: str) -> None:
-        """Give everything back and leave; whatever happens on the way, the member is out at the end."""
-        try:
+        """Give everything back and leave; each step is taken whatever the caller's own functions raised before it."""
+        with ExitStack() as steps:  # the last one first
+            steps.callback(self._leave, reason, deadline_ms)
+            steps.callback(self._commits.settle, deadline_ms)
+            steps.callback(self._rebalancer.hand_back)
+            steps.callback(self._commits.settle, deadline_ms)
             self._commits.before_giving_up(deadline_ms)
-            self._rebalancer.hand_back()
-        finally:
-            self._rebalancer.abandon()
-            with self._session.changed:
-                member_id = self._session.membership.identity.member_id
-                self._session.membership.leave()
-            if member_id and not self._is_static:
-                self._leave(member_id, reason, deadline_ms)
 
-    def _leave(self, member_id: str, reason: str, deadline_ms: int) -> None:
+    def _leave(self, reason: str, deadline_ms: int) -> None:
+        """Be nobody from here on, and tell the coordinator so unless the member is static."""
+        self._rebalancer.abandon()
+        with self._session.changed:
+            member_id = self._session.membership.identity.member_id
+            self._session.membership.leave()
+        if not member_id or self._is_static:
+            return
+
         def ask() -> None:
-            left_ms = max(1, deadline_ms - self._clock.now_ms())
-            timeout_ms = min(left_ms, self._timing.request_timeout_ms)
+            timeout_ms = self._session.answer_timeout_ms(deadline_ms)
             self._session.api.leave(self._lane, member_id, reason, timeout_ms=timeout_ms)
 
         try:
@@ -423,6 +443,13 @@ class ConsumerAgent:
     def _check_open(self) -> None:
         if self._session.is_closed:
             raise AgentClosed("this agent is closed; make another one")
+
+
+def _checked_api(group_id: str, group_instance_id: str | None) -> GroupApi:
+    check_name("group id", group_id, MAX_GROUP_ID_LENGTH)
+    if group_instance_id is not None:
+        check_name("group_instance_id", group_instance_id, MAX_CLIENT_ID_LENGTH)
+    return GroupApi(group_id, group_instance_id)
 
 
 def _checked_topics(topics: Iterable[str]) -> tuple[str, ...]:
@@ -444,11 +471,21 @@ def _default_client_id(group_id: str) -> str:
 
 
 def _as_offsets(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
-    wanted = {
-        TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-        for partition, offset in offsets.items()
-    }
+    wanted = {(each := TopicPartition(*named)): _as_offset(each, offset) for named, offset in offsets.items()}
     negative = [partition for partition, offset in wanted.items() if offset.offset < 0]
     if negative:
         raise ValueError(f"an offset is 0 or more; that of {negative[0]} is {wanted[negative[0]].offset}")
     return wanted
+
+
+def _as_offset(partition: TopicPartition, offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """Return the offset with nothing in it but what can stand in a request."""
+    if not isinstance(offset, OffsetAndMetadata):
+        return OffsetAndMetadata(whole_number(f"the offset of {partition}", offset))
+    end = offset.log_end_offset
+    return replace(
+        offset,
+        offset=whole_number(f"the offset of {partition}", offset.offset),
+        leader_epoch=whole_number(f"the leader_epoch of {partition}", offset.leader_epoch),
+        log_end_offset=None if end is None else whole_number(f"the log_end_offset of {partition}", end),
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent import answers
-from agent.answers import Intervals, Joined, TopicInfo, read
+from agent.answers import Intervals, Joined, TopicInfo
 from agent.assignors import Assignment, Assignor
 from agent.membership import Identity
 from agent.partitions import JsonObject, OffsetAndMetadata, TopicPartition, grouped
@@ -71,8 +71,8 @@ class GroupApi:
             "reason": request.reason[:MAX_REASON_LENGTH],
             "max_wait_ms": max_wait_ms,
         }
-        answer = lane.call("POST", f"{self._path}/join", body, timeout_ms=max_wait_ms + LONG_POLL_GRACE_MS)
-        return read(answers.joined, answer)
+        timeout_ms = max_wait_ms + LONG_POLL_GRACE_MS
+        return lane.call(answers.joined, "POST", f"{self._path}/join", body, timeout_ms=timeout_ms)
 
     def sync(
         self, lane: Lane, joined: Joined, assignment: Assignment, *, max_wait_ms: int
@@ -87,13 +87,13 @@ class GroupApi:
             ],
             "max_wait_ms": max_wait_ms,
         }
-        answer = lane.call("POST", f"{self._path}/sync", body, timeout_ms=max_wait_ms + LONG_POLL_GRACE_MS)
-        return read(answers.own_partitions, answer)
+        timeout_ms = max_wait_ms + LONG_POLL_GRACE_MS
+        return lane.call(answers.own_partitions, "POST", f"{self._path}/sync", body, timeout_ms=timeout_ms)
 
     def heartbeat(self, lane: Lane, who: Identity, *, timeout_ms: int) -> Intervals:
         """Say that the member lives, and return the times in force."""
-        answer = lane.call("POST", f"{self._path}/heartbeat", self._as_member(who), timeout_ms=timeout_ms)
-        return read(answers.intervals, answer)
+        body = self._as_member(who)
+        return lane.call(answers.intervals, "POST", f"{self._path}/heartbeat", body, timeout_ms=timeout_ms)
 
     def leave(self, lane: Lane, member_id: str, reason: str, *, timeout_ms: int) -> None:
         """Take the member out of the group; that it was out already is no error, so its code is not looked at."""
@@ -102,25 +102,25 @@ class GroupApi:
             "group_instance_id": self._group_instance_id,
             "reason": reason[:MAX_REASON_LENGTH],
         }
-        read(answers.left, lane.call("POST", f"{self._path}/leave", {"members": [entry]}, timeout_ms=timeout_ms))
+        lane.call(answers.left, "POST", f"{self._path}/leave", {"members": [entry]}, timeout_ms=timeout_ms)
 
     def commit(
         self, lane: Lane, who: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int
     ) -> dict[TopicPartition, str]:
         """Store offsets and return the code of each; those with NONE are stored."""
         body = self._as_member(who) | {"offsets": [_offset_entry(each, offsets[each]) for each in sorted(offsets)]}
-        return read(answers.codes, lane.call("POST", f"{self._path}/offsets", body, timeout_ms=timeout_ms))
+        return lane.call(answers.codes, "POST", f"{self._path}/offsets", body, timeout_ms=timeout_ms)
 
     def committed(
         self, lane: Lane, partitions: Iterable[TopicPartition], *, timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what is committed for each partition; None where nothing is."""
         body = {"partitions": grouped(partitions)}
-        return read(answers.committed, lane.call("POST", f"{self._path}/offsets/query", body, timeout_ms=timeout_ms))
+        return lane.call(answers.committed, "POST", f"{self._path}/offsets/query", body, timeout_ms=timeout_ms)
 
     def topics(self, lane: Lane, *, timeout_ms: int) -> dict[str, TopicInfo]:
         """Return the catalogue: every topic that Muster knows."""
-        return read(answers.topics, lane.call("GET", "/v1/topics", timeout_ms=timeout_ms))
+        return lane.call(answers.topics, "GET", "/v1/topics", timeout_ms=timeout_ms)
 
     def _as_member(self, who: Identity) -> JsonObject:
         return {

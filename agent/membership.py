@@ -172,12 +172,16 @@ class Membership:
         listed = ON_ERROR[call].get(type(error), _by_class(error))
         if listed is Reaction.REJOIN and error.action == "retry":
             return Reaction.RETRY_AT_ONCE
+        if listed is Reaction.FATAL and call is Call.HEARTBEAT and not error.code:
+            return Reaction.RETRY  # A refusal without a code is no node's own: some proxy has made it up.
         if listed in (Reaction.RETRY, Reaction.RETRY_AT_ONCE) or call is Call.JOIN:
             return listed
         if self.identity != sent_as:
             return Reaction.IGNORE
         if listed is Reaction.REJOIN and call is Call.HEARTBEAT and self.phase is not Phase.STABLE:
             return Reaction.IGNORE
+        if listed is Reaction.RESET_GENERATION and call is Call.HEARTBEAT and self.phase is Phase.JOINING:
+            return Reaction.IGNORE  # The join has overtaken the heartbeat, and has opened the next generation.
         return listed
 
 

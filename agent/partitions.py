@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,6 +32,18 @@ class OffsetAndMetadata:
     metadata: str = ""
     leader_epoch: int = -1
     log_end_offset: int | None = None
+
+
+def whole_number(what: str, value: Any) -> int:  # noqa: ANN401  # a caller's, of which nothing is known yet
+    """Return a whole number of whatever kind (numpy's, for one) as an int.
+
+    Raises:
+        ValueError: it is none; `what` says whose.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{what} is a whole number, and not {value!r}") from None
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> list[JsonObject]:

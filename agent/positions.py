@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from agent.errors import NoOffsetForPartition
-from agent.partitions import OffsetAndMetadata, TopicPartition
+from agent.partitions import OffsetAndMetadata, TopicPartition, whole_number
 
-EndOffsetOf = Callable[[TopicPartition], int]
+EndOffsetOf = Callable[[TopicPartition], int | None]
 OffsetReset = Literal["earliest", "latest", "none"]
 
 
@@ -56,11 +56,13 @@ class Positions:
         """Set the next offset to read.
 
         Raises:
-            ValueError: the offset is negative, or the partition is not owned.
+            ValueError: the offset is no whole number or negative, or the partition is not owned.
         """
-        if offset < 0:
-            raise ValueError(f"an offset is 0 or more, and not {offset}")
-        self._place(partition).position = offset
+        place = self._place(partition)
+        position = whole_number(f"the offset of {partition}", offset)
+        if position < 0:
+            raise ValueError(f"an offset is 0 or more, and not {position}")
+        place.position = position
 
     def position(self, partition: TopicPartition) -> int | None:
         """Return the next offset to read, None while it is not known.
@@ -99,6 +101,7 @@ class Positions:
 
         Raises:
             NoOffsetForPartition: when `to` is "none" and there are any.
+            ValueError: a partition's end is no whole number.
         """
         needy = tuple(sorted(each for each in partitions if self._place(each).position is None))
         if needy and to == "none":
@@ -107,7 +110,7 @@ class Positions:
             place = self._place(partition)
             if to == "latest":
                 assert self._end_offset_of is not None
-                place.position = self._end_offset_of(partition)
+                place.position = _whole_end(partition, self._end_offset_of(partition))
             else:
                 place.position = place.log_start
 
@@ -135,10 +138,14 @@ class Positions:
 
     def _commitable(self, partition: TopicPartition, position: int) -> OffsetAndMetadata:
         end = None if self._end_offset_of is None else self._end_offset_of(partition)
-        return OffsetAndMetadata(position, log_end_offset=end)
+        return OffsetAndMetadata(position, log_end_offset=None if end is None else _whole_end(partition, end))
 
     def _place(self, partition: TopicPartition) -> _Place:
         place = self._places.get(partition)
         if place is None:
             raise ValueError(f"{partition} is not assigned to this agent")
         return place
+
+
+def _whole_end(partition: TopicPartition, end: int | None) -> int:
+    return whole_number(f"the end offset of {partition}", end)

@@ -2,7 +2,8 @@
 
 All of this runs in the caller's thread, inside poll(). Eager assignors give everything back before they rejoin;
 cooperative ones keep what they own, and give back only what the new assignment takes away, with a second rejoin.
-Callbacks happen once a completed rebalance, however many joins it took.
+Callbacks happen once a completed rebalance, however many joins it took. They may call the agent, and even close it:
+what one of them is being told of is told to no other, and no rebalance goes on before it returns.
 
 Source: Kafka's client, ConsumerCoordinator.onJoinPrepare and onJoinComplete.
 """
@@ -29,17 +30,18 @@ Partitions = tuple[TopicPartition, ...]
 OnPartitions = Callable[[Partitions], object]
 
 
-def nothing(_: Partitions) -> None:
+def nothing(*_: Partitions) -> None:
     """Do nothing: the callback of a caller who gave none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What the caller wants to be told, each with the partitions it is about, sorted."""
+    """What the caller wants to be told, each with the partitions it is about, sorted; and what the agent does first."""
 
     on_revoked: OnPartitions = nothing
     on_assigned: OnPartitions = nothing
     on_lost: OnPartitions = nothing
+    before_revoking: Callable[[], None] = nothing
 
 
 @dataclass(slots=True)
@@ -66,7 +68,6 @@ class Rebalancer:
         positions: Positions,
         callbacks: Callbacks,
         counts: TopicCounts,
-        before_revoking: Callable[[], None],
     ) -> None:
         self.leads_by: Mapping[str, int] | None = None
         self._session = session
@@ -74,28 +75,32 @@ class Rebalancer:
         self._positions = positions
         self._callbacks = callbacks
         self._counts = counts
-        self._before_revoking = before_revoking
         self._round: Round | None = None
         self._failed_rounds = 0
         self._next_round_at_ms = 0
         self._is_prepared = False
+        self._is_calling_back = False
+        self._going: Partitions = ()
         self._last_assignment: Partitions = ()
         self._last_generation = NO_GENERATION
 
     def drive(self) -> None:
-        """Do all that can be done without waiting, callbacks included.
+        """Do all that can be done without waiting, callbacks included; from within one of them, nothing.
 
         Raises:
             AgentError: what ended the membership.
             Exception: whatever a callback, partitions_of or an assignor raised.
         """
-        while True:
+        while not self._is_calling_back:
             self._raise_fatal()
-            if self._round is not None and self._round.is_done:
+            if self._has_lost_all():
+                self._lose(self._positions.owned())
+            elif self._round is not None and self._round.is_done:
                 self._finish(self._round)
             elif self._round is None and self._may_begin():
                 self._give_back_before_joining()
-                self._begin()
+                if self._may_begin():
+                    self._begin()
             else:
                 return
 
@@ -107,20 +112,24 @@ class Rebalancer:
 
     def has_work(self) -> bool:
         """Tell whether `drive` would do something now; under the lock."""
-        if self._session.fatal is not None:
+        if self._is_calling_back:
+            return False
+        if self._session.fatal is not None or self._has_lost_all():
             return True
         return self._round.is_done if self._round is not None else self._may_begin()
 
     def wakes_at_ms(self) -> int | None:
         """Return when `drive` has to be called even if nothing changes; None: not by the clock."""
-        return self._next_round_at_ms if self._round is None and self._wants_join() else None
+        is_waiting = self._round is None and self._wants_join() and not self._is_calling_back
+        return self._next_round_at_ms if is_waiting else None
 
     def hand_back(self) -> None:
         """Tell the caller that nothing is owned any more, since the member is about to leave.
 
-        What was kept through a rejoin that is not over counts as lost: nothing can be committed then.
+        A callback that leaves is not told again of what it is being told of. What was kept through a rejoin that is not
+        over counts as lost: nothing can be committed then.
         """
-        owned = self._positions.owned()
+        owned = tuple(each for each in self._positions.owned() if each not in self._going)
         if owned and self._session.membership.phase is Phase.STABLE:
             self._revoke(owned)
         elif owned:
@@ -142,6 +151,10 @@ class Rebalancer:
     def _may_begin(self) -> bool:
         return self._wants_join() and self._session.clock.now_ms() >= self._next_round_at_ms
 
+    def _has_lost_all(self) -> bool:
+        """Tell whether there are partitions of a generation that this member is no longer part of."""
+        return not self._session.membership.identity.has_generation and bool(self._positions.owned())
+
     def _raise_fatal(self) -> None:
         fatal = self._session.fatal
         if fatal is None:
@@ -157,24 +170,18 @@ class Rebalancer:
             raise fatal
 
     def _give_back_before_joining(self) -> None:
-        membership = self._session.membership
-        if membership.identity.has_generation and not self._is_prepared:
-            self._before_revoking()
+        identity = self._session.membership.identity
+        if not identity.has_generation or self._is_prepared:
+            return
+        self._callbacks.before_revoking()
+        if self._session.membership.identity != identity:
+            return
+        self._is_prepared = True
         owned = self._positions.owned()
-        if not membership.identity.has_generation:
-            self._is_prepared = True
-            if owned:
-                self._lose(owned)
-        elif not self._is_prepared:
-            self._is_prepared = True
-            self._revoke_before_joining(owned)
-
-    def _revoke_before_joining(self, owned: Partitions) -> None:
+        unwanted = tuple(each for each in owned if each.topic not in self._subscription.topics)
         if not self._subscription.is_cooperative:
             self._revoke(owned)
-            return
-        unwanted = tuple(each for each in owned if each.topic not in self._subscription.topics)
-        if unwanted:
+        elif unwanted:
             self._revoke(unwanted)
 
     def _begin(self) -> None:
@@ -194,9 +201,14 @@ class Rebalancer:
                 assignors=self._subscription.assignors,
                 reason=session.membership.begin_join(),
             )
-            self._round = Round(session, request, self._counts)
+            beginning = Round(session, request, self._counts)
         log.debug("%s: joining (%s)", request.client_id, request.reason)
-        self._round.start()
+        try:
+            beginning.start()
+        except RuntimeError:
+            self.want_join(request.reason)
+            raise
+        self._round = beginning
 
     def _finish(self, done: Round) -> None:
         self._round = None
@@ -236,20 +248,37 @@ class Rebalancer:
         try:
             if gone:
                 self.want_join("gave up partitions that go to another member")
-                self._revoke(gone)
+                self._revoke_after_joining(gone)
         finally:
-            self._positions.add(added, result.committed, result.log_starts)
-            self._callbacks.on_assigned(added)
+            if self._session.membership.identity == result.identity:
+                self._positions.add(added, result.committed, result.log_starts)
+                self._call_back(self._callbacks.on_assigned, added)
+
+    def _revoke_after_joining(self, gone: Partitions) -> None:
+        """Give up what was read from while the round went on, so that how far it is has not been stored yet."""
+        try:
+            self._callbacks.before_revoking()
+        finally:
+            self._revoke(gone)
 
     def _revoke(self, partitions: Partitions) -> None:
-        try:
-            self._callbacks.on_revoked(partitions)
-        finally:
-            self._positions.remove(partitions)
+        self._take_away(self._callbacks.on_revoked, partitions)
 
     def _lose(self, partitions: Partitions) -> None:
         log.info("%s: lost %d partitions", self._subscription.client_id, len(partitions))
+        self._take_away(self._callbacks.on_lost, partitions)
+
+    def _take_away(self, callback: OnPartitions, partitions: Partitions) -> None:
+        going_before, self._going = self._going, (*self._going, *partitions)
         try:
-            self._callbacks.on_lost(partitions)
+            self._call_back(callback, partitions)
         finally:
+            self._going = going_before
             self._positions.remove(partitions)
+
+    def _call_back(self, callback: OnPartitions, partitions: Partitions) -> None:
+        was_calling_back, self._is_calling_back = self._is_calling_back, True
+        try:
+            callback(partitions)
+        finally:
+            self._is_calling_back = was_calling_back

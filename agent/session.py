@@ -85,6 +85,11 @@ class Session:
             self.changed.notify_all()
             return reaction
 
+    def answer_timeout_ms(self, deadline_ms: int | None) -> int:
+        """Return how long the next answer may take: not beyond the deadline, if there is one."""
+        timeout_ms = self.timing.request_timeout_ms
+        return timeout_ms if deadline_ms is None else min(timeout_ms, max(1, deadline_ms - self.clock.now_ms()))
+
     def wait_until(self, deadline_ms: int, is_done: Callable[[], bool]) -> bool:
         """Wait for is_done, judged under the lock after every change, and tell whether it came before the deadline."""
         with self.changed:
@@ -99,10 +104,13 @@ class Session:
         self, lane: Lane, partitions: Sequence[TopicPartition], deadline_ms: int | None, is_over: Callable[[], bool]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what is committed for each partition, None where nothing is; raises as `until_answered` does."""
+
+        def ask(chunk: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+            return self.api.committed(lane, chunk, timeout_ms=self.answer_timeout_ms(deadline_ms))
+
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
         for chunk in batched(partitions, self.timing.max_partitions_per_request):
-            ask = partial(self.api.committed, lane, chunk, timeout_ms=self.timing.request_timeout_ms)
-            found |= self.until_answered(ask, deadline_ms, is_over)
+            found |= self.until_answered(partial(ask, chunk), deadline_ms, is_over)
         return found
 
     def until_answered(self, ask: Callable[[], Value], deadline_ms: int | None, is_over: Callable[[], bool]) -> Value:

@@ -11,19 +11,24 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from agent.answers import read
 from agent.coordinators import Coordinators
 from agent.errors import AgentError, NotCoordinator, Problem, Unreachable, from_problem
 from agent.partitions import JsonObject
 
 OWNER_HEADER = "X-Muster-Coordinator"
+POOLS_MAX: Final = 4
+"""To how many nodes at most one lane keeps a connection."""
 Opened = Callable[[socket.socket], None]
+Value = TypeVar("Value")
 
 
 class Lane:
@@ -40,13 +45,22 @@ class Lane:
             self._headers["Authorization"] = f"Bearer {token}"
         self._pools: dict[str, HTTPConnectionPool] = {}
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._sockets: dict[str, socket.socket] = {}
         self._is_cut = False
 
-    def call(self, method: str, path: str, body: JsonObject | None = None, *, timeout_ms: int) -> JsonObject:
-        """Send one request and return the answer's JSON object ({} when it has no body).
+    def call(
+        self,
+        reader: Callable[[JsonObject], Value],
+        method: str,
+        path: str,
+        body: JsonObject | None = None,
+        *,
+        timeout_ms: int,
+    ) -> Value:
+        """Send one request and return what the reader makes of the answer's JSON object ({} when it has no body).
 
         Args:
+            reader: one of `agent.answers`.
             method: GET, POST, ...
             path: path and query, percent-encoded.
             body: the JSON to send, or None for no body.
@@ -58,24 +72,28 @@ class Lane:
         """
         url = self._coordinators.target()
         response = self._send(url, method, path, body, timeout_ms)
+        if not 200 <= response.status < 300:
+            raise self._refusal(response, url)
+        try:
+            answer = read(reader, _object(response, url))
+        except Unreachable as error:
+            self._coordinators.failed(url, str(error), was_connected=True)
+            raise
         self._coordinators.answered(url)
-        if 200 <= response.status < 300:
-            self._coordinators.hear(response.headers.get(OWNER_HEADER))
-            return _object(response, url)
-        raise self._refusal(response, url)
+        self._coordinators.hear(response.headers.get(OWNER_HEADER))
+        return answer
 
     def cut(self) -> None:
         """End the request under way, from any thread; the lane cannot be used again."""
         with self._lock:
             self._is_cut = True
-            if self._socket is not None:
-                _hang_up(self._socket)
+            for connection in self._sockets.values():
+                _hang_up(connection)
 
     def close(self) -> None:
         """Give the connections back; for the lane's own thread, when it is done."""
-        for pool in self._pools.values():
-            pool.close()
-        self._pools.clear()
+        while self._pools:
+            self._close_oldest()
 
     def _send(
         self, url: str, method: str, path: str, body: JsonObject | None, timeout_ms: int
@@ -95,27 +113,39 @@ class Lane:
         except urllib3.exceptions.HTTPError as problem:
             was_connected = not isinstance(problem, urllib3.exceptions.ConnectTimeoutError)
             was_connected = was_connected and not isinstance(problem, urllib3.exceptions.NewConnectionError)
-            self._coordinators.failed(url, was_connected=was_connected)
+            self._coordinators.failed(url, _reason(problem), was_connected=was_connected)
             raise Unreachable(f"no answer from {url}: {_reason(problem)}", was_connected=was_connected) from problem
 
     def _pool(self, url: str) -> HTTPConnectionPool:
-        if url not in self._pools:
-            self._pools[url] = _new_pool(url, self._opened, self._ssl_context)
-        return self._pools[url]
+        """Return the pool of one connection to a node, the latest from here on; too many others are closed."""
+        pool = self._pools.pop(url, None) or _new_pool(url, partial(self._opened, url), self._ssl_context)
+        while len(self._pools) >= POOLS_MAX:
+            self._close_oldest()
+        self._pools[url] = pool
+        return pool
 
-    def _opened(self, connection: socket.socket) -> None:
+    def _close_oldest(self) -> None:
+        url = next(iter(self._pools))
         with self._lock:
-            self._socket = connection
+            self._sockets.pop(url, None)
+        self._pools.pop(url).close()
+
+    def _opened(self, url: str, connection: socket.socket) -> None:
+        with self._lock:
+            self._sockets[url] = connection
             if self._is_cut:
                 _hang_up(connection)
 
     def _refusal(self, response: urllib3.BaseHTTPResponse, url: str) -> AgentError:
         problem = _problem(response)
         error = from_problem(problem)
+        is_out_of_service = response.status >= 500 and problem.code != "COORDINATOR_LOAD_IN_PROGRESS"
+        if is_out_of_service or not problem.code:
+            self._coordinators.failed(url, str(error), was_connected=True)
+            return error
+        self._coordinators.answered(url)
         if isinstance(error, NotCoordinator):
             self._coordinators.moved(problem.coordinator or response.headers.get(OWNER_HEADER))
-        elif response.status >= 500 and problem.code != "COORDINATOR_LOAD_IN_PROGRESS":
-            self._coordinators.failed(url, was_connected=True)
         else:
             self._coordinators.hear(response.headers.get(OWNER_HEADER))
         return error

@@ -14,6 +14,9 @@ from examples.word_count.topic import Topic
 IDLE_S = 0.5
 """How long to wait for new lines; a rebalance ends the wait."""
 
+COMMIT_TIMEOUT_S = 5.0
+"""How long a commit may take, and so how much later than asked for `run` may end."""
+
 
 class WordCounter:
     """A member of the group `group_id` that counts until `stop`.
@@ -74,7 +77,7 @@ class WordCounter:
 
     def _commit(self, news: int) -> None:
         try:
-            self._agent.commit()
+            self._agent.commit(timeout_s=COMMIT_TIMEOUT_S)
         except (RejoinError, RetryError) as problem:
             print(f"not committed, so whoever goes on looks into the counts: {problem}", flush=True)
         else:
@@ -92,9 +95,9 @@ class WordCounter:
         self._say("owns", tuple(sorted(self._counts)))
 
     def _give_back(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Forget the counts: they are saved, and the next owner loads them."""
+        """Forget the counts: they are saved, and the next owner loads them. Some may never have been loaded."""
         for partition in partitions:
-            del self._counts[partition]
+            self._counts.pop(partition, None)
         self._say("gives back", partitions)
 
     def _say(self, what: str, partitions: tuple[TopicPartition, ...]) -> None:

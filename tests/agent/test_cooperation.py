@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agent import Assignor, CommitFailed, ConsumerAgent, Member, TopicPartition
+import pytest
+
+from agent import Assignor, CommitFailed, ConsumerAgent, GroupMaxSizeReached, Member, TopicPartition
 from agent.assignors.claims import Claim, owned_claim, remembered_claim, remembered_data
 from tests.agent.conftest import AgentMaker, Diary
 from tests.agent.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
@@ -32,6 +34,12 @@ def rebalance(coordinator: FakeCoordinator, agent: ConsumerAgent, diary: Diary, 
     coordinator.assigned = orders(*partitions)
     coordinator.next("heartbeat", REBALANCE)
     diary.until_assigned(agent, diary.count("assigned") + 1)
+
+
+def poll_on(agent: ConsumerAgent) -> None:
+    """Poll whenever there is something to do, until that raises."""
+    while agent.wait(timeout_s=20):
+        agent.poll()
 
 
 def member_of_two(coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary) -> ConsumerAgent:
@@ -160,3 +168,91 @@ def test_one_eager_assignor_among_those_offered_makes_the_member_eager(
     rebalance(coordinator, agent, diary, 0, 1)
 
     assert diary.lines == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0, 1])]
+
+
+def test_auto_commit_stores_how_far_a_partition_is_before_it_is_revoked(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    stored: list[int] = []
+
+    def look(partitions: tuple[TopicPartition, ...]) -> None:
+        stored.extend(coordinator.offsets[each]["offset"] for each in partitions)
+
+    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.heartbeat_interval_ms = 5
+    callbacks = diary.callbacks() | {"on_revoked": look}
+    agent = joined(assignors=[PATIENT], enable_auto_commit=True, auto_commit_interval_ms=600_000, **callbacks)
+    gate = threading.Event()
+    coordinator.assigned = orders(0)
+    coordinator.next("join", Hold(gate))
+    coordinator.next("heartbeat", REBALANCE)
+    while coordinator.count("join") < 3:
+        agent.poll()
+        agent.wait(timeout_s=0.05)
+    agent.seek(TopicPartition("orders", 1), 60)
+    gate.set()
+    diary.until_assigned(agent, 2)
+
+    assert stored == [60]
+
+
+def test_an_end_that_is_not_known_when_partitions_go_keeps_none_from_being_revoked(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    is_gone = False
+
+    def end_offset_of(_: TopicPartition) -> int:
+        if is_gone:
+            raise FileNotFoundError("gone")
+        return 100
+
+    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    agent = joined(
+        assignors=[PATIENT],
+        enable_auto_commit=True,
+        auto_commit_interval_ms=600_000,
+        end_offset_of=end_offset_of,
+        **diary.callbacks(),
+    )
+    coordinator.assigned = orders(0)
+    agent.subscribe(["orders", "refunds"])
+    agent.poll()
+    agent.seek(TopicPartition("orders", 1), 60)
+    is_gone = True
+    with pytest.raises(FileNotFoundError):
+        poll_on(agent)
+    is_gone = False
+
+    assert diary.lines == [("assigned", [0, 1]), ("revoked", [1]), ("assigned", [])]
+
+
+def test_a_member_that_may_not_rejoin_loses_what_it_had_kept_at_once(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    agent = joined(assignors=[PATIENT], retry_backoff_ms=600_000, retry_backoff_max_ms=600_000, **diary.callbacks())
+    coordinator.next("join", Problem("GROUP_MAX_SIZE_REACHED", 409, "fix"))
+    agent.subscribe(["orders", "refunds"])
+    with pytest.raises(GroupMaxSizeReached):
+        poll_on(agent)
+
+    assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
+    assert dict(agent.poll()) == {}
+    assert agent.wait(timeout_s=0.01) is False
+
+
+def test_a_member_put_out_while_its_sync_waits_reads_on_no_longer(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    agent = member_of_two(coordinator, joined, diary)
+    never = threading.Event()
+    coordinator.next("sync", Hold(never))
+    agent.subscribe(["orders", "refunds"])
+    agent.poll()
+    coordinator.wait_for_calls("sync", 2)
+    coordinator.next("heartbeat", Problem("UNKNOWN_MEMBER_ID", 404, "rejoin"))
+
+    assert agent.wait(timeout_s=20)
+    assert dict(agent.poll()) == {}
+    assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
+    never.set()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
+from contextlib import suppress
 
 import pytest
 
-from agent import CommitFailed, RetryError, TopicPartition
+from agent import CommitFailed, RequestError, RetryError, TopicPartition
+from agent.answers import topics
+from agent.coordinators import Coordinators
 from agent.errors import Unreachable
+from agent.transport import POOLS_MAX, Lane
 from tests.agent.conftest import AgentMaker, Diary
 from tests.agent.fake_coordinator import Drop, FakeCoordinator, Fault, Hold, Problem, Raw, numbers
 from tests.agent.manual_clock import ManualClock
@@ -151,6 +156,82 @@ def test_any_of_several_base_urls_will_do(coordinator: FakeCoordinator, make_age
     agent = make_agent(base_url=[f"http://127.0.0.1:{free_port()}", coordinator.url])
 
     assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("answer", [NOT_JSON, NONSENSE, Raw(404, b"404 page not found")])
+def test_a_base_url_where_no_muster_answers_holds_nobody_up(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, make_agent: AgentMaker, answer: Raw
+) -> None:
+    for call in ("join", "commit"):
+        coordinator.next(call, *[answer] * 1_000)
+    agent = make_agent(base_url=[coordinator.url, other_node.url])
+    with suppress(RequestError):
+        agent.poll(timeout_s=20)
+
+    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert coordinator.count("join") == 1
+
+
+def test_a_proxy_that_knows_no_heartbeats_for_a_moment_ends_no_membership(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(**diary.callbacks())
+    coordinator.next("heartbeat", Raw(404, b"404 page not found"), Raw(405, b""))
+    coordinator.wait_for_calls("heartbeat", 5)
+
+    assert numbers(agent.poll()) == [0, 1, 2]
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+def test_an_outage_is_warned_of_once_with_its_reason(
+    coordinator: FakeCoordinator, joined: AgentMaker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "muster.agent")
+    coordinator.heartbeat_interval_ms = 5
+    joined()
+    caplog.clear()
+    coordinator.next("heartbeat", *[NOBODY] * 20)
+    coordinator.wait_for_calls("heartbeat", 22)
+
+    assert caplog.messages[0] == (
+        f"{coordinator.url} cannot be reached or cannot serve now "
+        "(COORDINATOR_NOT_AVAILABLE: as the test says); trying again"
+    )
+    assert caplog.messages[1:] in ([], [f"{coordinator.url} answers"])
+
+
+def test_closing_ends_a_join_that_waits_on_a_connection_opened_before_the_last_one(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    never = threading.Event()
+    moved = Problem("NOT_COORDINATOR", 421, "retry", {"coordinator": other_node.url})
+    coordinator.next("join", moved, Hold(never))
+    other_node.next("join", NOBODY)
+    agent = make_agent(client_id="consumer-billing-between")
+    agent.poll()
+    coordinator.wait_for_calls("join", 2)
+    agent.close()
+    names = {thread.name for thread in threading.enumerate()}
+    never.set()
+
+    assert "consumer-billing-between-round" not in names
+
+
+def test_an_agent_keeps_connections_to_a_few_nodes_only(clock: ManualClock) -> None:
+    nodes = [FakeCoordinator() for _ in range(6)]
+    lane = Lane(Coordinators([node.url for node in nodes], clock.now_ms, 1), None, 1_000, None)
+    for node in nodes:
+        node.start()
+        node.next("topics", NOBODY)
+        with pytest.raises(RetryError):
+            lane.call(topics, "GET", "/v1/topics", timeout_ms=5_000)
+    kept = list(lane._pools)
+    lane.close()
+    for node in nodes:
+        node.stop()
+
+    assert kept == [node.url for node in nodes[-POOLS_MAX:]]
 
 
 def test_an_agent_that_finds_nobody_keeps_on_trying_and_can_be_closed(make_agent: AgentMaker) -> None:

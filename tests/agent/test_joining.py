@@ -70,7 +70,7 @@ def test_a_leader_assigns_by_range_for_all_members(coordinator: FakeCoordinator,
 
 
 def test_an_assignor_of_ones_own_is_told_of_topics_that_have_partitions(
-    coordinator: FakeCoordinator, joined: AgentMaker
+    coordinator: FakeCoordinator, make_agent: AgentMaker
 ) -> None:
     asked: list[tuple[dict[str, int], list[str]]] = []
 
@@ -78,7 +78,8 @@ def test_an_assignor_of_ones_own_is_told_of_topics_that_have_partitions(
         asked.append((dict(counts), [member.member_id for member in members]))
         return {}
 
-    joined(topics=["orders", "ghosts"], assignors=[Assignor("mean", give_nothing)], client_id="me")
+    make_agent(topics=["orders", "ghosts"], assignors=[Assignor("mean", give_nothing)], client_id="me").poll()
+    coordinator.wait_for_calls("sync", 1)
 
     assert asked == [({"orders": 3}, ["me-1"])]
 
@@ -355,6 +356,39 @@ def test_unsubscribing_gives_everything_back_and_leaves_and_a_subscription_joins
     with pytest.raises(RequestError, match="subscribe"):
         agent.poll()
     agent.subscribe(["orders"])
+    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+
+
+def test_unsubscribing_unsubscribes_although_a_callback_raises(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    def refuse(_: object) -> None:
+        raise LookupError("no room")
+
+    agent = joined(on_revoked=refuse)
+    with pytest.raises(LookupError):
+        agent.unsubscribe()
+
+    assert coordinator.member_id == ""
+    with pytest.raises(RequestError, match="subscribe"):
+        agent.poll()
+
+
+def test_a_thread_that_could_not_be_started_is_started_at_the_next_poll(
+    make_agent: AgentMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def fail_once(thread: threading.Thread) -> None:
+        if thread.name.endswith("-round") and failures:
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail_once)
+    agent = make_agent()
+    with pytest.raises(RuntimeError, match="can't start"):
+        agent.poll(timeout_s=20)
+
     assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
+import threading
 from pathlib import Path
 
 import pytest
 
+import agent
 from agent import ConsumerAgent, TopicPartition, errors
 from agent.answers import own_partitions
 from agent.backoff import Backoff
+from agent.clock import SystemClock
 from agent.coordinators import Coordinators
 from agent.errors import CLASSES, AgentError, Problem, RejoinError, RequestError, RetryError, from_problem
 from agent.group_api import group_segment
@@ -118,6 +122,23 @@ def test_a_heartbeat_that_tells_of_a_rebalance_is_ignored_unless_stable(phase: P
     assert membership.rejoin_reason is None
 
 
+def test_a_heartbeat_that_a_join_has_overtaken_is_ignored() -> None:
+    membership = member(Phase.JOINING)
+
+    assert membership.react(Call.HEARTBEAT, error("ILLEGAL_GENERATION"), M3) is IGNORE
+    assert membership.identity == M3
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405])
+def test_a_refusal_without_a_code_is_no_nodes_own_and_ends_no_membership(status: int) -> None:
+    made_up = from_problem(Problem(status=status, detail="Not Found"))
+    membership = member()
+
+    assert membership.react(Call.HEARTBEAT, made_up, M3) is RETRY
+    assert membership.identity == M3
+    assert member(Phase.JOINING).react(Call.JOIN, made_up, M3) is FATAL
+
+
 def test_a_long_poll_that_ended_is_no_rebalance() -> None:
     membership = member(Phase.SYNCING)
 
@@ -207,16 +228,16 @@ class TestCoordinators:
     def test_the_first_base_url_is_asked_first_and_the_next_when_it_fails(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         assert coordinators.target() == "http://a:1"
-        coordinators.failed("http://a:1", was_connected=False)
+        coordinators.failed("http://a:1", "why", was_connected=False)
         assert coordinators.target() == "http://b:1"
-        coordinators.failed("http://b:1", was_connected=True)
+        coordinators.failed("http://b:1", "why", was_connected=True)
         assert coordinators.target() == "http://a:1"
 
     def test_the_owner_is_asked_until_it_fails(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.hear("http://owner:1/")
         assert coordinators.target() == "http://owner:1"
-        coordinators.failed("http://owner:1", was_connected=True)
+        coordinators.failed("http://owner:1", "why", was_connected=True)
         assert coordinators.target() == "http://a:1"
         coordinators.hear("http://owner:1")
         assert coordinators.target() == "http://owner:1"
@@ -224,20 +245,63 @@ class TestCoordinators:
     def test_an_owner_out_of_reach_is_spared_for_a_while_unless_a_node_insists(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.hear("http://owner:1")
-        coordinators.failed("http://owner:1", was_connected=False)
+        coordinators.failed("http://owner:1", "why", was_connected=False)
         coordinators.hear("http://owner:1")
         assert coordinators.target() == "http://a:1"
         coordinators.moved("http://owner:1")
         assert coordinators.target() == "http://owner:1"
-        coordinators.failed("http://owner:1", was_connected=False)
+        coordinators.failed("http://owner:1", "why", was_connected=False)
         clock.advance(30_000)
         coordinators.hear("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
+    def test_a_warning_says_why_and_comes_once_until_a_node_answers(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "muster.agent")
+        coordinators = self.make(clock)
+        for _ in range(3):
+            coordinators.failed("http://a:1", "Connection refused", was_connected=False)
+        coordinators.answered("http://b:1")
+
+        assert caplog.messages == [
+            "http://a:1 cannot be reached or cannot serve now (Connection refused); trying again",
+            "http://b:1 answers",
+        ]
+
+    def test_nodes_that_come_and_go_are_warned_of_every_ten_seconds(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "muster.agent")
+        coordinators = self.make(clock)
+        for _ in range(10):
+            coordinators.failed("http://a:1", "why", was_connected=False)
+            coordinators.answered("http://a:1")
+            clock.advance(1_000)
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+        coordinators.failed("http://a:1", "why", was_connected=False)
+        assert caplog.records[-1].levelname == "WARNING"
+
     def test_a_failure_of_a_node_no_longer_asked_changes_nothing(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.hear("http://owner:1")
-        coordinators.failed("http://former:1", was_connected=True)
+        coordinators.failed("http://former:1", "why", was_connected=True)
+        assert coordinators.target() == "http://owner:1"
+
+    def test_from_encrypted_addresses_no_answer_leads_to_a_plain_one(self, clock: ManualClock) -> None:
+        coordinators = Coordinators(["https://a:1", "https://b:1"], clock.now_ms, spare_ms=30_000)
+        coordinators.hear("http://owner:1")
+        assert coordinators.target() == "https://a:1"
+        coordinators.moved("http://owner:1")
+        assert coordinators.target() == "https://a:1"
+        coordinators.hear("https://owner:1")
+        assert coordinators.target() == "https://owner:1"
+        coordinators.moved("http://owner:1")
+        assert coordinators.target() == "https://a:1"
+
+    def test_who_gives_one_plain_address_is_led_to_plain_ones(self, clock: ManualClock) -> None:
+        coordinators = Coordinators(["https://a:1", "http://b:1"], clock.now_ms, spare_ms=30_000)
+        coordinators.hear("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
     @pytest.mark.parametrize("named", [None, "", "10.0.0.1:8080", "ftp://owner", "http://", "http://owner:port"])
@@ -278,6 +342,7 @@ def test_every_setting_can_be_given_as_an_argument() -> None:
         ({"topics": [""]}, "a topic has"),
         ({"base_url": "127.0.0.1:8080"}, "looks like http://host:port"),
         ({"base_url": []}, "at least one base URL"),
+        ({"base_url": "http://ada@node:1"}, "a base URL holds no user name and no password: give a token"),
         ({"auto_offset_reset": "newest"}, "auto_offset_reset is one of earliest, latest, none"),
         ({"auto_offset_reset": "latest"}, "needs end_offset_of"),
         ({"assignors": ["best"]}, "no assignor is called 'best'"),
@@ -298,16 +363,49 @@ def test_a_token_that_no_request_can_carry_is_refused_and_not_shown(ending: str)
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize("scheme", ["http", "ftp"])
+def test_a_password_in_a_base_url_is_refused_and_not_shown(scheme: str) -> None:
+    with pytest.raises(ValueError, match="no user name and no password") as refused:
+        ConsumerAgent(f"{scheme}://ada:hunter2@node:1", "billing")
+
+    assert "hunter2" not in str(refused.value)
+
+
+def test_every_error_that_the_manual_names_can_be_imported_from_the_agent() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "agent.md").read_text(encoding="utf-8")
+    named = {name for name in re.findall(r"`([A-Z][A-Za-z]+)`", manual) if hasattr(errors, name)}
+
+    assert "NotAuthorized" in named
+    assert named <= set(agent.__all__)
+    assert {kind.__name__ for kind in CLASSES.values() if issubclass(kind, RequestError)} <= set(agent.__all__)
+
+
+def test_no_wait_lasts_so_long_that_a_wakeup_of_a_signal_handler_is_missed() -> None:
+    class Noting(threading.Condition):
+        asked_s: list[float | None]
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.asked_s.append(timeout)
+            return False
+
+    condition = Noting()
+    condition.asked_s = []
+    for timeout_ms in (250, 60_000, 10**15):
+        SystemClock().wait(condition, timeout_ms)
+
+    assert condition.asked_s == [0.25, 1.0, 1.0]
+
+
 def test_subscribing_to_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="unsubscribe"):
         ConsumerAgent("http://127.0.0.1:1", "billing").subscribe([])
 
 
 def test_an_agent_without_a_client_id_is_called_after_its_group() -> None:
-    agent = ConsumerAgent("http://127.0.0.1:1", "g" * 255)
+    named = ConsumerAgent("http://127.0.0.1:1", "g" * 255)
 
-    assert len(agent._subscription.client_id) <= 200
-    assert agent._subscription.client_id.startswith("consumer-ggg")
+    assert len(named._subscription.client_id) <= 200
+    assert named._subscription.client_id.startswith("consumer-ggg")
 
 
 def test_the_manual_tells_every_setting_with_its_default() -> None:

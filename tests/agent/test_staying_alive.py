@@ -171,6 +171,41 @@ def test_closing_closes_although_a_callback_raises(coordinator: FakeCoordinator,
     assert coordinator.member_id == ""
 
 
+def test_a_forked_child_that_closes_takes_its_parents_member_out_of_no_group(
+    coordinator: FakeCoordinator, joined: AgentMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = joined()
+    with monkeypatch.context() as in_the_child:
+        in_the_child.setattr("os.getpid", lambda: -1)
+        agent.close()
+
+    assert coordinator.count("leave") == 0
+    assert numbers(agent.poll()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("timeout_s", [float("inf"), 1e300])
+def test_a_poll_and_a_wait_may_be_without_end(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, timeout_s: float
+) -> None:
+    coordinator.leader, coordinator.assigned = "somebody-else", []
+    agent = make_agent()
+
+    def wake() -> None:
+        coordinator.wait_for_calls("sync", 1)
+        agent.wakeup()
+
+    waker = threading.Thread(target=wake)
+    waker.start()
+
+    assert dict(agent.poll(timeout_s)) == {}
+    waker.join()
+
+
+def test_a_time_that_is_no_number_is_one_sentence(make_agent: AgentMaker) -> None:
+    with pytest.raises(ValueError, match="timeout_s is a number of seconds, and not nan"):
+        make_agent().poll(float("nan"))
+
+
 def test_an_agent_closed_by_its_own_callback_does_not_join_again(
     coordinator: FakeCoordinator, make_agent: AgentMaker
 ) -> None:

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from agent import ConsumerAgent, TopicPartition
 from tests.agent.conftest import QUICK, Diary
-from tests.agent.fake_coordinator import FakeCoordinator, Hold
+from tests.agent.fake_coordinator import FakeCoordinator, Hold, Problem
 
 COMMITTED = TopicPartition("orders", 1)
 
@@ -79,6 +79,21 @@ def test_an_agent_that_does_not_trust_the_authority_sends_nothing(secure: FakeCo
         agent.poll(timeout_s=0.2)
 
     assert secure.seen == []
+
+
+def test_a_token_that_came_over_tls_never_goes_out_in_plain(
+    secure: FakeCoordinator, other_node: FakeCoordinator, certificate: Path
+) -> None:
+    secure.headers = {"X-Muster-Coordinator": other_node.url}
+    secure.next("commit", Problem("NOT_COORDINATOR", 421, "retry", {"coordinator": other_node.url}))
+    trusting = ssl.create_default_context(cafile=certificate)
+    with ConsumerAgent(secure.url, "billing", ["orders"], ssl_context=trusting, token="s3cret", **QUICK) as agent:
+        agent.poll(timeout_s=20)
+        agent.commit({COMMITTED: 4})
+
+    assert other_node.url.startswith("http://")
+    assert other_node.seen == []
+    assert secure.offsets[COMMITTED]["offset"] == 4
 
 
 def test_closing_ends_a_long_poll_over_tls_too(secure: FakeCoordinator, certificate: Path) -> None:

@@ -9,15 +9,19 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 import urllib3
 
 from agent import ConsumerAgent
 from examples.word_count.__main__ import main
+from examples.word_count.consumer import WordCounter
 from examples.word_count.counts import Counts
+from examples.word_count.errors import UserError
 from examples.word_count.topic import Topic
-from tests.waiting import poll_until
+from tests.agent.fake_coordinator import FakeCoordinator, Hold
+from tests.waiting import PATIENCE_S, poll_until
 
 PARTITIONS = 4
 
@@ -210,3 +214,48 @@ def test_fewer_files_than_the_catalogue_knows_is_one_sentence(readers: Readers, 
     assert late.wait() == 1
     assert f"the node at {reader_node} refuses the topic orders" in readers.said("late")
     assert len(readers.said("late").splitlines()) == 1
+
+
+@pytest.fixture
+def coordinator() -> Iterator[FakeCoordinator]:
+    fake = FakeCoordinator()
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+def a_counter(coordinator: FakeCoordinator, directory: str) -> WordCounter:
+    return WordCounter([coordinator.url], "word-count", Topic(Path(directory)), 6_000, is_from_start=False)
+
+
+def test_broken_counts_end_a_consumer_with_one_sentence(
+    tmp_path: Path, coordinator: FakeCoordinator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = a_directory(tmp_path, "orders-0.log", "orders-1.log", "orders-2.log")
+    (tmp_path / "orders" / "orders-1.counts.json").write_text("{broken")
+
+    with pytest.raises(UserError, match=r"orders-1\.counts\.json cannot be read; delete it"):
+        a_counter(coordinator, directory).run()
+    assert coordinator.member_id == ""
+    assert capsys.readouterr().out == "generation 1: gives back orders-0 orders-1 orders-2\n"
+
+
+def test_a_consumer_that_is_told_to_stop_waits_for_a_commit_no_longer_than_it_says(
+    tmp_path: Path, coordinator: FakeCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("examples.word_count.consumer.COMMIT_TIMEOUT_S", 0.05)
+    directory = a_directory(tmp_path, "orders-0.log", "orders-1.log", "orders-2.log")
+    (tmp_path / "orders" / "orders-1.log").write_text("one two\n")
+    never = Event()
+    coordinator.next("commit", Hold(never))
+    counter = a_counter(coordinator, directory)
+    running = Thread(target=counter.run)
+    running.start()
+    coordinator.wait_for_calls("commit", 1)
+    counter.stop()
+    running.join(PATIENCE_S)
+    is_over = not running.is_alive()
+    never.set()
+
+    assert is_over
+    assert coordinator.member_id == ""
