@@ -37,6 +37,8 @@ from spark_jobs.submit import PROPOSALS, SPARK_CONF, find_jdbc_jar, job_argument
 MEMORY: Final = "1g"
 WEEK_MS: Final = 604_800_000
 ARCHIVE: Final = "history_archive"
+OF_DAYS: Final = ("rebalance_frequency_report", "timeout_advice")
+"""What is measured over whole days."""
 ARCHIVE_KEEP_DAYS: Final = 28
 KIB: Final = 1024
 DRIVER: Final = "driver"
@@ -117,7 +119,7 @@ def _command_line(job: str, archive: str) -> list[str]:
 
 def _common(job: str) -> list[str]:
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    as_of = datetime.now(UTC) if job in PROPOSALS else midnight
+    as_of = midnight if job in OF_DAYS else datetime.now(UTC)
     return job_arguments(run_id=str(uuid4()), as_of=as_of.isoformat(), is_dry_run=False)
 
 

@@ -35,6 +35,7 @@ from coordinator_core.protocol.states import STABLE
 from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.hosting import Hosted
+from coordinator_core.runtime.restless import Restlessness
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.writer import Writer
@@ -223,6 +224,7 @@ def _shard() -> Shard:
         writer=Writer(MemoryStore(), NODE, clock, threads, counters, max_batch_rows=1, prepare_ahead_rows=1),
         surroundings=Surroundings(GroupSettings(), frozenset()),
         counters=counters,
+        restlessness=Restlessness(),
         on_timer=lambda: None,
         on_drop=lambda _: None,
     )

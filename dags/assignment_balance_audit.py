@@ -11,7 +11,8 @@ the newest.
 **By hand.** Trigger it at any time, or with `dry_run` to count only: it tells of the moment at which it reads.
 
 **When it fails.** Clear the task that failed: the rows of the interval are replaced. Its log ends with Spark's reason,
-most often that Postgres could not be reached.
+most often that Postgres could not be reached. An interval that has been over for longer than it lasted is refused: what
+stands now would be told under it. Trigger a run by hand instead.
 
 **Catching up.** Missed intervals are not run later: an audit looks at what stands now.
 
@@ -24,7 +25,7 @@ import os
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
 
 from dags.parts import reports
-from dags.parts.defaults import dag_defaults
+from dags.parts.defaults import OF_NOW, dag_defaults
 
 JOB = "assignment_balance_audit"
 EVERY_DAY = "30 2 * * *"
@@ -38,4 +39,4 @@ with DAG(
     params={"dry_run": reports.LOOK_ONLY, **reports.option_params(JOB)},
     **(dag_defaults(JOB, "assignments", "report") | {"start_date": reports.REPORTS_SINCE}),
 ):
-    reports.tell(JOB, ASSIGNMENTS_AUDITED)
+    reports.tell(JOB, ASSIGNMENTS_AUDITED, OF_NOW)

@@ -53,7 +53,7 @@ with DAG(
             default=submit.keep_days(),
             type="integer",
             minimum=1,
-            maximum=submit.MAX_KEEP_DAYS,
+            maximum=submit.KEEP_MAX_DAYS,
             title="Keep days",
             description="How many days of history stay in Postgres",
         ),

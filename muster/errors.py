@@ -7,6 +7,9 @@ USAGE_EXIT_CODE = 2
 UNREACHABLE_EXIT_CODE = 3
 """Nobody answered, or whoever did could not now: the same command may work in a moment."""
 
+DATABASE_ADVICE = "start it, or put MUSTER_DATABASE_URL right"
+"""What to do about a database that does not answer."""
+
 
 class UserError(Exception):
     """Carry one sentence for the person at the terminal, and the exit code of the command.

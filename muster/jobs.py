@@ -16,6 +16,7 @@ from muster.database import shared_database
 from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.java import find_java, spark_environment
 from muster.own_token import own_token
+from muster.patience import apply_timeout_s
 from muster.processes import Child, ChildSpec, stop_children
 from muster.schema import require_newest
 from muster.settings import Settings
@@ -24,7 +25,6 @@ from spark_jobs.errors import JobError
 
 SPARK_STOP_TIMEOUT_S = 5.0
 PROGRESS_INTERVAL_S = 1.0
-APPLY_TIMEOUT_S = 600.0
 APPLY_POLL_S = 0.5
 ACTOR = "muster job"
 
@@ -50,13 +50,14 @@ def run_job(
     moment = _in_utc(as_of or dt.datetime.now(dt.UTC)).isoformat()
     run_id = submit.maintenance_run_id(name, *(part for part in (moment, interval) if part))
     arguments = _arguments(name, run_id, moment, dry_run, settings, interval)
+    timeout_s = apply_timeout_s()
     own_token()  # One that cannot be sent is refused before Spark has worked for nothing.
     DataDir(settings.data_dir).create()
     with shared_database(settings, "job") as database_url:
         require_newest(database_url, settings.shards)
         _run_spark(name, arguments, database_url, settings.data_dir)
         if name in submit.PROPOSALS and not dry_run:
-            apply_by_any_node(run_id, database_url)
+            apply_by_any_node(run_id, database_url, timeout_s)
 
 
 def restore_history(interval: str | None, table: str | None, settings: Settings, *, execute: bool) -> None:
@@ -140,7 +141,7 @@ def _read_interval(text: str) -> tuple[str, str]:
     return start.isoformat(), end.isoformat()
 
 
-def apply_by_any_node(run_id: str, database_url: str) -> None:
+def apply_by_any_node(run_id: str, database_url: str, timeout_s: float) -> None:
     """Ask a node, and wait until the run is worked off; without a node the proposal waits for one.
 
     Raises:
@@ -152,7 +153,7 @@ def apply_by_any_node(run_id: str, database_url: str) -> None:
         return
     try:
         run = submit.apply_run(run_id, actor=ACTOR, reason="asked for on the command line", url=node_url)
-        deadline_s = time.monotonic() + APPLY_TIMEOUT_S
+        deadline_s = time.monotonic() + timeout_s
         while not run.is_over and time.monotonic() < deadline_s:
             time.sleep(APPLY_POLL_S)  # Another process does the work, and it tells nobody when it is done.
             run = submit.read_run(run_id, url=node_url)
@@ -162,7 +163,7 @@ def apply_by_any_node(run_id: str, database_url: str) -> None:
     except submit.CoordinatorRefused as failure:
         raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
     if not run.is_over:
-        raise UserError(wording.goes_on(run_id, APPLY_TIMEOUT_S))
+        raise UserError(wording.goes_on(run_id, timeout_s))
     told = sorted((name, count) for name, count in run.counts.items() if name not in submit.MEASURES)
     counts = ", ".join(f"{outcome} {count}" for outcome, count in told if count)
     print(f"Run {run_id} is {run.status}: {counts or 'nothing to do'}.")

@@ -25,12 +25,11 @@ from api.http.edge import Edge
 from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
 from api.http.tokens import Tokens, TokensFileError
-from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import Store, StoreError
 from coordinator_core.store.postgres import PostgresStore
-from muster.errors import UserError
+from muster.errors import DATABASE_ADVICE, UserError
 from muster.schema import newest
 from muster.settings import Settings
 
@@ -88,7 +87,7 @@ async def serve_node(
     try:
         is_started = await _is_done_before(stopping, coordinator.start())
     except StoreError as failure:
-        raise UserError(f"The database cannot be reached ({_first_line(failure)}).") from failure
+        raise UserError(f"The database cannot be reached ({_first_line(failure)}); {DATABASE_ADVICE}.") from failure
     if not is_started:
         return await _hand_over(coordinator)
     server = HttpServer(_make_app(coordinator, settings, version, tokens), listener, settings.keep_alive_s)
@@ -192,10 +191,7 @@ async def _serve_until_signalled(settings: Settings, store: Store, listener: soc
 
 
 def _spare_the_collector() -> None:
-    """Let garbage be looked for among what comes and goes, not again and again in half a million objects that stay.
-
-    Measured, a node under load spent half of its time, and whole tenths of a second at once, looking through them.
-    """
+    """Let garbage be looked for among what comes and goes, and not again in all that stays (DECISIONS.md, 22)."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
@@ -254,7 +250,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         version=version,
         schema=newest() or "",
         lease_ttl_ms=settings.lease_ttl_ms,
-        defaults=GroupSettings(**settings.group_settings()),  # type: ignore[arg-type]  # each key has its own type
+        defaults=settings.group_settings(),
         environment_keys=settings.group_settings_from_environment(),
         max_queued_rows=settings.max_queued_rows,
         max_batch_rows=settings.max_batch_rows,

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from coordinator_core.store.runs import OVER
 from muster.member_names import client_id_of
 
 GROUPS_MAX = 12
@@ -67,7 +68,7 @@ class RunView:
     @property
     def is_over(self) -> bool:
         """Tell whether nothing more will come of it."""
-        return self.status in {"applied", "rejected", "failed"}
+        return self.status in OVER
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,13 +101,13 @@ def send_signal(key: ProcessKey, number: signal.Signals) -> bool:
         return True
 
 
-def kill_all(keys: Iterable[ProcessKey], timeout_s: float = KILL_TIMEOUT_S) -> None:
+def kill_all(keys: Iterable[ProcessKey]) -> None:
     """Kill the processes, and return when they are gone.
 
-    Returns after `timeout_s` in any case: the kernel may hold one that waits for a disk.
+    Returns after KILL_TIMEOUT_S in any case: the kernel may hold one that waits for a disk.
     """
     left = {key for key in keys if send_signal(key, signal.SIGKILL)}
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s = time.monotonic() + KILL_TIMEOUT_S
     while (left := {key for key in left if is_alive(key)}) and time.monotonic() < deadline_s:
         wait_until_one_ends(left, deadline_s - time.monotonic())
 

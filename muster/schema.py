@@ -13,10 +13,10 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, create_engine, inspect
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from muster.errors import UserError
+from muster.errors import DATABASE_ADVICE, UserError
+from muster.settings import DEFAULT_SHARDS
 
 CONNECT_TIMEOUT_S = 10
-DEFAULT_SHARDS = 50
 
 
 def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
@@ -39,7 +39,8 @@ def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
     try:
         command.upgrade(config, "head")
     except CommandError as failure:
-        raise UserError(f"The database has schema {before}, which this program does not know: {failure}.") from failure
+        unknown = f"The database has schema {before}, which this program does not know ({failure})"
+        raise UserError(f"{unknown}; use a newer program.") from failure
     except DBAPIError as failure:
         raise UserError(f"The database could not be migrated: {_first_line(failure)}") from failure
     return before
@@ -86,7 +87,7 @@ def _connection(database_url: str) -> Iterator[Connection]:
         with engine.connect() as connection:
             yield connection
     except OperationalError as failure:
-        raise UserError(f"The database does not answer: {_first_line(failure)}") from failure
+        raise UserError(f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}.") from failure
     finally:
         engine.dispose()
 

@@ -78,9 +78,9 @@ class Screen(Protocol):
         """Leave the terminal to others."""
 
 
-def open_screen(stream: TextIO = sys.stdout) -> Screen:
-    """Return the screen that suits the stream."""
-    return LiveScreen(Console(file=stream)) if stream.isatty() else PlainScreen(stream)
+def open_screen() -> Screen:
+    """Return the screen that suits standard output."""
+    return LiveScreen(Console(file=sys.stdout)) if sys.stdout.isatty() else PlainScreen(sys.stdout)
 
 
 class LiveScreen:

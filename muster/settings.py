@@ -1,9 +1,10 @@
 """Every limit has a name here, a default, bounds and a variable in the environment: `MUSTER_` and the name in capitals.
 
-A setting that is wrong is told in one sentence that names the variable and never its value, which may be a secret.
+A setting that is wrong is told in one sentence that names the variable, and never a value that may be a secret.
 """
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -11,12 +12,15 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from coordinator_core.protocol.setting_rules import clash
+from coordinator_core.protocol.settings import GroupSettings
 from muster.data_dir import DEFAULT_DATA_DIR
 from muster.errors import USAGE_EXIT_CODE, UserError
 
 ENVIRONMENT_PREFIX = "MUSTER_"
 INT32_MAX = 2_147_483_647
 POSTGRES_SCHEME = "postgresql+psycopg2://"
+DEFAULT_SHARDS = 50
 
 TimeoutMs = Annotated[int, Field(ge=1, le=INT32_MAX)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
@@ -29,7 +33,7 @@ class GroupDefaults(BaseSettings):
     """None: what each member asks for."""
     heartbeat_interval_ms: TimeoutMs | None = None
     """None: a third of the session timeout, at most 3000."""
-    rebalance_timeout_ms: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    rebalance_timeout_ms: Annotated[int, Field(ge=1_000, le=INT32_MAX)] | None = None
     """None: the largest any member asks for."""
     group_min_session_timeout_ms: TimeoutMs = 6_000
     """The shortest session timeout a member may ask for."""
@@ -49,10 +53,15 @@ class GroupDefaults(BaseSettings):
     """How long the metadata of a committed offset may be."""
 
     @model_validator(mode="after")
-    def _session_bounds_are_ordered(self) -> Self:
-        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
-            raise ValueError("GROUP_MIN_SESSION_TIMEOUT_MS must not be above GROUP_MAX_SESSION_TIMEOUT_MS")
+    def _make_sense_together(self) -> Self:
+        said = clash(self.group_settings())
+        if said is not None:
+            raise ValueError(re.sub(r"\w+_\w+", lambda key: key[0].upper(), said))
         return self
+
+    def group_settings(self) -> GroupSettings:
+        """Return the settings that a group can override, as the protocol takes them."""
+        return GroupSettings(**{key: getattr(self, key) for key in GROUP_KEYS})
 
 
 class Settings(GroupDefaults):
@@ -74,7 +83,7 @@ class Settings(GroupDefaults):
     """The port a node listens on."""
     advertised_url: str | None = None
     """How agents and other nodes reach this node; None: its host and port."""
-    shards: int = Field(default=50, ge=1, le=10_000)
+    shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """How many shards a new database is made with; a database that has been made keeps its own count."""
     lease_ttl_ms: int = Field(default=5_000, ge=300, le=600_000)
     """How long a node owns its shards without renewing."""
@@ -87,7 +96,7 @@ class Settings(GroupDefaults):
     data_dir: Path = DEFAULT_DATA_DIR
     """Where the local platform keeps its database, secrets and logs."""
     max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
-    """How many partitions one commit or fetch may name."""
+    """How many partitions one commit, query or reset may name."""
     max_body_bytes: int = Field(default=8_388_608, ge=1_024, le=INT32_MAX)
     """How large a request's body may be."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
@@ -164,12 +173,8 @@ class Settings(GroupDefaults):
         host = f"[{self.http_host}]" if ":" in self.http_host else self.http_host
         return self.advertised_url or f"http://{host}:{self.http_port}"
 
-    def group_settings(self) -> dict[str, int | str | None]:
-        """Return the settings that a group can override, by Kafka's names."""
-        return {key: getattr(self, key) for key in GROUP_KEYS}
-
     def group_settings_from_environment(self) -> frozenset[str]:
-        """Return which of them the environment has set; the others are defaults."""
+        """Return which of a group's settings the environment has set; the others are defaults."""
         return frozenset(GROUP_KEYS) & self.model_fields_set
 
 

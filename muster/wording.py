@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # What is put into words comes from the database, and the words do not.
@@ -13,19 +14,37 @@ DAY_S = 86_400
 
 
 def span(seconds: float) -> str:
-    """Say how long something took, or how long ago it was, in one unit."""
-    if seconds < MINUTE_S:
-        return f"{seconds:.0f} s"
-    if seconds < HOUR_S:
-        return f"{seconds / MINUTE_S:.0f} min"
-    if seconds < DAY_S:
-        return f"{seconds / HOUR_S:.0f} h"
-    return f"{seconds / DAY_S:.0f} days"
+    """Say how long something took, or how long ago it was, in one unit, of which it is rounded to a whole number."""
+    if round(seconds) < MINUTE_S:
+        return f"{round(seconds)} s"
+    if (minutes := round(seconds / MINUTE_S)) < HOUR_S // MINUTE_S:
+        return f"{minutes} min"
+    if (hours := round(seconds / HOUR_S)) < DAY_S // HOUR_S:
+        return f"{hours} h"
+    days = round(seconds / DAY_S)
+    return "1 day" if days == 1 else f"{days} days"
 
 
 def name(text: str) -> str:
     """Write a name that a stranger chose so that it cannot command the terminal."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def shell_word(text: str) -> str:
+    """Write a name that a stranger chose as one word of a POSIX shell, which stands for just that name when pasted.
+
+    What would command the terminal is made by `printf`, of which a shell drops newlines at the end: those are quoted.
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    inner = text.rstrip("\n")
+    octal = "".join(f"\\{byte:03o}" for byte in inner.encode())
+    return f"\"$(printf '{octal}')\"" + (shlex.quote(text[len(inner) :]) if inner != text else "")
+
+
+def group_option(group_id: str) -> str:
+    """Write the option that names a group, to be pasted into a shell; a leading dash makes no option of it."""
+    return f"--group={shell_word(group_id)}"
 
 
 def rebalance(view: RebalanceView | None) -> str:
@@ -70,8 +89,8 @@ def group(view: GroupView) -> str:
 
 def goes_on(run_id: str, after_s: float) -> str:
     """Say that a run was waited for in vain, and how to look again."""
-    told = f"Run {run_id} is not worked off after {after_s:.0f} s"
-    return f"{told}; it goes on, and muster runs show {run_id} tells how far."
+    told = f"Run {run_id} is not worked off after {span(after_s)}"
+    return f"{told}; it goes on, and muster runs show {shell_word(run_id)} tells how far."
 
 
 def run(view: RunView) -> str:

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from spark_jobs.publish import Proposal
+from spark_jobs.submit.archive import DEFAULT_KEEP_DAYS, KEEP_MAX_DAYS
 
 DEFAULT_READ_PARTITIONS = 8
-MAX_READ_PARTITIONS = 256
-MAX_RETENTION_MS = (2**31 - 1) * 60_000
+READ_PARTITIONS_MAX = 256
+RETENTION_MAX_MS = (2**31 - 1) * 60_000
 DEFAULT_SHARE_FROM = 1_000
-MAX_SHARE_FROM = 2**31 - 1
+SHARE_FROM_MAX = 2**31 - 1
 DEFAULT_REPORT_DAYS = 30
-MAX_REPORT_DAYS = 3_650
-DEFAULT_KEEP_DAYS = 30
+REPORT_MAX_DAYS = 3_650
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,12 @@ def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobAr
     add_common_arguments(parser)
     parser.add_argument("--retention-ms", default=-1, type=_retention_ms, help="where nothing narrower is set")
     parser.add_argument("--share-from", default=DEFAULT_SHARE_FROM, type=_share_from, help="no share of fewer counts")
-    parser.add_argument("--report-days", default=DEFAULT_REPORT_DAYS, type=_days, help="how long reports are kept")
-    parser.add_argument("--keep-days", default=DEFAULT_KEEP_DAYS, type=_days, help="how long history stays in Postgres")
+    parser.add_argument(
+        "--report-days", default=DEFAULT_REPORT_DAYS, type=_report_days, help="how long reports are kept"
+    )
+    parser.add_argument(
+        "--keep-days", default=DEFAULT_KEEP_DAYS, type=_keep_days, help="how long history stays in Postgres"
+    )
     parser.add_argument("--archive", default="", help="the directory of the archive, which every worker reaches")
     found = parser.parse_args(command_line)
     return JobArguments(
@@ -104,19 +108,23 @@ def _instant_or_none(text: str) -> datetime | None:
 
 
 def _retention_ms(text: str) -> int:
-    return whole_number(text, -1, MAX_RETENTION_MS)
+    return whole_number(text, -1, RETENTION_MAX_MS)
 
 
 def _partitions(text: str) -> int:
-    return whole_number(text, 1, MAX_READ_PARTITIONS)
+    return whole_number(text, 1, READ_PARTITIONS_MAX)
 
 
 def _share_from(text: str) -> int:
-    return whole_number(text, 0, MAX_SHARE_FROM)
+    return whole_number(text, 0, SHARE_FROM_MAX)
 
 
-def _days(text: str) -> int:
-    return whole_number(text, 1, MAX_REPORT_DAYS)
+def _report_days(text: str) -> int:
+    return whole_number(text, 1, REPORT_MAX_DAYS)
+
+
+def _keep_days(text: str) -> int:
+    return whole_number(text, 1, KEEP_MAX_DAYS)
 
 
 def _truth(text: str) -> bool:

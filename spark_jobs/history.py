@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from spark_jobs.archive.days import Copy, HistoryTable, archived_copies, history_tables
+from spark_jobs.archive.days import Copy, HistoryTable, archived_copies, history_table
 from spark_jobs.archive.files import read_copies
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
@@ -99,7 +99,7 @@ class History:
 
     def rows(self, span: Span) -> DataFrame:
         """Return whole rows of a table, in its columns and their order; raises as `read` does."""
-        table = self._table(span)
+        table = history_table(self.connection, span.table)
         present, copies = self._present(table, span), self._archived(span)
         if not copies:
             return present
@@ -110,12 +110,6 @@ class History:
     def has_moved(self) -> bool:
         """Tell whether some day that was read went to the archive, or came back, since this reading began."""
         return any(self._ask(span) != copies for span, copies in self._found.items())
-
-    def _table(self, span: Span) -> HistoryTable:
-        table = history_tables(self.connection).get(span.table)
-        if table is None:
-            raise JobError(f"There is no history table {span.table}.")
-        return table
 
     def _archived(self, span: Span) -> list[Copy]:
         """Return what of a span is in the archive alone.
@@ -163,11 +157,13 @@ class History:
             frame = read_copies(self.spark, table.columns, [copy.path for copy in copies], self.archive)
             found = frame.count()
         except (PySparkException, Py4JError) as failure:
-            raise JobError(f"{_days(table.name, copies)} is in the archive, and cannot be read there.") from failure
+            unread = f"{_days(table.name, copies)} is in the archive, and cannot be read there"
+            raise JobError(f"{unread}; set MUSTER_ARCHIVE_URI to where the archive is now.") from failure
         expected = sum(copy.sum.row_count for copy in copies)
         if found != expected:
             counts = f"and its files have {found} rows where {expected} were archived"
-            raise JobError(f"{_days(table.name, copies)} is in the archive, {counts}.")
+            what_to_do = "put them back, or set MUSTER_ARCHIVE_URI to where they are"
+            raise JobError(f"{_days(table.name, copies)} is in the archive, {counts}; {what_to_do}.")
         return frame
 
 

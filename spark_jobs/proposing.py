@@ -3,18 +3,15 @@
 What is its own is a `ProposingJob`: what it is called, which tables it fills, and how it finds the rows.
 """
 
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 import psycopg2.extensions as pg
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.arguments import JobArguments, read_arguments
-from spark_jobs.database import Database, database_from_environment
-from spark_jobs.errors import JobError
+from spark_jobs.database import Database
 from spark_jobs.jdbc import shard_predicates, write_staging
 from spark_jobs.publish import (
     CandidateTable,
@@ -25,7 +22,7 @@ from spark_jobs.publish import (
     new_attempt_id,
     publish,
 )
-from spark_jobs.session import open_session
+from spark_jobs.running import run_job
 from spark_jobs.submit import MEASURES
 
 
@@ -60,16 +57,11 @@ class ProposingJob:
 def run(job: ProposingJob, command_line: Sequence[str] | None = None) -> int:
     """Propose what is due at `--as-of`; return the exit status."""
     arguments = read_arguments(job.kind, command_line)
-    try:
-        database = database_from_environment()
-        # Postgres is asked first: that costs nothing, and a wrong address need not wait for Spark.
-        with closing(database.connect()) as connection, open_session(job.kind) as spark:
-            published = propose(job, spark, database, connection, arguments)
-    except JobError as error:
-        print(f"{job.kind}: {error}", file=sys.stderr)
-        return 1
-    print(describe(job.kind, arguments.run_id, published), flush=True)
-    return 0
+
+    def work(spark: SparkSession, database: Database, connection: pg.connection) -> str:
+        return describe(job.kind, arguments.run_id, propose(job, spark, database, connection, arguments))
+
+    return run_job(job.kind, work)
 
 
 def propose(

@@ -5,8 +5,10 @@ Rules:
 * Candidates are replaced only while the run is `proposed`. Once it is being applied, was applied, rejected or failed, a
   job that comes again changes nothing and says so.
 * A proposal without candidates is published too: "nothing was due" is an answer.
-* A report that goes with a proposal is published in the same transaction. It is kept by its data interval, so a second
-  run of an interval replaces the first; of the reports of one day the last stays, once its instant has come.
+* A report that goes with a proposal is published in the same transaction. It is kept by the end of its data interval,
+  so a second run of an interval replaces the first; of the reports of one day the last stays, once its instant has
+  come.
+* Candidates of a run that was rejected are kept for as long as reports; then they go with a later proposal.
 * Staging rows of an attempt go with it, published or not; those of an attempt that was killed go a day later. An
   attempt's id therefore begins with its time, as a UUID of version 7 does.
 """
@@ -14,18 +16,21 @@ Rules:
 import json
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import psycopg2
 import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Identifier
 
-from coordinator_core.protocol.retention import MS_PER_MINUTE
+from coordinator_core.protocol.retention import MINUTE_MS
 
 ABANDONED_AFTER_MS = 86_400_000
+FORGOTTEN_AT_ONCE = 10
+"""Rejected runs whose candidates one publication removes."""
 
 PROPOSED = "proposed"
 
@@ -113,7 +118,9 @@ def publish(
         for staged in (table, report):
             if staged is not None:
                 _discard(cursor, staged, attempt_id)
-        return Published(status, counts, status == PROPOSED)
+    with _transaction(connection) as cursor:
+        _forget_rejected(cursor, proposal, table)
+    return Published(status, counts, status == PROPOSED)
 
 
 def begin_run(connection: pg.connection, proposal: Proposal) -> tuple[str, dict[str, int], datetime]:
@@ -135,9 +142,13 @@ def describe_run(connection: pg.connection, proposal: Proposal, counts: dict[str
 def discard_staged(
     connection: pg.connection, table: CandidateTable | ReportTable, attempt_id: str, now_ms: int
 ) -> None:
-    """Remove the attempt's staged rows, and those of attempts that were killed a day ago or earlier."""
+    """Remove the attempt's staged rows, and those of attempts that were killed a day ago or earlier.
+
+    Where the connection is gone they stay, as those of an attempt that was killed: whoever ends a failed attempt wants
+    to tell of its own reason.
+    """
     oldest = str(UUID(int=_version_7(max(0, now_ms - ABANDONED_AFTER_MS))))
-    with _transaction(connection) as cursor:
+    with suppress(psycopg2.OperationalError, psycopg2.InterfaceError), _transaction(connection) as cursor:
         _discard(cursor, table, attempt_id)
         cursor.execute(
             SQL("DELETE FROM {} WHERE attempt_id < %s").format(Identifier(table.staging)),
@@ -164,7 +175,7 @@ def least_retention_ms(connection: pg.connection, key: str, default_ms: int) -> 
     with _transaction(connection) as cursor:
         cursor.execute(SQL("SELECT min(minutes)::numeric FROM ({}) AS levels").format(levels), {"key": key})
         (least_minutes,) = _only_row(cursor)
-    stored = [] if least_minutes is None else [int(least_minutes) * MS_PER_MINUTE]
+    stored = [] if least_minutes is None else [int(least_minutes) * MINUTE_MS]
     return min([*stored, *([default_ms] if default_ms >= 0 else [])], default=None)
 
 
@@ -227,13 +238,13 @@ def _count(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> dict
 
 
 def _replace_report(cursor: pg.cursor, proposal: Proposal, report: ReportTable, attempt_id: str) -> None:
-    """Put the attempt's rows in place of the interval's; a run by hand has the interval of its one instant.
+    """Put the attempt's rows in place of those of the same end; a run by hand has the interval of its one instant.
 
     An interval that ends in the future takes the place of no other one: until then, those before it count.
     """
     take_turn(cursor, report)
     replace = SQL(
-        "DELETE FROM {table} WHERE interval_end = %(end)s AND interval_start = %(start)s;"
+        "DELETE FROM {table} WHERE interval_end = %(end)s;"
         " DELETE FROM {table} WHERE interval_end < %(end)s"
         " AND (interval_end >= date_trunc('day', %(end)s, 'UTC') AND %(end)s <= now()"
         " OR interval_end < least(%(end)s, now()) - %(days)s * interval '1 day');"
@@ -270,6 +281,23 @@ def _describe(cursor: pg.cursor, proposal: Proposal, counts: dict[str, int]) -> 
             proposal.run_id,
         ),
     )
+
+
+_FORGET_REJECTED = """
+DELETE FROM {table} WHERE run_id IN (
+    SELECT run_id FROM maintenance_runs AS run
+    WHERE kind = %(kind)s AND status = 'rejected' AND finished_at < now() - %(days)s * interval '1 day'
+        AND EXISTS (SELECT FROM {table} AS candidate WHERE candidate.run_id = run.run_id)
+    ORDER BY finished_at
+    LIMIT %(runs)s
+)
+"""
+
+
+def _forget_rejected(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> None:
+    """Remove the candidates of runs that were rejected too long ago: of some runs now, and of others the next time."""
+    given = {"kind": proposal.kind, "days": proposal.report_days, "runs": FORGOTTEN_AT_ONCE}
+    cursor.execute(SQL(_FORGET_REJECTED).format(table=Identifier(table.name)), given)
 
 
 def _discard(cursor: pg.cursor, table: CandidateTable | ReportTable, attempt_id: str) -> None:

@@ -38,15 +38,15 @@ LARGEST_EXPIRY = """
 SELECT coalesce(max(candidates), 0)::bigint, coalesce(max(permille), 0)::bigint
 FROM (
     SELECT candidates,
-        CASE WHEN candidates >= %(share_from)s THEN candidates * 1000 / nullif(
+        CASE WHEN candidates >= %(share_from)s THEN ceil(candidates * 1000.0 / nullif(
             (SELECT count(*) FROM offsets WHERE offsets.group_id = by_group.group_id), 0
-        ) END AS permille
+        )) END AS permille
     FROM (
         SELECT group_id, count(*) AS candidates FROM expiry_candidates WHERE run_id = %(run_id)s GROUP BY group_id
     ) AS by_group
 ) AS shares
 """
-"""The most candidates of one group, and the greatest share of a group's offsets, in thousandths.
+"""The most candidates of one group, and the greatest share of a group's offsets, in thousandths, rounded up.
 
 A share is only looked at where a group has that many candidates: of a handful, every share is large.
 """

@@ -154,7 +154,7 @@ def timeouts_within(start: datetime, end: datetime) -> Relation:
     """Return the members that a timeout put out within a window, which another one might not have."""
     text = f"""
 SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, session_timeout_ms, ended_at,
-    end_reason
+    end_reason, coalesce(last_heartbeat_at, started_at) AS silent_since
 FROM {{member_sessions}}
 WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)}
     AND end_reason IN ('{SESSION_EXPIRED}', '{REBALANCE_TIMEOUT}')

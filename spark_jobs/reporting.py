@@ -11,11 +11,9 @@ proposes nothing and has no maintenance run; its rows carry the run's id. Rules:
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -24,17 +22,19 @@ from psycopg2.sql import SQL, Identifier
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.arguments import add_common_arguments, whole_number
-from spark_jobs.database import Database, database_from_environment
+from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.jdbc import shard_predicates, write_staging
 from spark_jobs.publish import ReportTable, count_shards, discard_staged, new_attempt_id, take_turn
-from spark_jobs.session import open_session
+from spark_jobs.running import run_job
 from spark_jobs.submit import OPTIONS, Option, archive_uri
 
-MAX_READINGS: Final = 3
+READINGS_MAX: Final = 3
 CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
 """An interval may end so much later than it is by the clock of the job's machine."""
+LEAST_TIME_TO_READ: Final = timedelta(hours=1)
+"""For so long after its end, or for as long as it lasted, an interval is told of by what stands now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +66,18 @@ class ReportingJob:
     tables: tuple[ReportTable, ...]
     is_of_a_day: bool = False
     """Whether a run without an interval tells of the last whole day (UTC) that is over by its instant."""
+    is_of_now: bool = False
+    """Whether it tells of the moment at which it reads; its rows carry that, whatever the run's interval."""
 
 
 def run(job: ReportingJob, command_line: Sequence[str] | None = None) -> int:
     """Tell of the interval; return the exit status."""
     arguments = read_report_arguments(job, command_line)
-    try:
-        database = database_from_environment()
-        # Postgres is asked first: that costs nothing, and a wrong address need not wait for Spark.
-        with closing(database.connect()) as connection, open_session(job.kind) as spark:
-            counts = report(job, spark, database, connection, arguments)
-    except JobError as error:
-        print(f"{job.kind}: {error}", file=sys.stderr)
-        return 1
-    print(describe(job, arguments, counts), flush=True)
-    return 0
+
+    def work(spark: SparkSession, database: Database, connection: pg.connection) -> str:
+        return describe(job, arguments, report(job, spark, database, connection, arguments))
+
+    return run_job(job.kind, work)
 
 
 def report(
@@ -92,11 +89,12 @@ def report(
         JobError: The interval cannot be told of; its rows are as they were.
     """
     predicates = shard_predicates(count_shards(connection), arguments.read_partitions)
-    for _ in range(MAX_READINGS):
+    for _ in range(READINGS_MAX):
         counts = _report_once(job, History(spark, database, connection, predicates, arguments.archive), arguments)
         if counts is not None:
             return counts
-    raise JobError(f"Days of history went to the archive, or came back, in each of {MAX_READINGS} readings.")
+    moved = f"Days of history went to the archive, or came back, in each of {READINGS_MAX} readings"
+    raise JobError(f"{moved}; run it again when history_archive is over.")
 
 
 def _report_once(job: ReportingJob, history: History, arguments: ReportArguments) -> list[int] | None:
@@ -104,6 +102,8 @@ def _report_once(job: ReportingJob, history: History, arguments: ReportArguments
     database, connection = history.database, history.connection
     started_at_ms = time.time_ns() // 1_000_000
     attempt_id = new_attempt_id(started_at_ms)
+    if job.is_of_now:
+        arguments = replace(arguments, as_of=datetime.fromtimestamp(started_at_ms / 1000, UTC))
     try:
         for frame, table in zip(job.find(history, arguments), job.tables, strict=True):
             write_staging(frame.select(*table.columns), database, table.staging, attempt_id, arguments.read_partitions)
@@ -146,6 +146,8 @@ def read_report_arguments(job: ReportingJob, command_line: Sequence[str] | None 
         parser.error(f"the interval ends ({end.isoformat()}) before it starts ({start.isoformat()})")
     if end > datetime.now(UTC) + CLOCKS_DIFFER_BY:
         parser.error(f"the interval ends ({end.isoformat()}) in the future; it can be told of when it is over")
+    if job.is_of_now and datetime.now(UTC) > end + max(end - start, LEAST_TIME_TO_READ):
+        parser.error(f"the interval ended ({end.isoformat()}) too long ago; {job.kind} tells of what stands now")
     given = {option.name: getattr(found, option.name) for option in options}
     return ReportArguments(
         found.run_id, found.as_of, start, end, found.dry_run, found.read_partitions, given, found.archive

@@ -9,7 +9,7 @@ Without a tokens file nothing of this is asked: the node is open, and listens on
 
 The hook is two calls: `identify` where a request enters, and `admit` where it is known what it asks.
 
-Source: http-api.md "Operators"; RFC 6750.
+Source: security.md "Who may do what"; RFC 6750.
 """
 
 from datetime import datetime

@@ -22,7 +22,8 @@ from api.http.translation import OpaqueReaders
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.replies import Answer
 from coordinator_core.runtime.act import Act
-from coordinator_core.runtime.coordinator import Coordinator, MemberRequest
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.shard import MemberRequest
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """The kinds of fields that requests are made of; whatever is outside of them is refused with the field's name.
 
-Source: http-api.md "Agents: the group protocol", for lengths and ranges.
+Source: http-api.md "Limits", for lengths and ranges.
 """
 
 from typing import Annotated, Final, TypeAlias
@@ -33,6 +33,7 @@ Reason = Annotated[str, Meta(max_length=REASON_MAX_CHARS)]
 GivenReason = Annotated[str, Meta(min_length=1, max_length=REASON_MAX_CHARS)]
 
 Partition = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+CandidateCount = Annotated[int, Meta(ge=0, le=INT64_MAX, description="as many as were looked at")]
 PartitionCount = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 Offset = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 LeaderEpoch = Annotated[int, Meta(ge=-1, le=INT32_MAX, description="-1: not known")]

@@ -7,7 +7,7 @@
   come again.
 * When the other node's fate is unknown, so is the request's: the caller gets a retriable error.
 
-Source: architecture.md "Ownership".
+Source: ARCHITECTURE.md "Ownership, and losing a node"; http-api.md "When the answer is no".
 """
 
 import asyncio

@@ -32,7 +32,7 @@ class HttpLimits:
     max_body_bytes: int = 8_388_608
     """How large a request's body may be."""
     max_partitions_per_request: int = 10_000
-    """How many partitions one commit or query may name."""
+    """How many partitions one commit, query or reset may name."""
     request_timeout_ms: int = 2_000
     """How long a request may take that is no long poll."""
     max_forward_connections: int = 64

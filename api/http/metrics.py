@@ -3,7 +3,7 @@
 Whatever is here stands in docs/metrics.md, and a test compares the two. A group is named only where consumer-group
 exporters name it, under their names; how deep that goes is for whoever scrapes to say.
 
-Source: metrics-and-history.md: `muster_`, Kafka's name in snake case, base units, `_total` for counters.
+Source: docs/metrics.md: `muster_`, Kafka's name in snake case, base units, `_total` for counters.
 """
 
 from collections import Counter
@@ -17,7 +17,9 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 
 from api.http.reply import NO_ERROR
+from coordinator_core.protocol.errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
 from coordinator_core.runtime.counters import PARKED_S, Counters, Counts, Distribution, GroupCounts
+from coordinator_core.runtime.restless import RestlessGroup
 from coordinator_core.runtime.unsettled import UnsettledGroup
 from coordinator_core.store.history import ExpiryForecast, GroupPosition
 
@@ -31,6 +33,8 @@ DETAILS: Final[Sequence[Detail]] = ("node", "group", "topic", "partition")
 Labels = tuple[str, ...]
 K = TypeVar("K", bound=Labels)
 EXPIRED: Final = "expired"
+TOO_LATE: Final = (UnknownMemberId.code, IllegalGeneration.code, FencedInstanceId.code)
+"""Refusals of commits that are shown before there is one: Prometheus sees no rise in a series that was not there."""
 OF_TOPIC: Final = ("consumergroup", "topic")
 OF_PARTITION: Final = (*OF_TOPIC, "partition")
 
@@ -41,7 +45,7 @@ class Metrics:
     def __init__(self) -> None:
         self.times_s: dict[str, Distribution] = {}
         """Request → how long it took, every one that was answered."""
-        self.errors: Counter[tuple[str, str]] = Counter()
+        self.errors: Counter[tuple[str, str]] = Counter({("OffsetCommit", code): 0 for code in TOO_LATE})
         """(request, Kafka's name of the error) → refusals."""
 
     def count(self, request: str, code: str, took_s: float) -> None:
@@ -111,6 +115,7 @@ class Scrape:
             sizes = {(group_id,): size for group_id, size in counts.members_of_group}
             yield _gauge("kafka_consumergroup_members", "Members of a group.", sizes, ["consumergroup"])
             yield from _unsettled_groups(counts.unsettled)
+            yield _restless_groups(counts.restless)
         if self._stored is not None:
             yield from _of_the_database(self._stored, by_partition=self._detail == "partition")
 
@@ -193,6 +198,7 @@ def _shards(counts: Counts) -> Iterator[Metric]:
     sums = counts.sums
     states = {("active",): counts.shards_active, ("loading",): counts.shards_loading}
     yield _gauge("muster_num_shards", "Shards that this node owns.", states, ["state"])
+    yield _plain("muster_shard_count", "Shards that there are, on all nodes.", counts.shard_count)
     yield _total("muster_shards_taken", "Shards taken, each under a new epoch.", sums.shards_taken)
     lost = {("failed",): sums.shards_failed, ("given_up",): sums.shards_given_up}
     yield _counter("muster_shards_lost", "Shards lost.", lost, ["reason"])
@@ -216,6 +222,11 @@ def _unsettled_groups(unsettled: Sequence[UnsettledGroup]) -> Iterator[Metric]:
     yield _gauge("muster_awaited_members", "Members that a group waits for.", awaited, ["consumergroup"])
     named = {(each.group_id, *one): 1 for each in unsettled for one in each.awaited}
     yield _gauge("muster_awaited_member_info", "Whom a group waits for.", named, OF_AWAITED)
+
+
+def _restless_groups(restless: Sequence[RestlessGroup]) -> Metric:
+    begun = {(each.group_id,): each.phase_count for each in restless}
+    return _gauge("muster_restless_group_rebalances", "Join phases that began of late.", begun, ["consumergroup"])
 
 
 OF_UNSETTLED: Final = ("consumergroup", "state")

@@ -2,7 +2,7 @@
 
 So a group id may hold a slash (`%2F`), and one that is empty or too long is told so, whatever else the path says.
 
-Source: http-api.md "Agents: the group protocol".
+Source: http-api.md "What a group may be called".
 """
 
 from functools import lru_cache

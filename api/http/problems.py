@@ -3,7 +3,7 @@
 What only HTTP can refuse (a route, a method, a body's size or kind) carries Kafka's INVALID_REQUEST, and the status
 tells it apart.
 
-Source: http-api.md "Errors"; RFC 9457.
+Source: http-api.md "When the answer is no"; RFC 9457.
 """
 
 from http import HTTPStatus
@@ -73,7 +73,7 @@ class UnsupportedMediaType(InvalidRequest):
 
 
 class RunDecided(InvalidRequest):
-    """The maintenance run was decided otherwise before, and stays so."""
+    """The maintenance run was decided otherwise before, or is another than whoever decides has seen; it stays so."""
 
 
 class RunUnknown(RequestError):

@@ -3,11 +3,12 @@
 A caller reads everyone in the form in which it sends: who sends base64 gets base64. What cannot be read as JSON comes
 as base64 to everybody.
 
-Source: http-api.md "Agents: the group protocol".
+Source: http-api.md "Metadata and assignments".
 """
 
 import binascii
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
@@ -22,6 +23,7 @@ from coordinator_core.protocol.consumer_protocol import (
     Unreadable,
     read_assignment,
     read_subscription,
+    topics_of,
     write_assignment,
     write_subscription,
 )
@@ -129,12 +131,11 @@ def _partitions(given: list[PartitionsOfTopic]) -> tuple[TopicPartitions, ...]:
 
 
 def _refuse_unkeepable_subscription(place: str, data: bytes) -> None:
-    """Refuse bytes that the core will read, and that hold a topic the database cannot keep."""
-    try:
-        subscription = read_subscription(data)
-    except Unreadable:
-        return
-    _check_topics(place, [*subscription.topics, *(topic for topic, _ in subscription.owned_partitions)])
+    """Refuse bytes that the core will read, if only their topics, and that hold one that the database cannot keep."""
+    topics = list(topics_of(data) or ())
+    with suppress(Unreadable):
+        topics += [topic for topic, _ in read_subscription(data).owned_partitions]
+    _check_topics(place, topics)
 
 
 def _refuse_unkeepable_assignment(place: str, data: bytes) -> None:

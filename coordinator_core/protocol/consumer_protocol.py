@@ -56,11 +56,7 @@ def read_subscription(data: bytes) -> Subscription:
         Unreadable: the bytes are no subscription.
     """
     reader = _Reader(data)
-    version = reader.int16()
-    if version < 0:
-        raise Unreadable(f"version {version}")
-    topics = tuple(reader.string() for _ in range(reader.count()))
-    user_data = reader.nullable_bytes()
+    version, topics, user_data = _read_first_fields(reader)
     owned = _read_partitions(reader) if version >= _OWNED_SINCE else ()
     generation = reader.int32() if version >= _GENERATION_SINCE else -1
     rack = reader.nullable_string() if version >= _RACK_SINCE else None
@@ -104,11 +100,18 @@ def write_assignment(assignment: Assignment) -> bytes:
 
 
 def topics_of(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics of a subscription, or None where it cannot be read."""
+    """Return the topics of a subscription, or None where they cannot be read.
+
+    Whatever its version, only what version 0 has is looked at: there are clients that say version 1 and leave out the
+    owned partitions.
+
+    Source: Kafka's ``ClassicGroup.computeSubscribedTopics``.
+    """
     try:
-        return frozenset(read_subscription(metadata).topics)
+        _, topics, _ = _read_first_fields(_Reader(metadata))
     except Unreadable:
         return None
+    return frozenset(topics)
 
 
 def partitions_of(assignment: bytes) -> tuple[TopicPartitions, ...] | None:
@@ -168,6 +171,14 @@ class _Reader:
     def nullable_bytes(self) -> bytes | None:
         length = self.int32()
         return None if length < 0 else self._take(length)
+
+
+def _read_first_fields(reader: _Reader) -> tuple[int, tuple[str, ...], bytes | None]:
+    """Read a subscription's version, topics and user data, with which every version begins."""
+    version = reader.int16()
+    if version < 0:
+        raise Unreadable(f"version {version}")
+    return version, tuple(reader.string() for _ in range(reader.count())), reader.nullable_bytes()
 
 
 def _read_partitions(reader: _Reader) -> tuple[TopicPartitions, ...]:

@@ -1,6 +1,6 @@
 """A decision is a value: what will have happened, who is told what, and what to wait for next.
 
-The driver owes it four things, in this order (architecture.md, "decided, stored, said"):
+The driver owes it four things, in this order (ARCHITECTURE.md "Where a request goes"):
 
 1. take `group` in place of the old one, at once;
 2. stop the timers named in `deadlines`, at once;

@@ -4,7 +4,7 @@
 request may work in a moment. The group is unchanged by any of them (protocol.md section 5 step 4 is the one
 exception: a refused over-size rejoin removes the member, and the decision says so with a record).
 
-Source: Kafka's ``Errors`` for names and numbers; http-api.md "Errors" for the actions.
+Source: Kafka's ``Errors`` for names and numbers; http-api.md "When the answer is no" for the actions.
 """
 
 from typing import ClassVar, Literal

@@ -46,7 +46,7 @@ def _expire_join_phase(draft: Draft) -> None:
 
 
 def _expire_sync_phase(draft: Draft) -> None:
-    """Put out whoever has not synced in this generation; heartbeats do not help. Source: section 9.4."""
+    """Put out whoever has not synced in this generation; heartbeats do not help. Source: protocol.md section 9.4."""
     group = draft.group
     if group.state not in {COMPLETING, STABLE}:
         return

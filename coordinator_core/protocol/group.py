@@ -121,7 +121,7 @@ class Group:
         """Containers that another group has too."""
 
     @classmethod
-    def restored(  # noqa: PLR0913 - what was stored of a group, by name; a class for it would say the same twice
+    def loaded(  # noqa: PLR0913 - what was stored of a group, by name; a class for it would say the same twice
         cls,
         group_id: str,
         *,
@@ -328,7 +328,6 @@ class Group:
         if old_id in self.pending_syncs:
             self._own("pending_syncs")
             self.pending_syncs.discard(old_id)
-            self._own("pending_syncs")
             self.pending_syncs.add(member.member_id)
         if self.leader_id == old_id:
             self.leader_id = member.member_id
@@ -355,15 +354,15 @@ class Group:
         self._time_phase(record.node_ms, record.timeout_ms)
         self.parked_joins = {}
         self.pending_syncs = set(self.members)
+        self._own("members")
         for member in list(self.members.values()):
-            self._own("members")
             self.members[member.member_id] = replace(member, assignment=b"", is_new=False, in_generation=True)
 
     def _assignment_accepted(self, record: AssignmentAccepted) -> None:
         self._enter(STABLE, record.at_ms)
         self.parked_syncs = {}
+        self._own("members")
         for member_id, assignment in record.assignments:
-            self._own("members")
             self.members[member_id] = replace(self.members[member_id], assignment=assignment)
 
     def _group_emptied(self, record: GroupEmptied) -> None:
@@ -386,11 +385,10 @@ class Group:
             self.static_members[member.group_instance_id] = member.member_id
 
     def _count_offers(self, member: Member, step: int) -> None:
+        self._own("offered")
         for name in {name for name, _ in member.protocols}:
             count = self.offered.get(name, 0) + step
             if count:
-                self._own("offered")
                 self.offered[name] = count
             else:
-                self._own("offered")
                 self.offered.pop(name, None)

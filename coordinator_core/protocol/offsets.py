@@ -1,7 +1,7 @@
 """Offsets are taken away by an operator's word, with their group or topic, or by a run that is judged again.
 
 The group holds no offsets, so each request brings what stands in the store now; the driver reads it while it
-holds the group (architecture.md, "Group commit"). Whatever goes, goes to the archive under one change.
+holds the group (ARCHITECTURE.md "Where a request goes"). Whatever goes, goes to the archive under one change.
 
 Source: protocol.md sections 10.3, 10.4 and 11.
 """
@@ -85,7 +85,7 @@ def _deletion_refusal(draft: Draft, topic: str, partition: int, *, is_stored: bo
 def _taken_up(draft: Draft, stored: tuple[StoredOffset, ...]) -> Group:
     """Return the group; offsets that stand there without one are a simple group's, which is taken up here.
 
-    Source: protocol.md section 13, "Offsets without a group record".
+    Source: protocol.md section 13.
     """
     if not draft.group.exists and stored:
         draft.emit(GroupCreated(draft.now.wall_ms))
@@ -143,7 +143,7 @@ def facts_of(group: Group) -> GroupFacts:
 def decide_remove_topic_offsets(draft: Draft, request: RemoveTopicOffsets) -> None:
     """Take away what a deleted topic left; unlike an operator's deletion, it does not ask who reads the topic.
 
-    Source: protocol.md section 10.4, last line; Kafka's ``GroupCoordinatorService.onPartitionsDeleted``.
+    Source: protocol.md section 10.4; Kafka's ``GroupCoordinatorService.onPartitionsDeleted``.
     """
     stored = {(offset.topic, offset.partition): offset for offset in request.stored}
     outcomes = []

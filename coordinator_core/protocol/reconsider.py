@@ -1,6 +1,6 @@
 """What a group does when settings or the topic catalogue change around it, and when an operator steps in.
 
-Source: protocol.md section 18 (timeouts, partition counts, members put out); http-api.md "Operators".
+Source: protocol.md section 18 (timeouts, partition counts, members put out); http-api.md "For operators".
 """
 
 from coordinator_core.protocol.checks import check_known
@@ -45,13 +45,18 @@ def _retime_phase(draft: Draft) -> None:
 
 
 def rebalance_if_topics_changed(draft: Draft, gone_topics: frozenset[str] = frozenset()) -> None:
-    """Start a rebalance of a Stable "consumer" group if a topic it reads is gone, or has grown."""
+    """Start a rebalance of a "consumer" group if a topic it reads is gone, or, once it is Stable, has grown.
+
+    Growth is looked at when the assignment is accepted; that a topic is gone is told once, so also a leader that is
+    about to assign it must ask again.
+    """
     group = draft.group
-    if group.state is not STABLE or group.protocol_type != CONSUMER or not group.subscribed_topics:
+    if group.state not in {STABLE, COMPLETING} or group.protocol_type != CONSUMER or not group.subscribed_topics:
         return
     catalogue = draft.context.catalogue
     known = (catalogue[topic] for topic in group.subscribed_topics if topic in catalogue)
-    if group.subscribed_topics & gone_topics or any(topic.version > group.topics_version for topic in known):
+    has_grown = group.state is STABLE and any(topic.version > group.topics_version for topic in known)
+    if has_grown or group.subscribed_topics & gone_topics:
         start_rebalance(draft, Trigger.PARTITIONS_CHANGED)
 
 

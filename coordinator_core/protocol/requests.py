@@ -138,7 +138,7 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The group was just loaded from the store: start its timers, and whatever was owed. Source: section 13."""
+    """The group was just loaded from the store: start timers, and whatever was owed. Source: protocol.md section 13."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class ExpiryCandidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """Judge a run's candidates again, by the whole rule, on what stands there now. Source: section 10.4."""
+    """Judge a run's candidates again, by the whole rule, on what stands there now. Source: protocol.md section 10.4."""
 
     token: Token
     candidates: tuple[ExpiryCandidate, ...]
@@ -237,7 +237,7 @@ class RemoveTopicOffsets:
 
 
 class ResetTo(StrEnum):
-    """Where a reset puts a group. Source: http-api.md "Operators"."""
+    """Where a reset puts a group. Source: http-api.md "Resetting a group"."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -314,7 +314,7 @@ class GroupSeen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetireGroup:
-    """Take an Empty group that has no offset left to Dead. Source: protocol.md section 10.4, last paragraph."""
+    """Take an Empty group that has no offset left to Dead. Source: protocol.md section 10.4."""
 
     token: Token
     has_offsets: bool

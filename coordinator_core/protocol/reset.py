@@ -5,7 +5,8 @@ name, and a position outside of the log, as far as its ends are known, moves to 
 so. A group that nobody knows is made, as by a simple commit: so a consumer can be given its positions before it first
 comes. The old positions go to the archive under the change; the new ones are commits of nobody.
 
-Source: http-api.md "Operators"; Kafka's ``ConsumerGroupCommand.resetOffsets`` and ``OffsetsUtils.checkOffsetsRange``.
+Source: http-api.md "Resetting a group"; Kafka's ``ConsumerGroupCommand.resetOffsets`` and
+``OffsetsUtils.checkOffsetsRange``.
 """
 
 from typing import assert_never
@@ -33,7 +34,7 @@ from coordinator_core.protocol.requests import (
 )
 from coordinator_core.protocol.states import DEAD, EMPTY
 
-MAX_OFFSET = 2**63 - 1
+OFFSET_MAX = 2**63 - 1
 CLAMPED = frozenset({ResetTo.OFFSET, ResetTo.SHIFT, ResetTo.DATETIME, ResetTo.GIVEN})
 """The ways that may point outside of the log."""
 
@@ -106,7 +107,7 @@ def _known(partition: PartitionToReset, value: int | None, otherwise: str) -> in
 
 def _within_log(offset: int, known: PartitionToReset) -> int:
     """Return the nearest offset between the log's ends, as far as they are known."""
-    end = MAX_OFFSET if known.log_end_offset is None else known.log_end_offset
+    end = OFFSET_MAX if known.log_end_offset is None else known.log_end_offset
     return max(known.log_start_offset, min(offset, end))
 
 

@@ -9,7 +9,7 @@ Rules:
   own time it may be past due already. The next commit clears that.
 * A group that is gone is made again, Empty.
 
-Source: http-api.md "Operators", undo; architecture.md "the undo of a run is a run".
+Source: http-api.md "Taking a change back"; maintenance.md "Taking it back".
 """
 
 from coordinator_core.protocol.commit import LATEST_EXPIRY_MS

@@ -28,7 +28,7 @@ CONSUMER = "consumer"
 FOR_EVER = -1
 """The retention that never ends; any number below zero means the same."""
 
-MS_PER_MINUTE = 60_000
+MINUTE_MS = 60_000
 
 
 class ExpiryReason(StrEnum):
@@ -98,7 +98,7 @@ def is_of_no_use(state: GroupState, *, has_offsets: bool) -> bool:
 
 def retention_ms_from_minutes(minutes: int) -> int:
     """Turn the setting `offsets_retention_minutes` into milliseconds; below zero stays for ever."""
-    return FOR_EVER if minutes < 0 else minutes * MS_PER_MINUTE
+    return FOR_EVER if minutes < 0 else minutes * MINUTE_MS
 
 
 def _ground(group: GroupFacts, offset: OffsetFacts) -> tuple[int, ExpiryReason] | None:

@@ -1,6 +1,6 @@
 """Every setting that a group can override: what values it takes, and how its text is read.
 
-Source: http-api.md "Settings that a group can override".
+Source: settings.md "Of groups".
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,8 @@ from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.settings import GroupSettings
 
 INT32_MAX = 2_147_483_647
+REBALANCE_TIMEOUT_MIN_MS = 1_000
+"""The least that can be put in force: in much less, members of a new generation are put out before they could sync."""
 
 SettingValue = int | str | None
 
@@ -29,8 +31,8 @@ class IntegerRule:
         return None if self.low <= value <= self.high else f"must be from {self.low} to {self.high}"
 
     def read(self, text: str) -> int:
-        """Return the value of a stored text."""
-        return int(text)
+        """Return the value of a stored text: the nearest within the bounds, which were others once."""
+        return min(max(int(text), self.low), self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class ChoiceRule:
 RULES: Mapping[str, IntegerRule | ChoiceRule] = {
     "session_timeout_ms": IntegerRule(1),
     "heartbeat_interval_ms": IntegerRule(1),
-    "rebalance_timeout_ms": IntegerRule(0),
+    "rebalance_timeout_ms": IntegerRule(REBALANCE_TIMEOUT_MIN_MS),
     "group_min_session_timeout_ms": IntegerRule(1),
     "group_max_session_timeout_ms": IntegerRule(1),
     "group_initial_rebalance_delay_ms": IntegerRule(0),

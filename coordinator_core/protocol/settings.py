@@ -1,6 +1,6 @@
 """What a group's decisions depend on besides the group: settings in force, and the topic catalogue.
 
-Source: http-api.md "Settings that a group can override"; protocol.md section 16.
+Source: settings.md "Of groups"; protocol.md section 16.
 """
 
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     },
     COMPLETING: {
         STABLE: "leader's assignment accepted",
-        PREPARING: "member added, changed, replaced or gone",
+        PREPARING: "member added, changed, replaced or gone, topic gone",
         DEAD: "unloaded",
     },
     STABLE: {

@@ -17,6 +17,7 @@ from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.replies import Answer
 from coordinator_core.protocol.requests import Token
 from coordinator_core.protocol.settings import Now
+from coordinator_core.store.actions import Action
 from coordinator_core.store.rows import NOTHING_BESIDE, Beside, ChangeRow, Json, RecordedChange, Undone
 
 
@@ -46,7 +47,7 @@ class Act:
     change_id: str
     """A UUID; the caller's idempotency key, or a fresh one."""
 
-    def change(self, action: str, group_id: str | None, at_ms: int) -> ChangeRow:
+    def change(self, action: Action, group_id: str | None, at_ms: int) -> ChangeRow:
         """Return the act as a row of `changes`; before and after are filled in by whoever knows them."""
         return ChangeRow(
             change_id=self.change_id,
@@ -60,7 +61,7 @@ class Act:
         )
 
 
-def check_same(found: RecordedChange, action: str, group_id: str | None, what: Mapping[str, Json]) -> ChangeRow:
+def check_same(found: RecordedChange, action: Action, group_id: str | None, what: Mapping[str, Json]) -> ChangeRow:
     """Return the change that was made under an act's id, if it is this very act.
 
     Args:
@@ -88,7 +89,7 @@ class Noting:
     """Puts an act's row beside the decision that carries it out."""
 
     act: Act
-    action: str
+    action: Action
     group_id: str
     token: Token
     tell: BeforeAndAfter

@@ -4,7 +4,7 @@ History belongs to no shard, so nobody owns this work: a day that one node decid
 Somebody who reads a table for long keeps a day of it where it is; then this rests for a while, since each try holds up
 who writes history.
 
-Source: architecture.md "Maintenance proposes; the coordinator disposes".
+Source: ARCHITECTURE.md "Maintenance proposes; the coordinator disposes".
 """
 
 from collections.abc import Callable

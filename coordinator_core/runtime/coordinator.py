@@ -1,7 +1,7 @@
 """The coordinator is what front doors call: it finds the shard, and the shard decides.
 
-It owns the loops of a node: the writer, the timekeeper, and the renewal, which also notices changed settings and
-maintenance that waits to be worked off.
+It owns the loops of a node: the writer; the timekeeper; the renewal, which also notices changed settings and
+maintenance that waits to be worked off; history's upkeep; and the hours of stays that go on.
 """
 
 import asyncio
@@ -22,11 +22,7 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.loading import answer_while_loading
 from coordinator_core.protocol.replies import Answer
 from coordinator_core.protocol.requests import (
-    CommitOffsets,
     Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    SyncGroup,
     Token,
 )
 from coordinator_core.protocol.settings import Now
@@ -38,13 +34,14 @@ from coordinator_core.runtime.counters import Counters, Counts, GroupCounts
 from coordinator_core.runtime.describe import describe_group
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.history import History
-from coordinator_core.runtime.lag import Lag
 from coordinator_core.runtime.loops import kept_running, told
 from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.operators import Operators
 from coordinator_core.runtime.ownership import Ownership
 from coordinator_core.runtime.readiness import Inspection
-from coordinator_core.runtime.shard import Shard, given
+from coordinator_core.runtime.restless import Restlessness
+from coordinator_core.runtime.scraped import Scraped
+from coordinator_core.runtime.shard import MemberRequest, Shard, given
 from coordinator_core.runtime.stays import Hours
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.timekeeper import Timekeeper
@@ -57,20 +54,12 @@ from coordinator_core.store.history import ExpiryForecast, GroupPosition
 from coordinator_core.store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
 from coordinator_core.store.overview import Overview, OverviewFilter
 from coordinator_core.store.reports import Report, ReportFilter
-from coordinator_core.store.rows import (
-    FetchedOffset,
-    GroupFilter,
-    ListedGroup,
-    RunRow,
-    StoredSettings,
-    TopicRow,
-    Versions,
-)
+from coordinator_core.store.rows import FetchedOffset, GroupFilter, ListedGroup, StoredSettings, TopicRow, Versions
+from coordinator_core.store.runs import RunRow
 
 log = structlog.get_logger("muster.runtime")
 
 T = TypeVar("T")
-MemberRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets
 
 HISTORY_CHECK_S = 3_600
 """How often the partitions of history tables are looked after, and nodes that were lost are forgotten."""
@@ -96,6 +85,7 @@ class Coordinator:
         self._tasks: list[asyncio.Task[None]] = []
         self._surroundings = Surroundings(config.defaults, config.environment_keys)
         self._counters = sums = Counters()
+        self._restlessness = Restlessness()
         shared = (self._clock, self._threads, sums)
         self._writer = Writer(
             store,
@@ -121,7 +111,7 @@ class Coordinator:
         self.lag = GroupLag(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms)
         self._inspection = Inspection(store, self._read, config.schema, lambda: self._ownership.failure)
         self._is_stopping = False
-        self._lag = Lag(store, self._read, self._clock, lambda: self._ownership.owned)
+        self._scraped = Scraped(store, self._read, self._clock, lambda: self._ownership.owned)
         desk = Desk(store, self._read, self.new_token, self._serving, lambda: self._clock.now().wall_ms)
         self.operators = Operators(desk, self._surroundings, self._look_around, self._ownership.hurry)
         self._shard_count = 0
@@ -134,6 +124,7 @@ class Coordinator:
             writer=self._writer,
             surroundings=self._surroundings,
             counters=self._counters,
+            restlessness=self._restlessness,
             on_timer=self._timekeeper.look_again,
             on_drop=self._ownership.forget,
         )
@@ -165,7 +156,7 @@ class Coordinator:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._ownership.give_up(list(self._ownership.owned))
+        await self._ownership.hand_over()
         try:
             await self._threads.lease(partial(self._store.retire_node, self.node_id))
         except StoreError as error:
@@ -279,7 +270,7 @@ class Coordinator:
 
     def shard_id_of(self, group_id: str) -> int:
         """Return the shard that a group belongs to."""
-        return _shard_of(group_id, self._shard_count)
+        return _shard_number(group_id, self._shard_count)
 
     async def shard_moved(self, group_id: str) -> None:
         """Wait until the group's shard is served under another epoch than now."""
@@ -390,7 +381,9 @@ class Coordinator:
             groups=GroupCounts.of(groups, now.wall_ms),
             longest_rebalance_s=max(0, now.wall_ms - began_ms) / 1000,
             unsettled=unsettled_groups((hosted for shard in shards for hosted in shard.groups.values()), now.wall_ms),
+            restless=self._restlessness.most(now_ms),
             members_of_group=tuple((group.group_id, len(group.members)) for group in groups),
+            shard_count=self._shard_count,
             shards_active=self._shards_active(),
             shards_loading=sum(shard.is_loading for shard in shards),
             lease_left_s=max(0, lease_left_ms) / 1000,
@@ -428,21 +421,21 @@ class Coordinator:
 
     async def positions(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
         """Return what this node's groups have committed, by topic or partition; None where nobody knows just now."""
-        return None if self._is_stopping else await self._lag.look(by_partition=by_partition)
+        return None if self._is_stopping else await self._scraped.positions(by_partition=by_partition)
 
     async def behind_ms(self, lookback_ms: int) -> dict[tuple[str, str, int], int] | None:
         """Return for how long partitions of this node's groups are behind; None where nobody knows just now."""
-        return None if self._is_stopping else await self._lag.behind_ms(lookback_ms)
+        return None if self._is_stopping else await self._scraped.behind_ms(lookback_ms)
 
     async def newest_runs(self) -> dict[str, int] | None:
         """Return as of when each job last ran, in milliseconds; None where nobody knows just now."""
-        return None if self._is_stopping else await self._lag.newest_runs()
+        return None if self._is_stopping else await self._scraped.newest_runs()
 
     async def expiring(self) -> ExpiryForecast | None:
         """Return what will expire of this node's groups; None where nobody has looked, or knows just now."""
-        return None if self._is_stopping else await self._lag.expiring()
+        return None if self._is_stopping else await self._scraped.expiring()
 
 
 @lru_cache(maxsize=65_536)
-def _shard_of(group_id: str, shard_count: int) -> int:
+def _shard_number(group_id: str, shard_count: int) -> int:
     return shard_of(group_id, shard_count)

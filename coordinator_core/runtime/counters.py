@@ -3,7 +3,7 @@
 What groups do is counted when it is stored, from the rows and records of the decision. Nothing is kept for a group,
 a member or a partition, so sums stay as small as they are, however much a node serves.
 
-Source: metrics-and-history.md.
+Source: docs/metrics.md.
 """
 
 from bisect import bisect_left
@@ -14,16 +14,30 @@ from typing import Final, Literal
 
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import (
+    AssignmentAccepted,
+    GenerationStarted,
+    GroupCreated,
+    GroupDied,
+    GroupEmptied,
+    JoinParked,
+    MemberIdDropped,
     MemberIdIssued,
     MemberJoined,
     MemberRemoved,
     MemberReplaced,
+    MemberUpdated,
+    OffsetRemoved,
     OffsetsCommitted,
+    PhaseRetimed,
     RebalanceStarted,
     Record,
     Removal,
+    SyncParked,
+    SyncReceived,
+    WindowExtended,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, PREPARING, GroupState
+from coordinator_core.runtime.restless import RestlessGroup
 from coordinator_core.runtime.unsettled import UnsettledGroup
 from coordinator_core.store.rows import GroupWrite, RebalanceRow
 
@@ -39,6 +53,22 @@ UNSETTLED_S: Final = (10, 60, 300, 1_800)
 """How long a group has been between two settled states at least, to be counted."""
 
 Phase = Literal["join", "sync"]
+Uncounted = (
+    MemberUpdated
+    | MemberIdDropped
+    | JoinParked
+    | SyncParked
+    | SyncReceived
+    | WindowExtended
+    | PhaseRetimed
+    | GroupCreated
+    | GenerationStarted
+    | AssignmentAccepted
+    | GroupEmptied
+    | GroupDied
+    | OffsetRemoved
+)
+"""Records that stand for nothing that is counted, or are counted from their rows."""
 
 
 @dataclass(slots=True)
@@ -110,7 +140,7 @@ class Counters:
                 case MemberIdIssued():
                     self.member_ids_issued += 1
                 case _:
-                    pass
+                    _uncounted: Uncounted = record  # Nothing else is left over, or mypy says so.
 
     def observe_rows(self, stored: GroupWrite) -> None:
         """Count what is in rows that are in the database now."""
@@ -175,8 +205,12 @@ class Counts:
     """How long the rebalance has been under way that began first, however often it fell back; 0 where none is."""
     unsettled: tuple[UnsettledGroup, ...]
     """The groups that have rebalanced for longest, with whom they wait for."""
+    restless: tuple[RestlessGroup, ...]
+    """The groups that rebalanced most often of late."""
     members_of_group: tuple[tuple[str, int], ...]
     """Group and how many members it has, of every group of the node."""
+    shard_count: int
+    """How many there are, whoever owns them."""
     shards_active: int
     shards_loading: int
     lease_left_s: float

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from coordinator_core.protocol.requests import Token
 from coordinator_core.runtime.act import Act, check_same
 from coordinator_core.runtime.shard import Shard
+from coordinator_core.store.actions import Action
 from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import ChangeRow, Json
 
@@ -34,7 +35,7 @@ class Desk:
     wall_ms: Callable[[], int]
 
     async def made(
-        self, act: Act, action: str, group_id: str | None, what: Mapping[str, Json] | None = None
+        self, act: Act, action: Action, group_id: str | None, what: Mapping[str, Json] | None = None
     ) -> ChangeRow | None:
         """Return the change that this very act has made before, if it has.
 

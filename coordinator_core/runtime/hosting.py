@@ -22,6 +22,8 @@ class Pending:
     deadlines: tuple[tuple[Deadline, int | None], ...]
     replies: tuple[Reply, ...]
     records: tuple[Record, ...] = ()
+    is_of_group: bool = False
+    """Whether it is about the group itself, and not only about its offsets."""
     followers: list[Decision] = field(default_factory=list)
 
 

@@ -3,7 +3,7 @@
 Each candidate is judged by the whole rule on what stands now, and its outcome is written in the transaction of
 the change itself. So a kill in the middle is resumed by whoever owns the shard next, and repeating has no effect.
 
-Source: architecture.md "Maintenance proposes; the coordinator disposes".
+Source: ARCHITECTURE.md "Maintenance proposes; the coordinator disposes".
 """
 
 import asyncio
@@ -32,7 +32,8 @@ from coordinator_core.runtime.clock import Threads
 from coordinator_core.runtime.notes import to_restore
 from coordinator_core.runtime.shard import HeldAsk, Shard, nothing_beside
 from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import GROUP_CLEANUP, TOPIC_DELETION, UNDO, Beside, CandidateRow, OutcomeRow
+from coordinator_core.store.rows import Beside
+from coordinator_core.store.runs import GROUP_CLEANUP, TOPIC_DELETION, UNDO, CandidateRow, OutcomeRow
 
 log = structlog.get_logger("muster.runtime")
 
@@ -137,12 +138,9 @@ def _outcomes(run_id: str, before: Group, decision: Decision, _: Now) -> Beside:
 
 def _each_outcome(run_id: str, group_id: str, decision: Decision) -> Iterable[OutcomeRow]:
     for _, answer, _ in decision.replies:
-        match answer:
-            case OffsetsExpired():
-                for topic, partition, outcome in answer.outcomes:
-                    yield OutcomeRow(run_id, group_id, topic, partition, outcome)
-            case OffsetsRestored():
-                for topic, partition, outcome, _ in answer.offsets:
-                    yield OutcomeRow(run_id, group_id, topic, partition, outcome)
-            case _:
-                pass
+        if isinstance(answer, OffsetsExpired):
+            for topic, partition, outcome in answer.outcomes:
+                yield OutcomeRow(run_id, group_id, topic, partition, outcome)
+        elif isinstance(answer, OffsetsRestored):
+            for topic, partition, outcome, _ in answer.offsets:
+                yield OutcomeRow(run_id, group_id, topic, partition, outcome)

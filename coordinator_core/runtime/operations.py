@@ -3,7 +3,7 @@
 An act that was done before under the same id is answered from that row (`act`). The group is held meanwhile, so of
 two alike that come at once the second finds the first.
 
-Source: http-api.md "Operators"; architecture.md "Group commit", what needs to read offsets in order to decide.
+Source: http-api.md "For operators"; ARCHITECTURE.md "Where a request goes".
 """
 
 from functools import partial
@@ -15,12 +15,8 @@ from coordinator_core.runtime.act import Act, Noting
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.notes import deleted_json, deletion_noted, group_json, offsets_json, removed
 from coordinator_core.runtime.shard import nothing_beside
+from coordinator_core.store.actions import Action
 from coordinator_core.store.rows import Json
-
-DELETE_OFFSETS = "delete_offsets"
-DELETE_GROUP = "delete_group"
-FORCE_REBALANCE = "force_rebalance"
-REMOVE_MEMBER = "remove_member"
 
 
 async def try_deletion(desk: Desk, group_id: str, topic: str, partition: int | None) -> OffsetsDeleted:
@@ -36,11 +32,12 @@ async def delete_offsets(desk: Desk, group_id: str, topic: str, partition: int |
     """Take a topic's offsets, or one of them, away; they go to the archive under the act's change."""
     what = {"topic": topic, "partition": partition}
     async with desk.serving(group_id).holding(group_id) as ask:
-        made = await desk.made(act, DELETE_OFFSETS, group_id, what)
+        made = await desk.made(act, Action.DELETE_OFFSETS, group_id, what)
         if made is not None:
             return deletion_noted(made)
         request = await _deletion(desk, group_id, topic, partition, act)
-        noting = Noting(act, DELETE_OFFSETS, group_id, request.token, partial(_tell_deletion, what, request.stored))
+        tell = partial(_tell_deletion, what, request.stored)
+        noting = Noting(act, Action.DELETE_OFFSETS, group_id, request.token, tell)
         answer = await ask(request.token, request, noting.beside)
     assert isinstance(answer, OffsetsDeleted)
     return answer
@@ -72,11 +69,11 @@ def _tell_deletion(
 async def delete_group(desk: Desk, group_id: str, act: Act) -> None:
     """Take an empty group away with its offsets, which go to the archive under the act's change."""
     async with desk.serving(group_id).holding(group_id) as ask:
-        if await desk.made(act, DELETE_GROUP, group_id) is not None:
+        if await desk.made(act, Action.DELETE_GROUP, group_id) is not None:
             return
         stored = await desk.read(partial(desk.store.stored_offsets, group_id, None))
         token = desk.new_token()
-        noting = Noting(act, DELETE_GROUP, group_id, token, partial(_tell_end, stored))
+        noting = Noting(act, Action.DELETE_GROUP, group_id, token, partial(_tell_end, stored))
         await ask(token, DeleteGroup(token, tuple(stored), act.change_id), noting.beside)
 
 
@@ -88,10 +85,10 @@ def _tell_end(stored: list[StoredOffset], before: Group, after: Group, _: Answer
 async def force_rebalance(desk: Desk, group_id: str, act: Act) -> None:
     """Start a rebalance because an operator wants one; one that is under way goes on."""
     async with desk.serving(group_id).holding(group_id) as ask:
-        if await desk.made(act, FORCE_REBALANCE, group_id) is not None:
+        if await desk.made(act, Action.FORCE_REBALANCE, group_id) is not None:
             return
         token = desk.new_token()
-        noting = Noting(act, FORCE_REBALANCE, group_id, token, _tell_states)
+        noting = Noting(act, Action.FORCE_REBALANCE, group_id, token, _tell_states)
         await ask(token, ForceRebalance(token, act.reason or ""), noting.beside)
 
 
@@ -103,10 +100,10 @@ async def remove_member(desk: Desk, group_id: str, member_id: str, act: Act) -> 
     """Put a member out as if it had left."""
     what = {"member_id": member_id}
     async with desk.serving(group_id).holding(group_id) as ask:
-        if await desk.made(act, REMOVE_MEMBER, group_id, what) is not None:
+        if await desk.made(act, Action.REMOVE_MEMBER, group_id, what) is not None:
             return
         token = desk.new_token()
-        noting = Noting(act, REMOVE_MEMBER, group_id, token, partial(_tell_removal, member_id))
+        noting = Noting(act, Action.REMOVE_MEMBER, group_id, token, partial(_tell_removal, member_id))
         await ask(token, RemoveMember(token, member_id, act.reason or ""), noting.beside)
 
 

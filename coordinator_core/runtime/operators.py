@@ -1,6 +1,8 @@
 """What operators may change, all in one place; each act is stored with its row of `changes` and can be repeated.
 
-Groups are changed by the node that owns them; settings, the catalogue and runs by any.
+Groups are changed by the node that owns them; settings, the catalogue and runs by any. Whatever is asked may end in
+NotCoordinator, CoordinatorLoadInProgress or CoordinatorNotAvailable, and nothing was changed then or nobody knows: ask
+again, under the same change id.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,12 +15,9 @@ from coordinator_core.runtime.act import Act, ChangeUnknown, KeyTaken
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.resetting import Reset
 from coordinator_core.runtime.surroundings import Surroundings
-from coordinator_core.store.rows import ChangeFilter, ChangeRow, Json, RecordedChange, RunRow, TopicRow
-from coordinator_core.store.undoing import DELETE_TOPIC, PUT_SETTINGS
-
-PUT_TOPIC = "put_topic"
-APPLY_RUN = "apply_run"
-REJECT_RUN = "reject_run"
+from coordinator_core.store.actions import Action
+from coordinator_core.store.rows import ChangeFilter, ChangeRow, Json, RecordedChange, TopicRow
+from coordinator_core.store.runs import RunRow
 
 
 class Operators:
@@ -48,31 +47,75 @@ class Operators:
     # -- one group ------------------------------------------------------------------------------------------
 
     async def try_deletion(self, group_id: str, topic: str, partition: int | None) -> OffsetsDeleted:
-        """Tell what a deletion of offsets would do."""
+        """Tell what a deletion of offsets would do.
+
+        Raises:
+            GroupIdNotFound: there is no such group.
+            NonEmptyGroup: it has members, and what they read is not known.
+        """
         return await operations.try_deletion(self._desk, group_id, topic, partition)
 
     async def delete_offsets(self, group_id: str, topic: str, partition: int | None, act: Act) -> OffsetsDeleted:
-        """Take a topic's offsets, or one of them, away; they go to the archive."""
+        """Take a topic's offsets, or one of them, away; they go to the archive.
+
+        Raises:
+            GroupIdNotFound: there is no such group.
+            NonEmptyGroup: it has members, and what they read is not known.
+            KeyTaken: the change id belongs to another act.
+        """
         return await operations.delete_offsets(self._desk, group_id, topic, partition, act)
 
     async def delete_group(self, group_id: str, act: Act) -> None:
-        """Take an Empty group away with its offsets, which go to the archive."""
+        """Take an Empty group away with its offsets, which go to the archive.
+
+        Raises:
+            GroupIdNotFound: there is no such group.
+            NonEmptyGroup: it has members; stop them first.
+            KeyTaken: the change id belongs to another act.
+        """
         await operations.delete_group(self._desk, group_id, act)
 
     async def force_rebalance(self, group_id: str, act: Act) -> None:
-        """Start a rebalance because an operator wants one."""
+        """Start a rebalance because an operator wants one.
+
+        Raises:
+            GroupIdNotFound: there is no such group.
+            InvalidRequest: it has no members.
+            KeyTaken: the change id belongs to another act.
+        """
         await operations.force_rebalance(self._desk, group_id, act)
 
     async def remove_member(self, group_id: str, member_id: str, act: Act) -> None:
-        """Put a member out as if it had left."""
+        """Put a member out as if it had left.
+
+        Raises:
+            GroupIdNotFound: there is no such group.
+            InvalidRequest: it has no such member.
+            KeyTaken: the change id belongs to another act.
+        """
         await operations.remove_member(self._desk, group_id, member_id, act)
 
     async def try_reset(self, group_id: str, reset: Reset) -> OffsetsReset:
-        """Tell what a reset would do."""
+        """Tell what a reset would do.
+
+        Raises:
+            NonEmptyGroup: the group has members; stop them first.
+            GroupIdNotFound: there is no such group, and no topic is named.
+            UnknownTopicOrPartition: nothing is known of what is named.
+            InvalidRequest: a position is not known, or there are too many partitions.
+        """
         return await resetting.try_reset(self._desk, group_id, reset)
 
     async def reset_offsets(self, group_id: str, reset: Reset, act: Act) -> OffsetsReset:
-        """Put an Empty group to other positions; the old ones go to the archive."""
+        """Put an Empty group to other positions; the old ones go to the archive.
+
+        Raises:
+            NonEmptyGroup: the group has members; stop them first.
+            GroupIdNotFound: there is no such group, and no topic is named.
+            UnknownTopicOrPartition: nothing is known of what is named.
+            InvalidRequest: a position is not known, or there are too many partitions.
+            KeyTaken: the change id belongs to another act.
+        """
         return await resetting.reset_offsets(self._desk, group_id, reset, act)
 
     # -- changes --------------------------------------------------------------------------------------------
@@ -98,14 +141,17 @@ class Operators:
         Raises:
             ChangeUnknown: there is no such change.
             CannotUndo: it cannot be taken back, or not any more.
+            NonEmptyGroup: members read all that it would bring back; stop them first.
+            InvalidRequest: a setting would be at odds with what others are now.
+            KeyTaken: the change id belongs to another act.
         """
         undone = await undoing.find_undoable(self._desk, change_id, act)
-        made = await self._desk.made(act, undoing.UNDO, undone.group_id, {"undoes": undone.change_id})
+        made = await self._desk.made(act, Action.UNDO, undone.group_id, {"undoes": undone.change_id})
         if made is not None:
             return made
         if undone.action in undoing.OF_ONE_GROUP:
             return await undoing.undo_in_group(self._desk, undone, act)
-        if undone.action == PUT_SETTINGS:
+        if undone.action == Action.PUT_SETTINGS:
             await self._refresh()
             self._surroundings.check_change(undone.group_id, undone.before)
         noted = await undoing.undo_in_store(self._desk, undone, act)
@@ -120,17 +166,18 @@ class Operators:
 
         Raises:
             InvalidRequest: a key or value that will not do, by itself or beside the others.
+            KeyTaken: the change id belongs to another act.
         """
         check_settings(values)
         texts = {key: None if value is None else str(value) for key, value in values.items()}
         await self._refresh()  # another node may have put what a repeat is shown, or what this is put beside
-        made = await self._desk.made(act, PUT_SETTINGS, group_id)
+        made = await self._desk.made(act, Action.PUT_SETTINGS, group_id)
         if made is not None:
             if made.after != texts:
                 raise KeyTaken
             return
         self._surroundings.check_change(group_id, texts)
-        change = act.change(PUT_SETTINGS, group_id, self._desk.wall_ms())
+        change = act.change(Action.PUT_SETTINGS, group_id, self._desk.wall_ms())
         await self._desk.read(partial(self._store.put_settings, group_id, texts, change))
         await self._refresh()
 
@@ -139,14 +186,15 @@ class Operators:
 
         Raises:
             ValueError: the count would fall.
+            KeyTaken: the change id belongs to another act.
         """
         what: dict[str, Json] = {"topic": topic, "partitions": partitions}
         if log_start_offset is not None:
             what["log_start_offset"] = log_start_offset
-        made = await self._desk.made(act, PUT_TOPIC, None, what)
+        made = await self._desk.made(act, Action.PUT_TOPIC, None, what)
         if made is not None:
             return TopicRow(**made.after, version=0)
-        change = act.change(PUT_TOPIC, None, self._desk.wall_ms())
+        change = act.change(Action.PUT_TOPIC, None, self._desk.wall_ms())
         row = await self._desk.read(partial(self._store.put_topic, topic, partitions, log_start_offset, change))
         await self._refresh()
         return row
@@ -154,15 +202,18 @@ class Operators:
     async def delete_topic(self, topic: str, act: Act) -> Json | None:
         """Take a topic out of the catalogue; a run archives the offsets that all groups have in it.
 
-        Groups that read it and are Stable rebalance. What is committed from now on stays: the topic is unknown then.
+        Groups that read it rebalance. What is committed from now on stays: the topic is unknown then.
 
         Returns:
             What the change keeps: the run and its number of candidates; None if the catalogue has no such topic.
+
+        Raises:
+            KeyTaken: the change id belongs to another act.
         """
-        made = await self._desk.made(act, DELETE_TOPIC, None, {"topic": topic})
+        made = await self._desk.made(act, Action.DELETE_TOPIC, None, {"topic": topic})
         if made is not None:
             return made.after
-        change = act.change(DELETE_TOPIC, None, self._desk.wall_ms())
+        change = act.change(Action.DELETE_TOPIC, None, self._desk.wall_ms())
         noted = await self._desk.read(partial(self._store.delete_topic, topic, change))
         await self._refresh()
         self._hurry()
@@ -170,16 +221,38 @@ class Operators:
 
     # -- maintenance ----------------------------------------------------------------------------------------
 
-    async def apply_run(self, run_id: str, act: Act) -> RunRow:
-        """Mark a run as applying; the owners of its shards work it off. Repeating is harmless."""
-        await self._desk.made(act, APPLY_RUN, None, {"run_id": run_id})
-        change = act.change(APPLY_RUN, None, self._desk.wall_ms())
-        run = await self._desk.read(partial(self._store.begin_apply, run_id, change))
+    async def apply_run(self, run_id: str, act: Act, candidates: int | None = None) -> RunRow:
+        """Mark a run as applying; the owners of its shards work it off. Repeating is harmless.
+
+        Args:
+            run_id: which.
+            act: who wants it, and why.
+            candidates: as many as they have seen; None: however many there are.
+
+        Returns:
+            The run; one that was decided already is as it was, rejected ones included, and so is a proposal that names
+            other candidates than were seen.
+
+        Raises:
+            RunNotFound: there is no such run.
+            KeyTaken: the change id belongs to another act.
+        """
+        await self._desk.made(act, Action.APPLY_RUN, None, {"run_id": run_id})
+        change = act.change(Action.APPLY_RUN, None, self._desk.wall_ms())
+        run = await self._desk.read(partial(self._store.begin_apply, run_id, change, candidates))
         self._hurry()
         return run
 
     async def reject_run(self, run_id: str, act: Act) -> RunRow:
-        """Mark a proposed run as rejected: nothing of it is applied."""
-        await self._desk.made(act, REJECT_RUN, None, {"run_id": run_id})
-        change = act.change(REJECT_RUN, None, self._desk.wall_ms())
+        """Mark a proposed run as rejected: nothing of it is applied.
+
+        Returns:
+            The run; one that is applying or applied is as it was.
+
+        Raises:
+            RunNotFound: there is no such run.
+            KeyTaken: the change id belongs to another act.
+        """
+        await self._desk.made(act, Action.REJECT_RUN, None, {"run_id": run_id})
+        change = act.change(Action.REJECT_RUN, None, self._desk.wall_ms())
         return await self._desk.read(partial(self._store.reject, run_id, change))

@@ -8,7 +8,7 @@
 * Of two processes under one name the elder gives way: it finds that its shards are its name's and not its own.
 * The loop decides when to renew; the calls run on a thread and a connection of their own.
 
-Source: architecture.md "Ownership".
+Source: ARCHITECTURE.md "Ownership, and losing a node".
 """
 
 import asyncio
@@ -64,6 +64,8 @@ class Ownership:
         self._counters = counters
         self._asked_at_ms: int | None = None
         """Since when a renewal is under way."""
+        self._taking: asyncio.Future[dict[int, int]] | None = None
+        """A take-over that has not been answered: what it takes is this node's, and known to nobody."""
         self._has_told_of_failure = False
         self._make_shard = make_shard
         self._hurry = asyncio.Event()
@@ -207,9 +209,15 @@ class Ownership:
     async def _take(self, shard_ids: list[int]) -> None:
         sent_ms = self._clock.now().node_ms
         config = self._config
-        epochs = await self._threads.lease(
+        self._taking = self._threads.lease(
             lambda: self._store.take_over(config.node_id, shard_ids, config.lease_ttl_ms)
         )
+        try:
+            epochs = await asyncio.shield(self._taking)
+        except StoreError:
+            self._taking = None
+            raise
+        self._taking = None
         await self._load([self._open(shard_id, epoch, sent_ms) for shard_id, epoch in epochs.items()])
 
     def _open(self, shard_id: int, epoch: int, sent_ms: int) -> Shard:
@@ -238,6 +246,16 @@ class Ownership:
         self._counters.load_s.add(took_ms / 1000)
         log.info("shards_taken", shards=sorted(ids), groups=len(stored), took_ms=took_ms)
 
+    async def hand_over(self) -> None:
+        """Give up all shards, and what was about to be taken when the loops were stopped."""
+        await self.give_up(list(self.owned))
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            try:
+                await self._release(await taking)
+            except StoreError as error:
+                self.note_failure(str(error))
+
     async def give_up(self, shard_ids: Iterable[int]) -> None:
         """Release shards, so that another node can take them at once; whoever waits there asks again."""
         epochs: dict[int, int] = {}
@@ -250,6 +268,9 @@ class Ownership:
             return
         self._counters.shards_given_up += len(epochs)
         log.info("shards_given_up", shards=sorted(epochs))
+        await self._release(epochs)
+
+    async def _release(self, epochs: dict[int, int]) -> None:
         try:
             await self._threads.lease(partial(self._store.release, self._config.node_id, epochs))
         except StoreError as error:

@@ -3,7 +3,7 @@
 What is known: the catalogue (how many partitions, where their logs begin), what the group has committed now and had
 committed then, and where logs end, as far as any group's present offsets report it.
 
-Source: http-api.md "Operators", reset.
+Source: http-api.md "Resetting a group".
 """
 
 import json
@@ -20,11 +20,11 @@ from coordinator_core.runtime.act import Act, KeyTaken, Noting
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.notes import reset_after, reset_before, reset_noted
 from coordinator_core.runtime.shard import nothing_beside
+from coordinator_core.store.actions import Action
 from coordinator_core.store.history import Moment
 from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import ChangeRow, Json, TopicRow
 
-RESET_OFFSETS = "reset_offsets"
 ASKED = "asked"
 
 Partition = tuple[str, int]
@@ -67,12 +67,12 @@ async def try_reset(desk: Desk, group_id: str, reset: Reset) -> OffsetsReset:
 async def reset_offsets(desk: Desk, group_id: str, reset: Reset, act: Act) -> OffsetsReset:
     """Put an Empty group to other positions; the old ones go to the archive under the act's change."""
     async with desk.serving(group_id).holding(group_id) as ask:
-        made = await desk.made(act, RESET_OFFSETS, group_id, reset.what())
+        made = await desk.made(act, Action.RESET_OFFSETS, group_id, reset.what())
         if made is not None:
             _check_asked(made, reset)
             return reset_noted(made)
         request = await desk.read(partial(_request, desk, group_id, reset, act))
-        noting = Noting(act, RESET_OFFSETS, group_id, request.token, partial(_tell, reset))
+        noting = Noting(act, Action.RESET_OFFSETS, group_id, request.token, partial(_tell, reset))
         answer = await ask(request.token, request, noting.beside)
     assert isinstance(answer, OffsetsReset)
     return answer

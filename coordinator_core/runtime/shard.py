@@ -40,12 +40,13 @@ from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.events import tell_of_members, tell_of_rebalances
 from coordinator_core.runtime.hosting import Hosted, Pending
+from coordinator_core.runtime.restless import Restlessness
 from coordinator_core.runtime.stays import NEVER_MS, ROWS_A_WRITE, SIGNS_OF_LIFE, hear
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.runtime.writer import Entry, Writer
 from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import project, restore
+from coordinator_core.store.projection import load_group, project
 from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupWrite, StoredGroup
 
 log = structlog.get_logger("muster.runtime")
@@ -74,7 +75,7 @@ def nothing_beside(_before: Group, _decision: Decision, _now: Now) -> Beside:
 class Shard:
     """The groups of one shard, under one epoch of its lease."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by name, at one place: what the shards of a node share
         self,
         shard_id: int,
         epoch: int,
@@ -83,6 +84,7 @@ class Shard:
         writer: Writer,
         surroundings: Surroundings,
         counters: Counters,
+        restlessness: Restlessness,
         on_timer: Callable[[], None],
         on_drop: Callable[["Shard"], None],
     ) -> None:
@@ -100,6 +102,7 @@ class Shard:
         self._writer = writer
         self._surroundings = surroundings
         self._counters = counters
+        self._restlessness = restlessness
         self._on_timer = on_timer
         self._on_drop = on_drop
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
@@ -110,7 +113,7 @@ class Shard:
         """Take up every group as it was stored, and go on: sessions afresh, owed rebalances started."""
         at_ms = self._clock.now().wall_ms
         for one in stored:
-            group, ledger, forgotten = restore(one, at_ms, self.epoch)
+            group, ledger, forgotten = load_group(one, at_ms, self.epoch)
             hosted = Hosted(group, ledger)
             self.groups[group.group_id] = hosted
             if forgotten is not None:
@@ -271,7 +274,8 @@ class Shard:
 
     def _enqueue(self, hosted: Hosted, write: GroupWrite, pending: Pending) -> None:
         hosted.unsettled += 1
-        if write.group is not None or write.is_group_gone:
+        pending.is_of_group = write.group is not None or write.is_group_gone
+        if pending.is_of_group:
             hosted.newest = pending
         stored = partial(self._stored, hosted, pending, write)
         self._writer.enqueue(Entry(self, write, write.row_count, stored, self.fail))
@@ -279,6 +283,8 @@ class Shard:
     def _stored(self, hosted: Hosted, pending: Pending, write: GroupWrite) -> None:
         hosted.settle_one(pending)
         self._counters.observe_rows(write)
+        if write.transitions:
+            self._restlessness.observe(write.transitions, self._clock.now().node_ms)
         tell_of_rebalances(write.rebalances)
         if not self.is_dropped:
             now_ms = self._clock.now().node_ms
@@ -297,8 +303,8 @@ class Shard:
             else:
                 armed = Armed(group_id, deadline)
                 due_at_ms = now_ms + delay_ms
-                if isinstance(decided, Pending) and deadline.kind is DeadlineKind.MEMBER:
-                    # Whoever was heard since, under a longer session timeout, keeps what that gave it.
+                if isinstance(decided, Pending) and not decided.is_of_group and deadline.kind is DeadlineKind.MEMBER:
+                    # Heartbeats do not wait behind offsets: who was heard since, under a longer timeout, keeps that.
                     due_at_ms = max(due_at_ms, self.timers.due_at_ms(armed) or 0)
                 is_sooner |= self.timers.start(armed, due_at_ms)
                 stay = stays.get(deadline.subject)

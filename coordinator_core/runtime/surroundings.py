@@ -2,7 +2,7 @@
 
 A node keeps all of it in memory and reads it again when a renewal shows that it is behind.
 
-Source: http-api.md "Settings that a group can override": narrower wins: default, environment, cluster, group.
+Source: settings.md "Of groups": narrower wins: default, environment, cluster, group.
 """
 
 from collections.abc import Iterable, Mapping

@@ -3,7 +3,7 @@
 After a gap (a stopped process, a long pause) members get the gap back, and sockets are read before anything
 fires: what they sent meanwhile counts.
 
-Source: architecture.md "The core".
+Source: ARCHITECTURE.md "Where a request goes".
 """
 
 import asyncio

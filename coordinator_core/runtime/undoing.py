@@ -7,7 +7,7 @@ What it comes to depends on what the change did:
 * settings: key by key, at once;
 * anything else cannot be taken back, and says so.
 
-Source: http-api.md "Operators", undo; architecture.md "the undo of a run is a run".
+Source: http-api.md "Taking a change back"; maintenance.md "Taking it back".
 """
 
 from collections.abc import Mapping
@@ -19,25 +19,21 @@ from coordinator_core.protocol.requests import RestoreOffsets
 from coordinator_core.runtime.act import Act, CannotUndo, ChangeUnknown, Noting
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.notes import reset_to_restore, restored_json, to_restore
-from coordinator_core.runtime.operations import DELETE_GROUP, DELETE_OFFSETS, FORCE_REBALANCE, REMOVE_MEMBER
-from coordinator_core.runtime.resetting import RESET_OFFSETS
-from coordinator_core.store.dropping import DROP_PARTITION
+from coordinator_core.store.actions import Action
 from coordinator_core.store.interface import NotUndoable
 from coordinator_core.store.rows import ChangeRow, Json, RecordedChange
-from coordinator_core.store.undoing import DELETE_TOPIC, PUT_SETTINGS
+from coordinator_core.store.runs import RunStatus
 
-UNDO = "undo"
-APPLY_RUN = "apply_run"
-PROPOSED = "proposed"
-OF_ONE_GROUP = frozenset({RESET_OFFSETS, DELETE_OFFSETS, DELETE_GROUP})
-OF_MANY_GROUPS = frozenset({APPLY_RUN, DELETE_TOPIC})
+OF_ONE_GROUP = frozenset({Action.RESET_OFFSETS, Action.DELETE_OFFSETS, Action.DELETE_GROUP})
+OF_MANY_GROUPS = frozenset({Action.APPLY_RUN, Action.DELETE_TOPIC})
 WHY_NOT: Mapping[str, str] = {
-    FORCE_REBALANCE: "a rebalance has happened",
-    REMOVE_MEMBER: "a member that was put out joins again by itself",
-    "put_topic": "a topic's partitions can only grow",
-    "reject_run": "nothing was taken; propose it again",
-    DROP_PARTITION: "its rows lie in the archive; history_restore brings them back",
-    UNDO: "an undo is not undone; do again what it took back",
+    Action.FORCE_REBALANCE: "a rebalance has happened",
+    Action.REMOVE_MEMBER: "a member that was put out joins again by itself",
+    Action.PUT_TOPIC: "a topic's partitions can only grow",
+    Action.REJECT_RUN: "nothing was taken; propose it again",
+    Action.DROP_PARTITION: "its rows lie in the archive; history_restore brings them back",
+    Action.RESTORE_PARTITION: "its rows stand in their table; history_archive may take them away again",
+    Action.UNDO: "an undo is not undone; do again what it took back",
 }
 """Action → why it cannot be taken back."""
 
@@ -53,9 +49,10 @@ async def find_undoable(desk: Desk, change_id: str, act: Act) -> ChangeRow:
     if found is None:
         raise ChangeUnknown(f"there is no change {change_id}")
     change = found.change
-    if change.action not in OF_ONE_GROUP | OF_MANY_GROUPS | {PUT_SETTINGS}:
+    if change.action not in OF_ONE_GROUP | OF_MANY_GROUPS | {Action.PUT_SETTINGS}:
         raise CannotUndo(f"a change {change.action} cannot be undone: {WHY_NOT.get(change.action, 'nobody knows how')}")
-    if change.action == APPLY_RUN and (change.before or {}).get("status", PROPOSED) != PROPOSED:
+    status_before = (change.before or {}).get("status", RunStatus.PROPOSED)
+    if change.action == Action.APPLY_RUN and status_before != RunStatus.PROPOSED:
         raise CannotUndo("it took nothing: the run was applied by another change")
     _check_not_undone(found, act)
     return change
@@ -68,7 +65,7 @@ def _check_not_undone(found: RecordedChange, act: Act) -> None:
 
 async def undo_in_store(desk: Desk, undone: ChangeRow, act: Act) -> ChangeRow:
     """Take back what the store can by itself: settings; or begin a run that takes back what was archived."""
-    change = act.change(UNDO, undone.group_id, desk.wall_ms())
+    change = act.change(Action.UNDO, undone.group_id, desk.wall_ms())
     is_run = undone.action in OF_MANY_GROUPS
     undo = desk.store.begin_undo if is_run else desk.store.undo_settings
     try:
@@ -82,22 +79,22 @@ async def undo_in_group(desk: Desk, undone: ChangeRow, act: Act) -> ChangeRow:
     group_id = undone.group_id or ""
     what = {"undoes": undone.change_id}
     async with desk.serving(group_id).holding(group_id) as ask:
-        made = await desk.made(act, UNDO, group_id, what)
+        made = await desk.made(act, Action.UNDO, group_id, what)
         if made is not None:
             return made
         await find_undoable(desk, undone.change_id, act)
         request = await desk.read(partial(_request, desk, group_id, undone, act))
         tell = partial(_tell, {**what, "action": undone.action})
-        noting = Noting(act, UNDO, group_id, request.token, tell, undoes=undone.change_id)
+        noting = Noting(act, Action.UNDO, group_id, request.token, tell, undoes=undone.change_id)
         await ask(request.token, request, noting.beside)
-    noted = await desk.made(act, UNDO, group_id, what)
+    noted = await desk.made(act, Action.UNDO, group_id, what)
     assert noted is not None, "the change was stored with the decision"
     return noted
 
 
 def _request(desk: Desk, group_id: str, undone: ChangeRow, act: Act) -> RestoreOffsets:
     taken = desk.store.archived_offsets(undone.change_id, group_id)
-    is_reset = undone.action == RESET_OFFSETS
+    is_reset = undone.action == Action.RESET_OFFSETS
     offsets = reset_to_restore(undone, taken) if is_reset else tuple(map(to_restore, taken))
     partitions = [(one.topic, one.partition) for one in offsets]
     stored = desk.store.stored_offsets(group_id, partitions) if partitions else []

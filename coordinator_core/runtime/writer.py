@@ -7,7 +7,7 @@ One transaction is under way at a time. Where enough rows have come together mea
 it and takes no more in from then on. It begins in the moment in which the one before is stored whole, so that the
 database waits neither for rows to be written out nor for the loop. If anything was amiss, the loop looks at it first.
 
-Source: architecture.md "Group commit".
+Source: ARCHITECTURE.md "Where a request goes".
 """
 
 import asyncio

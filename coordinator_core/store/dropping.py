@@ -5,9 +5,6 @@ from typing import Final, NamedTuple
 HISTORY_ARCHIVE: Final = "history_archive"
 """The kind of the runs that name such days."""
 
-DROP_PARTITION: Final = "drop_history_partition"
-"""The action under which `changes` keeps it."""
-
 DROPPED: Final = "dropped"
 ALREADY_GONE: Final = "already_gone"
 CHANGED_SINCE: Final = "changed_since"

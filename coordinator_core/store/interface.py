@@ -34,7 +34,6 @@ from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
     ArchivedOffset,
     Batch,
-    CandidateRow,
     ChangeFilter,
     ChangeRow,
     FetchedOffset,
@@ -44,7 +43,6 @@ from coordinator_core.store.rows import (
     RebalanceMemberRow,
     RecordedChange,
     Renewal,
-    RunRow,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -52,6 +50,7 @@ from coordinator_core.store.rows import (
     Versions,
     Written,
 )
+from coordinator_core.store.runs import CandidateRow, RunRow
 from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 from coordinator_core.store.tuning import TuningPast, TuningQuestion
 
@@ -344,11 +343,17 @@ class Store(Protocol):
         """
         ...
 
-    def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
+    def begin_apply(self, run_id: str, change: ChangeRow, candidates: int | None = None) -> RunRow:
         """Mark a proposed run as applying, and note the change; a run that is further already stays as it is.
 
         Whoever has it applied once more is noted too, but not who comes too late because it was rejected. The first
         change's id becomes the run's: whatever the run takes is archived under it.
+
+        Args:
+            run_id: which.
+            change: who has it applied, and why.
+            candidates: as many as whoever asks has seen; where the run's `counts` say otherwise, because it was
+                proposed anew since, it stays proposed and nothing is noted. None: however many there are.
 
         Raises:
             RunNotFound: there is none.
@@ -356,7 +361,11 @@ class Store(Protocol):
         ...
 
     def reject(self, run_id: str, change: ChangeRow) -> RunRow:
-        """Mark a proposed run as rejected, and note the change, as above; one that is further stays as it is."""
+        """Mark a proposed run as rejected, and note the change, as above; one that is further stays as it is.
+
+        Raises:
+            RunNotFound: there is none.
+        """
         ...
 
     def newest_runs(self) -> dict[str, int]:

@@ -27,14 +27,21 @@ from coordinator_core.protocol.records import (
     GroupDied,
     GroupEmptied,
     JoinParked,
+    MemberIdDropped,
+    MemberIdIssued,
     MemberJoined,
     MemberRemoved,
     MemberReplaced,
+    MemberUpdated,
+    OffsetRecord,
+    PhaseRetimed,
     RebalanceStarted,
     Record,
     Removal,
     SyncParked,
     SyncReceived,
+    VolatileRecord,
+    WindowExtended,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from coordinator_core.store.parts import Parts
@@ -54,6 +61,8 @@ HOUR: Final = "hour"
 REPLACED: Final = "replaced"
 """The end of a static member's stay whose place another process has taken."""
 
+Untold = MemberIdIssued | MemberIdDropped | MemberUpdated | WindowExtended | PhaseRetimed | OffsetRecord
+"""Records that leave no trace in history; offsets have a history of their own."""
 Partitions = dict[str, set[int]]
 """Topic → partitions of it."""
 
@@ -151,7 +160,7 @@ class Ledger:
             case _:
                 self._observe_volatile(record)
 
-    def _observe_volatile(self, record: Record) -> None:
+    def _observe_volatile(self, record: VolatileRecord | OffsetRecord) -> None:
         match record:
             case MemberJoined(member=member):
                 stay = self.stays[member.member_id] = stay_of(member, member.joined_at_ms)
@@ -165,7 +174,7 @@ class Ledger:
             case SyncReceived():
                 self._parts.synced(record.member_id, record.at_ms)
             case _:
-                pass
+                _untold: Untold = record  # Nothing else is left over, or mypy says so.
 
     def take_rows(self) -> HistoryRows:
         """Return the rows that have come out since the last call."""
@@ -218,7 +227,7 @@ class Ledger:
     def _generation_started(self, record: GenerationStarted) -> None:
         self.generation, self.leader_id = record.generation, record.leader_id
         if self.under_way is not None:
-            self.under_way = replace(self.under_way, joined_at_ms=record.at_ms)
+            self.under_way = replace(self.under_way, joined_at_ms=max(record.at_ms, self.under_way.started_at_ms))
         self._enter(COMPLETING, record.at_ms, "all have joined, or time was up", record.leader_id)
         self._parts.phase_ended(record.at_ms, record.leader_id)
         for stay in self.stays.values():
@@ -237,6 +246,8 @@ class Ledger:
         under_way, self.under_way = self.under_way, None
         if under_way is None:
             return
+        # After a take-over another node's clock tells, which may be behind; nothing ends before it began.
+        latest_known_ms = under_way.started_at_ms if under_way.joined_at_ms is None else under_way.joined_at_ms
         row = RebalanceRow(
             rebalance_id=under_way.rebalance_id,
             group_id=self.group_id,
@@ -248,7 +259,7 @@ class Ledger:
             client_reason=under_way.client_reason,
             started_at_ms=under_way.started_at_ms,
             joined_at_ms=under_way.joined_at_ms,
-            completed_at_ms=at_ms,
+            completed_at_ms=max(at_ms, latest_known_ms),
             outcome=outcome,
             restarts=under_way.restarts,
             member_count_before=under_way.member_count_before,
@@ -342,7 +353,7 @@ class Ledger:
                 topic=span.topic,
                 partitions=span.partitions,
                 valid_from_ms=span.since_ms,
-                valid_to_ms=at_ms,
+                valid_to_ms=max(at_ms, span.since_ms),
             )
             for span in spans
             if span.partitions
@@ -379,7 +390,7 @@ class Ledger:
     # -- kept between nodes ---------------------------------------------------------------------------------
 
     def snapshot(self) -> Json:
-        """Return what `restore_rebalance` needs, as JSON; None when nothing is under way."""
+        """Return what `load_rebalance` needs, as JSON; None when nothing is under way."""
         known = self.under_way
         if known is None and not self.orphans:
             return None
@@ -390,7 +401,7 @@ class Ledger:
             **parts,
         }
 
-    def restore_rebalance(self, snapshot: Json) -> None:
+    def load_rebalance(self, snapshot: Json) -> None:
         """Take up what another node knew of the rebalance under way, once it is known who stays."""
         if snapshot is None:
             return
@@ -400,7 +411,7 @@ class Ledger:
         if self.under_way is not None:
             # Who had joined a phase that led to no generation was not stored, so nobody's part in it is known.
             has_generation = self.under_way.joined_at_ms is not None
-            self._parts.restore(snapshot, self.stays if has_generation else {})
+            self._parts.load(snapshot, self.stays if has_generation else {})
 
 
 def stay_of(member: Member | MemberRow, told_until_ms: int) -> Stay:

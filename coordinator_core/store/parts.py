@@ -137,7 +137,7 @@ class Parts:
     # -- kept between nodes ------------------------------------------------------------------------------
 
     def snapshot(self, *, has_generation: bool) -> dict[str, Json]:
-        """Return what `restore` needs, as JSON.
+        """Return what `load` needs, as JSON.
 
         Args:
             has_generation: whether the rebalance has led to a generation yet. If not, a node that takes over forgets
@@ -149,7 +149,7 @@ class Parts:
             "joined": [[member_id, part.joined_at_ms, part.waited_ms] for member_id, part in present],
         }
 
-    def restore(self, snapshot: Mapping[str, Json], stays: Mapping[str, Stay]) -> None:
+    def load(self, snapshot: Mapping[str, Json], stays: Mapping[str, Stay]) -> None:
         """Take up what another node knew of members that went, and of those that stay."""
         self._is_under_way = True
         self._gone = {member_id: Part(*values) for member_id, *values in snapshot.get("gone", ())}

@@ -1,6 +1,6 @@
 """What a decision stores, as rows; and a group again from its rows.
 
-`project` and `restore` are each other's inverse, but for what a node forgets on purpose (protocol.md section 13):
+`project` and `load_group` are each other's inverse, but for what a node forgets on purpose (protocol.md section 13):
 handshake ids, parked requests, timers, and a join phase under way.
 """
 
@@ -12,13 +12,17 @@ from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.records import (
     AssignmentAccepted,
     GenerationStarted,
+    GroupCreated,
     GroupDied,
+    GroupEmptied,
     MemberRemoved,
     MemberReplaced,
     OffsetRemoved,
     OffsetsCommitted,
+    RebalanceStarted,
     Record,
     Trigger,
+    VolatileRecord,
 )
 from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
 from coordinator_core.store.ledger import Ledger, spans_from_json, spans_to_json, stay_of
@@ -59,6 +63,19 @@ def project(
             changes=beside.changes,
             undone=beside.undone,
         )
+    return _whole(group, records, ledger, stored, committed, removed, beside)
+
+
+def _whole(
+    group: Group,
+    records: Sequence[Record],
+    ledger: Ledger,
+    stored: Sequence[Record],
+    committed: tuple[OffsetsCommitted, ...],
+    removed: tuple[OffsetRemoved, ...],
+    beside: Beside,
+) -> GroupWrite:
+    """Return what is stored where more than offsets changed."""
     ledger.is_consumer = group.protocol_type == CONSUMER
     for record in records:
         ledger.observe(record)
@@ -128,8 +145,12 @@ def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dic
                 if group.must_rebalance and record.member.in_generation:
                     # What it offers may fit only what the others have offered since; stored offers always fit.
                     touched |= {member.member_id: None for member in group.members.values() if member.in_generation}
-            case _:
+            case RebalanceStarted() | GroupCreated() | GroupEmptied() | GroupDied():
+                pass  # Of members nothing but what other records say.
+            case OffsetsCommitted() | OffsetRemoved():
                 pass
+            case _:
+                _unstored: VolatileRecord = record  # Nothing else is left over, or mypy says so.
     rows: dict[str, MemberRow | None] = {**touched}
     for position, member in enumerate(group.members.values()):
         if member.member_id in touched and member.in_generation:
@@ -174,7 +195,7 @@ def _assignment_json(assignment: bytes) -> Json:
 # -- rows become a group again ---------------------------------------------------------------------------
 
 
-def restore(stored: StoredGroup, at_ms: int, epoch: int = 0) -> tuple[Group, Ledger, GroupWrite | None]:
+def load_group(stored: StoredGroup, at_ms: int, epoch: int = 0) -> tuple[Group, Ledger, GroupWrite | None]:
     """Return a stored group and its ledger, as a node that takes it over finds them.
 
     Args:
@@ -185,8 +206,8 @@ def restore(stored: StoredGroup, at_ms: int, epoch: int = 0) -> tuple[Group, Led
     Returns:
         The group in a settled state, its ledger, and what is to be stored of a phase that was forgotten.
     """
-    group = _restore_group(stored)
-    ledger = _restore_ledger(stored, at_ms, epoch)
+    group = _group_of(stored)
+    ledger = _ledger_of(stored, at_ms, epoch)
     ledger.resume(group.state, at_ms)
     history = ledger.take_rows()
     if not history.transitions and not history.rebalances:
@@ -202,13 +223,13 @@ def restore(stored: StoredGroup, at_ms: int, epoch: int = 0) -> tuple[Group, Led
     return group, ledger, write
 
 
-def _restore_group(stored: StoredGroup) -> Group:
+def _group_of(stored: StoredGroup) -> Group:
     row = stored.group
     state = GroupState(row.state)
     if state is PREPARING:
         state = GroupState(row.settled_state)
     is_untouched = state is EMPTY and row.generation == 0  # whoever was to be its first member is forgotten
-    return Group.restored(
+    return Group.loaded(
         row.group_id,
         created_at_ms=row.created_at_ms,
         state=state,
@@ -221,11 +242,11 @@ def _restore_group(stored: StoredGroup) -> Group:
         topics_version=row.topics_version,
         must_rebalance=row.must_rebalance,
         trigger=None if row.rebalance_trigger is None else Trigger(row.rebalance_trigger),
-        members=[_restore_member(member) for member in stored.members],
+        members=[_member_of(member) for member in stored.members],
     )
 
 
-def _restore_member(row: MemberRow) -> Member:
+def _member_of(row: MemberRow) -> Member:
     return Member(
         member_id=row.member_id,
         group_instance_id=row.group_instance_id,
@@ -241,7 +262,7 @@ def _restore_member(row: MemberRow) -> Member:
     )
 
 
-def _restore_ledger(stored: StoredGroup, at_ms: int, epoch: int) -> Ledger:
+def _ledger_of(stored: StoredGroup, at_ms: int, epoch: int) -> Ledger:
     row = stored.group
     ledger = Ledger(row.group_id, row.shard_id, epoch)
     ledger.created_at_ms = row.created_at_ms
@@ -251,5 +272,5 @@ def _restore_ledger(stored: StoredGroup, at_ms: int, epoch: int) -> Ledger:
     ledger.member_count = len(stored.members)
     ledger.held = {member.member_id: spans_from_json(member.held) for member in stored.members}
     ledger.stays = {member.member_id: stay_of(member, at_ms) for member in stored.members}
-    ledger.restore_rebalance(row.rebalance)
+    ledger.load_rebalance(row.rebalance)
     return ledger

@@ -1,6 +1,7 @@
 """Stays are listed row by row, the newest first, and of each that is over it is told when the same client was back.
 
 The same client is the same instance id, or without one the same client id from the same host, under another member id.
+Whose successor joined while it was silent, before it was put out, was dead: that is told, and nobody is back.
 """
 
 from dataclasses import dataclass
@@ -41,7 +42,9 @@ class ListedStay:
 
     row: MemberSessionRow
     back_at_ms: int | None
-    """None: not within BACK_WITHIN_MS, or the stay goes on."""
+    """None: not within BACK_WITHIN_MS, or the stay goes on, or the member had a successor already."""
+    successor_at_ms: int | None = None
+    """Of a member that was put out: when its client had joined again by then, after the member was last heard."""
 
     @property
     def place(self) -> StayPlace:

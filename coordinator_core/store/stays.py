@@ -127,7 +127,11 @@ class Stay:
         at_ms: int,
         end_reason: str,
     ) -> MemberSessionRow:
-        """Return the stay as a row, up to a moment, and measure the next from there."""
+        """Return the stay as a row, up to a moment, and measure the next from there.
+
+        After a take-over another node's clock tells of the moment; where that is behind, the row is of no length.
+        """
+        ended_at_ms = max(at_ms, self.told_until_ms)
         row = MemberSessionRow(
             group_id=group_id,
             shard_id=shard_id,
@@ -140,12 +144,12 @@ class Stay:
             session_timeout_ms=self.session_timeout_ms,
             joined_at_ms=self.joined_at_ms,
             started_at_ms=self.told_until_ms,
-            ended_at_ms=at_ms,
+            ended_at_ms=ended_at_ms,
             end_reason=end_reason,
             last_heartbeat_at_ms=self.last_heard_at_ms,
             heartbeat_count=self.heard_count,
             heartbeat_gap_ms_max=None if self.gap_ms_max < 0 else min(self.gap_ms_max, LONGEST_TOLD_MS),
             heartbeat_gap_histogram=tuple(self.gaps),
         )
-        self._measure_from(at_ms)
+        self._measure_from(ended_at_ms)
         return row

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 from coordinator_core.store.rows import ChangeRow, Json, TopicRow
 
-DELETE_TOPIC = "delete_topic"
-PUT_SETTINGS = "put_settings"
 RESTORED = "restored"
 NEWER = "newer_there"
 

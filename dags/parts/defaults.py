@@ -2,7 +2,7 @@
 
 import os
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow.sdk import ExceptionRetryPolicy, Param, RetryAction, RetryRule
 from airflow.sdk.definitions.callback import AsyncCallback
@@ -10,14 +10,33 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from spark_jobs import submit
 
-# The same for every try of a run. A run by hand, or by an asset, has no data interval.
 RUN_ID = "{{ submit.maintenance_run_id(dag.dag_id, run_id) }}"
-AS_OF = "{{ (dag_run.data_interval_end or dag_run.run_after).isoformat() }}"
-INTERVAL_START = "{{ dag_run.data_interval_start.isoformat() if dag_run.data_interval_start else '' }}"
-INTERVAL_END = "{{ dag_run.data_interval_end.isoformat() if dag_run.data_interval_end else '' }}"
+
+
+class Instants(NamedTuple):
+    """By when a run judges and the data interval, if it has one: templates, and the same for every try of a run."""
+
+    as_of: str
+    interval_start: str
+    interval_end: str
+
+
+def _instants(has_interval: str) -> Instants:
+    return Instants(
+        f"{{{{ (dag_run.data_interval_end if {has_interval} else dag_run.run_after).isoformat() }}}}",
+        f"{{{{ dag_run.data_interval_start.isoformat() if {has_interval} else '' }}}}",
+        f"{{{{ dag_run.data_interval_end.isoformat() if {has_interval} else '' }}}}",
+    )
+
+
+OF_AN_INTERVAL = _instants("dag_run.data_interval_end")
+"""For what tells of the past. A run by an asset has no interval, nor has one by hand, unless by Airflow's form."""
+
+OF_NOW = _instants("dag_run.data_interval_end and dag_run.run_type != 'manual'")
+"""For what looks at what stands. Airflow's form gives a run by hand the last whole interval, whose end is long ago."""
 
 TASK_TIMEOUT = submit.minutes("MUSTER_TASK_TIMEOUT_MINUTES", 60)
-APPLY_TIMEOUT = submit.minutes("MUSTER_APPLY_TIMEOUT_MINUTES", 60)
+APPLY_TIMEOUT = submit.apply_timeout()
 APPROVAL_TIMEOUT = submit.minutes("MUSTER_APPROVAL_TIMEOUT_MINUTES", 240)
 DEADLINE = submit.minutes("MUSTER_RUN_DEADLINE_MINUTES", 60)
 SPARK_POOL = os.environ.get("MUSTER_SPARK_POOL") or "default_pool"

@@ -15,33 +15,44 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context, PokeReturnValue, TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, RUN_ID
+from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, OF_NOW, RUN_ID
 from dags.parts.spark import spark_task
 from spark_jobs import submit
 
 log = logging.getLogger("airflow.task")
 
 APPROVE, REJECT = "Approve", "Reject"
-EXCEEDED = "exceeded"
+EXCEEDED, DECIDED, JUDGED = "exceeded", "decided", "judged"
+APPLYING_OR_APPLIED = frozenset({"applying", "applied"})
 ACTOR_MAX_CHARS = 200
 POKE_INTERVAL_S = 5.0
 
 
 def propose(job: str, **arguments: Any) -> SparkSubmitOperator:  # noqa: ANN401 - whatever the job takes
     """Return the task that runs a job, which writes a proposal."""
-    return spark_task("propose", job, {"share_from": "{{ params.share_from }}", **arguments})
+    return spark_task("propose", job, OF_NOW, {"share_from": "{{ params.share_from }}", **arguments})
 
 
 @task.branch
 def gate() -> str | list[str]:
-    """Let a proposal within the limits through, have a person asked about one beyond, and end a dry run here."""
+    """Let a proposal within the limits through, have a person asked about one beyond, and end a dry run here.
+
+    What was decided before, by whomever, nobody is asked about again.
+    """
     context = get_current_context()
     params = context["params"]
     if params["dry_run"]:
         return []
     run = submit.read_run(_run_id(context))
+    if run.status in APPLYING_OR_APPLIED:
+        context["ti"].xcom_push(DECIDED, f"it is {run.status} already")
+        return "apply"
+    if run.is_over:
+        raise AirflowFailException(f"Run {run.run_id} was {run.status}; nothing of it is applied.")
     limits = submit.Limits(**{name: params[name] for name in submit.LIMIT_NAMES if name in params})
     exceeded = limits.exceeded_by(run.counts)
+    # What is applied is what was judged here, and what a person is told of; not what another attempt proposed since.
+    context["ti"].xcom_push(JUDGED, run.counts.get("candidates"))
     if not exceeded:
         return "apply"
     context["ti"].xcom_push(EXCEEDED, " ".join(exceeded))
@@ -79,8 +90,15 @@ def apply() -> None:
     """Ask a node to work the proposal off; harmless when it was asked before."""
     context = get_current_context()
     answer = _answer(context)
-    actor, reason = (_dag(context), "it is within its limits") if answer is None else _said(context, answer, "approved")
-    run = submit.apply_run(_run_id(context), actor=actor, reason=reason)
+    if answer is None:
+        actor, reason = (
+            _dag(context),
+            context["ti"].xcom_pull(task_ids="gate", key=DECIDED) or "it is within its limits",
+        )
+    else:
+        actor, reason = _said(context, answer, "approved")
+    judged = context["ti"].xcom_pull(task_ids="gate", key=JUDGED)
+    run = submit.apply_run(_run_id(context), actor=actor, reason=reason, candidates=judged)
     log.info("Run %s is %s.", run.run_id, run.status)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Param, PokeReturnValue, WeightRule, get_current_context, task
 
-from dags.parts.defaults import TASK_TIMEOUT
+from dags.parts.defaults import OF_AN_INTERVAL, TASK_TIMEOUT, Instants
 from dags.parts.spark import spark_task
 from spark_jobs import submit
 
@@ -32,12 +32,13 @@ def option_params(job: str) -> dict[str, Param]:
     return {option.name: _param(option, defaults[option.name]) for option in submit.OPTIONS[job]}
 
 
-def tell(job: str, told: Asset) -> SparkSubmitOperator:
+def tell(job: str, told: Asset, instants: Instants = OF_AN_INTERVAL) -> SparkSubmitOperator:
     """Return the task that runs a report; it lets proposals pass where Spark has room for one only."""
     options = {option.name: f"{{{{ params.{option.name} }}}}" for option in submit.OPTIONS[job]}
     return spark_task(
         "tell",
         job,
+        instants,
         {"archive": "{{ submit.archive_uri() }}", **options},
         priority_weight=1,
         weight_rule=WeightRule.ABSOLUTE,

@@ -5,16 +5,23 @@ from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from dags.parts.defaults import AS_OF, INTERVAL_END, INTERVAL_START, RUN_ID, SPARK_POOL
+from dags.parts.defaults import RUN_ID, SPARK_POOL, Instants
 from spark_jobs import submit
 
 
-def spark_task(task_id: str, job: str, options: Mapping[str, Any], **task: Any) -> SparkSubmitOperator:  # noqa: ANN401 - whatever a task takes
+def spark_task(
+    task_id: str,
+    job: str,
+    instants: Instants,
+    options: Mapping[str, Any],
+    **task: Any,  # noqa: ANN401 - whatever a task takes
+) -> SparkSubmitOperator:
     """Return the task that runs a job.
 
     Args:
         task_id: what it is called in its DAG.
         job: one of `submit.JOBS`.
+        instants: what the run is about.
         options: what the job takes beyond what all do, by the names of its flags; values may be templates.
         task: what Airflow is to know of the task beside that.
     """
@@ -25,9 +32,7 @@ def spark_task(task_id: str, job: str, options: Mapping[str, Any], **task: Any) 
         application=submit.application(job),
         application_args=submit.job_arguments(
             run_id=RUN_ID,
-            as_of=AS_OF,
-            interval_start=INTERVAL_START,
-            interval_end=INTERVAL_END,
+            **instants._asdict(),
             is_dry_run="{{ params.dry_run }}",
             **options,
         ),

@@ -27,7 +27,7 @@ def print_tuning(node: Node, group_id: str, tried: dict[str, int | None], *, as_
     table.print()
     for key, advice in answer["advice"].items():
         if advice["verdict"] == CHANGE:
-            print(f"  muster config set --group={wording.name(group_id)} {key}={advice['value']}")
+            print(f"  muster config set {wording.group_option(group_id)} {key}={advice['value']}")
     what_if = answer["what_if"] or {}
     if what_if.get("session_timeout_ms"):
         _print_session(what_if["session_timeout_ms"])
@@ -38,7 +38,7 @@ def print_tuning(node: Node, group_id: str, tried: dict[str, int | None], *, as_
 
 
 def _print_cure(group_id: str, key: str, what_if: Json) -> None:
-    print(f"  muster config set --group={wording.name(group_id)} {key}={what_if[key]['value']}")
+    print(f"  muster config set {wording.group_option(group_id)} {key}={what_if[key]['value']}")
 
 
 def _print_session(found: Json) -> None:

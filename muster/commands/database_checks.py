@@ -61,7 +61,11 @@ def check_leases(connection: PsycopgConnection) -> Finding:
     if not nodes:
         return wrong("leases", saw, "start a node: muster up, or muster serve")
     if orphans or not shards:
-        return wrong("leases", saw, "wait for one lease (5 s); if it stays so, the nodes' logs tell why")
+        return wrong(
+            "leases",
+            saw,
+            "wait for one lease (MUSTER_LEASE_TTL_MS; 5 s if unset); if it stays so, the nodes' logs tell why",
+        )
     return fine("leases", saw)
 
 

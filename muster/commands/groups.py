@@ -11,16 +11,27 @@ from muster.commands.options import (
     REASON,
     ActorOption,
     AllGroupsOption,
+    AllTopicsOption,
+    ByDurationOption,
+    CreateOption,
     DryRunOption,
     ExecuteOption,
+    FromFileOption,
     GroupArgument,
     GroupOption,
     GroupsArgument,
     GroupsOption,
     JsonOption,
+    PartitionsOption,
     PrefixOption,
     ReasonOption,
+    ShiftByOption,
     StatesOption,
+    ToCurrentOption,
+    ToDatetimeOption,
+    ToEarliestOption,
+    ToLatestOption,
+    ToOffsetOption,
     UrlOption,
 )
 from muster.commands.tree import command_group
@@ -234,7 +245,8 @@ def watch(
 ) -> None:
     """Watch groups live; says who is waited for. Ctrl-C ends it.
 
-    Without a group it shows all, those first that are not settled. In a pipe it prints a group whenever it has changed.
+    Without a group it shows those that are not settled and others, a hundred at most, and says when there are more. In
+    a pipe it prints a group whenever it has changed.
     """
     from muster.commands.asking import Node
     from muster.commands.watching import watch as watch_groups
@@ -316,30 +328,18 @@ def reset_offsets(
     all_groups: AllGroupsOption = False,
     state: StatesOption = None,
     prefix: PrefixOption = "",
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", help="A topic, or partitions of it: orders:0,1; repeatable.", metavar="TOPIC[:P,...]"),
-    ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Every topic with committed offsets.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To where the log begins.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To where the log ends.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To where it stands, committed anew.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="So many on, or (-N) back.")] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option("--to-datetime", help="To what was committed then; without a zone it is UTC.", metavar="TIME"),
-    ] = None,
-    by_duration: Annotated[
-        str | None,
-        typer.Option("--by-duration", help="To what was committed so long ago: PT1H30M, P2D.", metavar="DURATION"),
-    ] = None,
-    from_file: Annotated[
-        str | None,
-        typer.Option("--from-file", help="To what a file says: CSV or JSON; - is the standard input.", metavar="FILE"),
-    ] = None,
+    topic: PartitionsOption = None,
+    all_topics: AllTopicsOption = False,
+    to_earliest: ToEarliestOption = False,
+    to_latest: ToLatestOption = False,
+    to_current: ToCurrentOption = False,
+    to_offset: ToOffsetOption = None,
+    shift_by: ShiftByOption = None,
+    to_datetime: ToDatetimeOption = None,
+    by_duration: ByDurationOption = None,
+    from_file: FromFileOption = None,
     export: Annotated[bool, typer.Option("--export", help="Print the plan as CSV, for --from-file.")] = False,
-    create: Annotated[bool, typer.Option("--create", help="Make groups that nobody has ever seen.")] = False,
+    create: CreateOption = False,
     execute: ExecuteOption = False,
     dry_run: DryRunOption = False,
     reason: ReasonOption = REASON,

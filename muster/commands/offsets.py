@@ -12,6 +12,7 @@ from muster.commands.options import (
     REASON,
     ActorOption,
     AllGroupsOption,
+    CreateOption,
     DryRunOption,
     ExecuteOption,
     GroupArgument,
@@ -21,6 +22,7 @@ from muster.commands.options import (
     JsonOption,
     PrefixOption,
     ReasonOption,
+    RequiredPartitionsOption,
     StatesOption,
     UrlOption,
 )
@@ -103,10 +105,7 @@ def export(
 
 @app.command()
 def delete(
-    topic: Annotated[
-        list[str],
-        typer.Option("--topic", help="A topic, or partitions of it: orders:0,1; repeatable.", metavar="TOPIC[:P,...]"),
-    ],
+    topic: RequiredPartitionsOption,
     group_id: GroupArgument = None,
     group: GroupOption = None,
     execute: ExecuteOption = False,
@@ -134,7 +133,7 @@ def import_offsets(
     file: Annotated[str, typer.Argument(metavar="FILE", help="CSV or JSON; - is the standard input.")],
     group: GroupsOption = None,
     topic: TopicsOption = None,
-    create: Annotated[bool, typer.Option("--create", help="Make groups that nobody has ever seen.")] = False,
+    create: CreateOption = False,
     execute: ExecuteOption = False,
     dry_run: DryRunOption = False,
     reason: ReasonOption = REASON,

@@ -1,4 +1,4 @@
-"""The flags that several commands share; where kafka-consumer-groups has one, it is called the same here."""
+"""The flags that several commands share, and those of a reset; what Kafka's tool has is called the same here."""
 
 from pathlib import Path
 from typing import Annotated
@@ -48,3 +48,31 @@ PrefixOption = Annotated[str, typer.Option("--prefix", help="Only groups whose i
 
 ExecuteOption = Annotated[bool, typer.Option("--execute", help="Do it. Without this it is only told what would be.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be; so it is without --execute.")]
+
+_PARTITIONS = typer.Option(
+    "--topic", help="A topic, or partitions of it: orders:0,1; repeatable.", metavar="TOPIC[:P,...]"
+)
+PartitionsOption = Annotated[list[str] | None, _PARTITIONS]
+RequiredPartitionsOption = Annotated[list[str], _PARTITIONS]
+CreateOption = Annotated[bool, typer.Option("--create", help="Make groups that nobody has ever seen.")]
+
+# -- where a reset goes --------------------------------------------------------------------------------------
+
+AllTopicsOption = Annotated[bool, typer.Option("--all-topics", help="Every topic with committed offsets.")]
+ToEarliestOption = Annotated[bool, typer.Option("--to-earliest", help="To where the log begins.")]
+ToLatestOption = Annotated[bool, typer.Option("--to-latest", help="To where the log ends.")]
+ToCurrentOption = Annotated[bool, typer.Option("--to-current", help="To where it stands, committed anew.")]
+ToOffsetOption = Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")]
+ShiftByOption = Annotated[int | None, typer.Option("--shift-by", help="So many on, or (-N) back.")]
+ToDatetimeOption = Annotated[
+    str | None,
+    typer.Option("--to-datetime", help="To what was committed then; without a zone it is UTC.", metavar="TIME"),
+]
+ByDurationOption = Annotated[
+    str | None,
+    typer.Option("--by-duration", help="To what was committed so long ago: PT1H30M, P2D.", metavar="DURATION"),
+]
+FromFileOption = Annotated[
+    str | None,
+    typer.Option("--from-file", help="To what a file says: CSV or JSON; - is the standard input.", metavar="FILE"),
+]

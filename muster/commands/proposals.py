@@ -5,18 +5,15 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from coordinator_core.store.runs import OVER, UNDECIDED, RunStatus
 from muster import wording
 from muster.commands.asking import Json, Node, segment
 from muster.commands.output import Table, counted, moment, print_json
 from muster.errors import FAILURE_EXIT_CODE, UserError
+from muster.patience import apply_timeout_s
+from spark_jobs.submit import MEASURES
 
-OVER: Final = frozenset({"applied", "rejected", "failed"})
-PROPOSED: Final = "proposed"
-UNDECIDED: Final = "undecided"
 POLL_S: Final = 0.5
-WAIT_MAX_S: Final = 600.0
-MEASURES: Final = frozenset({"of", "largest_group", "largest_group_permille"})
-"""What a run counts for the limits' sake."""
 
 
 def print_runs(node: Node, statuses: set[str], *, as_json: bool) -> None:
@@ -90,11 +87,12 @@ def apply_run(node: Node, run_id: str, reason: str, *, is_dry_run: bool, waits: 
     if is_dry_run:
         _tell(read_run(node, run_id), as_json=as_json)
         return
+    timeout_s = apply_timeout_s() if waits else 0.0
     run = node.post(_path(run_id, "/apply"), {"reason": reason})
-    deadline_s = time.monotonic() + WAIT_MAX_S
+    deadline_s = time.monotonic() + timeout_s
     while waits and run["status"] not in OVER:
         if time.monotonic() > deadline_s:
-            raise UserError(wording.goes_on(run_id, WAIT_MAX_S), FAILURE_EXIT_CODE)
+            raise UserError(wording.goes_on(run_id, timeout_s), FAILURE_EXIT_CODE)
         time.sleep(POLL_S)  # Nodes tell nobody when they have worked a run off.
         run = read_run(node, run_id)
     print_run(run, as_json=as_json)
@@ -111,7 +109,7 @@ def _tell(run: Json, *, as_json: bool) -> None:
         print_json(run)
         return
     print_run(run, as_json=False)
-    if run["status"] != PROPOSED:
+    if run["status"] != RunStatus.PROPOSED:
         print(f"The run is {run['status']}; there is nothing to decide.")
         return
     left = run["counts"].get(UNDECIDED, run["counts"].get("candidates", 0))

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 import psycopg2
 
 from muster.commands.output import Cell, Table, counted, print_json
-from muster.errors import UNREACHABLE_EXIT_CODE, UserError
+from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, UserError
 
 CONNECT_TIMEOUT_S: Final = 10
 
@@ -40,7 +40,8 @@ def print_answer(url: str, query: str, *, may_write: bool, as_json: bool) -> Non
     try:
         connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-sql")
     except psycopg2.OperationalError as failure:
-        raise UserError(f"The database does not answer: {_first_line(failure)}", UNREACHABLE_EXIT_CODE) from failure
+        told = f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}."
+        raise UserError(told, UNREACHABLE_EXIT_CODE) from failure
     try:
         connection.set_session(readonly=not may_write)
         with connection, connection.cursor() as cursor:

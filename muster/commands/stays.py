@@ -43,7 +43,8 @@ def print_stays(
         print(f"No stay in {wording.name(group_id)} has ended, as far as this looks.")
         return
     _table(found).print()
-    for line in _conclusions(group_id, found):
+    set_ms = node.get(group_path(group_id, "/config"))["values"]["session_timeout_ms"]["value"]
+    for line in _conclusions(group_id, found, None if set_ms is None else set_ms / 1000):
         print(line)
 
 
@@ -68,8 +69,9 @@ def _table(stays: list[Json]) -> Table:
     return table
 
 
-def _conclusions(group_id: str, stays: list[Json]) -> Iterator[str]:
-    """Say of each client that fell silent and was back at once how often that was, and what to try."""
+def _conclusions(group_id: str, stays: list[Json], in_force_s: float | None) -> Iterator[str]:
+    """Say of each client that fell silent and was back at once how often that was, and what to try; and who died."""
+    yield from _deaths(stays)
     back = [each for each in stays if each["end_reason"] == "session_expired" and each["back_at"] is not None]
     by_client = sorted(back, key=_client)
     for client, same in groupby(by_client, key=_client):
@@ -79,9 +81,22 @@ def _conclusions(group_id: str, stays: list[Json]) -> Iterator[str]:
         )
         times, away = counted(len(evictions), "time"), precise(_away_s(evictions))
         yield f"\n{wording.name(client)} was put out for silence {times}, and was back within {away}."
+        if in_force_s is not None and needed_s <= in_force_s:
+            yield f"The session timeout in force, {precise(in_force_s)}, would have kept it: nothing is left to change."
+            continue
         yield "If its process was the same all the time, a longer session timeout would have kept it. Try one out:"
-        yield f"  muster groups tuning {wording.name(group_id)} --session-timeout-ms {_suggested_ms(needed_s)}"
+        command = f"muster groups tuning {wording.group_option(group_id)}"
+        yield f"  {command} --session-timeout-ms {_suggested_ms(needed_s)}"
         yield "If it was started again each time, its own log says why."
+
+
+def _deaths(stays: list[Json]) -> Iterator[str]:
+    """Say of each client that joined anew before its member was put out how often that was: no timeout cures it."""
+    dead = sorted((each for each in stays if each["successor_at"] is not None), key=_client)
+    for client, same in groupby(dead, key=_client):
+        times = counted(len(list(same)), "time")
+        yield f"\n{wording.name(client)} died {times}: it had joined anew before the silent member was put out."
+        yield "No timeout cures that. Its own log says why; a longer session timeout makes everybody wait longer."
 
 
 def _client(stay: Json) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from coordinator_core.store.actions import Action
 from muster import wording
 from muster.commands.asking import Json, Node, group_path
 from muster.commands.output import Table, print_json
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 
 CLUSTER_CONFIG = "/v1/config"
-CHANGED_SETTINGS = "put_settings"
 LOOKED_THROUGH_MAX = 1_000
 """Among how many changes the newest one of settings is looked for."""
 
@@ -67,7 +67,7 @@ def newest_change(node: Node, group_id: str | None) -> str:
         UserError: there is none.
     """
     for change in node.pages("/v1/changes", "changes", LOOKED_THROUGH_MAX, group_id=group_id):
-        if change["action"] == CHANGED_SETTINGS and change["group_id"] == group_id and not change["undone_at"]:
+        if change["action"] == Action.PUT_SETTINGS and change["group_id"] == group_id and not change["undone_at"]:
             return str(change["change_id"])
     whose = "the cluster" if group_id is None else wording.name(group_id)
     raise UserError(f"No change of settings of {whose} is left to take back.", FAILURE_EXIT_CODE)

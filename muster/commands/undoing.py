@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.commands.asking import Json, Node, segment
-from muster.commands.output import Table, print_json
+from muster.commands.output import Table, counted, print_json
 
 DONE: Final = frozenset({"restored", "removed"})
 
@@ -24,9 +24,8 @@ def undo(node: Node, change_id: str, reason: str, *, as_json: bool) -> None:
     if answer["offset_count"] > len(answer["offsets"]):
         print(f"... and {answer['offset_count'] - len(answer['offsets'])} more.")
     if answer["run_id"]:
-        print(
-            f"{answer['candidates']} offsets come back by run {answer['run_id']}; muster runs show tells how far it is."
-        )
+        coming = counted(answer["candidates"], "offset comes", "offsets come")
+        print(f"{coming} back by run {answer['run_id']}; muster runs show tells how far it is.")
     if not _parts(answer) and not answer["run_id"]:
         print(f"{answer['action']} had taken nothing, so nothing comes back.")
         return

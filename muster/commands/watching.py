@@ -34,6 +34,8 @@ class Look(NamedTuple):
     """Groups in full."""
     listed: Sequence[Json] = ()
     """Others, as a list has them."""
+    unseen: str = ""
+    """Says that there are more; empty: there are not."""
     trouble: str | None = None
     """Why this look is not new."""
 
@@ -77,11 +79,19 @@ def _looks(node: Node, groups: Sequence[str], interval_s: float, count: int | No
 def _look(node: Node, groups: Sequence[str]) -> Look:
     if groups:
         return Look([node.get(group_path(group_id)) for group_id in groups])
-    unsettled = node.pages("/v1/groups", "groups", DESCRIBED_MAX, state=list(UNSETTLED))
-    described = [node.get(group_path(each["group_id"])) for each in unsettled]
+    unsettled = node.pages("/v1/groups", "groups", DESCRIBED_MAX + 1, state=list(UNSETTLED))
+    described = [node.get(group_path(each["group_id"])) for each in unsettled[:DESCRIBED_MAX]]
     shown = {each["group_id"] for each in described}
-    others = node.pages("/v1/groups", "groups", LISTED_MAX)
-    return Look(described, [each for each in others if each["group_id"] not in shown])
+    others = node.pages("/v1/groups", "groups", LISTED_MAX + 1)
+    listed = [each for each in others[:LISTED_MAX] if each["group_id"] not in shown]
+    return Look(described, listed, _unseen(len(unsettled), len(others)))
+
+
+def _unseen(unsettled_count: int, other_count: int) -> str:
+    """Say what is left out, where there are more groups than are shown."""
+    limits = (("unsettled groups", unsettled_count, DESCRIBED_MAX), ("groups", other_count, LISTED_MAX))
+    cut = " and ".join(f"the first {most} {which}" for which, found, most in limits if found > most)
+    return f"Only {cut} are shown; name those to watch, or see muster groups list." if cut else ""
 
 
 # -- in a pipe --------------------------------------------------------------------------------------------
@@ -90,12 +100,14 @@ def _look(node: Node, groups: Sequence[str]) -> Look:
 def _print(looks: Iterator[Look]) -> None:
     """Print a group's lines when they have changed, and trouble when it begins."""
     seen: dict[str, list[str]] = {}
-    trouble = None
+    trouble = unseen = ""
     for look in looks:
         at = f"{dt.datetime.now(dt.UTC):%H:%M:%S}"
         if look.trouble and look.trouble != trouble:
             print(f"{at} {look.trouble}", flush=True)
-        trouble = look.trouble
+        if look.unseen and look.unseen != unseen:
+            print(f"{at} {look.unseen}", flush=True)
+        trouble, unseen = look.trouble or "", look.unseen
         for group_id, lines in _lines(look):
             if seen.get(group_id) != lines:
                 seen[group_id] = lines
@@ -136,6 +148,8 @@ def _drawn(url: str, look: Look) -> RenderableType:
             parts.append(_members(each).rich())
     if look.listed:
         parts.append(_list(look.listed).rich())
+    if look.unseen:
+        parts.append(Text(look.unseen, style="dim"))
     return Group(*parts)
 
 

@@ -8,13 +8,14 @@ The steps of a day, and what a kill after each leaves:
 4. The files are read back, counted and summed by Spark. Likewise.
 5. The candidate is written, unless somebody has decided about the run meanwhile. The next attempt finds it in step 2.
 
-Rows that come between the first step and the fourth make a day differ. It is told of, and the next run copies it again.
+Rows that come between the first step and the fourth make a day differ, and a day that another run drops meanwhile, or a
+restore brings back, is another day. It is told of, and the next run copies it again.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import psycopg2.extensions as pg
@@ -24,7 +25,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_jobs.archive.checksums import Sum, sum_in_postgres, sum_in_spark
-from spark_jobs.archive.days import Copy, Day, closed_days, copies_of, history_tables, restored_since, transaction
+from spark_jobs.archive.days import (
+    Copy,
+    Day,
+    closed_days,
+    copies_of,
+    has_moved,
+    history_tables,
+    now_between_moves,
+    restored_since,
+    transaction,
+)
 from spark_jobs.archive.files import file_count, path_of, read_day, read_files, write_day
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
@@ -33,7 +44,7 @@ from spark_jobs.jdbc import shard_predicates
 from spark_jobs.publish import PROPOSED, begin_run, count_shards, describe_run, new_attempt_id
 
 KIND = "history_archive"
-MAX_DAYS = 1_000
+DAYS_MAX = 1_000
 """Days of tables that one run copies; the oldest go first, and the next run takes the rest."""
 
 
@@ -74,7 +85,7 @@ def archive_closed_days(
     archive = Archive(spark, database, connection, arguments, count_shards(connection))
     tables = tuple(history_tables(connection).values())
     everything = closed_days(connection, tables, date.max)
-    sums = {day: _propose_copy(archive, day) for day in _due(archive, everything)[:MAX_DAYS]}
+    sums = {day: _propose_copy(archive, day) for day in _due(archive, everything)[:DAYS_MAX]}
     _forget_older(connection, arguments.run_id, began_at)
     whole = [found for found in sums.values() if found is not None]
     unverified = tuple(str(day) for day, found in sums.items() if found is None)
@@ -98,11 +109,11 @@ def _due(archive: Archive, everything: Sequence[Day]) -> list[Day]:
 
 def _propose_copy(archive: Archive, day: Day) -> Sum | None:
     """Return what the day's candidate holds; None if the copy is not the same as what Postgres held before."""
+    began_at = now_between_moves(archive.connection)
     expected = sum_in_postgres(archive.connection, Identifier(day.source), day.table.columns, day.where)
     path = _older_copy(archive, day, expected) or _new_copy(archive, day, expected)
-    if path is None:
+    if path is None or not _note(archive, day, Copy(day.day, path, expected), began_at):
         return None
-    _note(archive, day, Copy(day.day, path, expected))
     return expected
 
 
@@ -142,8 +153,8 @@ ON CONFLICT (run_id, table_name, day) DO UPDATE SET source = excluded.source, pa
 """
 
 
-def _note(archive: Archive, day: Day, copy: Copy) -> None:
-    """Write the candidate, if nobody has decided about the run."""
+def _note(archive: Archive, day: Day, copy: Copy, began_at: datetime) -> bool:
+    """Write the candidate, if nobody has decided about the run; False: the day has moved since it was begun."""
     values: dict[str, Any] = {
         "run_id": archive.arguments.run_id,
         "table": day.table.name,
@@ -154,7 +165,10 @@ def _note(archive: Archive, day: Day, copy: Copy) -> None:
         "checksum": copy.sum.checksum,
     }
     with transaction(archive.connection) as cursor:
+        if has_moved(cursor, day, began_at):
+            return False
         cursor.execute(_NOTE, values)
+        return True
 
 
 def _forget_older(connection: pg.connection, run_id: str, began_at: object) -> None:

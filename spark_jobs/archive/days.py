@@ -4,12 +4,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Composable, Identifier, Literal
 
 from spark_jobs.archive.checksums import Sum, TypedColumn
+from spark_jobs.errors import JobError
+
+PARTITIONS_LOCK: Final = 0x6D757374_68697374
+"""The advisory lock that nodes, and whoever restores, hold while a day comes or goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,19 @@ def history_tables(connection: pg.connection) -> dict[str, HistoryTable]:
     }
 
 
+def history_table(connection: pg.connection, name: str) -> HistoryTable:
+    """Return the table with a partition a day of that name.
+
+    Raises:
+        JobError: There is none; the sentence names those that there are.
+    """
+    tables = history_tables(connection)
+    if name not in tables:
+        *names, last = sorted(tables)
+        raise JobError(f"There is no history table {name}; there are {', '.join(names)} and {last}.")
+    return tables[name]
+
+
 def closed_days(connection: pg.connection, tables: Sequence[HistoryTable], before: date) -> list[Day]:
     """Return the days before a day whose rows are in Postgres, the oldest first.
 
@@ -93,6 +110,34 @@ def restored_since(connection: pg.connection, since: datetime) -> frozenset[tupl
     """Return the tables and days that were brought back from the archive since an instant."""
     found = _rows(connection, "SELECT table_name, day FROM archived_partitions WHERE restored_at >= %s", since)
     return frozenset((str(table), day) for table, day in found)
+
+
+def now_between_moves(connection: pg.connection) -> datetime:
+    """Return the database's time at a moment at which no day comes or goes.
+
+    A move that was noted earlier is seen by whoever reads from here on; any other is noted later.
+    """
+    with transaction(connection) as cursor:
+        _wait_for_moves(cursor)
+        cursor.execute("SELECT clock_timestamp()")
+        (now,) = cursor.fetchone() or (None,)
+        assert isinstance(now, datetime), "Postgres always knows the time"
+        return now
+
+
+def has_moved(cursor: pg.cursor, day: Day, since: datetime) -> bool:
+    """Tell whether rows of a day have gone or come back since; until the transaction's end, none do."""
+    _wait_for_moves(cursor)
+    cursor.execute(
+        "SELECT FROM archived_partitions WHERE table_name = %s AND day = %s"
+        " AND greatest(dropped_at, restored_at) >= %s LIMIT 1",
+        (day.table.name, day.day, since),
+    )
+    return cursor.rowcount > 0
+
+
+def _wait_for_moves(cursor: pg.cursor) -> None:
+    cursor.execute("SELECT pg_advisory_xact_lock(%s)", (PARTITIONS_LOCK,))
 
 
 def copies_of(connection: pg.connection, day: Day) -> list[Copy]:

@@ -96,4 +96,5 @@ def _find(spark: SparkSession, path: str, archive: str) -> str:
         except (PySparkException, Py4JError):
             continue  # There is no such directory, or none that this machine can look into.
         return place
-    raise JobError(f"The archive's files are not at {path}" + (f", nor at {moved}." if moved != path else "."))
+    places = path if moved == path else f"{path}, nor at {moved}"
+    raise JobError(f"The archive's files are not at {places}; set MUSTER_ARCHIVE_URI to where the archive is now.")

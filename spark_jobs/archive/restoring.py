@@ -22,14 +22,18 @@ from psycopg2.sql import SQL, Identifier, Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.archive.checksums import sum_in_postgres, sum_in_spark
-from spark_jobs.archive.days import Copy, HistoryTable, archived_copies, history_tables, transaction
+from spark_jobs.archive.days import (
+    PARTITIONS_LOCK,
+    Copy,
+    HistoryTable,
+    archived_copies,
+    history_table,
+    transaction,
+)
 from spark_jobs.archive.files import read_copies
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.jdbc import WRITE_BATCH_ROWS
-
-ADVISORY_LOCK: Final = 0x6D757374_68697374
-"""The one that nodes hold while they make or drop a partition."""
 
 LOCK_TIMEOUT_MS: Final = 500
 WRITERS: Final = 4
@@ -71,11 +75,9 @@ def restore_days(
         archive: The archive's directory, if it was moved since the days were written.
 
     Raises:
-        JobError: There is no such table, or a copy is not what was archived; the days before are back already.
+        JobError: There is no such history table, or a copy is not what was archived; the days before are back already.
     """
-    table = history_tables(connection).get(name)
-    if table is None:
-        raise JobError(f"There is no history table {name}.")
+    table = history_table(connection, name)
     restoring = Restoring(spark, database, connection, table, actor, archive)
     by_day: dict[date, list[Copy]] = {}
     for copy in archived_copies(connection, name, first, last + timedelta(days=1)):
@@ -159,7 +161,7 @@ VALUES (gen_random_uuid(), clock_timestamp(), {actor}, 'restore_history_partitio
 def _attach(restoring: Restoring, day: date, beside: str, row_count: int) -> None:
     table, end = restoring.table, day + timedelta(days=1)
     statement = SQL(_ATTACH).format(
-        lock=Literal(ADVISORY_LOCK),
+        lock=Literal(PARTITIONS_LOCK),
         timeout=Literal(LOCK_TIMEOUT_MS),
         default=Identifier(table.default),
         of_day=table.of_days(day, end),

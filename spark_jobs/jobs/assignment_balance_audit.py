@@ -1,7 +1,7 @@
 """How evenly every group's partitions and lag are spread now, and whether its subscriptions allow better, is told.
 
 Run by spark-submit; `spark_jobs.submit` makes the command line. Whatever interval it runs for, it tells of the moment
-at which it reads; running it again for the same interval replaces the rows.
+at which it reads, so one that is long over is refused; running it again for the same interval replaces the rows.
 """
 
 import sys
@@ -64,6 +64,7 @@ def _oldest_that_matters(history: History) -> datetime:
 JOB = ReportingJob(
     kind="assignment_balance_audit",
     find=find,
+    is_of_now=True,
     tables=(
         ReportTable("assignment_balance_audits", AUDIT_COLUMNS),
         ReportTable("assignment_balance_topics", TOPIC_COLUMNS),

@@ -6,28 +6,25 @@ Running it again with the same run id goes on where it was, until somebody has a
 
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+
+import psycopg2.extensions as pg
+from pyspark.sql import SparkSession
 
 from spark_jobs.archive.copying import KIND, Archived, archive_closed_days
 from spark_jobs.arguments import JobArguments, read_arguments
-from spark_jobs.database import database_from_environment
-from spark_jobs.errors import JobError
+from spark_jobs.database import Database
 from spark_jobs.publish import PROPOSED
-from spark_jobs.session import open_session
+from spark_jobs.running import run_job
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
     """Copy what is older than is kept; return the exit status."""
     arguments = read_arguments(KIND, command_line)
-    try:
-        database = database_from_environment()
-        with closing(database.connect()) as connection, open_session(KIND) as spark:
-            archived = archive_closed_days(spark, database, connection, arguments)
-    except JobError as error:
-        print(f"{KIND}: {error}", file=sys.stderr)
-        return 1
-    print("\n".join(describe(arguments, archived)), flush=True)
-    return 0
+
+    def work(spark: SparkSession, database: Database, connection: pg.connection) -> str:
+        return "\n".join(describe(arguments, archive_closed_days(spark, database, connection, arguments)))
+
+    return run_job(KIND, work)
 
 
 def describe(arguments: JobArguments, archived: Archived) -> list[str]:

@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import date
 
-import psycopg2
-
 from spark_jobs.archive.days import history_tables
 from spark_jobs.archive.restoring import restore_days
 from spark_jobs.database import database_from_environment
-from spark_jobs.errors import JobError
+from spark_jobs.failures import FAILURES, in_one_line
 from spark_jobs.session import open_session
 from spark_jobs.submit import HISTORY_RESTORE, archive_uri
 
@@ -27,8 +25,8 @@ def main(command_line: Sequence[str] | None = None) -> int:
     asked = read_command_line(command_line)
     try:
         restored = _restore(asked)
-    except (JobError, psycopg2.Error) as error:
-        print(f"{HISTORY_RESTORE}: {' '.join(str(error).split())}", file=sys.stderr)
+    except FAILURES as failure:
+        print(f"{HISTORY_RESTORE}: {in_one_line(failure)}", file=sys.stderr)
         return 1
     print(describe(restored, is_dry_run=not asked.execute), flush=True)
     return 0

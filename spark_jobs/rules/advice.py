@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS
 from coordinator_core.protocol.advice.steps import RUNS_MS
 
-MS_PER_DAY = 86_400_000
+DAY_MS = 86_400_000
 
 
 def place_of(length_ms: Column) -> Column:
@@ -29,7 +29,7 @@ def _shorter_steps(length_ms: Column, run_ms: range) -> Column:
 
 def day_of(at: Column, end_ms: int) -> Column:
     """Number an instant's day: -1 is the last 24 hours before the window's end, as for `TuningQuestion.day_of`."""
-    return sf.floor((sf.unix_millis(at) - sf.lit(end_ms)) / sf.lit(MS_PER_DAY)).cast("int")
+    return sf.floor((sf.unix_millis(at) - sf.lit(end_ms)) / sf.lit(DAY_MS)).cast("int")
 
 
 def summed_gaps(histogram: Column) -> Column:

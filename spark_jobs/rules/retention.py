@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.retention import CONSUMER, FOR_EVER, MS_PER_MINUTE, ExpiryReason
+from coordinator_core.protocol.retention import CONSUMER, FOR_EVER, MINUTE_MS, ExpiryReason
 from coordinator_core.protocol.states import EMPTY, STABLE
 
 
@@ -52,7 +52,7 @@ def retention_ms_from_setting(value: Column) -> Column:
     """
     minutes = value.try_cast("int").cast("long")
     for_ever = sf.lit(FOR_EVER).cast("long")
-    return sf.when(value.isNotNull(), sf.when(minutes >= 0, minutes * sf.lit(MS_PER_MINUTE)).otherwise(for_ever))
+    return sf.when(value.isNotNull(), sf.when(minutes >= 0, minutes * sf.lit(MINUTE_MS)).otherwise(for_ever))
 
 
 def _ground(facts: RetentionFacts) -> Column:

@@ -4,7 +4,7 @@ Nothing here is heavy to import: no Spark, no database. DAG files use it as a wh
 """
 
 from spark_jobs.submit.alerts import alert, deadline_missed, run_failed, task_failed
-from spark_jobs.submit.archive import DEFAULT_KEEP_DAYS, MAX_KEEP_DAYS, archive_uri, keep_days
+from spark_jobs.submit.archive import DEFAULT_KEEP_DAYS, KEEP_MAX_DAYS, archive_uri, keep_days
 from spark_jobs.submit.coordinator import (
     CoordinatorRefused,
     CoordinatorUnreachable,
@@ -22,6 +22,7 @@ from spark_jobs.submit.job import (
     REPORTS,
     SPARK_CONF,
     application,
+    apply_timeout,
     command,
     is_past,
     job_arguments,
@@ -41,8 +42,8 @@ __all__ = [
     "DEFAULT_RETENTION_MINUTES",
     "HISTORY_RESTORE",
     "JOBS",
+    "KEEP_MAX_DAYS",
     "LIMIT_NAMES",
-    "MAX_KEEP_DAYS",
     "MEASURES",
     "OPTIONS",
     "PROPOSALS",
@@ -56,6 +57,7 @@ __all__ = [
     "alert",
     "application",
     "apply_run",
+    "apply_timeout",
     "archive_uri",
     "command",
     "deadline_missed",

@@ -6,7 +6,7 @@ from pathlib import Path
 from spark_jobs.errors import JobError
 
 DEFAULT_KEEP_DAYS = 30
-MAX_KEEP_DAYS = 3_650
+KEEP_MAX_DAYS = 3_650
 
 
 def archive_uri(beside: Path | None = None) -> str:
@@ -25,13 +25,13 @@ def keep_days() -> int:
     """Read how many days history stays in Postgres: `MUSTER_HISTORY_KEEP_DAYS`, else 30.
 
     Raises:
-        JobError: The setting is not a whole number from 1 to MAX_KEEP_DAYS.
+        JobError: The setting is not a whole number from 1 to KEEP_MAX_DAYS.
     """
     text = os.environ.get("MUSTER_HISTORY_KEEP_DAYS", "").strip() or str(DEFAULT_KEEP_DAYS)
     try:
         days = int(text)
     except ValueError:
         days = 0
-    if not 1 <= days <= MAX_KEEP_DAYS:
-        raise JobError(f"MUSTER_HISTORY_KEEP_DAYS is {text!r}; it must be a whole number from 1 to {MAX_KEEP_DAYS}.")
+    if not 1 <= days <= KEEP_MAX_DAYS:
+        raise JobError(f"MUSTER_HISTORY_KEEP_DAYS is {text!r}; it must be a whole number from 1 to {KEEP_MAX_DAYS}.")
     return days

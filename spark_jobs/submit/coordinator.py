@@ -6,6 +6,7 @@ Source: http-api.md, `/v1/maintenance/runs`.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ REQUEST_TIMEOUT_S = 30.0
 REFUSALS = range(400, 500)
 # Ask again later; everything else below 500 is an answer that will not change.
 RETRIABLE_STATUSES = frozenset({408, 421, 429})
+# The core's words, which nothing that a DAG imports may bring along; a test holds them equal.
+OVER = frozenset({"applied", "rejected", "failed"})
 
 
 class CoordinatorUnreachable(Exception):
@@ -37,17 +40,29 @@ class MaintenanceRun:
     @property
     def is_over(self) -> bool:
         """Tell whether nothing more will be done for this run."""
-        return self.status in {"applied", "rejected", "failed"}
+        return self.status in OVER
 
 
-def apply_run(run_id: str, *, actor: str, reason: str, url: str | None = None) -> MaintenanceRun:
+def apply_run(
+    run_id: str, *, actor: str, reason: str, candidates: int | None = None, url: str | None = None
+) -> MaintenanceRun:
     """Ask for a proposal to be applied; the work goes on after the answer.
+
+    Args:
+        run_id: Which.
+        actor: Who wants it.
+        reason: Why.
+        candidates: As many as it had when somebody looked; None: however many it has.
+        url: A node; None: the environment says.
 
     Raises:
         CoordinatorUnreachable: Ask again.
-        CoordinatorRefused: There is no such run, or it was rejected, or the caller may not.
+        CoordinatorRefused: There is no such run, or it was rejected, or has other candidates, or the caller may not.
     """
-    return _call("POST", f"/v1/maintenance/runs/{run_id}/apply", url, actor=actor, body={"reason": reason})
+    body: dict[str, str | int] = (
+        {"reason": reason} if candidates is None else {"reason": reason, "candidates": candidates}
+    )
+    return _call("POST", f"/v1/maintenance/runs/{run_id}/apply", url, actor=actor, body=body)
 
 
 def reject_run(run_id: str, *, actor: str, reason: str, url: str | None = None) -> MaintenanceRun:
@@ -61,7 +76,7 @@ def read_run(run_id: str, *, url: str | None = None) -> MaintenanceRun:
 
 
 def _call(
-    method: str, path: str, url: str | None, *, actor: str | None = None, body: dict[str, str] | None = None
+    method: str, path: str, url: str | None, *, actor: str | None = None, body: Mapping[str, str | int] | None = None
 ) -> MaintenanceRun:
     base_url = (url or os.environ.get("MUSTER_URL") or DEFAULT_URL).rstrip("/")
     try:

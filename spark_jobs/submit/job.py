@@ -25,8 +25,8 @@ RUN_NAMESPACE = UUID("0490e7b0-feca-47cf-9697-96af9affe7fc")
 """The namespace of maintenance run ids; it never changes, so that whatever is repeated finds its own run again."""
 
 DEFAULT_RETENTION_MINUTES = 10_080
-MAX_RETENTION_MINUTES = 2**31 - 1
-MAX_MINUTES = 7 * 24 * 60
+RETENTION_MAX_MINUTES = 2**31 - 1
+TIMEOUT_MAX_MINUTES = 7 * 24 * 60
 """The longest that anything waits: a week."""
 
 SPARK_CONF = {
@@ -113,11 +113,11 @@ def retention_ms() -> int:
     try:
         minutes = int(text)
     except ValueError:
-        minutes = MAX_RETENTION_MINUTES + 1
-    if minutes > MAX_RETENTION_MINUTES:
+        minutes = RETENTION_MAX_MINUTES + 1
+    if minutes > RETENTION_MAX_MINUTES:
         raise JobError(
             f"MUSTER_OFFSETS_RETENTION_MINUTES is {text!r}; it must be a number of minutes up to"
-            f" {MAX_RETENTION_MINUTES}, or -1 for ever."
+            f" {RETENTION_MAX_MINUTES}, or -1 for ever."
         )
     return -1 if minutes < 0 else minutes * 60_000
 
@@ -126,16 +126,25 @@ def minutes(variable: str, default: int) -> timedelta:
     """Read a length of time from the environment, in minutes.
 
     Raises:
-        JobError: The setting is not a whole number from 1 to MAX_MINUTES.
+        JobError: The setting is not a whole number from 1 to TIMEOUT_MAX_MINUTES.
     """
     text = os.environ.get(variable, "").strip() or str(default)
     try:
         count = int(text)
     except ValueError:
         count = 0
-    if not 1 <= count <= MAX_MINUTES:
-        raise JobError(f"{variable} is {text!r}; it must be a whole number of minutes from 1 to {MAX_MINUTES}.")
+    if not 1 <= count <= TIMEOUT_MAX_MINUTES:
+        raise JobError(f"{variable} is {text!r}; it must be a whole number of minutes from 1 to {TIMEOUT_MAX_MINUTES}.")
     return timedelta(minutes=count)
+
+
+def apply_timeout() -> timedelta:
+    """Read how long a proposal may take to be worked off: `MUSTER_APPLY_TIMEOUT_MINUTES`, else an hour.
+
+    Raises:
+        JobError: The setting is not a whole number from 1 to TIMEOUT_MAX_MINUTES.
+    """
+    return minutes("MUSTER_APPLY_TIMEOUT_MINUTES", 60)
 
 
 def start_date(variable: str, default: datetime) -> datetime:

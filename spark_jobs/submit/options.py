@@ -30,24 +30,24 @@ class Option:
         return f"--{self.name.replace('_', '-')}"
 
 
-KEEP_DAYS = Option("report_days", 400, 1, 3_650, "How long reports are kept, in days")
+REPORT_DAYS = Option("report_days", 400, 1, 3_650, "How long reports are kept, in days")
 
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
-    "assignment_balance_audit": (KEEP_DAYS,),
+    "assignment_balance_audit": (REPORT_DAYS,),
     "rebalance_frequency_report": (
         Option("grace_ms", 60_000, 0, HOUR_MS, "Who is back within this time was put out spuriously"),
         Option("storm_rebalances", 5, 2, 1_000, "So many rebalances within the window are a storm"),
         Option("storm_window_ms", 600_000, 1, DAY_MS, "The window in which so many rebalances are a storm"),
         Option("unsettled_ms", 600_000, 1, 7 * DAY_MS, "A rebalance that goes on for longer does not settle"),
         Option("unsettled_restarts", 10, 1, 1_000_000, "A rebalance that falls back so often does not settle"),
-        KEEP_DAYS,
+        REPORT_DAYS,
     ),
     "timeout_advice": (
         Option("window_days", 28, 3, 365, "How many days before the interval's end are looked at"),
         Option("held_back_days", 7, 1, 90, "On how many of them, the last, advice is tested; at most a quarter"),
         Option("spurious_per_week", 1, 0, 1_000_000, "How many spurious evictions a week a group may have"),
         Option("grace_ms", 60_000, 0, HOUR_MS, "Who is back within this time was put out spuriously"),
-        KEEP_DAYS,
+        REPORT_DAYS,
     ),
 }
 """The options of each report."""

@@ -29,7 +29,7 @@ STAY_COLUMNS = (
     "heartbeat_gap_histogram",
 )
 CONSUMER_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "client_host")
-TIMEOUT_COLUMNS = (*CONSUMER_COLUMNS, "session_timeout_ms", "ended_at", "end_reason")
+TIMEOUT_COLUMNS = (*CONSUMER_COLUMNS, "session_timeout_ms", "ended_at", "end_reason", "silent_since")
 RETURN_COLUMNS = (*CONSUMER_COLUMNS, "joined_at")
 WAIT_COLUMNS = ("group_id", "shard_id", "member_id", "waited_for_ms", "started_at", "completed_at")
 REJOIN_COLUMNS = ("group_id", "shard_id", "joined_after_ms", "waited_for_ms")
@@ -94,7 +94,8 @@ def evictions(timeouts: DataFrame, returns: DataFrame, waits: DataFrame, *, end_
         returns: RETURN_COLUMNS, of those who joined since the window began, until the grace after its end.
         waits: WAIT_COLUMNS.
         end_ms: Wall time at which the window ends.
-        grace_ms: Who is back within this was alive; who may still come back by then is left out.
+        grace_ms: Who is back within this was alive, unless it had a successor before it was put out; who may still come
+            back by then is left out.
 
     Returns:
         A row a group that has any: group_id, `evictions`; their `place` is under which step the timeout is counted that
@@ -134,15 +135,19 @@ def _with_limits(timeouts: DataFrame, waits: DataFrame) -> DataFrame:
 
 
 def _first_returns(gone: DataFrame, returns: DataFrame, grace_ms: int) -> DataFrame:
-    """Add `late_ms`: how soon somebody of the same identity was back within the grace; NULL if nobody was.
+    """Add `late_ms`: how soon somebody of the same identity was back within the grace.
 
-    Time is cut into slots as long as the grace. Whoever is back in time is so in the same slot, or in the next: so
-    each eviction meets the few who joined about then, and not all who ever did.
+    It is NULL if nobody was, and if somebody had joined since the member was last heard, before it was put out.
+
+    Time is cut into slots as long as the grace. Whoever is back in time is so in the same slot, or in the next, and a
+    successor came in one of those of the silence: so each eviction meets the few who joined about then, and not all who
+    ever did.
     """
     at_ms, joined_ms = sf.unix_millis("ended_at"), sf.unix_millis("joined_at")
+    silent_ms = sf.least(sf.unix_millis("silent_since"), at_ms - 1)
     slot_ms = grace_ms + 1
-    slot = sf.floor(at_ms / slot_ms)
-    expected = gone.withColumn("slot", sf.explode(sf.array(slot, slot + 1)))
+    slots = sf.sequence(sf.floor(silent_ms / slot_ms), sf.floor(at_ms / slot_ms) + 1)
+    expected = gone.withColumn("slot", sf.explode(slots))
     back = returns.select(
         "group_id",
         "identity",
@@ -150,12 +155,13 @@ def _first_returns(gone: DataFrame, returns: DataFrame, grace_ms: int) -> DataFr
         sf.col("member_id").alias("back_as"),
         joined_ms.alias("back_ms"),
     )
-    late_ms = sf.col("back_ms") - at_ms
-    is_back = (sf.col("back_as") != sf.col("member_id")) & late_ms.between(0, grace_ms)
+    came_ms = sf.col("back_ms")
+    is_next = (sf.col("back_as") != sf.col("member_id")) & (came_ms > silent_ms) & (came_ms <= at_ms + grace_ms)
+    first_late_ms = sf.min(sf.when(is_next, came_ms - at_ms))
     return (
         expected.join(back, on=["slot", "group_id", "identity"], how="left")
         .groupBy("group_id", "member_id", "ended_at", "end_reason", "limit_ms")
-        .agg(sf.min(sf.when(is_back, late_ms)).alias("late_ms"))
+        .agg(sf.when(first_late_ms >= 0, first_late_ms).alias("late_ms"))
     )
 
 

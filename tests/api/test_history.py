@@ -217,7 +217,7 @@ def test_a_stay_has_the_columns_of_its_table(group: Group, rows: PsycopgConnecti
             " ORDER BY attnum"
         )
         columns = [name for (name,) in cursor.fetchall()]
-    assert list(listed(group, "stays")["stays"][0]) == [*columns, "back_at"]
+    assert list(listed(group, "stays")["stays"][0]) == [*columns, "back_at", "successor_at"]
 
 
 # -- who is known, and who may answer -----------------------------------------------------------------------

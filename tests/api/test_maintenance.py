@@ -90,6 +90,21 @@ def test_a_rejected_run_cannot_be_applied(client: Client, run_id: str) -> None:
     assert client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "rejected"
 
 
+def test_a_run_that_is_another_than_was_looked_at_is_not_applied(
+    client: Client, run_id: str, rows: PsycopgConnection
+) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute("UPDATE maintenance_runs SET counts = '{\"candidates\": 50}' WHERE run_id = %s", (run_id,))
+    refused = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", {**REASON, "candidates": 1})
+    assert (refused.status, refused.code, refused.json["action"]) == (409, "INVALID_REQUEST", "fix")
+    assert refused.json["detail"] == "the run names 50 candidates now, and not 1: look at it again"
+    assert client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "proposed"
+    applied = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", {**REASON, "candidates": 50})
+    assert applied.status == 202
+    wrong = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", {**REASON, "candidates": -1})
+    assert wrong.status == 400
+
+
 def test_it_can_be_too_late_to_reject_a_run(client: Client, run_id: str) -> None:
     client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
 

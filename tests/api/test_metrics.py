@@ -73,6 +73,7 @@ def let_something_happen(group: Group) -> None:
     member.commit(position(5, log_end_offset=9))
     group.post("leave", {"members": [{"member_id": member.member_id}]})
     group.client.ok("DELETE", f"{group.path}?reason=test")
+    group.post("leave", {"members": [{"member_id": group.stable().member_id}]})
     group.stable().commit(position(5, log_end_offset=9))
 
 
@@ -105,6 +106,7 @@ def test_what_groups_do_is_counted(database_url: str) -> None:
     assert values(found["muster_offset_commit"], "_total") == values(found["muster_num_offsets"]) == [2]
     assert values(found["muster_members_joined"], "_total") == [1]
     assert values(found["muster_num_shards"], state="active") == values(found["muster_shards_taken"], "_total") == [50]
+    assert values(found["muster_shard_count"]) == [50]
     assert values(found["muster_store_is_reached"]) == [1]
     assert values(found["muster_batch_flush_time_seconds"], "_count")[0] >= 4
     assert values(after["muster_members_removed"], "_total", reason="left") == [1]
@@ -166,6 +168,28 @@ def test_a_group_that_does_not_settle_is_named_with_whom_it_waits_for(client: Cl
     who = {"member_id": member.member_id, "client_id": "agent-1"}
     assert values(found["muster_awaited_member_info"], **of_group, **who) == [1]
     assert "muster_unsettled_group_seconds" not in scraped(client, "?detail=node")
+
+
+def test_a_group_that_rebalances_again_and_again_is_named(client: Client, group: Group) -> None:
+    for _ in range(2):
+        member = group.stable()
+        group.post("leave", {"members": [{"member_id": member.member_id}]})
+
+    found = scraped(client, "?detail=group")
+
+    assert values(found["muster_restless_group_rebalances"], consumergroup=group.group_id) == [4]
+    assert "muster_restless_group_rebalances" not in scraped(client, "?detail=node")
+
+
+def test_commits_that_come_too_late_are_counted_from_nought(database_url: str) -> None:
+    with running_node(database_url) as node, closing(Client(node.url)) as client:
+        errors = scraped(client, "?detail=node")["muster_errors"]
+    told = {(sample.labels["request"], sample.labels["error"]): sample.value for sample in errors.samples}
+    assert told == {
+        ("OffsetCommit", "UNKNOWN_MEMBER_ID"): 0,
+        ("OffsetCommit", "ILLEGAL_GENERATION"): 0,
+        ("OffsetCommit", "FENCED_INSTANCE_ID"): 0,
+    }
 
 
 def test_when_a_job_last_ran_is_shown(client: Client, rows: PsycopgConnection) -> None:

@@ -160,6 +160,7 @@ def test_a_database_that_is_away_is_told_in_a_sentence() -> None:
         with pytest.raises(UserError, match="database cannot be reached") as refusal:
             asyncio.run(serving_nothing)
 
+    assert refusal.value.sentence.endswith("; start it, or put MUSTER_DATABASE_URL right.")
     assert "secret" not in refusal.value.sentence
 
 

@@ -16,7 +16,12 @@ from api.http.translation import (
     subscription_bytes,
     subscription_shown,
 )
-from coordinator_core.protocol.consumer_protocol import CONSUMER, read_subscription, write_subscription
+from coordinator_core.protocol.consumer_protocol import (
+    CONSUMER,
+    Subscription,
+    TopicPartitions,
+    write_subscription,
+)
 from coordinator_core.protocol.errors import InvalidRequest
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
@@ -75,9 +80,13 @@ def test_no_assignment_is_an_empty_one() -> None:
 
 
 @pytest.mark.parametrize("topic", ["a\0", "x" * 250])
-def test_bytes_are_refused_when_the_core_would_read_what_cannot_be_kept(topic: str) -> None:
-    readable = read_subscription(subscription_bytes("metadata", SubscriptionJson(["a"]), CONSUMER))
-    poisoned = write_subscription(type(readable)((topic,)))
+@pytest.mark.parametrize("place", ["subscribed", "subscribed, and no owned partitions follow", "owned"])
+def test_bytes_are_refused_when_they_name_a_topic_that_cannot_be_kept(topic: str, place: str) -> None:
+    is_owned = place == "owned"
+    subscription = Subscription(() if is_owned else (topic,), (TopicPartitions(topic, (0,)),) if is_owned else ())
+    poisoned = write_subscription(subscription)
+    if place.endswith("follow"):
+        poisoned = poisoned.removesuffix(b"\0\0\0\0")
 
     with pytest.raises(InvalidRequest, match="metadata: names a topic"):
         subscription_bytes("metadata", b64encode(poisoned).decode(), CONSUMER)

@@ -188,7 +188,7 @@ def test_a_rebalance_timeout_is_tried_out_too(past: Past) -> None:
         ("session_timeout_ms=5999", "session_timeout_ms (5999) must be from 6000 to 1800000"),
         ("session_timeout_ms=1800001", "session_timeout_ms (1800001) must be from 6000 to 1800000"),
         ("session_timeout_ms=99999999999", "session_timeout_ms must be from 1 to 2147483647"),
-        ("rebalance_timeout_ms=-1", "rebalance_timeout_ms must be from 0 to 2147483647"),
+        ("rebalance_timeout_ms=999", "rebalance_timeout_ms must be from 1000 to 2147483647"),
         ("session_timeout_ms=soon", "session_timeout_ms"),
         ("sesion_timeout_ms=9000", "the query has an unknown parameter sesion_timeout_ms"),
     ],

@@ -1,5 +1,8 @@
 """What is said below the tables: who stands out, what a timeout would have spared, and the command that sets it."""
 
+import re
+import subprocess
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -59,6 +62,38 @@ def test_failures_that_would_have_been_seen_later_are_counted(capsys: pytest.Cap
     assert "would have seen 1 real failure 9.0 s later in all." in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "group_id",
+    ["two words", "$(touch pwned)", "it's", "--help", 'a "b" `c` \\d', "a\x1b[31m\nb", "ends\n\n", "ü € 𝄞"],
+)
+def test_every_command_that_is_printed_names_just_that_group_when_pasted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, group_id: str
+) -> None:
+    node = tuning(eviction(1))
+    change = {"value": 9_000, "verdict": "change", "confidence": "high", "because": "of that"}
+    node.answers["tuning"]["advice"] = {"rebalance_timeout_ms": change}
+    node.answers["rebalances"] = [rebalance("deploy")] * 3
+    node.answers["members"] = {"members": []}
+    print_tuning(cast(Node, node), group_id, {}, as_json=False)
+    print_rebalances(cast(Node, node), group_id, 10, as_json=False)
+
+    printed = capsys.readouterr().out.split("muster ")[1:]
+    pasted = [_words(tmp_path, re.sub(r"(_timeout_ms=[0-9]+)\n.*", r"\1", each, flags=re.DOTALL)) for each in printed]
+    assert [words[:3] for words in pasted] == [
+        ["config", "set", f"--group={group_id}"],
+        ["config", "set", f"--group={group_id}"],
+        ["groups", "stays", f"--group={group_id}"],
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def _words(folder: Path, arguments: str) -> list[str]:
+    """Let a POSIX shell read the rest of a command, and return its words."""
+    script = f"printf '%s\\0' {arguments.rstrip()}"
+    run = subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, check=True)
+    return run.stdout.decode().split("\0")[:-1]
+
+
 def rebalance(client_id: str) -> Json:
     return {
         "rebalance_id": UUID,
@@ -78,7 +113,7 @@ def rebalance(client_id: str) -> Json:
 @pytest.mark.parametrize(
     ("waited_ms", "begun_by", "said"),
     [
-        (19_000, ["deploy"] * 3, ["on account of deploy: muster groups stays invoices", "waited for batch"]),
+        (19_000, ["deploy"] * 3, ["on account of deploy: muster groups stays --group=invoices", "waited for batch"]),
         (1_900, ["deploy"] * 3, ["on account of deploy"]),
         (1_900, ["a", "b", "c"], []),
         (19_000, ["a", "b", "c"], ["waited for batch"]),
@@ -96,3 +131,27 @@ def test_who_stands_out_among_rebalances_is_named(
     below = [line for line in out.splitlines() if " of 3 " in line]
     assert len(below) == len(said)
     assert all(part in line for part, line in zip(said, below, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "why"),
+    [
+        (["evicted"] * 3, "which was put out: it was dead or hanging."),
+        (["evicted", "joined", "evicted"], "which was put out 2 times: it was dead or hanging."),
+    ],
+    ids=["always", "mostly"],
+)
+def test_who_was_put_out_while_all_waited_is_not_called_busy(
+    capsys: pytest.CaptureFixture[str], outcomes: list[str], why: str
+) -> None:
+    told = iter(outcomes)
+
+    class Waited(Told):
+        def get(self, path: str, **_query: object) -> Json:
+            return {"members": [{"client_id": "batch", "waited_for_ms": 19_000, "outcome": next(told)}]}
+
+    node = Waited(rebalances=[rebalance(each) for each in "abc"])
+    print_rebalances(cast(Node, node), "invoices", 10, as_json=False)
+    out = capsys.readouterr().out
+    assert f"3 of 3 waited for batch, {why}" in out
+    assert "busy" not in out

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import cast
 from uuid import uuid4
 
 import psycopg2
@@ -9,7 +10,12 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from muster.commands import proposals
+from muster.commands.asking import Json
+from muster.commands.asking import Node as Asked
+from muster.commands.undoing import undo
+from muster.patience import apply_timeout_s
 from muster.settings import psql_url
+from spark_jobs import submit
 from tests.api.client import Client, Group, fresh_id, position
 from tests.cli.conftest import Muster, commit, offsets_of
 from tests.nodes import Node
@@ -188,13 +194,28 @@ def test_a_run_is_told_first_and_applied_when_asked_for(muster: Muster, run_id: 
 def test_a_run_that_is_not_over_in_time_is_told_and_goes_on(
     muster: Muster, run_id: str, rows: PsycopgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proposals, "WAIT_MAX_S", -1.0)
+    monkeypatch.setattr(proposals, "apply_timeout_s", lambda: -1.0)
     with rows.cursor() as cursor:  # Of a shard that nobody owns, so that it is never worked off.
         cursor.execute("UPDATE expiry_candidates SET shard_id = 99 WHERE run_id = %s", (run_id,))
 
     said = muster.refused(1, "runs", "apply", run_id, "--execute", "--wait")
 
     assert said.endswith(f"it goes on, and muster runs show {run_id} tells how far.")
+
+
+def test_a_command_waits_as_long_as_a_dag_and_a_wrong_time_is_told_before_anything_is_done(
+    muster: Muster, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MUSTER_APPLY_TIMEOUT_MINUTES", raising=False)
+    assert apply_timeout_s() == submit.apply_timeout().total_seconds() == 3_600
+    monkeypatch.setenv("MUSTER_APPLY_TIMEOUT_MINUTES", "90")
+    assert apply_timeout_s() == submit.apply_timeout().total_seconds() == 5_400
+
+    monkeypatch.setenv("MUSTER_APPLY_TIMEOUT_MINUTES", "soon")
+    said = muster.refused(2, "runs", "apply", run_id, "--execute", "--wait")
+
+    assert said == "MUSTER_APPLY_TIMEOUT_MINUTES is 'soon'; it must be a whole number of minutes from 1 to 10080."
+    assert muster.ok("runs", "show", run_id, "--json").json["status"] == "proposed"
 
 
 def test_what_a_run_names_is_shown_with_what_came_of_it(muster: Muster, run_id: str) -> None:
@@ -237,3 +258,26 @@ def test_a_run_is_rejected_for_good(muster: Muster, run_id: str) -> None:
 
 def test_a_run_that_is_not_there_is_said_to_be_none(muster: Muster) -> None:
     assert "(RESOURCE_NOT_FOUND)." in muster.refused(1, "runs", "show", "nothing")
+
+
+class Undone:
+    """A node at which a change of many groups is taken back, by a run."""
+
+    def __init__(self, candidates: int) -> None:
+        self.candidates = candidates
+
+    def post(self, path: str, body: Json) -> Json:
+        assert body == {"reason": "too early"}
+        none = {"offsets": [], "offset_count": 0, "settings": [], "topic": None}
+        return {"action": "apply_run", "run_id": path.split("/")[3], "candidates": self.candidates, **none}
+
+
+@pytest.mark.parametrize(
+    ("candidates", "words"), [(1, "1 offset comes back by run c1;"), (2_000, "2,000 offsets come back by run c1;")]
+)
+def test_how_many_offsets_come_back_is_said_as_people_say_it(
+    capsys: pytest.CaptureFixture[str], candidates: int, words: str
+) -> None:
+    undo(cast(Asked, Undone(candidates)), "c1", "too early", as_json=False)
+
+    assert capsys.readouterr().out.startswith(words)

@@ -25,6 +25,7 @@ def stay(second: int, end_reason: str = "session_expired", back_second: int | No
         "heartbeat_gap_ms_max": 3_100,
         "session_timeout_ms": 10_000,
         "back_at": None if back_second is None else f"2026-11-21T02:13:{back_second:02}Z",
+        "successor_at": None,
         **given,
     }
 
@@ -35,6 +36,11 @@ class Told:
     def __init__(self, *stays: Json) -> None:
         self.stays = list(stays)
         self.asked: dict[str, Any] = {}
+        self.session_timeout_ms: int | None = None
+
+    def get(self, path: str) -> Json:
+        assert path.endswith("/config")
+        return {"values": {"session_timeout_ms": {"value": self.session_timeout_ms}}}
 
     def pages(self, path: str, field: str, limit: int, **query: object) -> list[Json]:
         self.asked = {"path": path, "limit": limit, **query}
@@ -59,12 +65,30 @@ def test_who_was_put_out_and_back_at_once_is_named_with_a_timeout_to_try(capsys:
 
     assert out.splitlines()[1].split()[:4] == ["2026-11-21", "02:13:00", "session_expired", "courier"]
     assert "courier was put out for silence 2 times, and was back within 4.0 s." in out
-    assert "muster groups tuning couriers --session-timeout-ms 20000" in out
+    assert "muster groups tuning --group=couriers --session-timeout-ms 20000" in out
     assert "other was put out" not in out
 
 
 def test_who_stayed_away_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert "put out for silence" not in said(Told(stay(0), stay(1, "left", back_second=2)), capsys)
+
+
+def test_what_the_timeout_in_force_would_have_kept_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    node = Told(stay(0, back_second=4))
+    node.session_timeout_ms = 13_999
+    assert "muster groups tuning" in said(node, capsys)
+    node.session_timeout_ms = 14_000
+    out = said(node, capsys)
+    assert "The session timeout in force, 14.0 s, would have kept it" in out
+    assert "muster groups tuning" not in out
+
+
+def test_who_died_before_it_was_put_out_gets_no_longer_timeout(capsys: pytest.CaptureFixture[str]) -> None:
+    followed_at = "2026-11-21T02:12:55Z"
+    out = said(Told(stay(0, successor_at=followed_at), stay(30, successor_at=followed_at)), capsys)
+    assert "courier died 2 times: it had joined anew before the silent member was put out." in out
+    assert "No timeout cures that." in out
+    assert "muster groups tuning" not in out
 
 
 def test_only_stays_that_ended_are_asked_for_unless_hours_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:

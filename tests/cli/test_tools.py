@@ -229,6 +229,7 @@ def test_a_database_that_is_away_is_told_without_its_password(
     said = bare_muster.refused(3, "sql", "SELECT 1")
 
     assert said.startswith("The database does not answer: ")
+    assert said.endswith("; start it, or put MUSTER_DATABASE_URL right.")
     assert "hunter2" not in said
 
 

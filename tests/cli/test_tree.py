@@ -29,6 +29,12 @@ def test_the_page_has_every_command_with_every_flag() -> None:
     assert PAGE.read_text().partition(MARK)[2] == reference()
 
 
+def test_the_readme_names_every_command() -> None:
+    told = (PAGE.parents[1] / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
+
+    assert [each.name for each in COMMANDS if f"`{each.name}`" not in told and f"`muster {each.name}" not in told] == []
+
+
 def test_the_help_lists_every_command_in_one_line_under_its_section(bare_muster: Muster) -> None:
     lines = bare_muster.ok("--help").out.splitlines()
 

@@ -10,9 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import cast
 
 import pytest
 
+from muster.commands import asking
+from muster.commands.asking import Json
+from muster.commands.watching import watch
 from tests.api.client import Client, Group, fresh_id, join_body, position
 from tests.cli.conftest import PATIENT, Muster, commit
 from tests.nodes import Node, running_node
@@ -150,6 +154,41 @@ def test_a_node_that_goes_away_is_told_and_ctrl_c_still_ends_it(bare_muster: Mus
             watching.send_signal(signal.SIGINT)
             out, err = watching.communicate(timeout=PATIENCE_S)
             assert (watching.returncode, out, err) == (0, "", "")
+
+
+class Crowd:
+    """A node with so many groups, some of them unsettled."""
+
+    def __init__(self, groups: int, unsettled: int) -> None:
+        self.names = [f"g-{number:04}" for number in range(groups)]
+        self.unsettled = self.names[:unsettled]
+
+    def get(self, path: str) -> Json:
+        state = {"group_id": path.rpartition("/")[2], "state": "PreparingRebalance", "generation": 1, "members": []}
+        nobody: dict[str, Json] = {"waiting_for": [], "waiting_until": None, "pending_members": 0, "state_since": None}
+        return {**state, **nobody, "protocol_name": None, "coordinator": {"node_id": "n"}}
+
+    def pages(self, path: str, field: str, limit: int, **query: object) -> list[Json]:
+        names = self.unsettled if "state" in query else self.names
+        facts = {"state": "Empty", "generation": 0, "member_count": 0}
+        return [{"group_id": name, **facts} for name in names[:limit]]
+
+
+@pytest.mark.parametrize(
+    ("groups", "unsettled", "hint"),
+    [
+        (100, 20, None),
+        (101, 0, "Only the first 100 groups are shown; name those to watch, or see muster groups list."),
+        (101, 21, "Only the first 20 unsettled groups and the first 100 groups are shown; name those to watch, or"),
+    ],
+)
+def test_what_is_left_out_of_a_look_at_all_is_said_once(
+    capsys: pytest.CaptureFixture[str], groups: int, unsettled: int, hint: str | None
+) -> None:
+    watch(cast(asking.Node, Crowd(groups, unsettled)), (), interval_s=0, count=2)
+    out = capsys.readouterr().out
+    assert out.count("Only the first") == (hint is not None)
+    assert (hint or "") in out
 
 
 def test_a_stranger_is_refused(muster: Muster) -> None:

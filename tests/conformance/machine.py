@@ -41,7 +41,7 @@ from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import STABLE
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import project, restore
+from coordinator_core.store.projection import load_group, project
 from coordinator_core.store.rows import GroupRow, MemberRow, StoredGroup
 from tests.conformance import metadata
 from tests.conformance.driver import Answer, Handle, Value
@@ -398,7 +398,7 @@ class Machine:
         for group_id, stored in self._stored.items():
             assert stored.group is not None
             members = tuple(sorted(stored.members.values(), key=lambda row: row.position))
-            group, ledger, _ = restore(StoredGroup(stored.group, members), self._now().wall_ms)
+            group, ledger, _ = load_group(StoredGroup(stored.group, members), self._now().wall_ms)
             self._groups[group_id], self._ledgers[group_id] = group, ledger
         for group_id in list(self._groups):
             self._perform(group_id, Resume())

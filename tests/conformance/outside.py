@@ -16,7 +16,7 @@ TARGET_S: Final = 60.0
 LEAST_SLACK_MS: Final = 60.0
 """The least real distance between a step and a deadline that a busy machine can be trusted with."""
 SHARDS: Final = 50
-MS_PER_MINUTE: Final = 60_000
+MINUTE_MS: Final = 60_000
 LOOKS: Final = frozenset({"list", "describe", "find_coordinator", "state", "transitions", "metrics"})
 """Steps that only look: one of them may be left out, and the story is the same."""
 
@@ -169,7 +169,7 @@ def _slack_ms(scenario: Scenario) -> int | None:
 def _is_about_retention(scenario: Scenario) -> bool:
     """Tell whether offsets come to the end of their retention, which is set in whole minutes and so keeps its pace."""
     retention_minutes: int = scenario.config["offsets.retention.minutes"]
-    return 0 < retention_minutes * MS_PER_MINUTE <= scenario.total_ms
+    return 0 < retention_minutes * MINUTE_MS <= scenario.total_ms
 
 
 def _scale(scenario: Scenario, slack_ms: int | None) -> float:

@@ -197,6 +197,38 @@ def test_who_dies_and_is_started_again_gets_no_longer_timeout(shows: Callable[[s
     expect(found.get_by_role("button")).to_have_count(0)
 
 
+CRASHED = (
+    "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,"
+    " session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,"
+    " heartbeat_gap_ms_max, heartbeat_gap_histogram) SELECT %(group_id)s, 0, now(), 'worker-' || n, 'worker', 'here',"
+    " 1, 15000, ended - interval '43 s', ended - interval '43 s', ended, 'session_expired', ended - interval '15 s', 9,"
+    " 3000, array_fill(0, ARRAY[12]) || 9 || array_fill(0, ARRAY[10])"
+    " FROM (SELECT n, now() - n * interval '31 s' AS ended FROM generate_series(0, 3) AS n) AS times"
+)
+WAITED_FOR = (
+    "INSERT INTO rebalance_members (rebalance_id, group_id, shard_id, group_created_at, completed_at, member_id,"
+    " client_id, joined_after_ms, waited_for_ms, outcome)"
+    " SELECT rebalance_id, group_id, 0, group_created_at, completed_at, 'worker-1', 'worker', NULL, 7000, 'evicted'"
+    " FROM rebalances WHERE group_id = %(group_id)s"
+)
+
+
+def test_who_is_started_again_before_it_is_put_out_is_said_to_die(shows: Callable[[str], Page], stage: Stage) -> None:
+    group = stage.client.group("crash-loop")
+    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    with stage.rows.cursor() as cursor:
+        cursor.execute(CRASHED, {"group_id": group.group_id})
+        cursor.execute(JOINED, {"group_id": group.group_id, "said": "joining"})
+        cursor.execute(WAITED_FOR, {"group_id": group.group_id})
+    page = shows(f"groups/{group.group_id}")
+
+    found = page.get_by_role("complementary", name="What stands out")
+    expect(found).to_contain_text("worker died 3 times")
+    expect(found).to_contain_text("Everybody waited for worker")
+    expect(found).to_contain_text("it was put out, so it was dead or hanging")
+    expect(found.get_by_role("button")).to_have_count(0)
+
+
 def test_nothing_stands_out_in_a_healthy_group(shows: Callable[[str], Page], healthy: Group) -> None:
     page = shows(f"groups/{healthy.group_id}")
     expect(section(page, "Stays")).to_contain_text("No stay has ended within the last day")

@@ -6,21 +6,17 @@ from uuid import NAMESPACE_OID, uuid5
 from coordinator_core.protocol.records import OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import GroupSeen, Offer, OffsetToCommit, StoredOffset
 from coordinator_core.store.rows import (
-    GROUP_CLEANUP,
-    WHOLE_GROUP,
-    CandidateRow,
     ChangeRow,
     GroupRow,
     GroupWrite,
     MemberRow,
     MemberSessionRow,
-    OutcomeRow,
     OwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
-    RunRow,
     TransitionRow,
 )
+from coordinator_core.store.runs import GROUP_CLEANUP, WHOLE_GROUP, CandidateRow, OutcomeRow, RunRow
 
 NOW_MS = 1_790_000_000_123
 """An instant in 2026, 20.123 seconds after a full minute."""
@@ -220,7 +216,7 @@ def run_row(name: str = "run", **given: object) -> RunRow:
         "kind": "offset_retention",
         "as_of_ms": NOW_MS,
         "interval_start_ms": None,
-        "interval_end_ms": NOW_MS,
+        "interval_end_ms": given.get("as_of_ms", NOW_MS),
         "status": "proposed",
         "dry_run": False,
         "counts": {"candidates": 2},

@@ -15,18 +15,16 @@ from coordinator_core.store.reports import REPORT_PARTS, REPORTS, Report, Report
 from coordinator_core.store.rows import (
     ArchivedOffset,
     Batch,
-    CandidateRow,
     ChangeRow,
-    ForecastRow,
     GroupWrite,
     MemberSessionRow,
     OwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
-    RunRow,
     TransitionRow,
     Written,
 )
+from coordinator_core.store.runs import CandidateRow, ForecastRow, RunRow
 from muster.settings import psql_url
 from tests.contract.builders import NOW_MS
 
@@ -128,11 +126,18 @@ class PostgresWorld:
                     " committed_at, reason) VALUES (%s, %s, %s, %s, %s, %s, now(), 'group_empty')",
                     (row.run_id, *row[2:7]),
                 )
+            # As a job does: a second run of an interval replaces what the first forecast.
+            cursor.execute(
+                "DELETE FROM offset_expiry_forecasts AS seen USING maintenance_runs AS run"
+                " WHERE run.run_id = %s AND seen.interval_end = coalesce(run.interval_end, run.as_of)",
+                (run.run_id,),
+            )
             for forecast in forecasts:
                 cursor.execute(
                     "INSERT INTO offset_expiry_forecasts (group_id, shard_id, within_a_day, within_a_week, next_at,"
                     " run_id, interval_start, interval_end, as_of)"
-                    " SELECT %s, %s, %s, %s, to_timestamp(%s / 1000.0), run_id, as_of, as_of, as_of"
+                    " SELECT %s, %s, %s, %s, to_timestamp(%s / 1000.0), run_id,"
+                    " coalesce(interval_start, interval_end, as_of), coalesce(interval_end, as_of), as_of"
                     " FROM maintenance_runs WHERE run_id = %s",
                     (*forecast, run.run_id),
                 )

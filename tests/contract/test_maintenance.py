@@ -4,7 +4,8 @@ import pytest
 
 from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import RunNotFound, Store
-from coordinator_core.store.rows import GROUP_CLEANUP, WHOLE_GROUP, ForecastRow, OutcomeRow
+from coordinator_core.store.rows import ChangeFilter
+from coordinator_core.store.runs import GROUP_CLEANUP, WHOLE_GROUP, ForecastRow, OutcomeRow
 from tests.contract.builders import (
     NOW_MS,
     candidate,
@@ -224,6 +225,21 @@ def forecast(group_id: str, shard_id: int, day: int, week: int) -> ForecastRow:
     return ForecastRow(group_id, shard_id, day, week, NOW_MS)
 
 
+def test_a_run_is_applied_only_as_it_was_seen(world: World, store: Store) -> None:
+    world.propose(run_row(counts={"candidates": 50, "of": 100}), [candidate(0)])
+    assert store.begin_apply(RUN, APPLY, candidates=1).status == "proposed"
+    assert store.changes(ChangeFilter()) == []
+    assert store.next_candidates(range(50), 10) == []
+    assert store.begin_apply(RUN, APPLY, candidates=50).status == "applying"
+    assert store.begin_apply(RUN, change_row("again"), candidates=1).status == "applying"
+
+
+def test_a_run_that_does_not_say_how_much_it_names_is_not_as_anybody_saw_it(world: World, store: Store) -> None:
+    world.propose(run_row(counts={}), [])
+    assert store.begin_apply(RUN, APPLY, candidates=0).status == "proposed"
+    assert store.begin_apply(RUN, APPLY).status == "applying"
+
+
 def test_without_a_run_nobody_knows_what_will_expire(world: World, store: Store) -> None:
     world.propose(run_row(kind=GROUP_CLEANUP), [])
     assert store.expiring(range(50)) is None
@@ -241,3 +257,13 @@ def test_the_newest_forecast_counts_and_may_be_that_nothing_expires(world: World
     world.propose(run_row("newer", as_of_ms=NOW_MS + 1), [])
     world.propose(run_row(), [], [forecast("a", 1, 2, 5)])
     assert store.expiring(range(50)) == ExpiryForecast(NOW_MS + 1, 0, 0)
+
+
+def test_a_second_run_of_an_interval_replaces_what_the_first_forecast(world: World, store: Store) -> None:
+    for name in ("b", "a", "c"):
+        world.propose(run_row(name), [], [forecast("a", 1, 2, 5)])
+        assert store.expiring(range(50)) == ExpiryForecast(NOW_MS, 2, 5)
+    world.propose(run_row("by hand", interval_end_ms=None), [], [forecast("b", 1, 1, 4)])
+    assert store.expiring(range(50)) == ExpiryForecast(NOW_MS, 1, 4)
+    world.propose(run_row("d"), [])
+    assert store.expiring(range(50)) == ExpiryForecast(NOW_MS, 0, 0)

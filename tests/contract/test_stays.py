@@ -1,5 +1,6 @@
 """Members' stays, read back: the same questions to both stores."""
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -87,6 +88,35 @@ def test_whoever_else_comes_is_nobody_who_was_back(owner: Owner, store: Store, o
     assert told(store)[-1] == ("x-1", None)
 
 
+def test_whose_successor_joined_while_it_was_silent_was_dead(owner: Owner, store: Store) -> None:
+    """A crash loop: each is started again before the one before is put out, and the next one after that."""
+    lives = [stay(f"x-{number}", 31 * number, 31 * number + 43, end_reason="session_expired") for number in range(3)]
+    heard = [replace(each, last_heartbeat_at_ms=each.ended_at_ms - 15_000) for each in lives]
+    owner.write(write(sessions=tuple(heard)))
+    assert told(store) == [("x-2", None), ("x-1", None), ("x-0", None)]
+    successors = [each.successor_at_ms for each in store.stays(ALL, None, 1)]
+    assert successors == [None]
+    assert [each.successor_at_ms for each in store.stays(ALL, None, 3)[1:]] == [
+        heard[2].joined_at_ms,
+        heard[1].joined_at_ms,
+    ]
+
+
+def test_who_joined_before_the_last_sign_of_life_is_no_successor(owner: Owner, store: Store) -> None:
+    gone = stay("x-1", 0, 20, end_reason="session_expired", last_heartbeat_at_ms=NOW_MS + 5_000)
+    twin = stay("x-2", 5, 90)
+    again = stay("x-3", 22, 90)
+    owner.write(write(sessions=(gone, twin, again)))
+    assert told(store)[-1] == ("x-1", 2)
+
+
+def test_who_left_may_have_had_a_successor_and_is_back_even_so(owner: Owner, store: Store) -> None:
+    gone = stay("x-1", 0, 20, end_reason="left", last_heartbeat_at_ms=NOW_MS + 5_000)
+    owner.write(write(sessions=(gone, stay("x-2", 10, 90), stay("x-3", 22, 90))))
+    [left] = store.stays(StayFilter("orders", to_ms=NOW_MS + 30_000), None, 10)
+    assert (left.back_at_ms, left.successor_at_ms) == (NOW_MS + 22_000, None)
+
+
 def test_a_static_member_is_the_same_wherever_it_runs(owner: Owner, store: Store) -> None:
     gone = stay("x-1", 0, 10, group_instance_id="one")
     again = stay("x-2", 12, 20, group_instance_id="one", client_host="elsewhere", client_id="another")
@@ -106,23 +136,30 @@ STAYS = st.lists(
         st.integers(0, 90),
         st.sampled_from([None, "one", "two"]),
         st.sampled_from(["left", "session_expired", "hour"]),
+        st.sampled_from([None, 0, 30]),
     ),
     max_size=10,
     unique_by=lambda each: (each[0], each[1] + each[2]),
 )
-"""Member, second of its arrival, how many seconds it stayed, instance, and how it ended."""
+"""Member, second of its arrival, how many seconds it stayed, instance, how it ended, and how long it was silent."""
 EXAMPLES = count()
 
 
 @given(lives=STAYS, first=st.integers(0, 200), length=st.integers(0, 200))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_stores_tell_the_same(
-    postgres_store: PostgresStore, lives: list[tuple[str, int, int, str | None, str]], first: int, length: int
+    postgres_store: PostgresStore,
+    lives: list[tuple[str, int, int, str | None, str, int | None]],
+    first: int,
+    length: int,
 ) -> None:
     group_id = f"stays-{next(EXAMPLES)}"
     rows = tuple(
-        stay(name, began, began + long, group_id=group_id, group_instance_id=instance, end_reason=how)
-        for name, began, long, instance, how in lives
+        replace(
+            stay(name, began, began + long, group_id=group_id, group_instance_id=instance, end_reason=how),
+            last_heartbeat_at_ms=None if silent is None else NOW_MS + 1_000 * (began + max(0, long - silent)),
+        )
+        for name, began, long, instance, how, silent in lives
     )
     which = StayFilter(group_id, NOW_MS + 1_000 * first, NOW_MS + 1_000 * (first + length))
     answers = []

@@ -115,6 +115,23 @@ def test_of_several_returns_the_first_counts(owner: Owner, store: Store) -> None
     assert told(store) == [("m-1", 45_200)]
 
 
+def test_whose_successor_joined_before_its_eviction_was_dead(owner: Owner, store: Store) -> None:
+    silent: dict[str, Any] = {"started_at_ms": NOW_MS - HOUR_MS, "last_heartbeat_at_ms": NOW_MS - 45_000}
+    rows = [
+        gone("dead", NOW_MS, client_id="crashes", **silent),
+        back("successor", NOW_MS - 44_999, client_id="crashes"),
+        back("next", NOW_MS + 5_000, client_id="crashes"),
+        gone("alive", NOW_MS, client_id="pauses", **silent),
+        back("its twin", NOW_MS - 45_000, client_id="pauses"),
+        back("alive again", NOW_MS + 5_000, client_id="pauses"),
+        gone("never heard", NOW_MS, client_id="mute", **(silent | {"last_heartbeat_at_ms": None})),
+        back("its successor", NOW_MS - HOUR_MS + 1, client_id="mute"),
+        back("and the next", NOW_MS + 1, client_id="mute"),
+    ]
+    owner.write(write(sessions=tuple(rows)))
+    assert sorted(told(store)) == [("alive", 50_000), ("dead", None), ("never heard", None)]
+
+
 def test_whoever_may_still_come_back_is_not_judged(owner: Owner, store: Store) -> None:
     end_ms = QUESTION.to_ms
     owner.write(

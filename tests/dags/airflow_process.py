@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,13 @@ class AirflowProcess:
         return self._ask({"do": "describe"})
 
     def run(
-        self, dag_id: str, conf: Mapping[str, object], env: Mapping[str, str], answer: str | None = None
+        self,
+        dag_id: str,
+        conf: Mapping[str, object],
+        env: Mapping[str, str],
+        answer: str | None = None,
+        *,
+        as_the_form: bool = False,
     ) -> dict[str, Any]:
         """Run a DAG by hand, with this configuration, and these variables added to its environment.
 
@@ -40,12 +47,13 @@ class AirflowProcess:
             conf: its params.
             env: the variables.
             answer: what somebody says when the run asks; None: it must not ask.
+            as_the_form: name a logical date, as the form of Airflow's pages does; the run has the last whole interval.
 
         Returns:
             {"state", "run_id", "run_after", "tasks": {task id: state}, "answered": status or None}.
         """
         command = {"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env), "answer": answer}
-        return self._ask(command)
+        return self._ask({**command, "has_logical_date": as_the_form})
 
     def log(self) -> str:
         """Return everything that tasks have printed so far."""
@@ -186,7 +194,8 @@ def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
     dag = bag.dags[command["dag_id"]]
     # `test` looks for a deadline under an id that only a scheduler would have given it.
     dag.deadline = None
-    run = dag.test(run_conf=command["conf"], logical_date=None)
+    logical_date = datetime.now(UTC) if command["has_logical_date"] else None
+    run = dag.test(run_conf=command["conf"], logical_date=logical_date)
     if somebody is not None:
         somebody.stop()
     os.environ.clear()

@@ -75,15 +75,19 @@ def test_what_is_due_is_proposed_and_applied(
     assert node.calls() == [f"GET {run_id}", "POST apply", f"GET {run_id}", f"GET {run_id}"]
     assert node.seen[1].path == f"/v1/maintenance/runs/{run_id}/apply"
     assert node.seen[1].headers["X-Muster-Actor"] == "dag:offset_retention"
-    assert node.seen[1].body["reason"] == "it is within its limits"
+    assert node.seen[1].body == {"reason": "it is within its limits", "candidates": 1}
 
 
 def test_a_dry_run_proposes_and_asks_nobody(
     airflow: AirflowProcess, node: FakeNode, connection: pg.connection, env: dict[str, str]
 ) -> None:
-    run = airflow.run(DAG, {"dry_run": True}, env)
+    run = airflow.run(DAG, {"dry_run": True}, env, as_the_form=True)
     assert (run["state"], run["tasks"]) == ("success", DRY)
     assert rows(connection, "SELECT status, dry_run FROM maintenance_runs") == [("proposed", True)]
+    # Airflow's form has the run judge by the last whole interval; whoever asks by hand wants to know of now.
+    assert rows(connection, "SELECT as_of, interval_start, interval_end FROM maintenance_runs") == [
+        (datetime.fromisoformat(run["run_after"]), None, None)
+    ]
     assert rows(connection, "SELECT count(*) FROM expiry_candidates") == [(1,)]
     assert node.seen == []
 
@@ -131,7 +135,7 @@ def test_a_proposal_beyond_its_limits_waits_until_a_person_approves_it(
     run_id = maintenance_run_id(dag_id, run["run_id"])
     assert node.calls() == [f"GET {run_id}", "POST apply", f"GET {run_id}"]
     assert node.seen[1].headers["X-Muster-Actor"] == f"airflow:{USER}"
-    assert node.seen[1].body == {"reason": f"approved in Airflow: {EXCEEDED}"}
+    assert node.seen[1].body == {"reason": f"approved in Airflow: {EXCEEDED}", "candidates": 7}
 
 
 def test_a_person_rejects_and_nothing_is_applied(
@@ -168,6 +172,27 @@ def test_a_run_that_waits_tells_the_webhook(
     (told,) = webhook.told
     assert (told["event"], told["dag_id"]) == ("approval_needed", DAG)
     assert told["text"] == f"offset_retention waits for a person: {EXCEEDED}"
+
+
+@pytest.mark.parametrize("status", ["applying", "applied"])
+def test_nobody_is_asked_again_about_a_run_that_is_decided(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str], status: str
+) -> None:
+    """As when somebody clears the gate of a run that is over."""
+    node.statuses = [status, "applied"]
+    run = airflow.run(DAG, {"max_candidates": 5}, beyond)
+    assert (run["state"], run["tasks"]) == ("success", WITHIN)
+    assert node.seen[1].body == {"reason": f"it is {status} already"}
+
+
+def test_a_run_that_is_rejected_stays_so_and_says_so_at_the_gate(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]
+) -> None:
+    node.statuses = ["rejected"]
+    run = airflow.run(DAG, {"max_candidates": 5}, beyond)
+    assert (run["state"], run["tasks"]["gate"]) == ("failed", "failed")
+    assert f"Run {maintenance_run_id(DAG, run['run_id'])} was rejected; nothing of it is applied." in airflow.log()
+    assert len(node.seen) == 1
 
 
 # -- failures -------------------------------------------------------------------------------------------------

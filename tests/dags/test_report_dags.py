@@ -45,10 +45,12 @@ def test_a_run_by_hand_tells_of_the_last_whole_day(
 def test_an_audit_tells_of_what_stands(airflow: AirflowProcess, connection: pg.connection, env: dict[str, str]) -> None:
     insert(connection, "groups", group())
     insert(connection, "members", member("a", ["t"], {"t": {0: 1, 1: 1}}), member("b", ["t"], {}))
-    run = airflow.run("assignment_balance_audit", {}, env)
+    run = airflow.run("assignment_balance_audit", {}, env, as_the_form=True)
     assert (run["state"], run["tasks"]) == ("success", {"tell": "success"})
     (row,) = table_rows(connection, "assignment_balance_audits")
-    assert (row["as_of"], row["score"]) == (datetime.fromisoformat(run["run_after"]), 50)
+    asked_at = datetime.fromisoformat(run["run_after"])
+    assert (row["interval_start"], row["interval_end"], row["score"]) == (asked_at, asked_at, 50)
+    assert asked_at < row["as_of"] <= datetime.now(UTC)
     assert row["run_id"] == maintenance_run_id("assignment_balance_audit", run["run_id"])
 
 

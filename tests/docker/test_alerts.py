@@ -22,7 +22,9 @@ RULES: list[dict[str, Any]] = [
 ]
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
 ENTRIES: dict[str, str] = dict(re.findall(r"^### (Muster\w+)\n(.*?)(?=^##|\Z)", RUNBOOK, re.DOTALL | re.MULTILINE))
-METRICS = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("metrics", "dashboards")}
+METRICS = set(re.findall(r"^\| `([a-z_]+)` \|", PAGES["metrics"], re.MULTILINE))
+BY_PARTITION = set(re.findall(r"^\| `([a-z_]+)` \|.*\(`detail=partition`\)", PAGES["metrics"], re.MULTILINE))
 OF_PROMETHEUS = {"up"}
 
 every_alert = pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
@@ -70,6 +72,14 @@ def test_an_alert_rests_on_metrics_that_there_are(rule: dict[str, Any]) -> None:
     assert families <= METRICS | OF_PROMETHEUS
 
 
+@every_alert
+def test_pages_name_an_alert_that_needs_the_deepest_scrape(rule: dict[str, Any]) -> None:
+    needs_it = any(re.search(rf"\b{name}\b", rule["expr"]) for name in BY_PARTITION)
+    assert needs_it == (rule["alert"] == "MusterGroupStandsStill")
+    assert not needs_it or all(rule["alert"] in page for page in PAGES.values())
+    assert not needs_it or "`detail=partition`" in ENTRIES[rule["alert"]]
+
+
 # -- the runbook ------------------------------------------------------------------------------------------
 
 
@@ -107,6 +117,52 @@ def test_every_command_of_the_runbook_is_one_that_there_is() -> None:
         for word in words:
             command = command.get_command(Context(command), word)
             assert command is not None, " ".join(words)
+
+
+STAYS = """
+INSERT INTO member_sessions
+SELECT group_id, 1, now(), member_id, NULL, client_id, 'h', 1, 9, began, began, began + interval '49 min', end_reason,
+    began + interval '48 min', heard, 1, '{1}'
+FROM (SELECT now() - interval '50 min') AS an_hour (began),
+    (VALUES ('g', 'm1', 'dead', 'session_expired', 9), ('g', 'm2', 'living', 'hour', 900),
+    ('g', 'm3', 'went', 'left', 9), ('g', 'm4', 'thrown out', 'admin', 9), ('other', 'm5', 'busy', 'hour', 99999))
+    AS stays (group_id, member_id, client_id, end_reason, heard);
+INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)
+SELECT 'wide', 1, 't', partition, 1, now() FROM generate_series(1, 300) AS partition
+UNION ALL SELECT 'often', 1, 't', 0, 1, now();
+"""
+
+
+@pytest.mark.parametrize(
+    ("alert", "place", "column", "found"),
+    [
+        ("MusterMembersPutOut", 1, 1, ["dead"]),
+        ("MusterStoreQueueFilling", 0, 1, ["busy", "living", "dead", "thrown out", "went"]),
+        ("MusterStoreQueueFilling", 1, 1, [300, 1]),
+    ],
+    ids=["who was put out", "who calls often", "who commits many partitions"],
+)
+def test_a_query_of_the_runbook_finds_whom_it_is_about(
+    database_url: str, alert: str, place: int, column: int, found: list[object]
+) -> None:
+    query = re.findall(r"```sql\n(.*?)```", ENTRIES[alert], re.DOTALL)[place]
+    with psycopg2.connect(psql_url(database_url)) as connection, connection.cursor() as cursor:
+        cursor.execute(STAYS)
+        cursor.execute(query)
+        rows = cursor.fetchall()
+    connection.close()
+    told = [row[column] for row in rows]
+    assert told[:2] == found[:2]
+    assert set(told) == set(found)
+
+
+def test_every_query_of_the_runbook_that_reads_history_names_a_range_or_a_group() -> None:
+    queries = re.findall(r"```sql\n(.*?)```", RUNBOOK, re.DOTALL)
+    of_history = [
+        each for each in queries if re.search(r"member_sessions|spurious_evictions|rebalances_per_hour", each)
+    ]
+    assert len(of_history) >= 4
+    assert [each for each in of_history if "now() - interval" not in each] == []
 
 
 def test_every_query_of_the_runbook_runs(database_url: str) -> None:

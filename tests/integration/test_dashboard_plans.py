@@ -1,6 +1,8 @@
 """What dashboards ask of 10,000 groups and a month of history reads no more than it must, as the plans show."""
 
+import json
 import re
+from pathlib import Path
 
 import psycopg2
 import pytest
@@ -71,6 +73,15 @@ OF_ONE_GROUP = (
     "SELECT * FROM dashboards.unsettled_groups WHERE group_id = 'g7'",
 )
 
+DASHBOARDS = Path(__file__).parents[2] / "docker" / "grafana" / "dashboards"
+PANELS_OF_ONE_GROUP = {
+    f"{name}: {panel['title']}": target["rawSql"]
+    for name in ("group", "member")
+    for panel in json.loads((DASHBOARDS / f"{name}.json").read_text())["panels"]
+    for target in panel["targets"]
+    if "rawSql" in target
+}
+
 
 @pytest.fixture(scope="module")
 def filled(databases: Databases) -> object:
@@ -118,10 +129,33 @@ def test_what_is_asked_of_one_group_is_found_by_an_index(filled: PsycopgConnecti
     assert not re.search(r"Seq Scan on (groups|members|offsets)\b", plan)
 
 
+@pytest.mark.parametrize("panel", PANELS_OF_ONE_GROUP)
+def test_what_a_panel_asks_of_one_group_is_found_by_an_index(filled: PsycopgConnection, panel: str) -> None:
+    first, last = "current_date - 7", "current_date"
+    question = PANELS_OF_ONE_GROUP[panel].replace("${group:sqlstring}", "'g1'").replace("${member:sqlstring}", "'m'")
+    question = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 BETWEEN {first} AND {last}", question)
+    question = question.replace("$__timeFrom()", f"({first})").replace("$__timeTo()", f"({last})")
+    plan = plan_of(filled, question)
+    assert history_read(plan) == {}
+    assert not re.search(r"Seq Scan on (groups|members|offsets)\b", plan)
+
+
 def test_rebalances_of_an_hour_are_not_looked_for_in_other_weeks(filled: PsycopgConnection) -> None:
     plan = plan_of(filled, "SELECT * FROM dashboards.rebalances_per_hour")
     days = {day for _, table, day in DAY.findall(plan) if table == "rebalances"}
     assert 1 <= len(days) <= 9
+
+
+def test_who_came_back_is_looked_for_in_the_hours_after_and_not_in_all_that_followed(filled: PsycopgConnection) -> None:
+    day = "current_date - 20"
+    plan = plan_of(
+        filled,
+        f"SELECT * FROM dashboards.spurious_evictions WHERE evicted_at >= {day} AND evicted_at < {day} + 1",  # noqa: S608
+    )
+    with filled.cursor() as cursor:
+        cursor.execute(f"SELECT to_char({day} + number, 'YYYYMMDD') FROM generate_series(-1, 1) AS number")  # noqa: S608
+        around = {name for (name,) in cursor.fetchall()}
+    assert {day for _, table, day in DAY.findall(plan) if table == "member_sessions"} <= around
 
 
 def test_the_history_that_is_checked_is_all_that_views_read(filled: PsycopgConnection) -> None:

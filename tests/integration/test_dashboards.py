@@ -187,6 +187,32 @@ def test_whoever_is_somebody_else_or_was_not_put_out_is_none(
     assert spurious(ask) == []
 
 
+@pytest.mark.parametrize("heard_ms", [8_000, None], ids=["heard once", "never heard"])
+def test_whose_successor_joined_before_it_was_put_out_was_dead(owner: Owner, ask: Ask, heard_ms: int | None) -> None:
+    heard_at_ms = None if heard_ms is None else NOW_MS + heard_ms
+    gone = session_row("old", end_reason="session_expired", last_heartbeat_at_ms=heard_at_ms)
+    successor = session_row("second", joined_at_ms=EVICTED_MS - 1, ended_at_ms=EVICTED_MS + 20_000)
+    third = member_row("third", joined_at_ms=EVICTED_MS + 10)
+    owner.write(write(group=group_row(), members={"third": third}, sessions=(gone, successor)))
+    assert spurious(ask) == []
+
+
+def test_a_client_of_the_same_name_that_joined_before_the_silence_is_no_successor(owner: Owner, ask: Ask) -> None:
+    beside = member_row("beside", joined_at_ms=EVICTED.last_heartbeat_at_ms)
+    back = member_row("new", joined_at_ms=EVICTED_MS)
+    owner.write(write(group=group_row(), members={"beside": beside, "new": back}, sessions=(EVICTED,)))
+    assert spurious(ask) == [("old", "new", 0)]
+
+
+def test_who_comes_back_is_looked_for_in_rows_of_the_hours_after(owner: Owner, ask: Ask) -> None:
+    told_ms = EVICTED_MS + 2 * 3_600_000 + 60_000
+    ends = {"in": told_ms, "beyond": told_ms + 1}
+    gone = [session_row(name, client_id=name, end_reason="session_expired") for name in ends]
+    back = [session_row(f"{name}2", client_id=name, joined_at_ms=EVICTED_MS, ended_at_ms=ends[name]) for name in ends]
+    owner.write(write(group=group_row(), sessions=(*gone, *back)))
+    assert [member for member, _, _ in spurious(ask)] == ["in"]
+
+
 def test_a_static_member_is_known_by_its_instance_wherever_it_comes_back(owner: Owner, ask: Ask) -> None:
     gone = session_row("old", end_reason="rebalance_timeout", group_instance_id="I")
     came = member_row("new", group_instance_id="I", client_host="elsewhere", joined_at_ms=EVICTED_MS + 10)

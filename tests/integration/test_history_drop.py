@@ -133,6 +133,30 @@ def test_what_lies_in_the_default_partition_goes_by_itself(
     assert outcome(postgres_store) == "already_gone"
 
 
+@pytest.mark.parametrize(
+    ("moved", "becomes"), [("before", "dropped"), ("after", "changed_since"), ("restored after", "changed_since")]
+)
+@pytest.mark.parametrize(
+    ("day_named", "source"), [(DAY, "offset_history_p20260102"), (date(2026, 1, 4), "offset_history_default")]
+)
+def test_a_day_that_went_or_came_back_since_it_was_copied_stays_however_many_rows_it_has(
+    postgres_store: PostgresStore, day: PsycopgConnection, day_named: date, source: str, moved: str, becomes: str
+) -> None:
+    """The rows that were copied may have gone with another run, and as many others have come."""
+    with day.cursor() as cursor:
+        cursor.execute(ROW.replace("2026-01-02", str(day_named)))
+        count = 1 if source.endswith("default") else 2
+        propose(day, day=day_named, source=source, row_count=count)
+        cursor.execute(
+            "INSERT INTO archived_partitions (table_name, day, run_id, change_id, source, path, row_count, checksum,"
+            " verified_at, dropped_at, restored_at)"
+            " SELECT table_name, day, %s, %s, source, path, row_count, checksum, verified_at,"
+            " verified_at + %s * interval '1 minute', verified_at + %s * interval '2 minutes' FROM archive_candidates",
+            (CHANGE, CHANGE, 1 if moved == "after" else -1, 1 if moved == "restored after" else None),
+        )
+    assert outcome(postgres_store) == becomes
+
+
 def test_a_drop_that_cannot_be_noted_is_no_drop(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
     propose(day)
     with day.cursor() as cursor:

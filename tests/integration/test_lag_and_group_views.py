@@ -165,6 +165,15 @@ def test_what_a_run_as_of_an_instant_to_come_found_does_not_count_yet(
     assert ask("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
 
 
+def test_a_second_run_of_an_interval_replaces_what_the_first_found(
+    owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int
+) -> None:
+    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
+    for name in ("b", "a", "c"):
+        world.propose(run_row(name, as_of_ms=now_ms), [], [forecast("orders", 1, 4, now_ms)])
+        assert ask("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
+
+
 def forecast(group_id: str, within_a_day: int, within_a_week: int, next_at_ms: int) -> Any:  # noqa: ANN401 - a row
     return (group_id, SHARD, within_a_day, within_a_week, next_at_ms)
 

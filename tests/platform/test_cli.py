@@ -64,6 +64,7 @@ def test_a_database_that_does_not_answer_is_one_sentence() -> None:
         port = server.getsockname()[1]
     said = complaint(muster("migrate", MUSTER_DATABASE_URL=f"postgresql://muster:hunter2@127.0.0.1:{port}/muster"), 1)
     assert said.startswith("The database does not answer: ")
+    assert said.endswith("; start it, or put MUSTER_DATABASE_URL right.")
     assert "hunter2" not in said
 
 
@@ -185,6 +186,7 @@ def test_a_database_of_a_newer_program_is_left_alone(database_url: str) -> None:
     connection.close()
     said = complaint(muster("migrate", MUSTER_DATABASE_URL=database_url), 1)
     assert said.startswith("The database has schema 9999, which this program does not know")
+    assert said.endswith("; use a newer program.")
 
 
 @pytest.mark.parametrize(("revision", "what_to_do"), [("0000", "run muster migrate"), ("9999", "use a newer program")])

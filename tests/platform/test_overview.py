@@ -168,7 +168,18 @@ def test_a_member_id_begins_with_the_client_id(member_id: str | None, client_id:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.4, "0 s"), (59, "59 s"), (90, "2 min"), (7_200, "2 h"), (172_800, "2 days")]
+    ("seconds", "words"),
+    [
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (59.6, "1 min"),
+        (90, "2 min"),
+        (3_599, "1 h"),
+        (7_200, "2 h"),
+        (86_399, "1 day"),
+        (90_000, "1 day"),
+        (172_800, "2 days"),
+    ],
 )
 def test_a_span_has_one_unit(seconds: float, words: str) -> None:
     assert wording.span(seconds) == words

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from api.http.limits import HttpLimits
-from coordinator_core.protocol.setting_rules import RULES, ChoiceRule, IntegerRule
+from coordinator_core.protocol.setting_rules import INT32_MAX, RULES, ChoiceRule, IntegerRule
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.config import NodeConfig
 from muster.errors import UserError
@@ -37,20 +37,19 @@ def values_of(rule: IntegerRule | ChoiceRule) -> tuple[Sequence[int | str], Sequ
 
 
 def test_the_defaults_of_groups_are_those_of_the_protocol() -> None:
-    defaults = GroupSettings()
-    assert load_settings().group_settings() == {key: getattr(defaults, key) for key in GROUP_KEYS}
+    assert load_settings().group_settings() == GroupSettings()
 
 
 @pytest.mark.parametrize("key", GROUP_KEYS)
 def test_the_environment_may_set_what_a_group_may_set(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, refused = values_of(RULES[key])
-    if key == "group_min_session_timeout_ms":
-        monkeypatch.setenv("MUSTER_GROUP_MAX_SESSION_TIMEOUT_MS", "2147483647")
-    if key == "group_max_session_timeout_ms":
-        monkeypatch.setenv("MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS", "1")
+    if key == "heartbeat_interval_ms":
+        taken = [1, INT32_MAX - 1]  # It must be below the session timeout, whose bound is the same.
+    monkeypatch.setenv("MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS", "1")
+    monkeypatch.setenv("MUSTER_GROUP_MAX_SESSION_TIMEOUT_MS", "2147483647")
     for value in taken:
         monkeypatch.setenv(f"MUSTER_{key.upper()}", str(value))
-        assert load_settings().group_settings()[key] == value
+        assert getattr(load_settings().group_settings(), key) == value
     for value in refused:
         monkeypatch.setenv(f"MUSTER_{key.upper()}", str(value))
         assert refusal().startswith(f"MUSTER_{key.upper()} should be ")
@@ -67,7 +66,7 @@ def test_a_nodes_defaults_are_those_of_the_runtime_and_the_front_door() -> None:
 def test_what_the_environment_has_set_is_told_apart_from_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_GROUP_MAX_SIZE", "3")
     settings = load_settings()
-    assert settings.group_settings()["group_max_size"] == 3
+    assert settings.group_settings().group_max_size == 3
     assert settings.group_settings_from_environment() == {"group_max_size"}
 
 
@@ -95,9 +94,26 @@ def test_all_wrong_settings_are_told_at_once(monkeypatch: pytest.MonkeyPatch) ->
     assert "MUSTER_GROUP_SYNC_TIMEOUT_SCOPE should be 'all' or 'dynamic'" in refusal()
 
 
-def test_session_bounds_the_wrong_way_round_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS", "2000000")
-    assert "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS must not be above" in refusal()
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        (
+            {"GROUP_MIN_SESSION_TIMEOUT_MS": "2000000"},
+            "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS (2000000) is above GROUP_MAX_SESSION_TIMEOUT_MS (1800000).",
+        ),
+        ({"SESSION_TIMEOUT_MS": "1000"}, "MUSTER_SESSION_TIMEOUT_MS (1000) must be from 6000 to 1800000."),
+        (
+            {"SESSION_TIMEOUT_MS": "8000", "HEARTBEAT_INTERVAL_MS": "9000"},
+            "MUSTER_HEARTBEAT_INTERVAL_MS (9000) must be below the session timeout (8000).",
+        ),
+    ],
+)
+def test_settings_at_odds_are_refused_before_they_could_refuse_every_change(
+    environment: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in environment.items():
+        monkeypatch.setenv(f"MUSTER_{name}", text)
+    assert refusal() == sentence
 
 
 def test_a_refused_database_url_keeps_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSe
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import project, restore
+from coordinator_core.store.projection import load_group, project
 from coordinator_core.store.rows import GroupRow, GroupWrite, MemberRow, RebalanceRow, StoredGroup
 from tests.property.cells import row_of, state_of
 from tests.property.laws import LAWS
@@ -190,7 +190,7 @@ class World:
     def _restored(self) -> tuple[Group, Ledger, GroupWrite | None]:
         assert self._row is not None
         rows = tuple(sorted(self._member_rows.values(), key=lambda row: (row.position, row.member_id)))
-        return restore(StoredGroup(self._row, rows), EPOCH_MS + self.now_ms)
+        return load_group(StoredGroup(self._row, rows), EPOCH_MS + self.now_ms)
 
     def _whoever_is_silent_has_a_deadline(self) -> None:
         """Every member and every handshake id is timed, unless it waits; and no timer is anybody else's."""

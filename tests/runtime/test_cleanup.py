@@ -13,7 +13,7 @@ from coordinator_core.runtime.act import Act
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import GROUP_CLEANUP, WHOLE_GROUP, CandidateRow, RunRow
+from coordinator_core.store.runs import GROUP_CLEANUP, WHOLE_GROUP, CandidateRow, RunRow
 from tests.runtime.nodes import HeldStore, Member, config, running, until
 from tests.runtime.test_operations import commit_simple, outcome_counts, state_of
 

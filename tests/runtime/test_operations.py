@@ -11,8 +11,10 @@ from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.act import Act
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import CandidateRow, ChangeRow, RunRow
+from coordinator_core.store.rows import ChangeRow
+from coordinator_core.store.runs import CandidateRow, RunRow
 from tests.runtime.nodes import HeldStore, Member, config, running, until
+from tests.runtime.test_time import JumpingClock
 
 pytestmark = pytest.mark.anyio
 
@@ -110,13 +112,27 @@ async def test_a_raised_partition_count_rebalances_the_groups_that_read_the_topi
         assert state_of(node, "other") == "Stable"
 
 
+async def test_a_stored_rebalance_timeout_in_which_no_group_would_settle_counts_as_the_least() -> None:
+    store = MemoryStore()
+    unchecked = ChangeRow(str(uuid4()), 0, "sql", "put_settings", "g", None, None, None)
+    store.put_settings("g", {"rebalance_timeout_ms": "0"}, unchecked)
+    async with running(store) as node:
+        assert node.settings_in_force("g")["rebalance_timeout_ms"].value == 1_000
+        member = Member(node, "g")
+        assert (await member.join()).rebalance_timeout_ms == 1_000
+        await member.sync((member.member_id, b""))
+        assert state_of(node, "g") == "Stable"
+
+
 async def test_a_lowered_rebalance_timeout_frees_a_group_that_is_stuck() -> None:
-    async with running(MemoryStore()) as node:
+    clock = JumpingClock()
+    async with running(MemoryStore(), config(pause_ms=10**9, lease_ttl_ms=10**9), clock) as node:
         silent = Member(node, "g")
         await silent.settle()
         joining = asyncio.create_task(Member(node, "g").join())
         await until(lambda: state_of(node, "g") == "PreparingRebalance", "it prepares")
-        await node.operators.put_settings("g", {"rebalance_timeout_ms": 1}, act())
+        clock.jumped_ms += 2_000
+        await node.operators.put_settings("g", {"rebalance_timeout_ms": 1_000}, act())
         assert (await joining).generation == 2
 
 

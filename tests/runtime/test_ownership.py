@@ -1,6 +1,8 @@
 """Shards have one owner at a time, are shared evenly, and losing a node costs no rebalance."""
 
 import asyncio
+import threading
+from collections.abc import Iterable
 
 import pytest
 
@@ -9,7 +11,7 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import GroupFilter
-from tests.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
+from tests.runtime.nodes import LEASE_TTL_MS, PATIENCE_S, HeldStore, Member, config, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -118,3 +120,33 @@ async def test_a_group_that_was_preparing_is_again_what_it_was() -> None:
         member.node = node
         await member.heartbeat()
         assert [row.outcome for row in store.history.rebalances] == ["completed", "abandoned"]
+
+
+class SlowTakeOver(MemoryStore):
+    """A store whose answer to a take-over is a long time on its way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_stored = threading.Event()
+        self.may_answer = threading.Event()
+
+    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+        epochs = super().take_over(node_id, shard_ids, ttl_ms)
+        self.is_stored.set()
+        assert self.may_answer.wait(PATIENCE_S), "the test never let the answer go"
+        return epochs
+
+
+async def test_a_node_that_stops_hands_over_what_it_is_just_taking() -> None:
+    store = SlowTakeOver()
+    elsewhere = MemoryStore.take_over(store, "b", range(50), 60_000)
+    node = Coordinator(store, config())
+    await node.start()
+    store.release("b", elsewhere)
+    await until(store.is_stored.is_set, "a take-over is stored")
+    stopping = asyncio.create_task(node.stop())
+    await asyncio.sleep(0)  # The loops are cancelled in this turn.
+    store.may_answer.set()
+    await stopping
+    leases = store.renew("c", "http://c", "1", {}, 1_000).leases
+    assert [lease.shard_id for lease in leases if lease.node_id is not None] == []

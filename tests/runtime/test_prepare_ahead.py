@@ -268,3 +268,17 @@ async def test_all_shards_may_be_lost_while_their_rows_are_prepared(store: Watch
         await until(lambda: len(desk.failed) == 2, "both are told")
         desk.commit(3, shard=1)
         await until(lambda: 3 in desk.stored, "the writer goes on")
+        assert store.written == [[0], [3]]
+
+
+async def test_nothing_is_prepared_for_a_shard_that_is_lost_already(store: WatchedStore) -> None:
+    async with desk_with(store) as desk:
+        desk.commit(1)
+        desk.leases[0].is_dropped = True
+        desk.commit(2)
+        store.go.set()
+        await until(lambda: len(desk.failed) == 2, "both are told")
+        assert store.prepared == []
+        desk.commit(3, shard=1)
+        await until(lambda: 3 in desk.stored, "the writer goes on")
+        assert store.written == [[0], [3]]

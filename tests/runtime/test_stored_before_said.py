@@ -1,16 +1,20 @@
 """Whatever rests on a record leaves when the record is stored, and never before."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from coordinator_core.protocol.errors import CoordinatorNotAvailable, RetryError
+from coordinator_core.protocol.errors import CoordinatorNotAvailable, RebalanceInProgress, RetryError
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import Deadline, DeadlineKind
+from coordinator_core.protocol.states import COMPLETING, PREPARING
+from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.timers import Armed
 from coordinator_core.store.interface import OutcomeUnknown, StoreUnavailable
 from tests.runtime.nodes import HeldStore, Member, config, running, until
 from tests.runtime.test_operations import act
+from tests.runtime.test_time import state_of
 
 pytestmark = pytest.mark.anyio
 
@@ -79,10 +83,61 @@ async def test_a_commit_that_is_stored_late_shortens_no_session_that_was_made_lo
         await member.heartbeat()
         store.go.set()
         await commit
-        session = Armed("g", Deadline(DeadlineKind.MEMBER, member.member_id))
-        due_at_ms = node._ownership.owned[shard_of("g", 50)].timers.due_at_ms(session)
-        assert due_at_ms is not None
-        assert due_at_ms - node._clock.now().node_ms > 300_000
+        assert session_left_ms(node, member) > 300_000
+
+
+@pytest.mark.parametrize("ends_the_phase", [Member.leave, Member.join])
+async def test_a_newcomer_s_own_session_counts_from_its_first_generation_on_however_late_both_are_stored(
+    store: HeldStore, ends_the_phase: Callable[[Member], Awaitable[object]]
+) -> None:
+    async with running(store) as node:
+        first, newcomer = Member(node, "g"), Member(node, "g")
+        await first.settle()
+        store.go.clear()
+        store.is_writing.clear()
+        join = asyncio.create_task(newcomer.join())
+        await asyncio.to_thread(store.is_writing.wait)
+        end = asyncio.ensure_future(ends_the_phase(first))
+        await until(lambda: state_of(node, "g") == COMPLETING, "a generation starts")
+        store.go.set()
+        await asyncio.gather(join, end)
+        assert 0 < session_left_ms(node, newcomer) <= newcomer.session_timeout_ms
+
+
+def session_left_ms(node: Coordinator, member: Member) -> int:
+    """Return in how many milliseconds a member is put out unless it is heard."""
+    session = Armed("g", Deadline(DeadlineKind.MEMBER, member.member_id))
+    due_at_ms = node._ownership.owned[shard_of("g", 50)].timers.due_at_ms(session)
+    assert due_at_ms is not None
+    return due_at_ms - node._clock.now().node_ms
+
+
+async def test_an_assignment_that_is_stored_late_is_told_and_settles_no_group_that_rebalances_by_then(
+    store: HeldStore,
+) -> None:
+    async with running(store) as node:
+        leader, follower, comer = Member(node, "g"), Member(node, "g"), Member(node, "g")
+        await leader.settle()
+        join = asyncio.create_task(follower.join())
+        await until(lambda: state_of(node, "g") == PREPARING, "the follower joins")
+        await asyncio.gather(leader.join(), join)
+        store.go.clear()
+        store.is_writing.clear()
+        follows = asyncio.create_task(follower.sync())
+        leads = asyncio.create_task(leader.sync((leader.member_id, b"mine"), (follower.member_id, b"yours")))
+        await asyncio.to_thread(store.is_writing.wait)
+        third = asyncio.create_task(comer.join())
+        await until(lambda: state_of(node, "g") == PREPARING, "a rebalance begins")
+        assert not leads.done()
+        assert not follows.done()
+        store.go.set()
+        assert [(await leads).assignment, (await follows).assignment] == [b"mine", b"yours"]
+        assert state_of(node, "g") == PREPARING
+        for member in (leader, follower):
+            with pytest.raises(RebalanceInProgress):
+                await member.heartbeat()
+        await asyncio.gather(leader.join(), follower.join(), third)
+        assert {leader.generation, follower.generation, comer.generation} == {3}
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("gone"), OutcomeUnknown("who knows")])

@@ -46,6 +46,8 @@ LONG_POLL_S = 20.0
 BACKOFF_S = 0.3
 BACKOFF_MAX_S = 5.0
 PARTITIONS_A_COMMIT = 4
+EAGER = 0.05
+"""How likely an agent is to commit before it knows what it owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,8 @@ class Agent:
         joined = await self._join(self.membership.begin_join())
         self._heartbeat_s = joined.heartbeat_interval_ms / 1000
         self.membership.joined(Identity(joined.member_id, joined.generation))
+        if self._world.happens(EAGER):
+            await self._commit_too_early(joined)
         assignments = await self._assign(joined)
         synced = await self._sync(joined, assignments)
         self.membership.synced()
@@ -260,6 +264,17 @@ class Agent:
             assert isinstance(answer, Committed)
             self.consumed_at_s = self._world.now_s
 
+    async def _commit_too_early(self, joined: Joined) -> None:
+        """Commit in a generation before its assignment is known, as a client with commits of its own may."""
+        self._world.strike("agent_eager", self.plan.name, self.plan.group_id)
+        offset = OffsetToCommit(self.plan.topics[0], 0, self._world.chance.randint(1, 9))
+        try:
+            await self._ask(
+                CommitOffsets(0, joined.generation, joined.member_id, self.plan.group_instance_id, (offset,))
+            )
+        except AgentError:
+            return
+
     async def _counts(self) -> Mapping[str, int]:
         rows: list[TopicRow] = await self._read(Coordinator.topics)
         return {row.topic: row.partitions for row in rows}
@@ -338,18 +353,19 @@ class Agent:
         try:
             answer = await self._network.ask(self._coordinator, message)
         except NoAnswer as nothing:
-            self._look_elsewhere()
+            self.look_elsewhere()
             raise errors.CoordinatorNotAvailable(str(nothing)) from None
         if isinstance(answer, CoordinatorError):
             if isinstance(answer, NotCoordinator) and answer.coordinator is not None:
                 self._coordinator = answer.coordinator.removeprefix("http://")
             elif answer.action == "retry" and answer.code != "REBALANCE_IN_PROGRESS":
-                self._look_elsewhere()
+                self.look_elsewhere()
             member_id = getattr(answer, "member_id", "")
             raise errors.from_problem(Problem(answer.code, action=answer.action, member_id=member_id))
         return answer
 
-    def _look_elsewhere(self) -> None:
+    def look_elsewhere(self) -> None:
+        """Ask some node next."""
         self._coordinator = self._world.chance.choice(sorted(self._network.nodes))
 
 

@@ -45,6 +45,9 @@ class Chaos:
             "topic_raised": people.raise_topic,
             "run_applied": people.apply_run,
             "group_deleted": people.delete_group,
+            "offsets_reset": people.reset_offsets,
+            "change_undone": people.undo,
+            "simple_commit": people.commit_alone,
         }
         for name, every_s in weather.events.items():
             self._plan(deeds[name], every_s)

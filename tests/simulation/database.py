@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import Batch, GroupWrite, Written
+from coordinator_core.store.rows import Batch, ChangeRow, GroupWrite, Written
+from coordinator_core.store.runs import CandidateRow, ForecastRow, RunRow
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
@@ -48,6 +49,10 @@ class WatchedStore(MemoryStore):
         self._world = world
         self._witness = witness
         self._under_way: list[tuple[float, frozenset[int]]] = []
+        self._newest_seen: dict[str, int] = {}
+        """Run, and then the change that applies it → the newest commit that its proposal can have seen."""
+        self.retentions_cut: set[str | None] = set()
+        """Groups, or (None) the cluster, whose offsets somebody let expire at once."""
 
     def write(self, batch: Batch) -> Written:
         """Store a batch, now or (unknown to the caller) later."""
@@ -65,8 +70,30 @@ class WatchedStore(MemoryStore):
         self._world.strike("write_landed_late", f"{len(batch.writes)} writes of {batch.node_id}")
         self._write(batch)
 
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
+        """Write a proposal, and note which commits it can have seen."""
+        super().propose(run, candidates, forecasts)
+        self._newest_seen[run.run_id] = self._groups._commit_version
+
+    def begin_apply(self, run_id: str, change: ChangeRow, candidates: int | None = None) -> RunRow:
+        """Mark a run as applying."""
+        self._newest_seen.setdefault(change.change_id, self._newest_seen[run_id])
+        return super().begin_apply(run_id, change, candidates)
+
+    def newest_seen(self, change_id: str) -> int:
+        """Return the newest commit that the proposal of a run can have seen."""
+        return self._newest_seen[change_id]
+
+    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
+        """Set settings, and note who lets offsets expire."""
+        if values.get("offsets_retention_minutes") is not None:
+            self.retentions_cut.add(group_id)
+        super().put_settings(group_id, values, change)
+
     def _write(self, batch: Batch) -> Written:
         written = super().write(batch)
+        for group_id, why in written.refused_groups.items():
+            self._world.fail("NothingIsRefused", f"the store refuses a write of {batch.node_id}: {why}", group_id)
         self._witness.wrote(batch, written)
         return written
 
@@ -150,6 +177,8 @@ class Connections:
         self._store = store
         self._loop = loop
         self._crash = crash
+        self.in_trouble_at_s = -1.0
+        """When a call last failed, or its answer was lost."""
         self._writer = Lane()
         self._leases = Lane()
 
@@ -255,6 +284,8 @@ class Connections:
         self._answer(job, outcome if lost is None else lost)
 
     def _answer(self, job: Job, outcome: object, after_s: float | None = None) -> None:
+        if isinstance(outcome, StoreError):
+            self.in_trouble_at_s = self._world.now_s
         delay_s = self._weather.store_delay_s() if after_s is None else after_s
         self._world.after(delay_s, lambda: self._loop.deliver(self._finish, job, outcome))
 

@@ -12,5 +12,8 @@ FAULTS = (
     "stale_write_refused",
     "write_landed_late",
     "write_prepared_ahead",
+    "queue_full",
+    "act_repeated",
+    "agent_eager",
 )
 """In the order in which they are printed: first what is planned, then what follows from it."""

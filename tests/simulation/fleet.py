@@ -13,6 +13,8 @@ GROUPS = (24, 32)
 SIZES = (1, 2, 2, 3, 3, 4, 4, 5, 6, 8, 12)
 AGENTS_MAX = 110
 BACK_AFTER_S = (1.0, 25.0)
+ENDS = ("killed", "left", "GROUP_MAX_SIZE_REACHED")
+"""What an agent may end by at any time."""
 TOPICS = {"clicks": 6, "orders": 12, "payments": 4, "views": 9}
 """Topics of the catalogue, and how many partitions each has at first."""
 
@@ -24,6 +26,8 @@ class Slot:
     plan: Plan
     agent: Agent | None = None
     back_at_s: float = 0.0
+    ended_by: str = ""
+    """What the last agent here ended by."""
 
 
 class Fleet:
@@ -49,10 +53,18 @@ class Fleet:
             if agent is not None and agent.problem is not None:
                 self._world.fail("NothingFailsUnseen", f"{slot.plan.name}: {agent.problem!r}", slot.plan.group_id)
             if agent is not None and not agent.is_alive:
+                self._end(slot, agent.fatal or "")
                 slot.agent, slot.back_at_s = None, now_s + self._world.between(*BACK_AFTER_S)
             elif agent is None and slot.back_at_s <= now_s:
                 slot.agent = self._start(slot.plan)
         self._world.after(1.0, self._tend)
+
+    def _end(self, slot: Slot, ended_by: str) -> None:
+        """Take note of how an agent ended: what it asks is in order, so only twins and full groups are refused."""
+        slot.ended_by = ended_by
+        is_static = slot.plan.group_instance_id is not None
+        if ended_by not in (*ENDS, "FENCED_INSTANCE_ID" if is_static else ""):
+            self._world.fail("NobodyDiesOfAnAnswer", f"{slot.plan.name} is told {ended_by}", slot.plan.group_id)
 
     def _start(self, plan: Plan) -> Agent:
         self.started += 1
@@ -67,6 +79,11 @@ class Fleet:
         """Draw an agent that runs now."""
         living = self.living
         return self._world.chance.choice(living) if living else None
+
+    def ask_anew(self) -> None:
+        """Let everybody forget which node serves its group."""
+        for agent in self.living:
+            agent.look_elsewhere()
 
     def crash(self) -> None:
         """Kill an agent."""
@@ -129,7 +146,7 @@ def _group(world: World, group_id: str, size: int) -> list[Plan]:
             name=f"{group_id}-{number}",
             group_id=group_id,
             topics=topics,
-            assignors=assignors,
+            assignors=tuple(chance.sample(assignors, len(assignors))),
             session_timeout_ms=session_ms if chance.random() < 0.7 else chance.choice(SESSIONS_MS),
             rebalance_timeout_ms=rebalance_ms,
             commit_every_s=world.between(15, 40),

@@ -9,7 +9,7 @@ from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.states import DEAD, PREPARING
 from coordinator_core.runtime.hosting import Hosted
 from coordinator_core.store.ledger import spans_to_json
-from coordinator_core.store.projection import restore
+from coordinator_core.store.projection import load_group
 from coordinator_core.store.rows import StoredGroup
 from tests.simulation.stored import Life
 
@@ -27,24 +27,24 @@ def compare(hosted: Hosted | None, life: Life | None) -> str | None:
     if not is_hosted or hosted is None or life is None or life.row is None:
         return None
     members = tuple(sorted(life.members.values(), key=lambda row: (row.position, row.member_id)))
-    restored, _, _ = restore(StoredGroup(life.row, members), life.row.state_since_ms)
-    return _difference(hosted.group, restored, life) or _ledger_difference(hosted, life)
+    loaded, _, _ = load_group(StoredGroup(life.row, members), life.row.state_since_ms)
+    return _difference(hosted.group, loaded, life) or _ledger_difference(hosted, life)
 
 
-def _difference(group: Group, restored: Group, life: Life) -> str | None:
+def _difference(group: Group, loaded: Group, life: Life) -> str | None:
     if group.state != life.state:
         return f"it is {group.state} in memory, and {life.state} in the store"
     is_settled = group.state is not PREPARING
     for name in (*ALWAYS, *(SETTLED if is_settled else ())):
-        ours, theirs = getattr(group, name), getattr(restored, name)
+        ours, theirs = getattr(group, name), getattr(loaded, name)
         if ours != theirs:
             return f"{name} is {ours!r} in memory, and {theirs!r} from the store"
     ours_by_id = {one.member_id: one for one in group.members.values() if one.in_generation}
-    if list(ours_by_id) != list(restored.members):
-        return f"members are {list(ours_by_id)} in memory, and {list(restored.members)} from the store"
+    if list(ours_by_id) != list(loaded.members):
+        return f"members are {list(ours_by_id)} in memory, and {list(loaded.members)} from the store"
     for member_id, member in ours_by_id.items():
-        if _facts(member, is_settled=is_settled) != _facts(restored.members[member_id], is_settled=is_settled):
-            return f"member {member_id} is {member!r} in memory, and {restored.members[member_id]!r} from the store"
+        if _facts(member, is_settled=is_settled) != _facts(loaded.members[member_id], is_settled=is_settled):
+            return f"member {member_id} is {member!r} in memory, and {loaded.members[member_id]!r} from the store"
     return None
 
 

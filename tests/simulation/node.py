@@ -25,6 +25,8 @@ from tests.simulation.world import World
 LEASE_TTL_MS = 5_000
 PREPARE_AHEAD_ROWS = 6
 """So few that transactions are prepared ahead again and again; a join phase that ends has as many."""
+MAX_QUEUED_ROWS = 25
+"""So few that a slow database fills the queue."""
 REQUEST_TIMEOUT_MS = 2_000
 """When a request that is no long poll is told to come again."""
 LONG_POLLS = (JoinGroup, SyncGroup)
@@ -99,6 +101,7 @@ class Process:
             lease_ttl_ms=LEASE_TTL_MS,
             defaults=SETTINGS,
             prepare_ahead_rows=PREPARE_AHEAD_ROWS,
+            max_queued_rows=MAX_QUEUED_ROWS,
         )
         self.coordinator = Coordinator(store, config, NodeClock(world, node, self.loop), self.connections)
         self._deadlines = Deadlines(REQUEST_TIMEOUT_MS)
@@ -118,6 +121,11 @@ class Process:
             self.node.crash("it could not reach the database when it started", process=self)
         else:
             self.is_serving = True
+
+    @property
+    def ran_for_s(self) -> float:
+        """For how long it has run without a pause, in seconds."""
+        return self._world.now_s - (self.pauses[-1][1] if self.pauses else 0)
 
     def receive(self, message: Message, say: Say) -> bool:
         """Let a message reach the process's sockets; tell whether anybody listens there."""
@@ -149,9 +157,19 @@ class Process:
             assert message.call is not None
             return await self._deadlines.keep(message.call(self.coordinator))
         if not isinstance(request, LONG_POLLS):
-            return await self._deadlines.keep(self.coordinator.ask(message.group_id, request))
+            return await self._deadlines.keep(self._asked(message.group_id, request))
         async with asyncio.timeout(message.max_wait_s):
-            return await self.coordinator.ask(message.group_id, request)
+            return await self._asked(message.group_id, request)
+
+    def _asked(self, group_id: str, request: Ask) -> Awaitable[Answer]:
+        """Ask the coordinator, which takes in no more than its queue holds."""
+        is_full = self.coordinator._writer.queued_rows > MAX_QUEUED_ROWS and not isinstance(request, Heartbeat)
+        if is_full:
+            self._world.strike("queue_full", self.node.name)
+        answer = self.coordinator.ask(group_id, request)
+        if is_full and not self.coordinator._shard_of(group_id, self.coordinator._clock.now()).is_loading:
+            self._world.fail("QueuesAreBounded", f"{self.node.name} takes in {type(request).__name__}", group_id)
+        return answer
 
     def _stamped(self, request: Ask) -> Ask:
         token = self.coordinator.new_token()
@@ -159,11 +177,6 @@ class Process:
             fresh = f"{request.group_instance_id or request.client_id}-{self._world.name()[:8]}"
             return replace(request, token=token, fresh_member_id=fresh)
         return replace(request, token=token)
-
-    def paused_s(self, since_s: float) -> float:
-        """Return for how long the process did not run since some time."""
-        now_s = self._world.now_s
-        return sum(max(0.0, min(end_s, now_s) - max(begin_s, since_s)) for begin_s, end_s in self.pauses)
 
 
 def _out_of_time(request: Ask | None) -> CoordinatorError:
@@ -182,6 +195,7 @@ class Node:
         self.process: Process | None = None
         self._wall_ahead_ms = world.chance.randint(-200, 200)
         self._parts = (world, weather, store, listener)
+        self._store = store
         self._world = world
         self._weather = weather
         self._past: list[Process] = []
@@ -238,7 +252,11 @@ class Node:
             process.loop.deliver(lambda: process.loop.create_task(self._stop(process)))
 
     async def _stop(self, process: Process) -> None:
+        began_s = self._world.now_s
         await process.coordinator.stop()
+        left = [shard_id for shard_id, lease in self._store._leases.shards.items() if lease.node_id == self.name]
+        if left and process.connections.in_trouble_at_s < began_s and not process.loop.is_dead:
+            self._world.fail("WhoStopsHandsOver", f"{self.name} has stopped, and keeps {left}")
         if self.process is process:
             self._world.note("", f"{self.name} has stopped")
             self._end(process)

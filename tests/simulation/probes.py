@@ -10,6 +10,7 @@ from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.runtime import shard as shards_module
 from coordinator_core.runtime import timekeeper
 from coordinator_core.runtime.shard import Shard
+from coordinator_core.store import ledger
 from coordinator_core.store.memory import groups
 from tests.simulation.loop import running_in
 from tests.simulation.watch import Watch
@@ -17,6 +18,9 @@ from tests.simulation.world import World
 
 TICK_MS = 250
 """A node's timekeeper looks around less often than it would in earnest; that is a third of all there is to do."""
+
+HOUR_MS = 90_000
+"""An hour of a stay is told so often that a seed sees some."""
 
 
 class Log:
@@ -54,6 +58,7 @@ def probes(world: World, watch: Watch) -> Iterator[None]:
         stack.enter_context(running_in(world))
         stack.enter_context(patch.object(shards_module, "decide", watch.decide))
         stack.enter_context(patch.object(timekeeper, "TICK_MS", TICK_MS))
+        stack.enter_context(patch.object(ledger, "HOUR_MS", HOUR_MS))
         stack.enter_context(patch.object(Shard, "extend_lease", extend_lease))
         stack.enter_context(patch.object(Shard, "drop", drop_shard))
         stack.enter_context(patch.object(groups, "refusal", _fits))

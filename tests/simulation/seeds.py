@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from coordinator_core.runtime.act import Act
+from coordinator_core.store.actions import Action
 from coordinator_core.store.rows import ChangeRow
 from tests.simulation.chaos import Chaos
 from tests.simulation.database import DATABASE_AHEAD_MS, WatchedStore
@@ -43,7 +44,7 @@ def run_seed(seed: int) -> Outcome:
     world = World(seed)
     weather = Weather(world)
     watch = Watch(world, SHARDS)
-    store = WatchedStore(world, SHARDS, watch.stored)
+    store = watch.stored.store = WatchedStore(world, SHARDS, watch.stored)
     with probes(world, watch):
         nodes = [Node(f"node-{number}", world, weather, store, watch) for number in range(world.chance.randint(*NODES))]
         fleet = _run(world, weather, watch, store, nodes)
@@ -62,7 +63,11 @@ def _run(world: World, weather: Weather, watch: Watch, store: WatchedStore, node
     for node in nodes:
         world.after(world.between(0, 2), node.boot)
     world.schedule(STORM_S, chaos.calm)
-    world.schedule(STORM_S + 15, ending.begin)
+    world.schedule(1.0, ending.begin)
+    world.schedule(STORM_S + 15, ending.calm)
+    world.schedule(STORM_S + 60, watch.calm)
+    world.schedule(STORM_S + 61, fleet.ask_anew)
+    world.schedule(STORM_S + 40, people.raise_all)
     world.run(END_S)
     if world.violation is None:
         ending.check()
@@ -73,7 +78,7 @@ def _run(world: World, weather: Weather, watch: Watch, store: WatchedStore, node
 
 
 def _first_change(topic: str) -> ChangeRow:
-    return Act("job", None, f"catalogue-{topic}").change("put_topic", None, DATABASE_AHEAD_MS)
+    return Act("job", None, f"catalogue-{topic}").change(Action.PUT_TOPIC, None, DATABASE_AHEAD_MS)
 
 
 def _outcome(world: World, watch: Watch, fleet: Fleet) -> Outcome:

@@ -6,17 +6,24 @@ each of its turns.
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from coordinator_core.protocol.consumer_protocol import partitions_of
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
-from coordinator_core.protocol.errors import CoordinatorError, RetryError
+from coordinator_core.protocol.errors import (
+    CoordinatorError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RetryError,
+)
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.hashing import shard_of
-from coordinator_core.protocol.records import MemberRemoved, Removal
+from coordinator_core.protocol.records import GenerationStarted, MemberJoined, MemberRemoved, Removal
 from coordinator_core.protocol.replies import Beaten, Committed, Joined, Left, Synced
 from coordinator_core.protocol.requests import (
     CommitOffsets,
@@ -34,6 +41,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.memory import compare
 from tests.simulation.node import Answer, Ask, Message, Process
 from tests.simulation.stored import Life, Stored
+from tests.simulation.timed import untimed
 from tests.simulation.world import World
 
 LONG_PAUSE_S = 0.7
@@ -42,6 +50,10 @@ TOLERANCE_S = 0.05
 """What an eviction may come early, for clocks are not all alike."""
 PROMPT_S = 1.0
 """A heartbeat that was answered within this was not kept waiting."""
+FENCED = ("FENCED_INSTANCE_ID", "GROUP_MAX_SIZE_REACHED", "INCONSISTENT_GROUP_PROTOCOL")
+"""What a process may be told whose place another one has taken; a join is looked at in this order, from the end."""
+QUEUE_FULL = "too many writes"
+"""A queue as short as here fills up in the calm as well, when hours of stays are told."""
 LOST_TOLERANCE_S = 0.3
 """What of each pause a process may miss: its own tick, and what a step takes."""
 
@@ -76,6 +88,10 @@ class Watch:
         self._doubts: dict[Shard, list[tuple[int, float]]] = defaultdict(list)
         """Shard → (node time, world time) from when to when its lease was in doubt."""
         self._touched: dict[SimulatedLoop, dict[str, None]] = defaultdict(dict)
+        self.served: dict[SimulatedLoop, dict[Shard, None]] = defaultdict(dict)
+        """The shards that each process has served."""
+        self.is_calm = False
+        """Whether nothing has gone wrong for a while."""
         world.after_turn = self._after_turn
 
     def _shard_of(self, group_id: str) -> int:
@@ -121,6 +137,20 @@ class Watch:
                 signs[subject].armed_at_s, signs[subject].session_s = self._world.now_s, delay_ms / 1000
         if decision.group is not group:
             self._touched[loop][group.group_id] = None
+            self._generation(group, decision, context)
+        self._tokens(group, request, decision)
+        if isinstance(request, Heartbeat | CommitOffsets) and request.generation >= 0:
+            deadlines = {deadline for deadline, _ in decision.deadlines}
+            is_heard = not isinstance(decision.replies[0].answer, CoordinatorError)
+            if is_heard and (DeadlineKind.MEMBER, request.member_id) not in deadlines:
+                self._world.fail("SignsOfLifeCount", f"{_who(request)} was heard, and has no more time", group.group_id)
+        if isinstance(request, Heartbeat | SyncGroup | CommitOffsets) and 0 <= request.generation != group.generation:
+            told = [reply.answer for reply in decision.replies if reply.token == request.token]
+            if not any(isinstance(answer, CoordinatorError) for answer in told):
+                detail = f"{_who(request)} of generation {request.generation} is told {told} in {group.generation}"
+                self._world.fail("TheOverIsOver", detail, group.group_id)
+        if getattr(request, "group_instance_id", None) is not None:
+            self._fenced(group, request, decision)
         if isinstance(request, Expire):
             self._eviction(loop, group, request, decision)
         if isinstance(request, CommitOffsets) and 0 <= request.generation != group.generation and decision.records:
@@ -130,6 +160,76 @@ class Watch:
             detail = f"{_who(request)} is told that all is well while the group waits for joins"
             self._world.fail("HeartbeatsTellOfRebalances", detail, group.group_id)
         return decision
+
+    def _tokens(self, group: Group, request: Request, decision: Decision) -> None:
+        """Whoever asks or has waited is answered, or waits on."""
+        token = getattr(request, "token", None)
+        if decision.group is group:
+            if token is not None and all(reply.token != token for reply in decision.replies):
+                self._world.fail("WhoWaitsIsLetGo", f"{_who(request)} has no answer, and does not wait", group.group_id)
+            return
+        after = decision.group
+        parked = {*group.parked_joins.values(), *group.parked_syncs.values(), *(() if token is None else (token,))}
+        answered = {reply.token for reply in decision.replies}
+        forgotten = parked - answered - {*after.parked_joins.values(), *after.parked_syncs.values()}
+        if forgotten:
+            detail = f"{type(request).__name__} of {_who(request)} forgets {len(forgotten)} that wait"
+            self._world.fail("WhoWaitsIsLetGo", detail, group.group_id)
+
+    def _fenced(self, group: Group, request: Any, decision: Decision) -> None:  # noqa: ANN401 - has an instance
+        """Whose place another process has taken is told so."""
+        known = group.static_members.get(request.group_instance_id)
+        if known is None or request.member_id in {"", known}:
+            return
+        told = [reply.answer for reply in decision.replies if reply.token == request.token]
+        if not any(getattr(answer, "code", "") in FENCED for answer in told):
+            detail = f"{request.member_id} is told {told}, and {request.group_instance_id} is {known} now"
+            self._world.fail("TheFencedAreTold", detail, group.group_id)
+
+    def _generation(self, before: Group, decision: Decision, context: Context) -> None:
+        """A generation has a leader that is there and sees everybody, and a protocol that most want and all offer."""
+        group = decision.group
+        for record in decision.records:
+            if isinstance(record, MemberJoined):
+                present = before.parked_joins if before.state is PREPARING else before.members
+                if len(present) >= context.settings.group_max_size:
+                    detail = f"{record.member.member_id} comes to {len(present)} others"
+                    self._world.fail("GroupsKeepTheirSize", detail, group.group_id)
+            if isinstance(record, GenerationStarted):
+                votes = Counter(
+                    next((name for name, _ in one.protocols if group.offered.get(name) == len(group.members)), None)
+                    for one in group.members.values()
+                )
+                if votes[group.protocol_name] < max(votes.values()) or None in votes:
+                    self._world.fail("LeadersLead", f"{group.protocol_name} is chosen by {votes}", group.group_id)
+                told = [one for _, one, _ in decision.replies if isinstance(one, Joined)]
+                here = [one.member_id for one in told]
+                absent = [one.member_id for one in group.members.values() if not one.is_static or one.is_new]
+                if group.leader_id not in here or not set(absent) <= set(here):
+                    detail = f"{group.leader_id} leads {list(group.members)}, and {here} are there"
+                    self._world.fail("LeadersLead", detail, group.group_id)
+        for _, answer, _ in decision.replies:
+            if isinstance(answer, Joined):
+                everybody = list(group.members) if answer.member_id == group.leader_id else []
+                if answer.leader_id != group.leader_id or [one.member_id for one in answer.members] != everybody:
+                    detail = f"{answer.member_id} is told that {answer.leader_id} leads, of {answer.members}"
+                    self._world.fail("LeadersLead", detail, group.group_id)
+
+    def calm(self) -> None:
+        """Expect from now on that everybody is served."""
+        self.is_calm = True
+
+    def _served(self, group_id: str, answer: Answer) -> None:
+        """In the calm nobody is told to come again, but to the node that serves its group."""
+        if isinstance(answer, NotCoordinator):
+            owner = self.stored.owners[self._shard_of(group_id)][0]
+            if answer.coordinator != f"http://{owner}":
+                detail = f"somebody is sent to {answer.coordinator}; {owner} owns the group"
+                self._world.fail("TheCalmRefusesNobody", detail, group_id)
+        elif (
+            isinstance(answer, CoordinatorNotAvailable | CoordinatorLoadInProgress) and QUEUE_FULL not in answer.detail
+        ):
+            self._world.fail("TheCalmRefusesNobody", f"{answer.code}: {answer.detail}", group_id)
 
     def _one_decides(self, loop: SimulatedLoop, group_id: str, request: Request) -> None:
         shard_id = self._shard_of(group_id)
@@ -184,6 +284,9 @@ class Watch:
 
     def extend_lease(self, shard: Shard, valid_until_ms: int) -> None:
         """Note for how long a lease was in doubt that is sure again."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        self.served[loop][shard] = None
         if shard.valid_until_ms < shard._clock.now().node_ms:
             self._doubts[shard].append((shard.valid_until_ms, self._world.now_s))
 
@@ -200,6 +303,8 @@ class Watch:
         text = f"{process.node.name} answers {type(request).__name__} of {_who(request)}: {note}"
         is_news = not isinstance(request, Heartbeat) or note not in {"Beaten", "REBALANCE_IN_PROGRESS"}
         self._world.note(group_id, text, is_kept=is_news)
+        if self.is_calm:
+            self._served(group_id, answer)
         past = self.stored.groups.get(group_id)
         lives = [] if past is None else past.lives[-2:]
         if isinstance(answer, Joined):
@@ -252,7 +357,8 @@ class Watch:
             return
         member_id = request.member_id
         instance_id = request.group_instance_id
-        if answer.code == "UNKNOWN_MEMBER_ID" and instance_id is None and member_id in life.members:
+        is_nobody = answer.code in {"UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"}
+        if is_nobody and instance_id is None and member_id in life.members:
             self._unstored(group_id, f"{member_id} is told that it is nobody, and stands in the store")
         if isinstance(request, JoinGroup):
             return
@@ -278,10 +384,10 @@ class Watch:
             return
         for group_id in list(touched):
             shard = process.coordinator._ownership.owned.get(self._shard_of(group_id))
-            if shard is None or shard.is_loading or self._compare(shard, group_id):
+            if shard is None or shard.is_loading or self._compare(shard, group_id, process.ran_for_s):
                 del touched[group_id]
 
-    def _compare(self, shard: Shard, group_id: str) -> bool:
+    def _compare(self, shard: Shard, group_id: str, ran_for_s: float) -> bool:
         """Compare one group; tell whether there was anything to compare, for it may still be on its way."""
         hosted = shard.groups.get(group_id)
         if hosted is not None and hosted.unsettled:
@@ -293,6 +399,9 @@ class Watch:
         difference = compare(hosted, None if past is None else past.life)
         if difference is not None:
             self._world.fail("MemoryIsWhatIsStored", difference, group_id)
+        missing = None if hosted is None else untimed(shard, hosted, ran_for_s, is_calm=self.is_calm)
+        if missing is not None:
+            self._world.fail("EverythingIsTimed", missing, group_id)
         return True
 
 

@@ -53,6 +53,9 @@ EVENTS = {
     "topic_raised": 120.0,
     "run_applied": 90.0,
     "group_deleted": 120.0,
+    "offsets_reset": 70.0,
+    "change_undone": 60.0,
+    "simple_commit": 25.0,
 }
 """Fault, or what people do → once in how many seconds, on average."""
 

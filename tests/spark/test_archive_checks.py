@@ -54,7 +54,7 @@ def test_a_run_takes_the_oldest_days_and_leaves_the_rest_to_the_next(
     arguments: JobArguments,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copying, "MAX_DAYS", 2)
+    monkeypatch.setattr(copying, "DAYS_MAX", 2)
     archive_closed_days(spark, database, populated, arguments)
     assert [(table, day) for table, day, *_ in candidates(populated)] == [
         ("assignments", OLDER),

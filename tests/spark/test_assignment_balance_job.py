@@ -2,7 +2,7 @@
 
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.spark.history import BORN, DAY, GROUP, SHARD, at, group, insert, memb
 from tests.spark.test_history_archive import NEXT_RUN_ID, apply
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
-ONE_DAY = timedelta(days=1)
+ONE_DAY, ONE_MS = timedelta(days=1), timedelta(milliseconds=1)
 AUDITS, TOPICS = "assignment_balance_audits", "assignment_balance_topics"
 ARGUMENTS = ReportArguments(
     RUN_ID, at(1), at(0), at(1), is_dry_run=False, read_partitions=3, options=default_options(JOB.kind)
@@ -32,6 +32,13 @@ def audited(connection: pg.connection, *columns: str, table: str = AUDITS) -> di
     """Return columns of the newest rows, by group or topic."""
     key = "group_id" if table == AUDITS else "topic"
     return {row[key]: tuple(row[column] for column in columns) for row in table_rows(connection, table)}
+
+
+def instant_of(connection: pg.connection) -> datetime:
+    """Return as of when all rows of the one audit are."""
+    ((as_of,),) = rows(connection, f"SELECT as_of FROM {AUDITS} UNION SELECT as_of FROM {TOPICS}")  # noqa: S608 - ours
+    assert isinstance(as_of, datetime)
+    return as_of
 
 
 def topic(name: str, partitions: int) -> dict[str, Any]:
@@ -81,14 +88,17 @@ def test_a_group_is_audited_as_a_whole_and_topic_by_topic(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     uneven_group(connection)
+    began_at = datetime.now(UTC)
     assert report(JOB, spark, database, connection, ARGUMENTS) == [1, 1]
+    as_of = instant_of(connection)
+    assert began_at - ONE_MS <= as_of <= datetime.now(UTC)
     spread = {
         "interval_start": at(0),
         "interval_end": at(1),
         "group_id": GROUP,
         "shard_id": SHARD,
         "run_id": RUN_ID,
-        "as_of": at(1),
+        "as_of": as_of,
         "members": 3,
         "idle_members": 1,
         "partitions": 7,
@@ -175,7 +185,7 @@ def test_a_group_that_stands_for_long_is_audited_as_before_its_history_was_archi
     uneven_group(connection)
     insert(connection, "rebalances", rebalance(at(0, -400), generation=4, group_id="gone", outcome="emptied"))
     report(JOB, spark, database, connection, ARGUMENTS)
-    before = table_rows(connection, AUDITS), table_rows(connection, TOPICS)
+    before = table_rows(connection, AUDITS, "as_of"), table_rows(connection, TOPICS, "as_of")
     assert [row["moved"] for row in before[0]] == [1]
     archive = f"file://{tmp_path}/archive"
     for run_id, days in ((RUN_ID, 1), (NEXT_RUN_ID, 2)):
@@ -183,7 +193,7 @@ def test_a_group_that_stands_for_long_is_audited_as_before_its_history_was_archi
         archive_closed_days(spark, database, connection, proposal)
         apply(database_url, run_id)
         report(JOB, spark, database, connection, replace(ARGUMENTS, archive=archive))
-        assert (table_rows(connection, AUDITS), table_rows(connection, TOPICS)) == before
+        assert (table_rows(connection, AUDITS, "as_of"), table_rows(connection, TOPICS, "as_of")) == before
     assert rows(connection, "SELECT FROM rebalances UNION ALL SELECT FROM assignments") == []
     with pytest.raises(JobError, match="is in the archive alone, and no archive is named"):
         report(JOB, spark, database, connection, ARGUMENTS)

@@ -28,6 +28,11 @@ def test_applying_names_the_actor_and_the_reason(node: FakeNode) -> None:
     assert "Authorization" not in request.headers
 
 
+def test_applying_names_how_many_candidates_were_looked_at(node: FakeNode) -> None:
+    apply_run(RUN_ID, actor="dag:offset_retention", reason="due", candidates=0)
+    assert node.seen[0].body == {"reason": "due", "candidates": 0}
+
+
 def test_rejecting_is_asked_of_the_same_run_by_whoever_rejects(node: FakeNode) -> None:
     run = reject_run(RUN_ID, actor="airflow:Jürgen", reason="too much")
     assert (run.status, run.is_over) == ("rejected", True)

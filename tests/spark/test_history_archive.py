@@ -17,7 +17,7 @@ from coordinator_core.store.tables import HISTORY_TABLES
 from spark_jobs.archive import copying
 from spark_jobs.archive.checksums import Sum, TypedColumn, sum_in_postgres, sum_in_spark
 from spark_jobs.archive.copying import Archived, archive_closed_days
-from spark_jobs.archive.days import archived_copies, history_tables
+from spark_jobs.archive.days import Day, archived_copies, history_tables
 from spark_jobs.archive.files import write_day
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
@@ -269,6 +269,48 @@ def test_a_row_that_comes_after_its_day_was_dropped_goes_to_the_archive_beside_i
     apply(database_url, NEXT_RUN_ID)
     assert everything(spark, database, populated, "group_transitions").row_count == 2
     assert in_postgres(populated, "group_transitions").row_count == 0
+
+
+def test_a_late_row_is_not_taken_for_one_that_another_run_dropped(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
+) -> None:
+    """Two runs copy the same late row, the second drops it, and another late row of that day makes the count right."""
+    archive_closed_days(spark, database, populated, arguments)
+    archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
+    apply(database_url, NEXT_RUN_ID)
+    rows(populated, STRAY.format(day=LATE).replace("'late'", "'later'"))
+    apply(database_url)
+    assert rows(populated, "SELECT group_id FROM group_transitions") == [("later",)]
+    assert everything(spark, database, populated, "group_transitions").row_count == 2
+
+
+@pytest.mark.parametrize("moved_at", ["dropped_at", "restored_at"])
+def test_a_day_that_moves_while_it_is_copied_waits_for_the_next_run(
+    spark: SparkSession,
+    database: Database,
+    populated: pg.connection,
+    arguments: JobArguments,
+    monkeypatch: pytest.MonkeyPatch,
+    moved_at: str,
+) -> None:
+    move = f"""
+        INSERT INTO archived_partitions (table_name, day, run_id, change_id, source, path, row_count, checksum,
+            verified_at, dropped_at, restored_at)
+        VALUES ('group_transitions', '{LATE}', '{CHANGE_ID}', '{CHANGE_ID}', 's', 'p', 1, 'c', to_timestamp(0),
+            to_timestamp(0), NULL);
+        UPDATE archived_partitions SET {moved_at} = clock_timestamp()
+    """  # noqa: S608 - of the test's own
+    read_back = copying._read_back
+
+    def move_and_read(archive: copying.Archive, day: Day, path: str) -> Sum:
+        if day.day == LATE:
+            rows(populated, move)
+        return read_back(archive, day, path)
+
+    monkeypatch.setattr(copying, "_read_back", move_and_read)
+    archived = archive_closed_days(spark, database, populated, arguments)
+    assert archived.unverified == (f"group_transitions of {LATE}",)
+    assert candidates(populated) == [row for row in EXPECTED if row[0] != "group_transitions"]
 
 
 # -- kills ----------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def test_without_a_node_the_proposal_waits(
 ) -> None:
     if url is not None:
         rows(sql_connection, NODE, url)
-    apply_by_any_node("some-run", database_url)
+    apply_by_any_node("some-run", database_url, 10.0)
     told = capsys.readouterr().out
     assert told.startswith(why)
     assert told.endswith("The proposal waits: POST /v1/maintenance/runs/some-run/apply on a node applies it.\n")
@@ -97,18 +97,17 @@ def test_a_refusal_is_told_in_the_node_s_words(
     rows(sql_connection, NODE, node.url)
     node.refusals = [(409, {"code": "INVALID_REQUEST", "detail": "somebody rejected it"})]
     with pytest.raises(UserError, match=r"refused to apply run some-run: .*somebody rejected it"):
-        apply_by_any_node("some-run", database_url)
+        apply_by_any_node("some-run", database_url, 10.0)
 
 
 def test_a_run_that_is_not_over_in_time_is_told_and_goes_on(
-    database_url: str, sql_connection: PsycopgConnection, monkeypatch: pytest.MonkeyPatch
+    database_url: str, sql_connection: PsycopgConnection
 ) -> None:
-    monkeypatch.setattr(jobs, "APPLY_TIMEOUT_S", 0.0)
     with running(FakeNode(["applying"])) as slow:
         rows(sql_connection, NODE, slow.url)
 
         with pytest.raises(UserError) as refused:
-            apply_by_any_node("some-run", database_url)
+            apply_by_any_node("some-run", database_url, 0.0)
 
     assert refused.value.exit_code == 1
     assert refused.value.sentence == (

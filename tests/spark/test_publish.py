@@ -168,6 +168,41 @@ def test_a_proposal_says_how_much_it_takes_of_what_there_is(connection: pg.conne
     }
 
 
+def test_a_share_is_rounded_up_so_that_none_beyond_a_limit_looks_as_if_it_were_within(
+    connection: pg.connection,
+) -> None:
+    """1,001 of 2,001 are more than half."""
+    attempt_id = new_attempt_id(NOW_MS)
+    store_offsets(connection, big=2_001)
+    stage(connection, attempt_id, *(("big", partition) for partition in range(1, 1_002)))
+    assert publish(connection, PROPOSAL, TABLE, attempt_id).counts["largest_group_permille"] == 501
+
+
+# -- what is over and done with ---------------------------------------------------------------------------------
+
+
+def test_candidates_of_a_run_that_was_rejected_long_ago_go_and_all_others_stay(connection: pg.connection) -> None:
+    """A proposal that nobody answers is rejected and made anew, again and again."""
+    left = {}
+    for kind, status, days_ago in [
+        *((PROPOSAL.kind, "rejected", days_ago) for days_ago in (31, 29)),
+        *((PROPOSAL.kind, status, 31) for status in ("proposed", "applying", "applied", "failed")),
+        ("group_cleanup", "rejected", 31),
+    ]:
+        run_id = new_attempt_id(NOW_MS)
+        left[run_id] = (kind, status, days_ago) != (PROPOSAL.kind, "rejected", 31)
+        rows(
+            connection,
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status, finished_at)"  # noqa: S608 - words of these tests
+            f" VALUES ('{run_id}', '{kind}', now(), '{status}', now() - interval '{days_ago} days');"
+            " INSERT INTO expiry_candidates (run_id, group_id, shard_id, topic, partition, commit_version,"
+            f" committed_at, reason) VALUES ('{run_id}', 'g', 1, 'orders', 0, 1, now(), 'group_empty')",
+        )
+    publish(connection, PROPOSAL, TABLE, new_attempt_id(NOW_MS))
+    found = {run_id for (run_id,) in rows(connection, "SELECT run_id::text FROM expiry_candidates")}
+    assert {run_id: run_id in found for run_id in left} == left
+
+
 # -- reports ----------------------------------------------------------------------------------------------------
 
 
@@ -195,6 +230,14 @@ def test_a_second_run_of_an_interval_replaces_its_report(connection: pg.connecti
     report(connection, second, "b", start=first, run="1b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d")
     assert forecasts(connection) == [("21 12:10", "b")]
     assert rows(connection, "SELECT * FROM offset_expiry_forecasts_staging") == []
+
+
+def test_a_run_as_of_the_end_of_an_interval_replaces_its_report(connection: pg.connection) -> None:
+    """Both tell of the same instant, so what they tell must not be added up."""
+    end = "2026-11-21T12:10:00+00:00"
+    report(connection, end, "a", start="2026-11-21T12:00:00+00:00")
+    report(connection, end, "b", run="1b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d")
+    assert forecasts(connection) == [("21 12:10", "b")]
 
 
 def test_of_the_reports_of_a_day_the_last_is_kept_and_of_old_days_none(connection: pg.connection) -> None:

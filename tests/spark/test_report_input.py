@@ -20,6 +20,10 @@ MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 FREQUENCY, AUDIT = rebalance_frequency_report.JOB, assignment_balance_audit.JOB
 
 
+def just_now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
 def command_line(**changes: str) -> list[str]:
     interval = {name: changes.pop(name, "") for name in ("interval_start", "interval_end")}
     given = {"run_id": RUN_ID, "as_of": AS_OF, "is_dry_run": "False", **interval}
@@ -45,9 +49,10 @@ def test_the_archive_is_the_environment_s_unless_another_is_named(monkeypatch: p
 
 
 def test_without_an_interval_a_day_s_report_tells_of_the_last_whole_day_and_an_audit_of_its_moment() -> None:
-    day, moment = read(FREQUENCY), read(AUDIT)
+    now = just_now()
+    day, moment = read(FREQUENCY), read(AUDIT, as_of=now)
     assert (day.interval_start, day.interval_end) == (MIDNIGHT - timedelta(days=1), MIDNIGHT)
-    assert (moment.interval_start, moment.interval_end) == (NOON, NOON)
+    assert (moment.interval_start, moment.interval_end) == (datetime.fromisoformat(now), datetime.fromisoformat(now))
 
 
 @pytest.mark.parametrize(
@@ -82,6 +87,25 @@ def test_a_moment_to_come_is_refused_unless_it_is_so_near_that_clocks_may_differ
     with pytest.raises(SystemExit):
         read(AUDIT, as_of=(now + timedelta(minutes=6)).isoformat())
     assert capsys.readouterr().err.endswith("in the future; it can be told of when it is over\n")
+
+
+@pytest.mark.parametrize(
+    ("length", "late"), [(timedelta(days=1), timedelta(days=1)), (timedelta(0), timedelta(hours=1))]
+)
+def test_what_stands_now_is_not_told_of_an_interval_that_is_long_over(
+    capsys: pytest.CaptureFixture[str], length: timedelta, late: timedelta
+) -> None:
+    def interval(over_for: timedelta) -> dict[str, str]:
+        end = datetime.now(UTC) - over_for
+        return {"interval_start": (end - length).isoformat(), "interval_end": end.isoformat()}
+
+    in_time = read(AUDIT, **interval(late - timedelta(minutes=5)))
+    assert in_time.interval_end - in_time.interval_start == length
+    assert read(FREQUENCY, **interval(late + timedelta(minutes=5))).interval_end < in_time.interval_end
+    with pytest.raises(SystemExit) as ended:
+        read(AUDIT, **interval(late + timedelta(minutes=5)))
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(" too long ago; assignment_balance_audit tells of what stands now\n")
 
 
 def test_no_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

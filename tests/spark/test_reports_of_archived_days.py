@@ -269,7 +269,7 @@ def test_an_archive_that_was_moved_as_a_whole_is_read_where_it_is_named_now(
     archive_and_drop(spark, database, past, archiving, database_url)
     shutil.move(tmp_path / "archive", tmp_path / "moved")
     assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, f"file://{tmp_path}/moved/")) == at_first
-    with pytest.raises(JobError, match=r"files are not at file:.*/archive/.*, nor at file:///nowhere/"):
+    with pytest.raises(JobError, match=r"files are not at file:.*/archive/.*, nor at file:///nowhere/.*; set"):
         report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, "file:///nowhere"))
 
 
@@ -286,12 +286,13 @@ def test_files_that_lack_rows_are_refused(
     for file in (tmp_path / "archive" / "rebalances" / f"day={day}").glob("*/*.parquet"):
         file.unlink()
     with pytest.raises(
-        JobError, match=r"^What rebalances had of .* is in the archive, and its files have \d+ rows where \d+ were"
+        JobError,
+        match=r"^What rebalances had of .* is in the archive, and its files have \d+ rows where \d+ were.*; put",
     ):
         report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, archiving.archive))
     for file in (tmp_path / "archive" / "rebalances" / f"day={day}").glob("*/_SUCCESS"):
         (file.parent / "part.parquet").write_bytes(b"no such thing")
-    with pytest.raises(JobError, match=r"^What rebalances had of .* is in the archive, and cannot be read there"):
+    with pytest.raises(JobError, match=r"^What rebalances had of .* is in the archive, and cannot be read there; set"):
         report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, archiving.archive))
 
 
@@ -330,11 +331,11 @@ def test_days_that_never_stay_where_they_are_make_a_report_give_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(History, "has_moved", lambda _: True)
-    with pytest.raises(JobError, match="went to the archive, or came back, in each of 3 readings"):
+    with pytest.raises(JobError, match="in each of 3 readings; run it again when history_archive"):
         report(FREQUENCY, spark, database, past, asked(FREQUENCY))
     assert table_rows(past, FREQUENCY.tables[0].name) == []
 
 
 def test_a_table_without_days_is_no_history(spark: SparkSession, database: Database, past: pg.connection) -> None:
-    with pytest.raises(JobError, match="There is no history table offsets"):
+    with pytest.raises(JobError, match=r"There is no history table offsets; there are assignments, .* and rebalances"):
         History(spark, database, past).rows(Span("offsets", END))

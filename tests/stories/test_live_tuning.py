@@ -185,7 +185,7 @@ def test_an_eviction_that_just_happened_is_told_with_the_timeout_that_it_needed(
             "group_min_session_timeout_ms (9000) is above group_max_session_timeout_ms (8000)",
         ),
         ({"session_timeout_ms": "long"}, "session_timeout_ms must be a whole number"),
-        ({"rebalance_timeout_ms": -1}, "rebalance_timeout_ms must be from 0 to 2147483647"),
+        ({"rebalance_timeout_ms": 999}, "rebalance_timeout_ms must be from 1000 to 2147483647"),
         ({"sesion_timeout_ms": 9_000}, "sesion_timeout_ms is no setting"),
     ],
 )

@@ -67,6 +67,7 @@ def test_a_subscription_is_written_in_the_oldest_version_that_holds_it() -> None
 
 ORDERS = b"\x00\x06orders"
 NO_DATA = b"\xff\xff\xff\xff"
+NO_PARTITIONS = b"\0\0\0\0"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,30 @@ def test_any_bytes_are_read_or_unreadable(data: bytes) -> None:
 @given(subscriptions.map(write_subscription), st.data())
 def test_a_truncated_subscription_is_unreadable(data: bytes, draw: st.DataObject) -> None:
     cut = draw.draw(st.integers(0, len(data) - 1))
-    assert topics_of(data[:cut]) is None
+    with pytest.raises(Unreadable):
+        read_subscription(data[:cut])
+
+
+@unhurried
+@given(subscriptions, st.data())
+def test_topics_are_known_as_soon_as_what_version_0_has_is_there(
+    subscription: Subscription, draw: st.DataObject
+) -> None:
+    data = write_subscription(subscription)
+    with_no_partitions = write_subscription(Subscription(subscription.topics, user_data=subscription.user_data))
+    cut = draw.draw(st.integers(0, len(data)))
+    is_prefix_there = cut >= len(with_no_partitions) - len(NO_PARTITIONS)
+    assert topics_of(data[:cut]) == (frozenset(subscription.topics) if is_prefix_there else None)
+
+
+@pytest.mark.parametrize("version", [b"\0\0", b"\0\1", b"\0\3", b"\0\x09"])
+def test_topics_are_known_of_a_client_that_leaves_out_what_its_version_adds(version: bytes) -> None:
+    assert topics_of(version + b"\0\0\0\1" + ORDERS + NO_DATA) == frozenset({"orders"})
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\1" + ORDERS + NO_DATA, b"\0\1\0\0\0\1" + ORDERS])
+def test_topics_of_what_version_0_cannot_be_read_from_are_unknown(data: bytes) -> None:
+    assert topics_of(data) is None
 
 
 @unhurried

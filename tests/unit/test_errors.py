@@ -1,6 +1,6 @@
 """Every refusal is one of Kafka's errors, and says what the caller should do.
 
-Source: Kafka's ``Errors``; http-api.md "Errors".
+Source: Kafka's ``Errors``; http-api.md "When the answer is no".
 """
 
 from collections.abc import Iterator

@@ -201,8 +201,9 @@ def test_a_phase_that_is_over_has_no_limit() -> None:
 # -- a generation -----------------------------------------------------------------------------------------
 
 
-def test_the_incumbent_leads_if_it_joined_again() -> None:
-    assert generation(ask(preparing(B, A, joined=["a", "b"], newcomers=[]), JOIN_LIMIT)).leader_id == "b"
+def test_the_incumbent_leads_if_it_joined_again_whoever_has_stood_longer() -> None:
+    led_by_a = ask(preparing(S, A, B, joined=["a", "b"]), JOIN_LIMIT).group
+    assert generation(ask(preparing(of=led_by_a, joined=["s", "a"]), JOIN_LIMIT)).leader_id == "a"
 
 
 def test_if_the_leader_did_not_join_again_the_longest_standing_of_those_who_did_leads() -> None:

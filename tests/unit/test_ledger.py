@@ -286,7 +286,7 @@ def taken_over(told: Told) -> Told:
     ledger.created_at_ms, ledger.state = told.ledger.created_at_ms, told.ledger.state
     ledger.generation, ledger.member_count = told.ledger.generation, told.ledger.member_count
     ledger.held = {member_id: spans_from_json(spans_to_json(spans)) for member_id, spans in told.ledger.held.items()}
-    ledger.restore_rebalance(told.ledger.snapshot())
+    ledger.load_rebalance(told.ledger.snapshot())
     return Told(ledger, told.at_ms)
 
 
@@ -304,6 +304,25 @@ def test_a_take_over_abandons_the_rebalance_whose_join_phase_is_forgotten() -> N
     )
     assert [(one.from_state, one.to_state) for one in rows.transitions] == [("PreparingRebalance", "Stable")]
     assert rows.ownerships == []
+
+
+def test_nothing_ends_before_it_began_when_the_next_node_s_clock_is_behind() -> None:
+    before = taken_over(first_generation(a=assigned(0), b=assigned(1)).started(Trigger.LEADER_REJOINED, "a"))
+    before.ledger.resume(STABLE, 45)
+    (row,) = before.ledger.take_rows().rebalances
+    assert (row.started_at_ms, row.completed_at_ms, row.outcome) == (50, 50, "abandoned")
+
+    joining = taken_over(first_generation(a=assigned(0), b=assigned(1)).started())
+    joining.at_ms = 15
+    joining.removed("b").generation(2).accepted(a=assigned(0, 1))
+    (row,) = joining.rows.rebalances
+    assert (row.started_at_ms, row.joined_at_ms, row.completed_at_ms) == (50, 50, 50)
+    assert joining.owned == [("b", "orders", (1,), 40, 40)]
+
+    awaiting = taken_over(first_generation(a=assigned(0)).started().generation(2))
+    awaiting.at_ms = 45
+    (row,) = awaiting.accepted(a=assigned(0)).rows.rebalances
+    assert (row.joined_at_ms, row.completed_at_ms) == (60, 60)
 
 
 def test_a_take_over_of_a_group_that_awaits_its_assignment_goes_on_with_the_rebalance() -> None:

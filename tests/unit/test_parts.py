@@ -232,7 +232,7 @@ def taken_over(old: Ledger, at_ms: int, *names: str) -> Ledger:
     ledger = Ledger("g", 3)
     ledger.created_at_ms, ledger.state, ledger.leader_id = 0, old.state, old.leader_id
     ledger.stays = {name: stay_of(new(name), at_ms) for name in names}
-    ledger.restore_rebalance(json.loads(json.dumps(old.snapshot())))
+    ledger.load_rebalance(json.loads(json.dumps(old.snapshot())))
     return ledger
 
 
@@ -281,7 +281,7 @@ def test_what_an_older_node_kept_says_nothing_of_parts_and_is_taken_up() -> None
     kept = ledger.snapshot()
     other = Ledger("g", 3)
     other.state, other.leader_id, other.stays = COMPLETING, "a", {"a": stay_of(new("a"), 500)}
-    other.restore_rebalance({"under_way": kept["under_way"], "orphans": kept["orphans"]})
+    other.load_rebalance({"under_way": kept["under_way"], "orphans": kept["orphans"]})
     other.resume(COMPLETING, 500)
     observe(other, accepted(530, "a"))
     assert parts(other.take_rows()) == [("a", None, 430, 30, "joined")]

@@ -21,8 +21,9 @@ from coordinator_core.protocol.requests import (
 )
 from coordinator_core.protocol.settings import Context, GroupSettings
 from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import project, restore
-from coordinator_core.store.rows import Beside, GroupRow, GroupWrite, MemberRow, OutcomeRow, StoredGroup
+from coordinator_core.store.projection import load_group, project
+from coordinator_core.store.rows import Beside, GroupRow, GroupWrite, MemberRow, StoredGroup
+from coordinator_core.store.runs import OutcomeRow
 from tests.unit.groups import (
     HELD,
     NOW,
@@ -102,7 +103,7 @@ class Node:
         assert self.row is not None
         rows = tuple(sorted(self.members.values(), key=lambda row: row.position))
         other = Node(self.epoch + 1)
-        other.group, other.ledger, forgotten = restore(StoredGroup(self.row, rows), TAKEN_OVER_MS, other.epoch)
+        other.group, other.ledger, forgotten = load_group(StoredGroup(self.row, rows), TAKEN_OVER_MS, other.epoch)
         other.row, other.members = self.row, dict(self.members)
         other.writes.append(forgotten)
         if forgotten is not None:

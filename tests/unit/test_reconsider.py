@@ -36,6 +36,7 @@ from tests.unit.groups import (
     preparing,
     recorded,
     stable,
+    sync,
     tell,
     timed,
     told,
@@ -122,6 +123,30 @@ def test_changed_partitions_are_nothing_to_any_other_group(group: Group) -> None
     assert reconsider(group, orders=2).group is group
 
 
+TOPIC_GONE = Reconsider(gone_topics=frozenset({"orders"}))
+
+
+def test_a_topic_that_is_gone_voids_what_the_leader_is_about_to_assign() -> None:
+    decision = ask(completing(synced=["b"]), TOPIC_GONE)
+    assert triggers(decision) == [Trigger.PARTITIONS_CHANGED]
+    assert decision.group.must_rebalance
+    assert told(decision) == ["b.sync REBALANCE_IN_PROGRESS"]
+    assert told(ask(decision.group, sync("a", ("a", HELD["a"])))) == ["REBALANCE_IN_PROGRESS"]
+
+
+@pytest.mark.parametrize(
+    "group",
+    [empty(), preparing(), window(A), completing(A, protocol_type="connect"), stable(A, protocol_type="connect")],
+)
+def test_a_topic_that_is_gone_is_nothing_to_any_other_group(group: Group) -> None:
+    assert ask(group, TOPIC_GONE).group is group
+
+
+def test_a_topic_that_is_gone_is_nothing_to_groups_that_do_not_read_it() -> None:
+    for group in (completing(), stable()):
+        assert ask(group, Reconsider(gone_topics=frozenset({"sales"}))).group is group
+
+
 def test_what_a_stable_group_knows_or_does_not_read_does_not_rebalance_it() -> None:
     group = stable()
     assert reconsider(group, orders=1, sales=2).group is group
@@ -139,7 +164,7 @@ def test_a_generation_has_seen_the_catalogue_as_of_its_join_phase() -> None:
 def loaded(state: GroupState, *members: Member, trigger: Trigger | None = None, must_rebalance: bool = False) -> Group:
     """Return a group as it comes from the store."""
     settled = {one.member_id: one for one in (stable(*members) if members else empty()).members.values()}
-    return Group.restored(
+    return Group.loaded(
         "g",
         created_at_ms=BORN_MS,
         state=state,

@@ -407,7 +407,7 @@ def test_a_request_has_the_consequences_of_its_cell(request_: Request, state: st
 def test_strangers_and_the_past_are_refused_in_every_state_with_members(
     request_: Request, code: str, state: str
 ) -> None:
-    """The order counts: who asks, then the generation, then the protocol, then the state. Source: section 3."""
+    """The order counts: who asks, the generation, the protocol, the state. Source: protocol.md section 3."""
     group = GROUPS[state]
     decision = ask(group, request_)
     assert tell(decision) == f"{group.state} 7; {code}; nothing; no timer"

@@ -1,6 +1,6 @@
 """An Empty group is put elsewhere, and what a change did to offsets is taken back where nothing newer stands.
 
-Source: http-api.md "Operators"; Kafka's ``kafka-consumer-groups --reset-offsets``.
+Source: http-api.md "Resetting a group", "Taking a change back"; Kafka's ``kafka-consumer-groups --reset-offsets``.
 """
 
 import pytest

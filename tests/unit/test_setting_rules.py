@@ -1,6 +1,6 @@
 """Every setting that a group can override has a rule, and a value that breaks it is refused by name.
 
-Source: http-api.md "Settings that a group can override"; protocol.md section 16.
+Source: settings.md "Of groups"; protocol.md section 16.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def test_every_default_keeps_its_own_rule() -> None:
     [
         ("session_timeout_ms", 1),
         ("heartbeat_interval_ms", 1),
-        ("rebalance_timeout_ms", 0),
+        ("rebalance_timeout_ms", 1_000),
         ("group_min_session_timeout_ms", 1),
         ("group_max_session_timeout_ms", 1),
         ("group_initial_rebalance_delay_ms", 0),
@@ -115,6 +115,21 @@ def test_settings_at_each_other_s_edge_are_fine() -> None:
     [("group_max_size", "3", 3), ("offsets_retention_minutes", "-1", -1), ("group_sync_timeout_scope", "all", "all")],
 )
 def test_a_stored_text_is_read_as_its_rule_says(key: str, text: str, value: SettingValue) -> None:
+    assert read_setting(key, text) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("rebalance_timeout_ms", "0", 1_000),
+        ("rebalance_timeout_ms", "999", 1_000),
+        ("group_max_size", str(INT32_MAX + 1), INT32_MAX),
+        ("offsets_retention_minutes", "-2", -1),
+    ],
+)
+def test_a_number_that_was_stored_under_other_bounds_counts_as_the_nearest_within(
+    key: str, text: str, value: SettingValue
+) -> None:
     assert read_setting(key, text) == value
 
 

@@ -157,6 +157,13 @@ def test_an_hour_that_was_told_is_not_told_again() -> None:
     assert rest.heartbeat_gap_ms_max == 1_000, "the gap that an hour's end lies in belongs to the hour it ends in"
 
 
+def test_a_stay_that_ends_by_a_clock_that_is_behind_ends_where_it_began() -> None:
+    one = stay()
+    first = told(one, at_ms=WALL_MS - 1_200)
+    assert first.ended_at_ms == first.started_at_ms
+    assert told(one, at_ms=WALL_MS + 90_000).started_at_ms == first.ended_at_ms
+
+
 def test_a_gap_too_long_for_its_column_is_told_as_the_longest() -> None:
     row = told(beats(stay(), 2**40))
     assert row.heartbeat_gap_ms_max == LONGEST_TOLD_MS

@@ -28,9 +28,11 @@ def test_narrower_wins() -> None:
 
 
 def test_every_setting_tells_where_it_comes_from() -> None:
-    around = surroundings({"session_timeout_ms": "7000", "rebalance_timeout_ms": "2"}, g={"rebalance_timeout_ms": "1"})
+    around = surroundings(
+        {"session_timeout_ms": "7000", "rebalance_timeout_ms": "2000"}, g={"rebalance_timeout_ms": "1000"}
+    )
     told = around.in_force("g")
-    assert told["rebalance_timeout_ms"] == SettingInForce(1, "group")
+    assert told["rebalance_timeout_ms"] == SettingInForce(1_000, "group")
     assert told["session_timeout_ms"] == SettingInForce(7_000, "cluster")
     assert told["group_max_size"] == SettingInForce(9, "environment")
     assert told["offset_metadata_max_bytes"] == SettingInForce(4_096, "default")

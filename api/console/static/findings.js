@@ -18,13 +18,19 @@ const SAME_PROCESS = /UNKNOWN_MEMBER_ID|UnknownMemberId|ILLEGAL_GENERATION|Illeg
 export function findings(groupId, rebalances, parts, stays, session, again) {
   const since = Date.now() - HOUR_MS;
   const recent = stays.filter((each) => Date.parse(each.ended_at) >= since);
-  const found = [...silent(groupId, recent.filter((each) => silence(each) >= (session ?? 0)), rebalances, again), ...restarted(recent), ...slow(groupId, rebalances, parts, since, again)];
+  const found = [...dead(recent), ...silent(groupId, recent.filter((each) => silence(each) >= (session ?? 0)), rebalances, again), ...restarted(recent), ...slow(groupId, rebalances, parts, since, again)];
   if (!found.length) return [];
   return h("aside", { class: "notice findings", "aria-label": "What stands out" }, h("h2", {}, "What stands out in the last hour"), h("ul", {}, found.map((each) => h("li", {}, each))));
 }
 
 /** How long a member must have been silent: until it was put out, and until it was back. Who sets more than that has cured it. */
 const silence = (each) => each.session_timeout_ms + (each.back_at ? Date.parse(each.back_at) - Date.parse(each.ended_at) : 0);
+
+/** Whose successor had joined before it was put out: it died. */
+function dead(stays) {
+  return byClient(stays.filter((each) => each.successor_at)).filter(([, deaths]) => deaths.length >= TIMES).map(([client, deaths]) =>
+    [h("strong", {}, client), ` died ${plural(deaths.length, "time")}, the last time before ${clock(deaths[0].ended_at)}: a new process had joined before the silent one was put out. Its own log says why; no timeout cures that.`]);
+}
 
 /** Who was put out for silence and was back at once: the same process, or one that was started again? */
 function silent(groupId, stays, rebalances, again) {
@@ -57,7 +63,9 @@ function slow(groupId, rebalances, parts, since, again) {
   const held = recent.map(([, part]) => part).filter((part) => part.waited_for_ms >= WORTH_NAMING_MS);
   return byClient(held).filter(([, waits]) => waits.length >= TIMES && waits.length >= HALF * recent.length).map(([client, waits]) => {
     const longest = Math.max(...waits.map((each) => each.waited_for_ms));
-    return ["Everybody waited for ", h("strong", {}, client), ` in ${waits.length} of the last ${plural(recent.length, "rebalance")}, for up to ${span(longest)}: it is busy and joins late. Let it take less work at a time, or let the group go on without it sooner. `,
+    const waited = ["Everybody waited for ", h("strong", {}, client), ` in ${waits.length} of the last ${plural(recent.length, "rebalance")}, for up to ${span(longest)}`];
+    if (waits.some((each) => each.outcome === "evicted")) return [...waited, ": it was put out, so it was dead or hanging. Its own log says why."];
+    return [...waited, ": it is busy and joins late. Let it take less work at a time, or let the group go on without it sooner. ",
       h("button", { type: "button", "data-key": `sooner-${client}`, onclick: () => changeSetting(groupId, "rebalance_timeout_ms", null, again, `${client} holds every rebalance up`) }, "Change rebalance_timeout_ms…")];
   });
 }

@@ -1,6 +1,6 @@
 """A maintenance run's candidates over HTTP, page by page: what it would take, and what came of each.
 
-Source: http-api.md "Operators"; docs/maintenance.md for reasons and outcomes.
+Source: http-api.md "Lists"; docs/maintenance.md for reasons and outcomes.
 """
 
 import json
@@ -20,7 +20,7 @@ from api.http.times import instant, instant_or_none
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.interface import RunNotFound
-from coordinator_core.store.rows import WHOLE_GROUP
+from coordinator_core.store.runs import WHOLE_GROUP
 
 NOT_OURS: Final = "the cursor is not one that a list of candidates gave"
 

@@ -1,6 +1,6 @@
 """Changes over HTTP: who changed what, when and why; and taking a change back.
 
-Source: http-api.md "Operators".
+Source: http-api.md "For operators", "Taking a change back".
 """
 
 from datetime import datetime

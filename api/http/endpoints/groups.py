@@ -1,6 +1,6 @@
 """Groups as operators see them: list, describe, coordinator, delete, force a rebalance, put a member out.
 
-Source: http-api.md "Operators".
+Source: http-api.md "For operators".
 """
 
 from dataclasses import replace

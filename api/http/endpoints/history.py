@@ -2,7 +2,7 @@
 
 Rows are those of the tables of the same names, column by column. Any node answers, of groups that are gone too.
 
-Source: http-api.md "Operators".
+Source: http-api.md "The ledger".
 """
 
 import re

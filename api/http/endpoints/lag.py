@@ -1,6 +1,6 @@
 """How far a group is behind, in records and in time, now and over time; any node answers.
 
-Source: http-api.md "Operators"; the names are those of Confluent's API: current_offset, log_end_offset, lag.
+Source: http-api.md "Lag"; the names are those of Confluent's API: current_offset, log_end_offset, lag.
 """
 
 from datetime import datetime

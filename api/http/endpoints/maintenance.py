@@ -1,6 +1,6 @@
 """Maintenance runs over HTTP: what jobs proposed, and whether it is applied or rejected.
 
-Source: http-api.md "Operators"; architecture.md "Maintenance proposes; the coordinator disposes".
+Source: http-api.md "For operators"; ARCHITECTURE.md "Maintenance proposes; the coordinator disposes".
 """
 
 from collections.abc import Awaitable
@@ -14,14 +14,13 @@ from msgspec import Struct
 
 from api.http.call import ThisCall
 from api.http.express import REQUEST
-from api.http.fields import Reason
+from api.http.fields import CandidateCount, Reason
 from api.http.problems import RunDecided, RunUnknown
 from api.http.times import instant, instant_or_none
 from coordinator_core.store.interface import RunNotFound
-from coordinator_core.store.rows import RunRow
+from coordinator_core.store.runs import RunRow, RunStatus
 
 TAGS: Final = ["Operators: maintenance"]
-REJECTED: Final = "rejected"
 
 
 class RunShown(Struct):
@@ -49,6 +48,12 @@ class DecisionBody(Struct, forbid_unknown_fields=True):
     reason: Reason | None = None
 
 
+class ApplyBody(DecisionBody, forbid_unknown_fields=True):
+    """Why the proposal is applied, and as whoever wants it has seen it: 409 where it names other candidates by now."""
+
+    candidates: CandidateCount | None = None
+
+
 @get("/v1/maintenance/runs", tags=TAGS, opt={REQUEST: "ListRuns"})
 async def list_runs(call: ThisCall) -> RunsAnswer:
     """List the newest maintenance runs."""
@@ -62,11 +67,15 @@ async def describe_run(call: ThisCall, run_id: FromPath[str]) -> RunShown:
 
 
 @post("/v1/maintenance/runs/{run_id:str}/apply", status_code=202, tags=TAGS, opt={REQUEST: "ApplyRun"})
-async def apply_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[DecisionBody | None] = None) -> RunShown:
+async def apply_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[ApplyBody | None] = None) -> RunShown:
     """Have a proposal applied: each candidate is judged again, by the owner of its shard. Repeating is harmless."""
     act = call.act(data.reason if data else None)
-    row = await _known(call.coordinator.operators.apply_run(read_run_id(run_id), act), run_id)
-    if row.status == REJECTED:
+    seen = data.candidates if data else None
+    row = await _known(call.coordinator.operators.apply_run(read_run_id(run_id), act, seen), run_id)
+    if row.status == RunStatus.PROPOSED:
+        now = row.counts.get("candidates", "an unknown number of")
+        raise RunDecided(f"the run names {now} candidates now, and not {seen}: look at it again")
+    if row.status == RunStatus.REJECTED:
         raise RunDecided("the run was rejected; nothing of it will be applied")
     return _shown(row)
 
@@ -76,7 +85,7 @@ async def reject_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[Decis
     """Reject a proposal: nothing of it will be applied. Repeating is harmless."""
     act = call.act(data.reason if data else None)
     row = await _known(call.coordinator.operators.reject_run(read_run_id(run_id), act), run_id)
-    if row.status != REJECTED:
+    if row.status != RunStatus.REJECTED:
         raise RunDecided(f"the run is {row.status}; it is too late to reject it")
     return _shown(row)
 

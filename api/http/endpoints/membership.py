@@ -1,6 +1,6 @@
 """Being a member over HTTP: join, sync, heartbeat, leave.
 
-Source: http-api.md "Agents: the group protocol".
+Source: http-api.md "The life of a member".
 """
 
 from typing import Annotated, Final

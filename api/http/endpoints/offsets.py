@@ -1,6 +1,6 @@
 """Committed offsets over HTTP: commit, fetch, query, delete.
 
-Source: http-api.md "Agents: the group protocol".
+Source: http-api.md "The life of a member".
 """
 
 from datetime import datetime

@@ -2,7 +2,7 @@
 
 A further report is a shape with the columns to show, an answer, and an endpoint of one line.
 
-Source: http-api.md "Operators"; docs/tables.md for the columns.
+Source: http-api.md "Reports"; docs/tables.md for the columns.
 """
 
 from datetime import datetime

@@ -1,6 +1,6 @@
 """Resets over HTTP: put an Empty group to other positions, or see what that would do.
 
-Source: http-api.md "Operators", reset; Kafka's ``kafka-consumer-groups --reset-offsets``.
+Source: http-api.md "Resetting a group"; Kafka's ``kafka-consumer-groups --reset-offsets``.
 """
 
 from collections import Counter

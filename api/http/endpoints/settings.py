@@ -1,6 +1,6 @@
 """Settings over HTTP, of the cluster and of a group; narrower wins.
 
-Source: http-api.md "Settings that a group can override".
+Source: settings.md "Of groups".
 """
 
 from typing import Final

@@ -2,7 +2,7 @@
 
 Any node answers, of groups that are gone too.
 
-Source: http-api.md "Operators", for how history is paged; tables.md, `member_sessions`, for the columns.
+Source: http-api.md "The ledger", for how history is paged; tables.md, `member_sessions`, for the columns.
 """
 
 import re
@@ -49,6 +49,8 @@ class StayShown(Struct):
     """How many gaps were at most 1 ms, 2 ms, 4 ms … 2^21 ms long, each beyond the bound before; the last: longer."""
     back_at: datetime | None
     """When the same client joined again, if within a minute."""
+    successor_at: datetime | None
+    """Of who was put out: when the same client had joined again before that, so that this member was dead."""
 
 
 class StaysAnswer(Struct):
@@ -125,4 +127,5 @@ def _stay(listed: ListedStay) -> StayShown:
         heartbeat_gap_ms_max=row.heartbeat_gap_ms_max,
         heartbeat_gap_histogram=list(row.heartbeat_gap_histogram),
         back_at=instant_or_none(listed.back_at_ms),
+        successor_at=instant_or_none(listed.successor_at_ms),
     )

@@ -1,6 +1,6 @@
 """The topic catalogue over HTTP: how many partitions a topic has, and where its log begins.
 
-Source: http-api.md "Operators".
+Source: http-api.md "For operators".
 """
 
 from typing import Final

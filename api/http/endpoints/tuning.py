@@ -1,6 +1,6 @@
 """Tuning over HTTP: what a group's own past says of its timeouts, and what others would have done.
 
-Source: http-api.md "Operators"; docs/tuning.md says how to read it.
+Source: http-api.md "Tuning"; docs/tuning.md says how to read it.
 """
 
 from datetime import datetime

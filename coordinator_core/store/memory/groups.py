@@ -24,7 +24,6 @@ from coordinator_core.store.rows import (
     ListedGroup,
     MemberRow,
     MemberSessionRow,
-    OutcomeRow,
     OwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
@@ -33,6 +32,7 @@ from coordinator_core.store.rows import (
     TransitionRow,
     Undone,
 )
+from coordinator_core.store.runs import OutcomeRow
 
 MINUTE_MS = 60_000
 DEAD = "Dead"

@@ -8,7 +8,17 @@ from coordinator_core.protocol.requests import GroupSeen
 from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
 from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import RunNotFound
-from coordinator_core.store.rows import TOPIC_DELETION, UNDO, CandidateRow, ChangeRow, ForecastRow, OutcomeRow, RunRow
+from coordinator_core.store.rows import ChangeRow
+from coordinator_core.store.runs import (
+    TOPIC_DELETION,
+    UNDECIDED,
+    UNDO,
+    CandidateRow,
+    ForecastRow,
+    OutcomeRow,
+    RunRow,
+    RunStatus,
+)
 
 Key = tuple[str, str, int]
 
@@ -36,7 +46,7 @@ class Run:
 
     def counts(self) -> dict[str, int]:
         """Return the job's counts and the candidates by outcome."""
-        by_outcome = Counter(candidate.outcome or "undecided" for candidate in self.candidates.values())
+        by_outcome = Counter(candidate.outcome or UNDECIDED for candidate in self.candidates.values())
         return {**self.row.counts, **by_outcome}
 
 
@@ -72,7 +82,7 @@ class Maintenance:
         """Add a run under a change's own id, which is applied as soon as it is there; return its candidates' number."""
         rows = list(candidates)
         counts = {"candidates": len(rows)}
-        run = RunRow(change.change_id, kind, change.at_ms, None, None, "applying", dry_run=False, counts=counts)
+        run = RunRow(change.change_id, kind, change.at_ms, None, None, RunStatus.APPLYING, dry_run=False, counts=counts)
         self.propose(run, rows, change.at_ms)
         self._runs[run.run_id].change_id = change.change_id
         self._runs[run.run_id].undoes = undoes
@@ -80,7 +90,7 @@ class Maintenance:
 
     def is_under_way(self, change_id: str) -> bool:
         """Tell whether a change's run is still being worked off."""
-        return any(run.change_id == change_id and run.row.status == "applying" for run in self._runs.values())
+        return any(run.change_id == change_id and run.row.status == RunStatus.APPLYING for run in self._runs.values())
 
     def expiring(self, shard_ids: frozenset[int], now_ms: int) -> ExpiryForecast | None:
         """Return what will expire of these shards, as the newest run saw it; one that is to come saw nothing yet."""
@@ -88,7 +98,7 @@ class Maintenance:
         looked = [run for run in runs if run.row.as_of_ms <= now_ms]
         if not looked:
             return None
-        newest = max(looked, key=lambda run: run.row.as_of_ms)
+        newest = max(looked, key=lambda run: (run.row.as_of_ms, run.created_at_ms))
         ours = [row for row in newest.forecasts if row.shard_id in shard_ids]
         day, week = (sum(row.within_a_day for row in ours), sum(row.within_a_week for row in ours))
         return ExpiryForecast(newest.row.as_of_ms, day, week)
@@ -108,7 +118,7 @@ class Maintenance:
         listed.sort(key=lambda one: _in_bytes(one.place))
         return [one for one in listed if after is None or _in_bytes(one.place) > _in_bytes(after)]
 
-    def set_status(self, run_id: str, status: str, change_id: str) -> None:
+    def set_status(self, run_id: str, status: RunStatus, change_id: str) -> None:
         """Move a run on."""
         run = self._run(run_id)
         run.row = replace(run.row, status=status)
@@ -126,7 +136,7 @@ class Maintenance:
         """Return undecided candidates of applying runs."""
         found: list[CandidateRow] = []
         for run_id, run in sorted(self._runs.items()):
-            if run.row.status == "applying":
+            if run.row.status == RunStatus.APPLYING:
                 found += _undecided(run_id, run, shard_ids)
         return sorted(found[:limit], key=lambda row: (row.run_id, row.group_id))
 
@@ -135,8 +145,8 @@ class Maintenance:
         finished = []
         for run_id, run in sorted(self._runs.items()):
             is_decided = all(candidate.outcome is not None for candidate in run.candidates.values())
-            if run.row.status == "applying" and is_decided:
-                run.row = replace(run.row, status="applied", counts=run.counts())
+            if run.row.status == RunStatus.APPLYING and is_decided:
+                run.row = replace(run.row, status=RunStatus.APPLIED, counts=run.counts())
                 finished.append(run_id)
         return finished
 
@@ -165,7 +175,7 @@ def _in_bytes(place: CandidatePlace) -> tuple[bytes, bytes, int]:
 
 
 def _counted(run: Run) -> RunRow:
-    return replace(run.row, counts=run.counts()) if run.row.status == "applying" else run.row
+    return replace(run.row, counts=run.counts()) if run.row.status == RunStatus.APPLYING else run.row
 
 
 def _undecided(run_id: str, run: Run, shard_ids: frozenset[int]) -> list[CandidateRow]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from coordinator_core.store.memory.groups import Group, History
+from coordinator_core.store.memory.returns import return_of
 from coordinator_core.store.rows import MemberRow, MemberSessionRow
 from coordinator_core.store.stay_lists import BACK_WITHIN_MS, GOES_ON, ListedStay, StayFilter, StayPlace
 
@@ -12,7 +13,7 @@ def stays(group: Group, past: History, which: StayFilter, after: StayPlace | Non
     of_group = [row for row in past.sessions if row.group_id == which.group_id]
     comers: list[MemberRow | MemberSessionRow] = [*group.members.values(), *of_group]
     listed = [
-        ListedStay(row, _back_at_ms(row, comers))
+        _listed(row, comers)
         for row in of_group
         if which.from_ms <= row.ended_at_ms < which.to_ms
         and (not which.end_reasons or row.end_reason in which.end_reasons)
@@ -21,18 +22,7 @@ def stays(group: Group, past: History, which: StayFilter, after: StayPlace | Non
     return [each for each in newest_first if after is None or each.place < after]
 
 
-def _back_at_ms(row: MemberSessionRow, comers: Iterable[MemberRow | MemberSessionRow]) -> int | None:
-    if row.end_reason == GOES_ON:
-        return None
-    arrivals = (
-        each.joined_at_ms
-        for each in comers
-        if each.member_id != row.member_id
-        and _client(each) == _client(row)
-        and row.ended_at_ms <= each.joined_at_ms <= row.ended_at_ms + BACK_WITHIN_MS
+def _listed(row: MemberSessionRow, comers: Iterable[MemberRow | MemberSessionRow]) -> ListedStay:
+    return (
+        ListedStay(row, None) if row.end_reason == GOES_ON else ListedStay(row, *return_of(row, comers, BACK_WITHIN_MS))
     )
-    return min(arrivals, default=None)
-
-
-def _client(row: MemberRow | MemberSessionRow) -> tuple[str, ...]:
-    return (row.client_id, row.client_host) if row.group_instance_id is None else (row.group_instance_id,)

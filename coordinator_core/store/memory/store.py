@@ -22,7 +22,6 @@ from coordinator_core.store.history import (
     RebalancePlace,
     TransitionPlace,
 )
-from coordinator_core.store.interface import NotUndoable
 from coordinator_core.store.memory import history, positions, stays, tuning
 from coordinator_core.store.memory.groups import Groups, History, Refused
 from coordinator_core.store.memory.leases import Leases
@@ -30,47 +29,33 @@ from coordinator_core.store.memory.maintenance import Maintenance
 from coordinator_core.store.memory.overview import Surroundings, overview
 from coordinator_core.store.memory.partitions import Partitions
 from coordinator_core.store.memory.reports import Reports
+from coordinator_core.store.memory.small_tables import SmallTables
 from coordinator_core.store.overview import Overview, OverviewFilter
 from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastPosition, Stretch
 from coordinator_core.store.reports import Report, ReportFilter, ReportKind
 from coordinator_core.store.rows import (
-    TOPIC_DELETION,
-    UNDO,
     ArchivedOffset,
     Batch,
-    CandidateRow,
     ChangeFilter,
     ChangeRow,
     FetchedOffset,
-    ForecastRow,
     GroupFilter,
     GroupWrite,
-    Json,
     LeaseRow,
     ListedGroup,
     RebalanceMemberRow,
     RecordedChange,
     Renewal,
-    RunRow,
     StoredGroup,
     StoredSettings,
     TopicRow,
     TransitionRow,
-    Undone,
     Versions,
     Written,
-    decided,
 )
+from coordinator_core.store.runs import CandidateRow, ForecastRow, RunRow, RunStatus, decided, is_as_seen
 from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 from coordinator_core.store.tuning import TuningPast, TuningQuestion
-from coordinator_core.store.undoing import (
-    DELETE_TOPIC,
-    NEWER,
-    RESTORED,
-    settings_to_restore,
-    topic_json,
-    undo_of_settings,
-)
 
 
 def wall_clock_ms() -> int:
@@ -95,11 +80,7 @@ class MemoryStore:
         self._partitions = Partitions()
         self._maintenance = Maintenance()
         self._reports = Reports()
-        self._topics: dict[str, TopicRow] = {}
-        self._cluster_settings: dict[str, str] = {}
-        self._group_settings: dict[str, dict[str, str]] = {}
-        self._set_at_ms: dict[tuple[str | None, str], int] = {}
-        self._versions = Versions(0, 0, 0)
+        self._small_tables = SmallTables(self._groups, self._maintenance)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -154,7 +135,7 @@ class MemoryStore:
         """Renew the node and all its leases at once."""
         with self._lock:
             held = self._leases.renew(node_id, url, version, epochs, ttl_ms)
-            return Renewal(held, self._leases.rows(), self._leases.live_nodes(), self._versions)
+            return Renewal(held, self._leases.rows(), self._leases.live_nodes(), self._small_tables.versions)
 
     def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         """Take every one of these shards that is free, expired or already ours; return shard → new epoch."""
@@ -350,140 +331,42 @@ class MemoryStore:
 
     def versions(self) -> Versions:
         """Return how often each small table was changed."""
-        return self._versions
+        return self._small_tables.versions
 
     def topics(self) -> list[TopicRow]:
         """Return the catalogue, by topic."""
         with self._lock:
-            return [row for _, row in sorted(self._topics.items())]
+            return self._small_tables.topics()
 
     def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow) -> TopicRow:
         """Put a topic into the catalogue, or raise its count; ValueError if it would fall."""
         with self._lock:
-            before = self._topics.get(topic)
-            if before is not None and self._groups.was_made(change.change_id):
-                return before
-            after = self._raised(before, topic, partitions, log_start_offset)
-            self._versions = self._versions._replace(topics=max(self._versions.topics, after.version))
-            self._topics[topic] = after
-            self._note(change, None if before is None else topic_json(before), topic_json(after))
-            return after
-
-    def _raised(self, before: TopicRow | None, topic: str, partitions: int, log_start_offset: int | None) -> TopicRow:
-        if before is None:
-            return TopicRow(topic, partitions, log_start_offset or 0, self._versions.topics + 1)
-        if partitions < before.partitions:
-            raise ValueError(f"topic {topic} has {before.partitions} partitions; their number can only grow")
-        version = before.version if partitions == before.partitions else self._versions.topics + 1
-        start = before.log_start_offset if log_start_offset is None else log_start_offset
-        return TopicRow(topic, partitions, start, version)
+            return self._small_tables.put_topic(topic, partitions, log_start_offset, change)
 
     def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
         """Take a topic out of the catalogue, and begin a run that archives its offsets."""
         with self._lock:
-            made = self._groups.change(change.change_id)
-            if made is not None:
-                return made.change
-            row = self._topics.pop(topic, None)
-            if row is None:
-                return None
-            self._versions = self._versions._replace(topics=self._versions.topics + 1)
-            found = [one for one in self._groups.all_stored() if one[2].topic == topic]
-            candidates = [
-                CandidateRow(change.change_id, "", shard, group_id, topic, one.partition, one.commit_version)
-                for group_id, shard, one in found
-            ]
-            count = self._maintenance.begin(TOPIC_DELETION, change, candidates, None)
-            after = {"topic": topic, "run_id": change.change_id, "candidates": count}
-            return self._note(change, topic_json(row), after)
+            return self._small_tables.delete_topic(topic, change)
 
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
         with self._lock:
-            groups = {group_id: dict(values) for group_id, values in self._group_settings.items() if values}
-            return StoredSettings(dict(self._cluster_settings), groups)
+            return self._small_tables.settings()
 
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
         """Set or (None) unset settings of a group, or of the cluster."""
         with self._lock:
-            if self._groups.was_made(change.change_id):
-                return
-            stored = self._cluster_settings if group_id is None else self._group_settings.setdefault(group_id, {})
-            before = {key: stored.get(key) for key in values}
-            self._set(group_id, values, change.at_ms)
-            self._note(change, before, dict(values))
-
-    def _set(self, group_id: str | None, values: Mapping[str, str | None], at_ms: int) -> None:
-        stored = self._cluster_settings if group_id is None else self._group_settings.setdefault(group_id, {})
-        for key, value in values.items():
-            stored.pop(key, None)
-            if value is not None:
-                stored[key] = value
-                self._set_at_ms[group_id, key] = at_ms
-        cluster, groups, topics = self._versions
-        is_cluster = group_id is None
-        self._versions = Versions(cluster + is_cluster, groups + (not is_cluster), topics)
-
-    def _note(self, change: ChangeRow, before: Json, after: Json) -> ChangeRow:
-        noted = replace(change, before=before, after=after)
-        self._groups.note(noted)
-        return noted
-
-    # -- undo ---------------------------------------------------------------------------------------------
+            self._small_tables.put_settings(group_id, values, change)
 
     def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
         """Take a change of settings back, key by key, where what it set still stands."""
         with self._lock:
-            made = self._groups.change(change.change_id)
-            if made is not None:
-                return made.change
-            undone = self._undoable(change_id)
-            group_id = undone.group_id
-            stored = self._cluster_settings if group_id is None else self._group_settings.get(group_id, {})
-            standing = {key: (value, self._set_at_ms[group_id, key]) for key, value in stored.items()}
-            restored = settings_to_restore(undone, standing)
-            self._set(group_id, restored, change.at_ms)
-            return self._undo(change_id, undo_of_settings(undone, change, standing, restored))
+            return self._small_tables.undo_settings(change_id, change)
 
     def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
         """Begin a run that takes back what a change archived."""
         with self._lock:
-            made = self._groups.change(change.change_id)
-            if made is not None:
-                return made.change
-            undone = self._undoable(change_id)
-            if self._maintenance.is_under_way(change_id):
-                raise NotUndoable("its run is still being worked off; ask again when it is applied")
-            after: Json = {"undoes": change_id, "action": undone.action, "run_id": change.change_id}
-            if undone.action == DELETE_TOPIC:
-                after["topic"] = self._restore_topic(undone.before)
-            taken = [row for row in self.history.archived if row.change_id == change_id]
-            candidates = [
-                CandidateRow(change.change_id, "", row.shard_id, row.group_id, row.topic, row.partition, 0)
-                for row in taken
-            ]
-            after["candidates"] = self._maintenance.begin(UNDO, change, candidates, change_id)
-            return self._undo(change_id, replace(change, after=after))
-
-    def _undoable(self, change_id: str) -> ChangeRow:
-        found = self._groups.change(change_id)
-        if found is None or found.undone_at_ms is not None:
-            raise NotUndoable("it was undone already" if found else "there is no such change")
-        return found.change
-
-    def _restore_topic(self, before: Json) -> Json:
-        topic = before["topic"]
-        if topic in self._topics:
-            return {"topic": topic, "outcome": NEWER}
-        version = self._versions.topics + 1
-        self._versions = self._versions._replace(topics=version)
-        self._topics[topic] = TopicRow(**before, version=version)
-        return {"topic": topic, "outcome": RESTORED}
-
-    def _undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
-        self._groups.note(change)
-        self.history.undone.append(Undone(change_id, change.at_ms, change.change_id))
-        return change
+            return self._small_tables.begin_undo(change_id, change)
 
     # -- maintenance --------------------------------------------------------------------------------------
 
@@ -508,22 +391,27 @@ class MemoryStore:
             self._maintenance.find(run_id)
             return []
 
-    def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
-        """Mark a proposed run as applying, and note the change."""
-        return self._decide(run_id, change, "applying")
+    def begin_apply(self, run_id: str, change: ChangeRow, candidates: int | None = None) -> RunRow:
+        """Mark a proposed run as applying, and note the change; not if it names other candidates than were seen."""
+        with self._lock:
+            run = self._maintenance.find(run_id)
+            if run.status == RunStatus.PROPOSED and not is_as_seen(run.counts, candidates):
+                return run
+            return self._decide(run_id, change, RunStatus.APPLYING)
 
     def reject(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as rejected, and note the change."""
-        return self._decide(run_id, change, "rejected")
+        return self._decide(run_id, change, RunStatus.REJECTED)
 
-    def _decide(self, run_id: str, change: ChangeRow, status: str) -> RunRow:
+    def _decide(self, run_id: str, change: ChangeRow, status: RunStatus) -> RunRow:
         with self._lock:
             was = self._maintenance.find(run_id).status
             now = decided(was, status)
             if now is not None and not self._groups.was_made(change.change_id):
-                if was == "proposed":
+                if was == RunStatus.PROPOSED:
                     self._maintenance.set_status(run_id, status, change.change_id)
-                self._note(change, {"run_id": run_id, "status": was}, {"run_id": run_id, "status": now})
+                before, after = {"run_id": run_id, "status": was}, {"run_id": run_id, "status": now}
+                self._groups.note(replace(change, before=before, after=after))
             return self._maintenance.find(run_id)
 
     def newest_runs(self) -> dict[str, int]:

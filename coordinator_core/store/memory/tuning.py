@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from coordinator_core.protocol.advice.evidence import NO_GAPS, Day
 from coordinator_core.protocol.advice.what_if import Eviction
 from coordinator_core.store.memory.groups import Group, History
+from coordinator_core.store.memory.returns import return_of
 from coordinator_core.store.rows import MemberRow, MemberSessionRow, RebalanceMemberRow
 from coordinator_core.store.tuning import (
     BY_TIMEOUT,
@@ -76,17 +77,8 @@ def _eviction(
     if limit_ms is None:
         return None
     arrivals: list[MemberSessionRow | MemberRow] = [*members, *past.sessions]
-    back_at_ms = min(
-        (
-            each.joined_at_ms
-            for each in arrivals
-            if each.group_id == row.group_id
-            and _identity(each) == _identity(row)
-            and each.member_id != row.member_id
-            and row.ended_at_ms <= each.joined_at_ms <= row.ended_at_ms + question.grace_ms
-        ),
-        default=None,
-    )
+    within = [each for each in arrivals if each.joined_at_ms >= question.from_ms]
+    back_at_ms = return_of(row, within, question.grace_ms).back_at_ms
     if back_at_ms is None and row.ended_at_ms >= question.to_ms - question.grace_ms:
         return None
     return evicted(
@@ -110,10 +102,6 @@ def _waited_ms(row: MemberSessionRow, past: History) -> int | None:
 
 def _holds(part: RebalanceMemberRow, at_ms: int, began: dict[str, int]) -> bool:
     return part.rebalance_id in began and began[part.rebalance_id] <= at_ms <= part.completed_at_ms
-
-
-def _identity(row: MemberSessionRow | MemberRow) -> tuple[str, ...]:
-    return (row.client_id, row.client_host) if row.group_instance_id is None else (row.group_instance_id,)
 
 
 def _rejoins(past: History, rebalance_ids: set[str]) -> Iterator[int]:

@@ -1,10 +1,12 @@
-"""A day of history leaves Postgres when its copy in the archive still holds as many rows, counted while nobody writes.
+"""A day of history leaves Postgres when nothing of it has moved since it was copied, and nothing was added.
 
 Rules:
 
 * One day of one table a transaction: what is dropped, the row that says where it lies now, its change and the
   candidate's outcome are stored together or not at all.
 * A candidate names a table and a day, and no more is believed: whatever else it names must be what that day is called.
+* Rows are only ever added, and only a drop takes them away. So a day whose rows are as many as were copied, counted
+  while nobody writes, is the day that was copied, unless it was dropped or brought back since.
 * Counting holds up only who writes into that very day. Then every writer of the table waits, for the blink that
   detaching takes, and for `DETACH_LOCK_TIMEOUT_MS` at most.
 * Rows that came too late for their partition lie in the default one. They go by a deletion, counted likewise.
@@ -13,10 +15,10 @@ Rules:
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from coordinator_core.store.actions import Action
 from coordinator_core.store.dropping import (
     ALREADY_GONE,
     CHANGED_SINCE,
-    DROP_PARTITION,
     DROPPED,
     STILL_OPEN,
     UNKNOWN_PARTITION,
@@ -83,7 +85,8 @@ def _drop_partition(transaction: Transaction, found: _Day) -> str:
     if found.source not in present(transaction):
         return ALREADY_GONE
     transaction.execute(f"LOCK TABLE {found.source} IN SHARE ROW EXCLUSIVE MODE")
-    if transaction.execute(f"SELECT count(*) FROM {found.source}").scalar_one() != found.row_count:  # noqa: S608 - checked
+    count = transaction.execute(f"SELECT count(*) FROM {found.source}").scalar_one()  # noqa: S608 - checked
+    if count != found.row_count or _has_moved(transaction, found):
         return CHANGED_SINCE
     transaction.execute(f"SET LOCAL lock_timeout = {DETACH_LOCK_TIMEOUT_MS}")
     transaction.execute(f"ALTER TABLE {found.table} DETACH PARTITION {found.source}")
@@ -96,10 +99,25 @@ def _delete_strays(transaction: Transaction, found: _Day) -> str:
     of_day = f"FROM {found.source} WHERE {at} >= %(first)s AND {at} < %(last)s"
     transaction.execute(f"LOCK TABLE {found.source} IN SHARE ROW EXCLUSIVE MODE")
     count = transaction.execute(f"SELECT count(*) {of_day}", found.bounds).scalar_one()
-    if count != found.row_count:
+    if count != found.row_count or _has_moved(transaction, found):
         return CHANGED_SINCE if count else ALREADY_GONE
     transaction.execute(f"DELETE {of_day}", found.bounds)
     return DROPPED
+
+
+_HAS_MOVED = """
+SELECT EXISTS (
+    SELECT FROM archive_candidates AS copied JOIN archived_partitions AS moved USING (table_name, day)
+    WHERE copied.run_id = %(run_id)s AND table_name = %(table)s AND day = %(day)s
+        AND greatest(moved.dropped_at, moved.restored_at) >= copied.verified_at
+)
+"""
+
+
+def _has_moved(transaction: Transaction, found: _Day) -> bool:
+    """Tell whether rows of the day were dropped or brought back since they were copied."""
+    named = {"run_id": found.run_id, "table": found.table, "day": found.day}
+    return bool(transaction.execute(_HAS_MOVED, named).scalar_one())
 
 
 _NOTE = """
@@ -119,7 +137,7 @@ FROM archived JOIN maintenance_runs AS run USING (run_id)
 
 
 def _note(transaction: Transaction, found: _Day) -> None:
-    named = {"run_id": found.run_id, "table": found.table, "day": found.day, "action": DROP_PARTITION}
+    named = {"run_id": found.run_id, "table": found.table, "day": found.day, "action": Action.DROP_PARTITION}
     transaction.execute(_NOTE, named)
 
 

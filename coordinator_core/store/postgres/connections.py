@@ -29,7 +29,7 @@ from coordinator_core.store.postgres.failures import (
     translate_commit,
 )
 
-MAX_ATTEMPTS = 3
+ATTEMPTS_MAX = 3
 """How often a transaction that collides is tried."""
 
 KEEPALIVE_S = 1
@@ -167,7 +167,7 @@ class StaleConnection(Exception):
 
 def repeated(attempt: Callable[[], T]) -> T:
     """Return what an attempt returns, which is made again, a bounded number of times, where it has stored nothing."""
-    for _ in range(MAX_ATTEMPTS - 1):
+    for _ in range(ATTEMPTS_MAX - 1):
         try:
             return attempt()
         except (Collided, StaleConnection):

@@ -22,13 +22,13 @@ from coordinator_core.store.rows import (
     GroupWrite,
     MemberRow,
     MemberSessionRow,
-    OutcomeRow,
     OwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
     TransitionRow,
     Undone,
 )
+from coordinator_core.store.runs import OutcomeRow
 
 MINUTE_MS = 60_000
 

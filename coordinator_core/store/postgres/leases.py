@@ -25,7 +25,7 @@ ON CONFLICT (node_id) DO UPDATE SET
     expires_at = excluded.expires_at
 """
 
-_RENEW_LEASES = """
+_OURS = """
 WITH ours AS (
     SELECT shard_id
     FROM shard_leases JOIN unnest(%(shards)s::smallint[], %(epochs)s::bigint[]) AS given (shard_id, epoch)
@@ -34,10 +34,13 @@ WITH ours AS (
     ORDER BY shard_id
     FOR NO KEY UPDATE OF shard_leases
 )
+"""
+
+_RENEW_LEASES = f"""{_OURS}
 UPDATE shard_leases SET expires_at = clock_timestamp() + %(ttl_ms)s * interval '1 ms'
 FROM ours WHERE shard_leases.shard_id = ours.shard_id
 RETURNING shard_leases.shard_id
-"""
+"""  # noqa: S608 - a constant
 
 _LEASES = """
 SELECT shard_id, node_id, epoch,
@@ -63,18 +66,10 @@ WHERE shard_id = ANY(%(shards)s::smallint[])
 RETURNING shard_id, epoch
 """
 
-_RELEASE_LEASES = """
-WITH ours AS (
-    SELECT shard_id
-    FROM shard_leases JOIN unnest(%(shards)s::smallint[], %(epochs)s::bigint[]) AS given (shard_id, epoch)
-        USING (shard_id, epoch)
-    WHERE node_id = %(node_id)s
-    ORDER BY shard_id
-    FOR NO KEY UPDATE OF shard_leases
-)
+_RELEASE_LEASES = f"""{_OURS}
 UPDATE shard_leases SET node_id = NULL, expires_at = NULL
 FROM ours WHERE shard_leases.shard_id = ours.shard_id
-"""
+"""  # noqa: S608 - a constant
 
 
 def renew(transaction: Transaction, node: Mapping[str, str], epochs: Mapping[int, int], ttl_ms: int) -> Renewal:

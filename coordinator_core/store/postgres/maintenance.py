@@ -19,11 +19,18 @@ from coordinator_core.store.postgres.arrays import array_literal
 from coordinator_core.store.postgres.changes import note, was_made
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.instants import as_ms, from_ms
-from coordinator_core.store.rows import TOPIC_DELETION, UNDO, CandidateRow, ChangeRow, RunRow, decided
+from coordinator_core.store.rows import ChangeRow
+from coordinator_core.store.runs import (
+    TOPIC_DELETION,
+    UNDECIDED,
+    UNDO,
+    CandidateRow,
+    RunRow,
+    RunStatus,
+    decided,
+    is_as_seen,
+)
 from coordinator_core.store.tables import cleanup_candidates, expiry_candidates, maintenance_runs
-
-PROPOSED, APPLYING, REJECTED = "proposed", "applying", "rejected"
-UNDECIDED = "undecided"
 
 _RUN_COLUMNS = (
     maintenance_runs.c.run_id,
@@ -58,27 +65,36 @@ def read_run(transaction: Transaction, run_id: str) -> RunRow:
     return _counted(transaction, [RunRow(*row)])[0]
 
 
-def begin_apply(transaction: Transaction, run_id: str, change: ChangeRow) -> RunRow:
-    """Mark a proposed run as applying, under the change's id."""
-    return _decide(transaction, run_id, change, APPLYING, applied_by=change.actor, change_id=change.change_id)
+def begin_apply(transaction: Transaction, run_id: str, change: ChangeRow, candidates: int | None) -> RunRow:
+    """Mark a proposed run as applying, under the change's id; not if it names other candidates than were seen."""
+    _lock_run(transaction, run_id)
+    run = read_run(transaction, run_id)
+    if run.status == RunStatus.PROPOSED and not is_as_seen(run.counts, candidates):
+        return run
+    return _decide(transaction, run_id, change, RunStatus.APPLYING, applied_by=change.actor, change_id=change.change_id)
 
 
 def reject(transaction: Transaction, run_id: str, change: ChangeRow) -> RunRow:
     """Mark a proposed run as rejected."""
-    return _decide(transaction, run_id, change, REJECTED, finished_at=func.clock_timestamp())
+    return _decide(transaction, run_id, change, RunStatus.REJECTED, finished_at=func.clock_timestamp())
 
 
-def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: str, **columns: Any) -> RunRow:  # noqa: ANN401 - whatever the columns take
-    lock = select(maintenance_runs.c.status).where(maintenance_runs.c.run_id == run_id).with_for_update()
-    was = transaction.execute(lock).scalar() if _is_uuid(run_id) else None
+def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: RunStatus, **columns: Any) -> RunRow:  # noqa: ANN401 - whatever the columns take
+    was = _lock_run(transaction, run_id)
     now = None if was is None else decided(was, status)
     if now is not None and not was_made(transaction, change.change_id):
-        if was == PROPOSED:
+        if was == RunStatus.PROPOSED:
             this_run = update(maintenance_runs).where(maintenance_runs.c.run_id == run_id)
             transaction.execute(this_run.values(status=status, **columns))
         before, after = {"run_id": run_id, "status": was}, {"run_id": run_id, "status": now}
         note(transaction, replace(change, before=before, after=after))
     return read_run(transaction, run_id)
+
+
+def _lock_run(transaction: Transaction, run_id: str) -> str | None:
+    """Have nobody else decide about a run or propose it anew, and return its status; None if there is none."""
+    lock = select(maintenance_runs.c.status).where(maintenance_runs.c.run_id == run_id).with_for_update()
+    return transaction.execute(lock).scalar() if _is_uuid(run_id) else None
 
 
 # A run and a shard at a time, so that the index hands out the candidates in its own order and no more are read.
@@ -124,19 +140,22 @@ _FORECAST = """
 SELECT floor(extract(epoch FROM newest.as_of) * 1000)::bigint,
     coalesce(sum(within_a_day), 0)::bigint, coalesce(sum(within_a_week), 0)::bigint
 FROM (
-    SELECT run_id, as_of FROM maintenance_runs
+    SELECT as_of, coalesce(interval_end, as_of) AS interval_end FROM maintenance_runs
     WHERE kind = 'offset_retention' AND as_of <= clock_timestamp()
     ORDER BY as_of DESC
     LIMIT 1
 ) AS newest
 LEFT JOIN offset_expiry_forecasts AS forecast
-    ON forecast.run_id = newest.run_id AND forecast.shard_id = ANY(%(shard_ids)s::smallint[])
-GROUP BY newest.run_id, newest.as_of
+    ON forecast.interval_end = newest.interval_end AND forecast.shard_id = ANY(%(shard_ids)s::smallint[])
+GROUP BY newest.as_of
 """
 
 
 def read_forecast(transaction: Transaction, shard_ids: list[int]) -> ExpiryForecast | None:
-    """Return what will expire of these shards, as the newest run saw it; one that is to come saw nothing yet."""
+    """Return what will expire of these shards, as the newest run saw it; one that is to come saw nothing yet.
+
+    Of the runs of one interval the last to publish has its rows there, whichever is found.
+    """
     row = transaction.execute(_FORECAST, {"shard_ids": array_literal(shard_ids)}).first()
     return None if row is None else ExpiryForecast(*row)
 
@@ -185,7 +204,7 @@ def begin_undo_run(transaction: Transaction, undoes: str, change: ChangeRow) -> 
     kind, status = transaction.execute(run).first() or (None, None)
     if kind == HISTORY_ARCHIVE:
         raise NotUndoable("what it dropped lies in the archive; history_restore brings it back")
-    if status == APPLYING:
+    if status == RunStatus.APPLYING:
         raise NotUndoable("its run is still being worked off; ask again when it is applied")
     found = transaction.execute(_UNDO_CANDIDATES, {"run_id": change.change_id, "undoes": undoes})
     return _begin_run(transaction, UNDO, change, found.rowcount, undoes)
@@ -197,7 +216,7 @@ def _begin_run(transaction: Transaction, kind: str, change: ChangeRow, candidate
         "run_id": change.change_id,
         "kind": kind,
         "as_of": from_ms(change.at_ms),
-        "status": APPLYING,
+        "status": RunStatus.APPLYING,
         "counts": {"candidates": candidates},
         "applied_by": change.actor,
         "change_id": change.change_id,
@@ -250,7 +269,7 @@ def _is_uuid(text: str) -> bool:
 
 def _counted(transaction: Transaction, runs: Sequence[RunRow]) -> list[RunRow]:
     """Add to the counts of runs under way how far they have come."""
-    under_way = [run.run_id for run in runs if run.status == APPLYING]
+    under_way = [run.run_id for run in runs if run.status == RunStatus.APPLYING]
     if not under_way:
         return list(runs)
     counts: dict[str, dict[str, int]] = {}

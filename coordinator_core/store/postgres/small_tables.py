@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 
+from coordinator_core.store.actions import Action
 from coordinator_core.store.postgres.changes import find_change, lock_undoable, note, was_made
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.instants import as_ms, from_ms
@@ -21,7 +22,7 @@ from coordinator_core.store.postgres.maintenance import begin_topic_deletion, be
 from coordinator_core.store.postgres.statements import mark_undone
 from coordinator_core.store.rows import ChangeRow, Json, StoredSettings, TopicRow, Undone
 from coordinator_core.store.tables import cluster_config, group_configs, topics, versions
-from coordinator_core.store.undoing import DELETE_TOPIC, settings_to_restore, topic_json, undo_of_settings
+from coordinator_core.store.undoing import settings_to_restore, topic_json, undo_of_settings
 
 # -- the catalogue ------------------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ def begin_undo(transaction: Transaction, change_id: str, change: ChangeRow) -> C
         return made.change
     undone = lock_undoable(transaction, change_id)
     after: Json = {"undoes": change_id, "action": undone.action, "run_id": change.change_id}
-    if undone.action == DELETE_TOPIC:
+    if undone.action == Action.DELETE_TOPIC:
         after["topic"] = _restore_topic(transaction, undone.before, catalogue_version)
     after["candidates"] = begin_undo_run(transaction, change_id, change)
     mark_undone(transaction, [Undone(change_id, change.at_ms, change.change_id)])

@@ -1,12 +1,13 @@
 """A page of a group's stays is one statement over what the index on group and time finds.
 
 A client that was back within a minute has a row that ends within the hour after, or is a member to this day, so no more
-than that is looked at.
+than that is looked at. One that joined again while its member was silent, before that was put out, is no return.
 """
 
 from dataclasses import replace
 from typing import Any, Final
 
+from coordinator_core.protocol.reports.frequency import SILENCES
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.rows import MemberSessionRow
 from coordinator_core.store.stay_lists import BACK_WITHIN_MS, GOES_ON, ListedStay, StayFilter, StayPlace
@@ -15,6 +16,8 @@ TOLD_EVERY_MS: Final = 3_600_000
 """A stay that goes on has a row an hour; a late one is allowed for by as much again."""
 
 _MS: Final = "floor(extract(epoch FROM {}) * 1000)::bigint"
+
+_SILENT_SINCE: Final = "least(coalesce(page.last_heartbeat_at, page.started_at), page.ended_at)"
 
 
 def _page(after: str) -> str:
@@ -33,26 +36,28 @@ WITH page AS (
     UNION
     SELECT member_id, group_instance_id, client_id, client_host, joined_at
     FROM member_sessions
-    WHERE group_id = %(group_id)s AND ended_at >= (SELECT min(ended_at) FROM page)
+    WHERE group_id = %(group_id)s AND ended_at >= (SELECT min({_SILENT_SINCE}) FROM page)
         AND ended_at <= (SELECT max(ended_at) FROM page) + %(told_within_ms)s * interval '1 millisecond'
-        AND joined_at >= (SELECT min(ended_at) FROM page)
+        AND joined_at >= (SELECT min({_SILENT_SINCE}) FROM page)
 )
 SELECT group_id, shard_id, {_MS.format("group_created_at")}, member_id, group_instance_id, client_id, client_host,
     generation, session_timeout_ms, {_MS.format("joined_at")}, {_MS.format("started_at")}, {_MS.format("ended_at")},
     end_reason, {_MS.format("last_heartbeat_at")}, heartbeat_count, heartbeat_gap_ms_max, heartbeat_gap_histogram,
-    {_MS.format("back.at")}
+    CASE WHEN came.as_successor_at IS NULL THEN {_MS.format("came.back_at")} END, {_MS.format("came.as_successor_at")}
 FROM page
 LEFT JOIN LATERAL (
-    SELECT min(comers.joined_at) AS at
+    SELECT min(comers.joined_at) FILTER (WHERE comers.joined_at >= page.ended_at) AS back_at,
+        min(comers.joined_at) FILTER (WHERE comers.joined_at < page.ended_at) AS as_successor_at
     FROM comers
     WHERE page.end_reason <> '{GOES_ON}'
         AND comers.member_id <> page.member_id
         AND comers.group_instance_id IS NOT DISTINCT FROM page.group_instance_id
         AND (page.group_instance_id IS NOT NULL
             OR (comers.client_id, comers.client_host) = (page.client_id, page.client_host))
-        AND comers.joined_at >= page.ended_at
+        AND (comers.joined_at >= page.ended_at
+            OR (page.end_reason = ANY(%(silences)s::text[]) AND comers.joined_at > {_SILENT_SINCE}))
         AND comers.joined_at <= page.ended_at + %(back_within_ms)s * interval '1 millisecond'
-) AS back ON true
+) AS came ON true
 ORDER BY ended_at DESC, member_id COLLATE "C" DESC
 """  # noqa: S608 - words of ours
 
@@ -72,6 +77,7 @@ def read_stays(transaction: Transaction, which: StayFilter, after: StayPlace | N
         "to_ms": which.to_ms,
         "end_reasons": list(which.end_reasons),
         "limit": limit,
+        "silences": list(SILENCES),
         "back_within_ms": BACK_WITHIN_MS,
         "told_within_ms": BACK_WITHIN_MS + 2 * TOLD_EVERY_MS,
     }
@@ -82,6 +88,7 @@ def read_stays(transaction: Transaction, which: StayFilter, after: StayPlace | N
 
 
 def _listed(*found: Any) -> ListedStay:  # noqa: ANN401 - columns of several types
-    *columns, back_at_ms = found
+    *columns, back_at_ms, successor_at_ms = found
     row = MemberSessionRow(*columns)
-    return ListedStay(replace(row, heartbeat_gap_histogram=tuple(row.heartbeat_gap_histogram)), back_at_ms)
+    told = replace(row, heartbeat_gap_histogram=tuple(row.heartbeat_gap_histogram))
+    return ListedStay(told, back_at_ms, successor_at_ms)

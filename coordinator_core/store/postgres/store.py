@@ -45,7 +45,6 @@ from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
     ArchivedOffset,
     Batch,
-    CandidateRow,
     ChangeFilter,
     ChangeRow,
     FetchedOffset,
@@ -55,7 +54,6 @@ from coordinator_core.store.rows import (
     RebalanceMemberRow,
     RecordedChange,
     Renewal,
-    RunRow,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -63,6 +61,7 @@ from coordinator_core.store.rows import (
     Versions,
     Written,
 )
+from coordinator_core.store.runs import CandidateRow, RunRow
 from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 from coordinator_core.store.tuning import TuningPast, TuningQuestion
 
@@ -346,9 +345,10 @@ class PostgresStore:
         """Return the days of history that a run names, the oldest first; RunNotFound if there is none."""
         return self._readers.read(partial(candidates.read_days, run_id=run_id))
 
-    def begin_apply(self, run_id: str, change: ChangeRow) -> RunRow:
-        """Mark a proposed run as applying, and note the change."""
-        return self._changes.transact(partial(maintenance.begin_apply, run_id=run_id, change=change))
+    def begin_apply(self, run_id: str, change: ChangeRow, candidates: int | None = None) -> RunRow:
+        """Mark a proposed run as applying, and note the change; not if it names other candidates than were seen."""
+        begin = partial(maintenance.begin_apply, run_id=run_id, change=change, candidates=candidates)
+        return self._changes.transact(begin)
 
     def reject(self, run_id: str, change: ChangeRow) -> RunRow:
         """Mark a proposed run as rejected, and note the change."""

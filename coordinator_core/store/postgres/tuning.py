@@ -27,6 +27,11 @@ _IDENTITY: Final = (
 )
 """Who a member is, whatever its id: its instance, or else its client id and host."""
 
+_SILENT_SINCE: Final = (
+    "least(coalesce(gone.last_heartbeat_at, gone.started_at), gone.ended_at - interval '1 microsecond')"
+)
+"""Who joined after that and before the eviction is the successor of a dead member: that one is not back."""
+
 _EVICTIONS: Final = f"""
 WITH gone AS (
     SELECT *, {_IDENTITY} AS identity
@@ -44,11 +49,12 @@ WITH gone AS (
     WHERE group_id = %(group_id)s
         AND ended_at >= to_timestamp(%(from_ms)s / 1000.0) AND joined_at >= to_timestamp(%(from_ms)s / 1000.0)
 ), back AS (
-    SELECT gone.member_id, gone.ended_at, min(arrivals.joined_at) AS back_at
+    SELECT gone.member_id, gone.ended_at,
+        CASE WHEN min(arrivals.joined_at) >= gone.ended_at THEN min(arrivals.joined_at) END AS back_at
     FROM gone
     JOIN arrivals ON arrivals.identity = gone.identity
         AND arrivals.member_id <> gone.member_id
-        AND arrivals.joined_at >= gone.ended_at
+        AND arrivals.joined_at > {_SILENT_SINCE}
         AND arrivals.joined_at <= gone.ended_at + %(grace_ms)s * interval '1 millisecond'
     GROUP BY gone.member_id, gone.ended_at
 ), waited AS (

@@ -1,4 +1,4 @@
-"""How far this node's groups are behind, and what they will lose, is asked of the database, but never often.
+"""How far a node's groups are behind, what they will lose, and when jobs last ran: asked of the database, never often.
 
 What was found is shown again for ten times as long as it took to find, so each look takes a tenth of one connection at
 most, whoever looks how often.
@@ -24,23 +24,23 @@ PATIENCE_S: Final = 1.0
 REST_FACTOR: Final = 10
 
 
-class Lag:
-    """Positions of the groups that this node serves, as of some seconds ago."""
+class Scraped:
+    """What the database tells of the groups that this node serves, as of some seconds ago."""
 
     def __init__(self, store: Store, read: Read, clock: Clock, shard_ids: Callable[[], Iterable[int]]) -> None:
         self._store = store
         self._read = read
         self._clock = clock
         self._shard_ids = shard_ids
-        self._looks: dict[object, _Look] = {}
+        self._looks: dict[str, _Look] = {}
 
-    async def look(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
+    async def positions(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
         """Return positions by topic or by partition, or None where the database does not tell them in time."""
 
-        def positions(shard_ids: frozenset[int]) -> tuple[GroupPosition, ...]:
+        def find(shard_ids: frozenset[int]) -> tuple[GroupPosition, ...]:
             return tuple(self._store.group_positions(shard_ids, by_partition=by_partition))
 
-        return await self._seen(by_partition, positions)
+        return await self._seen("positions by partition" if by_partition else "positions by topic", find)
 
     async def behind_ms(self, lookback_ms: int) -> dict[tuple[str, str, int], int] | None:
         """Return for how long partitions are behind, of those that are; None where the database does not tell."""
@@ -50,7 +50,7 @@ class Lag:
             lagging = self._store.lagging_positions(shard_ids, now_ms - lookback_ms)
             return {(each.group_id, each.topic, each.partition): _behind_ms(each, now_ms) for each in lagging}
 
-        return await self._seen(LaggingPosition, lags)
+        return await self._seen("behind", lags)
 
     async def newest_runs(self) -> dict[str, int] | None:
         """Return as of when each job last ran; None where the database does not tell in time."""
@@ -58,9 +58,9 @@ class Lag:
 
     async def expiring(self) -> ExpiryForecast | None:
         """Return what will expire, or None where nobody has looked, or the database does not tell in time."""
-        return await self._seen(ExpiryForecast, self._store.expiring)
+        return await self._seen("expiring", self._store.expiring)
 
-    async def _seen(self, what: object, find: Callable[[frozenset[int]], T]) -> T | None:
+    async def _seen(self, what: str, find: Callable[[frozenset[int]], T]) -> T | None:
         shard_ids = frozenset(self._shard_ids())
         last = self._looks.get(what)
         if last is not None and last.shard_ids == shard_ids and self._clock.now().node_ms < last.good_until_ms:

@@ -1,0 +1,21 @@
+"""What `changes` calls each act; a row may carry another word, of a later release."""
+
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """What was done. Source: tables.md, `changes`."""
+
+    DELETE_OFFSETS = "delete_offsets"
+    DELETE_GROUP = "delete_group"
+    RESET_OFFSETS = "reset_offsets"
+    FORCE_REBALANCE = "force_rebalance"
+    REMOVE_MEMBER = "remove_member"
+    PUT_SETTINGS = "put_settings"
+    PUT_TOPIC = "put_topic"
+    DELETE_TOPIC = "delete_topic"
+    APPLY_RUN = "apply_run"
+    REJECT_RUN = "reject_run"
+    DROP_PARTITION = "drop_history_partition"
+    RESTORE_PARTITION = "restore_history_partition"
+    UNDO = "undo"

@@ -1,0 +1,172 @@
+"""Settings and the catalogue in memory: every change raises a version, is noted once, and can be taken back."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coordinator_core.store.actions import Action
+from coordinator_core.store.interface import NotUndoable
+from coordinator_core.store.memory.groups import Groups
+from coordinator_core.store.memory.maintenance import Maintenance
+from coordinator_core.store.rows import ChangeRow, Json, StoredSettings, TopicRow, Undone, Versions
+from coordinator_core.store.runs import TOPIC_DELETION, UNDO, CandidateRow
+from coordinator_core.store.undoing import (
+    NEWER,
+    RESTORED,
+    settings_to_restore,
+    topic_json,
+    undo_of_settings,
+)
+
+
+class SmallTables:
+    """Topics and settings, and the runs that begin with a change of them."""
+
+    def __init__(self, groups: Groups, maintenance: Maintenance) -> None:
+        """Start empty.
+
+        Args:
+            groups: where changes are noted, and offsets lie.
+            maintenance: where runs begin.
+        """
+        self.versions = Versions(0, 0, 0)
+        self._groups = groups
+        self._maintenance = maintenance
+        self._topics: dict[str, TopicRow] = {}
+        self._cluster_settings: dict[str, str] = {}
+        self._group_settings: dict[str, dict[str, str]] = {}
+        self._set_at_ms: dict[tuple[str | None, str], int] = {}
+
+    # -- the catalogue --------------------------------------------------------------------------------------
+
+    def topics(self) -> list[TopicRow]:
+        """Return the catalogue, by topic."""
+        return [row for _, row in sorted(self._topics.items())]
+
+    def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow) -> TopicRow:
+        """Put a topic, or raise its count.
+
+        Raises:
+            ValueError: the count would fall.
+        """
+        before = self._topics.get(topic)
+        if before is not None and self._groups.was_made(change.change_id):
+            return before
+        after = self._raised(before, topic, partitions, log_start_offset)
+        self.versions = self.versions._replace(topics=max(self.versions.topics, after.version))
+        self._topics[topic] = after
+        self._note(change, None if before is None else topic_json(before), topic_json(after))
+        return after
+
+    def _raised(self, before: TopicRow | None, topic: str, partitions: int, log_start_offset: int | None) -> TopicRow:
+        if before is None:
+            return TopicRow(topic, partitions, log_start_offset or 0, self.versions.topics + 1)
+        if partitions < before.partitions:
+            raise ValueError(f"topic {topic} has {before.partitions} partitions; their number can only grow")
+        version = before.version if partitions == before.partitions else self.versions.topics + 1
+        start = before.log_start_offset if log_start_offset is None else log_start_offset
+        return TopicRow(topic, partitions, start, version)
+
+    def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
+        """Take a topic out of the catalogue, and begin the run that archives its offsets."""
+        made = self._groups.change(change.change_id)
+        if made is not None:
+            return made.change
+        row = self._topics.pop(topic, None)
+        if row is None:
+            return None
+        self.versions = self.versions._replace(topics=self.versions.topics + 1)
+        found = [one for one in self._groups.all_stored() if one[2].topic == topic]
+        candidates = [
+            CandidateRow(change.change_id, "", shard, group_id, topic, one.partition, one.commit_version)
+            for group_id, shard, one in found
+        ]
+        count = self._maintenance.begin(TOPIC_DELETION, change, candidates, None)
+        return self._note(change, topic_json(row), {"topic": topic, "run_id": change.change_id, "candidates": count})
+
+    # -- settings -------------------------------------------------------------------------------------------
+
+    def settings(self) -> StoredSettings:
+        """Return every stored setting."""
+        groups = {group_id: dict(values) for group_id, values in self._group_settings.items() if values}
+        return StoredSettings(dict(self._cluster_settings), groups)
+
+    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
+        """Set what has a value and unset what is None, of a group or of the cluster."""
+        if self._groups.was_made(change.change_id):
+            return
+        stored = self._stored(group_id)
+        before = {key: stored.get(key) for key in values}
+        self._set(group_id, values, change.at_ms)
+        self._note(change, before, dict(values))
+
+    def _stored(self, group_id: str | None) -> dict[str, str]:
+        return self._cluster_settings if group_id is None else self._group_settings.setdefault(group_id, {})
+
+    def _set(self, group_id: str | None, values: Mapping[str, str | None], at_ms: int) -> None:
+        stored = self._stored(group_id)
+        for key, value in values.items():
+            stored.pop(key, None)
+            if value is not None:
+                stored[key] = value
+                self._set_at_ms[group_id, key] = at_ms
+        cluster, groups, topics = self.versions
+        is_cluster = group_id is None
+        self.versions = Versions(cluster + is_cluster, groups + (not is_cluster), topics)
+
+    def _note(self, change: ChangeRow, before: Json, after: Json) -> ChangeRow:
+        noted = replace(change, before=before, after=after)
+        self._groups.note(noted)
+        return noted
+
+    # -- undo -----------------------------------------------------------------------------------------------
+
+    def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        """Take a change of settings back where what it set still stands, and return the undo as noted."""
+        made = self._groups.change(change.change_id)
+        if made is not None:
+            return made.change
+        undone = self._undoable(change_id)
+        group_id = undone.group_id
+        standing = {key: (value, self._set_at_ms[group_id, key]) for key, value in self._stored(group_id).items()}
+        restored = settings_to_restore(undone, standing)
+        self._set(group_id, restored, change.at_ms)
+        return self._undo(change_id, undo_of_settings(undone, change, standing, restored))
+
+    def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        """Begin the run that takes back what a change archived; a topic that was deleted returns at once."""
+        made = self._groups.change(change.change_id)
+        if made is not None:
+            return made.change
+        undone = self._undoable(change_id)
+        if self._maintenance.is_under_way(change_id):
+            raise NotUndoable("its run is still being worked off; ask again when it is applied")
+        after: Json = {"undoes": change_id, "action": undone.action, "run_id": change.change_id}
+        if undone.action == Action.DELETE_TOPIC:
+            after["topic"] = self._restore_topic(undone.before)
+        candidates = [
+            CandidateRow(change.change_id, "", row.shard_id, row.group_id, row.topic, row.partition, 0)
+            for row in self._groups.history.archived
+            if row.change_id == change_id
+        ]
+        after["candidates"] = self._maintenance.begin(UNDO, change, candidates, change_id)
+        return self._undo(change_id, replace(change, after=after))
+
+    def _undoable(self, change_id: str) -> ChangeRow:
+        found = self._groups.change(change_id)
+        if found is None or found.undone_at_ms is not None:
+            raise NotUndoable("it was undone already" if found else "there is no such change")
+        return found.change
+
+    def _restore_topic(self, before: Json) -> Json:
+        topic = before["topic"]
+        if topic in self._topics:
+            return {"topic": topic, "outcome": NEWER}
+        version = self.versions.topics + 1
+        self.versions = self.versions._replace(topics=version)
+        self._topics[topic] = TopicRow(**before, version=version)
+        return {"topic": topic, "outcome": RESTORED}
+
+    def _undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
+        self._groups.note(change)
+        self._groups.history.undone.append(Undone(change_id, change.at_ms, change.change_id))
+        return change

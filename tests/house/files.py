@@ -1,0 +1,22 @@
+"""The files that people write, wherever the repository is checked out: no environment, no cache, no build."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+MADE: Final = frozenset({"__pycache__", "dist", "build"})
+
+
+def written(*suffixes: str) -> list[Path]:
+    """Return the files that end so, by path; what lies in a hidden folder was not written by anybody."""
+    return sorted(path for path in _below(ROOT) if path.name.endswith(suffixes))
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.is_dir():
+            if not path.name.startswith(".") and path.name not in MADE:
+                yield from _below(path)
+        else:
+            yield path

@@ -1,0 +1,149 @@
+"""What a job cannot go on with is the last line of its log: the reason, once, and no traceback."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from types import ModuleType
+from typing import Any
+
+import psycopg2.extensions as pg
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # comes without types
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs import proposing, reporting, running
+from spark_jobs.arguments import JobArguments
+from spark_jobs.database import Database
+from spark_jobs.failures import TOLD_MAX_CHARS, in_one_line
+from spark_jobs.history import History
+from spark_jobs.jobs import assignment_balance_audit, history_archive, offset_retention
+from spark_jobs.proposing import Found, ProposingJob, Reading
+from spark_jobs.reporting import ReportArguments, ReportingJob
+from spark_jobs.submit import job_arguments
+
+RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+REASON = "FATAL: terminating connection due to administrator command"
+
+IN_JAVA = f"""An error occurred while calling o81.jdbc.
+: org.apache.spark.SparkException: Job aborted due to stage failure: org.postgresql.util.PSQLException: {REASON}
+\tat org.postgresql.core.v3.QueryExecutorImpl.receiveErrorResponse(QueryExecutorImpl.java:2733)
+
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2935)
+Caused by: java.io.EOFException
+\t... 1 more
+"""
+IN_PYTHON = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "rule.py", line 5, in judged
+    raise ValueError("odd")
+ValueError: odd
+"""
+
+
+class Unspeakable(Py4JError):  # type: ignore[misc]  # comes without types
+    """An error whose words Java has, which is gone."""
+
+    def __str__(self) -> str:
+        raise Py4JNetworkError("no answer")
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (
+            Py4JError(IN_JAVA),
+            (
+                "An error occurred while calling o81.jdbc. : org.apache.spark.SparkException: Job aborted due to stage"
+                f" failure: org.postgresql.util.PSQLException: {REASON} Caused by: java.io.EOFException"
+            ),
+        ),
+        (
+            Py4JError(IN_PYTHON),
+            "An exception was thrown from the Python worker. Please see the stack trace below. ValueError: odd",
+        ),
+        (
+            pg.QueryCanceledError(f"{REASON}\nSSL connection has been closed\n"),
+            f"{REASON} SSL connection has been closed",
+        ),
+        (Py4JError("x" * 9_999), "x" * TOLD_MAX_CHARS + "…"),
+        (Py4JError(""), "Py4JError"),
+        (Unspeakable("odd"), "Spark's own process is gone."),
+    ],
+    ids=["in Java", "in Python", "of Postgres", "endless", "wordless", "unspeakable"],
+)
+def test_a_failure_is_told_without_its_stack(failure: Exception, sentence: str) -> None:
+    assert in_one_line(failure) == sentence
+
+
+def cut(connection: pg.connection, database: Database) -> None:
+    """End every other connection to the database, as a restart of Postgres does."""
+    with closing(database.connect()) as other, other, other.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = %s",
+            (connection.info.backend_pid,),
+        )
+        assert cursor.fetchone() == (True,)
+
+
+def failing(spark: SparkSession) -> DataFrame:
+    """Return a frame that Spark can plan, and never write."""
+    return spark.sql(f"SELECT raise_error('{REASON}') AS group_id")
+
+
+def propose_while_postgres_goes(reading: Reading, arguments: JobArguments) -> Found:
+    cut(reading.connection, reading.database)
+    return Found(failing(reading.spark))
+
+
+def tell_while_postgres_goes(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
+    cut(history.connection, history.database)
+    return [failing(history.spark)]
+
+
+def stay_open(spark: SparkSession) -> Any:  # noqa: ANN401 - stands in for a function
+    def opened(_: str) -> AbstractContextManager[SparkSession]:
+        return nullcontext(spark)
+
+    return opened
+
+
+AUDITS = assignment_balance_audit.JOB.tables[0]
+PROPOSING = ProposingJob("offset_retention", propose_while_postgres_goes, offset_retention.JOB.candidates)
+REPORTING = ReportingJob(
+    "assignment_balance_audit", tell_while_postgres_goes, (type(AUDITS)(AUDITS.name, ("group_id",)),)
+)
+
+
+@pytest.mark.parametrize(("module", "job"), [(proposing, PROPOSING), (reporting, REPORTING)])
+def test_a_job_whose_postgres_goes_ends_with_spark_s_reason(
+    spark: SparkSession,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    module: ModuleType,
+    job: Any,  # noqa: ANN401 - of one module or the other
+) -> None:
+    monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", database_url)
+    monkeypatch.setattr(running, "open_session", stay_open(spark))
+    arguments = job_arguments(run_id=RUN_ID, as_of="2026-11-21T12:00:00Z", is_dry_run=False)
+    assert module.run(job, arguments) == 1
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"{job.kind}: ")
+    assert REASON in last
+
+
+def test_a_failure_of_postgres_ends_the_archive_job_with_one_sentence(
+    spark: SparkSession, database_url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def archive(_: SparkSession, database: Database, connection: pg.connection, __: JobArguments) -> None:
+        cut(connection, database)
+        connection.cursor().execute("SELECT 1")
+
+    monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", database_url)
+    monkeypatch.setattr(running, "open_session", stay_open(spark))
+    monkeypatch.setattr(history_archive, "archive_closed_days", archive)
+    arguments = job_arguments(run_id=RUN_ID, as_of="2026-11-21T12:00:00Z", is_dry_run=False)
+    assert history_archive.main(arguments) == 1
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert last.startswith("history_archive: ")
+    assert "connection" in last
