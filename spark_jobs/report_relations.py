@@ -113,7 +113,8 @@ def evictions_within(start: datetime, end: datetime) -> Relation:
     """Return the members that were put out for their silence within an interval."""
     reasons = ", ".join(f"'{reason}'" for reason in SILENCES)
     text = f"""
-SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, ended_at
+SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, ended_at,
+    coalesce(last_heartbeat_at, started_at) AS silent_since
 FROM {{member_sessions}}
 WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)} AND end_reason IN ({reasons})
 """  # noqa: S608 - likewise, and words of ours

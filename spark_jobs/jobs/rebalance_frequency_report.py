@@ -27,6 +27,9 @@ from spark_jobs.transforms.rebalance_frequency import (
     rebalance_frequency,
 )
 
+SILENCE_MAX = timedelta(hours=2)
+"""Of whoever had been silent for longer when it was put out nobody sees that it was followed."""
+
 
 def find(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
     """Read what happened within the interval, and tell of it group by group."""
@@ -36,7 +39,7 @@ def find(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
     rebalances = history.read(rebalances_within(start, end), REBALANCE_COLUMNS)
     waits = history.read(waits_within(start, end), WAIT_COLUMNS)
     evictions = history.read(evictions_within(start, end), EVICTION_COLUMNS)
-    joins = history.read(joins_within(start, back_by), JOIN_COLUMNS)
+    joins = history.read(joins_within(start - SILENCE_MAX, back_by), JOIN_COLUMNS)
     thresholds = Thresholds(**{field.name: options[field.name] for field in fields(Thresholds)})
     told = rebalance_frequency(rebalances, waits, evictions, joins, Interval(start, end), thresholds)
     return (told,)

@@ -38,6 +38,11 @@ def is_back_in_time(gone_at_ms: Column, joined_at_ms: Column, grace_ms: int) -> 
     return joined_at_ms.between(gone_at_ms, gone_at_ms + grace_ms)
 
 
+def is_successor(silent_since_ms: Column, joined_at_ms: Column, gone_at_ms: Column) -> Column:
+    """Say whether somebody joined in the place of a member that was silent, and not put out yet."""
+    return (silent_since_ms < joined_at_ms) & (joined_at_ms < gone_at_ms)
+
+
 def begins_storm_window(start_ms: Column, in_order: WindowSpec, thresholds: Thresholds) -> Column:
     """Say whether so many rebalances, of which this one is the first, began within the window."""
     last_ms = sf.lead(start_ms, thresholds.storm_rebalances - 1).over(in_order)

@@ -12,7 +12,7 @@ from spark_jobs.rules.frequency import ConsumerColumns
 REBALANCE_COLUMNS = ("group_id", "shard_id", "trigger", "outcome", "started_at", "completed_at", "restarts")
 WAIT_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "waited_for_ms")
 CONSUMER_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "client_host")
-EVICTION_COLUMNS = (*CONSUMER_COLUMNS, "ended_at")
+EVICTION_COLUMNS = (*CONSUMER_COLUMNS, "ended_at", "silent_since")
 JOIN_COLUMNS = (*CONSUMER_COLUMNS, "joined_at")
 
 REPORT_COLUMNS = (
@@ -79,7 +79,8 @@ def rebalance_frequency(
             NULL while it is under way.
         waits: A row a member that was waited for in a rebalance that was over within the interval, WAIT_COLUMNS.
         evictions: A row a member that was put out within the interval, EVICTION_COLUMNS.
-        joins: A row a member that joined within the interval or the grace after it, JOIN_COLUMNS.
+        joins: A row a member that joined within the interval, the grace after it, or the longest silence before it,
+            JOIN_COLUMNS.
         interval: Which it is.
         thresholds: What the rules go by.
 
@@ -170,12 +171,14 @@ def _by_trigger(timed: DataFrame) -> DataFrame:
 
 def _evictions(evictions: DataFrame, joins: DataFrame, grace_ms: int) -> DataFrame:
     gone, back = evictions.alias("gone"), joins.alias("back")
-    is_back = (
-        (sf.col("gone.group_id") == sf.col("back.group_id"))
-        & rules.is_same_consumer(_consumer("gone"), _consumer("back"))
-        & rules.is_back_in_time(sf.unix_millis("gone.ended_at"), sf.unix_millis("back.joined_at"), grace_ms)
+    is_same = (sf.col("gone.group_id") == sf.col("back.group_id")) & rules.is_same_consumer(
+        _consumer("gone"), _consumer("back")
     )
-    spurious = gone.join(back, on=is_back, how="left_semi").groupBy(KEY)
+    gone_ms, joined_ms = sf.unix_millis("gone.ended_at"), sf.unix_millis("back.joined_at")
+    is_back = is_same & rules.is_back_in_time(gone_ms, joined_ms, grace_ms)
+    is_successor = is_same & rules.is_successor(sf.unix_millis("gone.silent_since"), joined_ms, gone_ms)
+    alive = gone.join(back, on=is_successor, how="left_anti").alias("gone")
+    spurious = alive.join(back, on=is_back, how="left_semi").groupBy(KEY)
     return (
         evictions.groupBy(KEY)
         .agg(sf.count("*").cast("int").alias("evicted"))

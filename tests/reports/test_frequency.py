@@ -13,6 +13,7 @@ from coordinator_core.protocol.reports.frequency import (
     Thresholds,
     is_back_in_time,
     is_same_consumer,
+    is_successor,
     never_settles,
     percentile,
     storms,
@@ -85,6 +86,11 @@ def test_the_same_consumer_has_the_same_instance_or_the_same_client_and_host(
 @pytest.mark.parametrize(("joined_at_ms", "is_back"), [(99, False), (100, True), (110, True), (111, False)])
 def test_both_ends_of_the_grace_belong_to_it(joined_at_ms: int, is_back: bool) -> None:
     assert is_back_in_time(100, joined_at_ms, 10) is is_back
+
+
+@pytest.mark.parametrize(("joined_at_ms", "is_one"), [(90, False), (91, True), (99, True), (100, False)])
+def test_whoever_joins_during_a_silence_is_the_successor_of_who_is_silent(joined_at_ms: int, is_one: bool) -> None:
+    assert is_successor(90, joined_at_ms, 100) is is_one
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from coordinator_core.protocol.reports.frequency import (
     Thresholds,
     is_back_in_time,
     is_same_consumer,
+    is_successor,
     never_settles,
     percentile,
     storms,
@@ -60,28 +61,33 @@ consumers = st.builds(
     client_id=st.sampled_from("xy"),
     host=st.sampled_from(["h", "i"]),
 )
-pairs = st.tuples(consumers, consumers, st.integers(0, 40), st.integers(0, 40))
+pairs = st.tuples(consumers, consumers, st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 
 
 @settings(max_examples=4, deadline=None, phases=UNSHRUNK)
 @given(st.lists(pairs, min_size=40, max_size=80))
 def test_who_is_back_is_told_as_the_pure_rules_tell_it(
-    spark: SparkSession, cases: list[tuple[Consumer, Consumer, int, int]]
+    spark: SparkSession, cases: list[tuple[Consumer, Consumer, int, int, int]]
 ) -> None:
     names = ("member_id", "instance_id", "client_id", "host")
     columns = [f"{side}_{name} string" for side in ("gone", "back") for name in names]
     frame = spark.createDataFrame(
-        [(*astuple(gone), *astuple(back), gone_at_ms, joined_at_ms) for gone, back, gone_at_ms, joined_at_ms in cases],
-        ", ".join([*columns, "gone_at_ms long", "joined_at_ms long"]),
+        [(*astuple(gone), *astuple(back), *at_ms) for gone, back, *at_ms in cases],
+        ", ".join([*columns, "silent_since_ms long", "gone_at_ms long", "joined_at_ms long"]),
     )
     gone, back = (ConsumerColumns(*(sf.col(f"{side}_{name}") for name in names)) for side in ("gone", "back"))
     answers = frame.select(
         rules.is_same_consumer(gone, back),
         rules.is_back_in_time(sf.col("gone_at_ms"), sf.col("joined_at_ms"), THRESHOLDS.grace_ms),
+        rules.is_successor(sf.col("silent_since_ms"), sf.col("joined_at_ms"), sf.col("gone_at_ms")),
     ).collect()
     assert [tuple(answer) for answer in answers] == [
-        (is_same_consumer(gone, back), is_back_in_time(gone_at_ms, joined_at_ms, THRESHOLDS.grace_ms))
-        for gone, back, gone_at_ms, joined_at_ms in cases
+        (
+            is_same_consumer(gone, back),
+            is_back_in_time(gone_at_ms, joined_at_ms, THRESHOLDS.grace_ms),
+            is_successor(silent_since_ms, joined_at_ms, gone_at_ms),
+        )
+        for gone, back, silent_since_ms, gone_at_ms, joined_at_ms in cases
     ]
 
 

@@ -188,6 +188,22 @@ def test_whoever_is_back_within_the_grace_was_put_out_for_nothing(
     assert (row["evicted"], row["spuriously_evicted"]) == (5, count)
 
 
+def test_whoever_was_followed_while_it_was_silent_was_dead(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    """A process dies, is started again before it is put out, and dies again: each time somebody joins soon after."""
+    insert(
+        connection,
+        "member_sessions",
+        stay("first", at(-1), at(0, 5), last_heartbeat_at=at(0, -10)),
+        stay("second", at(0, -2), at(0, 30), last_heartbeat_at=at(0, 15)),
+        stay("third", at(0, 18), at(1), end_reason="left"),
+    )
+    report(JOB, spark, database, connection, of_day())
+    (row,) = table_rows(connection, TABLE)
+    assert (row["evicted"], row["spuriously_evicted"]) == (2, 0)
+
+
 # -- runs ---------------------------------------------------------------------------------------------------------
 
 

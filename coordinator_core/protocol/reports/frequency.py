@@ -4,8 +4,9 @@ Rules, each with its twin in `spark_jobs/rules/frequency.py`:
 
 * A *storm*: at least so many rebalances began within a window. Storms that share a rebalance are one.
 * A member that was put out for its silence (its session, the join or the sync ran out of time) was put out *spuriously*
-  if the same consumer joined again within the grace, both ends included: it had been alive all the time. The same
-  consumer has the same instance id; without one, the same client id on the same host; and a new member id.
+  if the same consumer joined again within the grace, both ends included: it had been alive all the time; unless it had
+  joined again before, while the member was silent: then the one that was put out was dead, and this is one more. The
+  same consumer has the same instance id; without one, the same client id on the same host; and a new member id.
 * A group *never settles* if a rebalance has gone on for longer than a bound when the interval ends, or if one that was
   over within the interval had fallen back too often.
 * Of lengths, the *median* and the *high* one (19 of 20 are no longer) are lengths that occurred: the smallest that so
@@ -58,6 +59,11 @@ def is_same_consumer(gone: Consumer, back: Consumer) -> bool:
 def is_back_in_time(gone_at_ms: int, joined_at_ms: int, grace_ms: int) -> bool:
     """Tell whether somebody joined soon enough after having been put out."""
     return gone_at_ms <= joined_at_ms <= gone_at_ms + grace_ms
+
+
+def is_successor(silent_since_ms: int, joined_at_ms: int, gone_at_ms: int) -> bool:
+    """Tell whether somebody joined in the place of a member that was silent, and not put out yet."""
+    return silent_since_ms < joined_at_ms < gone_at_ms
 
 
 def storms(starts_ms: Sequence[int], thresholds: Thresholds) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from coordinator_core.protocol.reports.frequency import SILENCES
+from coordinator_core.protocol.reports.frequency import SILENCES, is_successor
 from coordinator_core.store.rows import MemberRow, MemberSessionRow
 
 
@@ -24,7 +24,7 @@ def return_of(row: MemberSessionRow, comers: Iterable[MemberRow | MemberSessionR
         for each in comers
         if each.group_id == row.group_id and each.member_id != row.member_id and _client(each) == _client(row)
     ]
-    followed = [at_ms for at_ms in arrivals if silent_since_ms < at_ms < row.ended_at_ms]
+    followed = [at_ms for at_ms in arrivals if is_successor(silent_since_ms, at_ms, row.ended_at_ms)]
     if followed and row.end_reason in SILENCES:
         return Return(None, min(followed))
     back = [at_ms for at_ms in arrivals if row.ended_at_ms <= at_ms <= row.ended_at_ms + within_ms]
