@@ -66,6 +66,8 @@ class Ownership:
         """Since when a renewal is under way."""
         self._taking: asyncio.Future[dict[int, int]] | None = None
         """A take-over that has not been answered: what it takes is this node's, and known to nobody."""
+        self._taken: dict[int, int] = {}
+        """Shard → the epoch under which this process took it and has not given it up; others may have it by now."""
         self._has_told_of_failure = False
         self._make_shard = make_shard
         self._hurry = asyncio.Event()
@@ -222,6 +224,7 @@ class Ownership:
 
     def _open(self, shard_id: int, epoch: int, sent_ms: int) -> Shard:
         self._counters.shards_taken += 1
+        self._taken[shard_id] = epoch
         shard = self._make_shard(shard_id, epoch)
         shard.valid_until_ms = sent_ms + self._config.lease_ttl_ms
         self.owned[shard_id] = shard
@@ -247,14 +250,15 @@ class Ownership:
         log.info("shards_taken", shards=sorted(ids), groups=len(stored), took_ms=took_ms)
 
     async def hand_over(self) -> None:
-        """Give up all shards, and what was about to be taken when the loops were stopped."""
+        """Give up all shards, also those that were dropped, or about to be taken, when the loops were stopped."""
         await self.give_up(list(self.owned))
-        taking, self._taking = self._taking, None
-        if taking is not None:
-            try:
-                await self._release(await taking)
-            except StoreError as error:
-                self.note_failure(str(error))
+        try:
+            if self._taking is not None:
+                self._taken |= await self._taking
+        except StoreError as error:
+            self.note_failure(str(error))
+        if self._taken:
+            await self._release(self._taken)
 
     async def give_up(self, shard_ids: Iterable[int]) -> None:
         """Release shards, so that another node can take them at once; whoever waits there asks again."""
@@ -263,6 +267,7 @@ class Ownership:
             shard = self.owned.get(shard_id)
             if shard is not None:
                 epochs[shard_id] = shard.epoch
+                self._taken.pop(shard_id, None)
                 shard.drop(NotCoordinator("the shard moves to another node"))
         if not epochs:
             return

@@ -122,6 +122,16 @@ async def test_a_group_that_was_preparing_is_again_what_it_was() -> None:
         assert [row.outcome for row in store.history.rebalances] == ["completed", "abandoned"]
 
 
+async def test_a_node_that_stops_hands_over_what_it_has_just_dropped() -> None:
+    store = MemoryStore()
+    node = Coordinator(store, config())
+    await node.start()
+    await until(lambda: len(node._ownership.owned) == 50, "it owns all")
+    node._ownership.owned[7].fail(NotCoordinator("a write failed"))
+    await node.stop()
+    assert _owned_in(store) == []
+
+
 class SlowTakeOver(MemoryStore):
     """A store whose answer to a take-over is a long time on its way."""
 
@@ -148,5 +158,9 @@ async def test_a_node_that_stops_hands_over_what_it_is_just_taking() -> None:
     await asyncio.sleep(0)  # The loops are cancelled in this turn.
     store.may_answer.set()
     await stopping
+    assert _owned_in(store) == []
+
+
+def _owned_in(store: MemoryStore) -> list[int]:
     leases = store.renew("c", "http://c", "1", {}, 1_000).leases
-    assert [lease.shard_id for lease in leases if lease.node_id is not None] == []
+    return [lease.shard_id for lease in leases if lease.node_id is not None]

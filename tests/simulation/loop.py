@@ -6,11 +6,13 @@ and timers that come due wait behind it, just as `select` would hand them out af
 """
 
 import asyncio
+import inspect
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest.mock import patch
 
@@ -190,6 +192,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._inbox.clear()
         self._overdue.clear()
+        for task in asyncio.all_tasks(self):
+            coro = task.get_coro()
+            if isinstance(coro, CoroutineType) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+                coro.close()  # or Python complains, at some odd moment, that nobody ever began it
 
     def _wake(self) -> None:
         if not self._is_awake and not self.is_dead:
