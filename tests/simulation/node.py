@@ -32,6 +32,8 @@ REQUEST_TIMEOUT_MS = 2_000
 LONG_POLLS = (JoinGroup, SyncGroup)
 START_AGAIN_S = (0.3, 12.0)
 """How long a dead process stays away."""
+FINDS_OUT_S = 2.0
+"""Within this time after a call that was not answered a node finds out what it owns."""
 CLOCK_DRIFT = 2e-5
 
 SETTINGS = GroupSettings(
@@ -255,7 +257,8 @@ class Node:
         began_s = self._world.now_s
         await process.coordinator.stop()
         left = [shard_id for shard_id, lease in self._store._leases.shards.items() if lease.node_id == self.name]
-        if left and process.connections.in_trouble_at_s < began_s and not process.loop.is_dead:
+        is_sure = process.connections.in_trouble_at_s < began_s - FINDS_OUT_S
+        if left and is_sure and not process.loop.is_dead:
             self._world.fail("WhoStopsHandsOver", f"{self.name} has stopped, and keeps {left}")
         if self.process is process:
             self._world.note("", f"{self.name} has stopped")
