@@ -3,26 +3,21 @@
 Source: http-api.md "Lists"; docs/maintenance.md for reasons and outcomes.
 """
 
-import json
 from datetime import datetime
-from typing import Final
 
 from litestar import get
 from litestar.params import FromPath, FromQuery
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 
-from api.http import base64url
 from api.http.call import ThisCall
+from api.http.cursors import Int32, Name, read_cursor, write_cursor
 from api.http.endpoints.maintenance import TAGS, read_run_id, unknown_run
 from api.http.express import REQUEST
-from api.http.fields import INT32_MAX, PageLimit
+from api.http.fields import PageLimit
 from api.http.times import instant, instant_or_none
-from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.interface import RunNotFound
 from coordinator_core.store.runs import WHOLE_GROUP
-
-NOT_OURS: Final = "the cursor is not one that a list of candidates gave"
 
 
 class CandidateShown(Struct):
@@ -74,28 +69,16 @@ async def list_candidates(
     A token for some groups sees theirs, on shorter pages, and no days of history, which are everybody's.
     """
     known_id = read_run_id(run_id)
+    place = read_cursor(cursor, tuple[Name, Name, Int32])
     try:
-        found = await call.coordinator.run_candidates(known_id, _after(cursor), limit + 1)
+        found = await call.coordinator.run_candidates(known_id, place and CandidatePlace(*place), limit + 1)
         days = [] if cursor else await call.coordinator.run_days(known_id)
     except RunNotFound:
         raise unknown_run(run_id) from None
     page = found[:limit]
-    next_cursor = base64url.encode(json.dumps(page[-1].place)) if len(found) > limit else None
+    next_cursor = write_cursor(*page[-1].place) if len(found) > limit else None
     shown = [_shown(each) for each in page if call.sees(each.group_id)]
     return CandidatesAnswer(known_id, shown, next_cursor, [_day(each) for each in days if call.sees(None)])
-
-
-def _after(cursor: str) -> CandidatePlace | None:
-    """Return the candidate after which the page begins."""
-    if not cursor:
-        return None
-    try:
-        group_id, topic, partition = convert(json.loads(base64url.decode(cursor)), tuple[str, str, int])
-    except (ValueError, ValidationError):
-        raise InvalidRequest(NOT_OURS) from None
-    if "\0" in group_id + topic or not -1 <= partition <= INT32_MAX:
-        raise InvalidRequest(NOT_OURS)
-    return CandidatePlace(group_id, topic, partition)
 
 
 def _shown(one: ListedCandidate) -> CandidateShown:

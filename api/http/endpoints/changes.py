@@ -11,15 +11,14 @@ from litestar import get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
-from api.http import base64url
 from api.http.call import Call, ThisCall
+from api.http.cursors import AtMs, UuidText, read_cursor, write_cursor
 from api.http.express import REQUEST
 from api.http.fields import GivenReason, PageLimit
 from api.http.problems import GroupAuthorizationFailed
 from api.http.times import instant, instant_or_none
-from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.runtime.act import ChangeUnknown
-from coordinator_core.store.rows import ChangeFilter, ChangeRow, RecordedChange
+from coordinator_core.store.rows import ChangeFilter, RecordedChange
 
 TAGS: Final = ["Operators: changes"]
 
@@ -54,10 +53,10 @@ async def list_changes(
     call: ThisCall, group_id: FromQuery[str | None] = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
 ) -> ChangesAnswer:
     """List changes, of one group or of all, the newest first; a token for some groups sees theirs, on shorter pages."""
-    which = ChangeFilter(group_id, _after(cursor), limit + 1)
+    which = ChangeFilter(group_id, read_cursor(cursor, tuple[AtMs, UuidText]), limit + 1)
     found = await call.coordinator.operators.changes(which)
     page = found[:limit]
-    next_cursor = _cursor(page[-1].change) if len(found) > limit else None
+    next_cursor = write_cursor(page[-1].change.at_ms, page[-1].change.change_id) if len(found) > limit else None
     return ChangesAnswer([_shown(each) for each in page if call.sees(each.change.group_id)], next_cursor)
 
 
@@ -89,21 +88,6 @@ def _shown(found: RecordedChange) -> ChangeShown:
         undone_at=instant_or_none(found.undone_at_ms),
         undone_by=found.undone_by,
     )
-
-
-def _cursor(last: ChangeRow) -> str:
-    return base64url.encode(f"{last.at_ms} {last.change_id}")
-
-
-def _after(cursor: str) -> tuple[int, str] | None:
-    """Return the change after which the page begins."""
-    if not cursor:
-        return None
-    try:
-        at_ms, _, change_id = base64url.decode(cursor).decode("ascii").partition(" ")
-        return int(at_ms), str(UUID(change_id))
-    except ValueError:
-        raise InvalidRequest("the cursor is not one that a list of changes gave") from None
 
 
 # -- undo -------------------------------------------------------------------------------------------------

@@ -11,15 +11,14 @@ from litestar import delete, get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
-from api.http import base64url
 from api.http.call import Call, ThisCall
+from api.http.cursors import Name, read_cursor, write_cursor
 from api.http.express import REQUEST
 from api.http.fields import GivenReason, GroupId, PageLimit, ReasonNeeded, StatesAsked
-from api.http.paths import read_text
 from api.http.times import instant_or_none
 from api.http.translation import AssignmentJson, assignment_shown
 from coordinator_core.protocol.consumer_protocol import CONSUMER
-from coordinator_core.protocol.errors import GroupIdNotFound, InvalidRequest
+from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.states import DEAD, EMPTY, STABLE, GroupState
 from coordinator_core.runtime.views import GroupView, MemberView
 from coordinator_core.store.rows import GroupFilter, ListedGroup
@@ -64,16 +63,17 @@ async def list_groups(
     cursor: FromQuery[str] = "",
 ) -> GroupsAnswer:
     """List groups by id; Dead ones, from history, only with state=Dead."""
+    place = read_cursor(cursor, tuple[Name])
     which = GroupFilter(
         states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
         prefix=prefix,
         protocol_type=protocol_type or None,
-        after=_after(cursor),
+        after=place[0] if place else None,
         limit=limit + 1,
     )
     found = await _own_groups(call, which)
     page = found[:limit]
-    next_cursor = _cursor(page[-1].group_id) if len(found) > limit else None
+    next_cursor = write_cursor(page[-1].group_id) if len(found) > limit else None
     return GroupsAnswer([_listed(each) for each in page], next_cursor)
 
 
@@ -92,20 +92,6 @@ def _listed(row: ListedGroup) -> GroupShown:
     return GroupShown(
         row.group_id, row.state, row.protocol_type, row.generation, row.member_count, NodeShown(row.node_id)
     )
-
-
-def _cursor(group_id: str) -> str:
-    return base64url.encode(group_id) or "="
-
-
-def _after(cursor: str) -> str | None:
-    """Return the group after which the page begins."""
-    if not cursor:
-        return None
-    try:
-        return read_text(base64url.decode(cursor), "the cursor")
-    except ValueError:
-        raise InvalidRequest("the cursor is not one that a list of groups gave") from None
 
 
 # -- describe ---------------------------------------------------------------------------------------

@@ -7,14 +7,14 @@ Source: http-api.md "The ledger".
 
 import re
 from datetime import datetime
-from typing import Annotated, Final, NoReturn, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from litestar import get
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http import base64url
 from api.http.call import ThisCall
+from api.http.cursors import UUID_LETTERS, AtMs, Int32, UuidText, read_cursor, write_cursor
 from api.http.express import REQUEST
 from api.http.fields import GroupId, PageLimit, PartitionAsked
 from api.http.limits import TOPIC_MAX_CHARS
@@ -33,9 +33,6 @@ from coordinator_core.store.history import (
 from coordinator_core.store.rows import RebalanceMemberRow, TransitionRow
 
 TAGS: Final = ["Operators: history"]
-UUID_LETTERS: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-REBALANCE_CURSOR: Final = re.compile(rf"(\d{{1,15}}) ({UUID_LETTERS})", re.ASCII)
-TRANSITION_CURSOR: Final = re.compile(r"(\d{1,15}) (\d{1,15}) (\d{1,9}) (\d)", re.ASCII)
 
 # -- rebalances -------------------------------------------------------------------------------------------
 
@@ -73,17 +70,11 @@ async def list_rebalances(
     call: ThisCall, group_id: GroupId, limit: PageLimit = 100, cursor: FromQuery[str] = ""
 ) -> RebalancesAnswer:
     """List a group's rebalances, the newest first: why each began, how long it took, what came of it."""
-    found = await call.coordinator.history.rebalances(group_id, _rebalance_place(cursor), limit + 1)
+    place = read_cursor(cursor, tuple[AtMs, UuidText])
+    found = await call.coordinator.history.rebalances(group_id, place and RebalancePlace(*place), limit + 1)
     page = found[:limit]
-    next_cursor = base64url.encode("{} {}".format(*page[-1].place)) if len(found) > limit else None
+    next_cursor = write_cursor(*page[-1].place) if len(found) > limit else None
     return RebalancesAnswer([_rebalance(each) for each in page], next_cursor)
-
-
-def _rebalance_place(cursor: str) -> RebalancePlace | None:
-    if not cursor:
-        return None
-    at_ms, rebalance_id = _taken_apart(cursor, REBALANCE_CURSOR)
-    return RebalancePlace(_in_time(int(at_ms)), rebalance_id)
 
 
 def _rebalance(row: ListedRebalance) -> RebalanceShown:
@@ -184,17 +175,11 @@ async def list_transitions(
     call: ThisCall, group_id: GroupId, limit: PageLimit = 100, cursor: FromQuery[str] = ""
 ) -> TransitionsAnswer:
     """List the changes of a group's state, the newest first, and why each happened."""
-    found = await call.coordinator.history.transitions(group_id, _transition_place(cursor), limit + 1)
+    place = read_cursor(cursor, tuple[AtMs, AtMs, Int32, Int32])
+    found = await call.coordinator.history.transitions(group_id, place and TransitionPlace(*place), limit + 1)
     page = found[:limit]
-    next_cursor = base64url.encode("{} {} {} {}".format(*place_of(page[-1]))) if len(found) > limit else None
+    next_cursor = write_cursor(*place_of(page[-1])) if len(found) > limit else None
     return TransitionsAnswer([_transition(each) for each in page], next_cursor)
-
-
-def _transition_place(cursor: str) -> TransitionPlace | None:
-    if not cursor:
-        return None
-    at_ms, created_at_ms, generation, rank = map(int, _taken_apart(cursor, TRANSITION_CURSOR))
-    return TransitionPlace(_in_time(at_ms), _in_time(created_at_ms), generation, rank)
 
 
 def _transition(row: TransitionRow) -> TransitionShown:
@@ -290,23 +275,3 @@ def _position(then: PositionThen) -> PositionShown:
         committed_at=instant(then.committed_at_ms),
         member_id=then.member_id,
     )
-
-
-# -- cursors ----------------------------------------------------------------------------------------------
-
-
-def _taken_apart(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
-    """Return the parts of a cursor of ours."""
-    try:
-        parts = form.fullmatch(base64url.decode(cursor).decode("ascii"))
-    except ValueError:
-        parts = None
-    return _refuse_cursor() if parts is None else parts.groups()
-
-
-def _in_time(at_ms: int) -> int:
-    return at_ms if at_ms <= END_OF_TIME_MS else _refuse_cursor()
-
-
-def _refuse_cursor() -> NoReturn:
-    raise InvalidRequest("the cursor is not one that this list gave")

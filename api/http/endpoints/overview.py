@@ -3,7 +3,6 @@
 Source: the console's list of groups; docs/console.md.
 """
 
-import re
 from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 
@@ -11,12 +10,11 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http import base64url
 from api.http.call import ThisCall
+from api.http.cursors import Int64, Name, read_cursor, write_cursor
 from api.http.express import REQUEST
 from api.http.fields import PageLimit, StatesAsked
 from api.http.limits import GROUP_ID_MAX_CHARS
-from api.http.paths import read_text
 from api.http.times import instant, instant_or_none
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.states import GroupState
@@ -24,7 +22,6 @@ from coordinator_core.store.overview import GroupGlance, GroupOrder, OverviewFil
 
 TAGS: Final = ["Operators: groups"]
 STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
-CURSOR: Final = re.compile(r"(-?\d{1,18}) (.*)", re.ASCII | re.DOTALL)
 
 TextAsked: TypeAlias = Annotated[
     str, QueryParameter(name="q", max_length=GROUP_ID_MAX_CHARS, description="what the group's id holds somewhere")
@@ -72,17 +69,18 @@ async def list_group_overview(
     cursor: FromQuery[str] = "",
 ) -> GroupOverview:
     """List groups with members, lag and rebalances of the last hour, those first that want to be looked at."""
+    place = read_cursor(cursor, tuple[Int64, Name])
     which = OverviewFilter(
         text=q,
         states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
         prefixes=None if call.identity is None else tuple(call.identity.prefixes_within("")),
         order=_order(sort),
-        after=_after(cursor),
+        after=place and OverviewPlace(*place),
         limit=limit + 1,
     )
     found = await call.coordinator.overview(which)
     page = found.groups[:limit]
-    next_cursor = base64url.encode(f"{page[-1].key} {page[-1].group_id}") if len(found.groups) > limit else None
+    next_cursor = write_cursor(page[-1].key, page[-1].group_id) if len(found.groups) > limit else None
     return GroupOverview([_shown(each) for each in page], dict(found.counts), next_cursor)
 
 
@@ -91,19 +89,6 @@ def _order(sort: str) -> GroupOrder:
         return GroupOrder(sort)
     except ValueError:
         raise InvalidRequest(f"sort must be one of {', '.join(GroupOrder)}") from None
-
-
-def _after(cursor: str) -> OverviewPlace | None:
-    """Return where the page begins."""
-    if not cursor:
-        return None
-    try:
-        place = CURSOR.fullmatch(read_text(base64url.decode(cursor), "the cursor"))
-    except ValueError:
-        place = None
-    if place is None:
-        raise InvalidRequest("the cursor is not one that the overview gave")
-    return OverviewPlace(int(place[1]), place[2])
 
 
 def _shown(one: GroupGlance) -> GlanceShown:

@@ -12,13 +12,12 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct, convert
 
-from api.http import base64url
 from api.http.call import Call, ThisCall
+from api.http.cursors import Name, read_cursor, write_cursor
 from api.http.express import REQUEST
 from api.http.fields import PageLimit
 from api.http.limits import GROUP_ID_MAX_CHARS
 from coordinator_core.protocol.advice.policy import Confidence, Verdict
-from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.store.reports import Report, ReportFilter, ReportKind
 
 TAGS: Final = ["Operators: reports"]
@@ -200,27 +199,18 @@ async def list_timeout_reports(
 
 def _which(kind: ReportKind, group_id: str | None, limit: int, cursor: str) -> ReportFilter:
     """Return what is asked for, and one more, which tells whether there is another page."""
-    return ReportFilter(kind, group_id, _after(cursor), limit + 1)
+    place = read_cursor(cursor, tuple[Name])
+    return ReportFilter(kind, group_id, place[0] if place else None, limit + 1)
 
 
 async def _newest(call: Call, which: ReportFilter, shape: type[Shape]) -> tuple[list[Shape], str | None]:
     """Return a page of reports and its cursor; a token for some groups sees theirs, on shorter pages."""
     found = await call.coordinator.reports(which)
     page = found[: which.limit - 1]
-    next_cursor = base64url.encode(page[-1]["group_id"]) if len(found) > len(page) else None
+    next_cursor = write_cursor(page[-1]["group_id"]) if len(found) > len(page) else None
     return [_shown(report, shape) for report in page if call.sees(report["group_id"])], next_cursor
 
 
 def _shown(report: Report, shape: type[Shape]) -> Shape:
     """Return the columns that a shape names."""
     return convert(report, shape)
-
-
-def _after(cursor: str) -> str | None:
-    """Return the group after which the page begins."""
-    if not cursor:
-        return None
-    try:
-        return base64url.decode(cursor).decode()
-    except ValueError:
-        raise InvalidRequest("the cursor is not one that a list of reports gave") from None

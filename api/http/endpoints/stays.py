@@ -5,7 +5,6 @@ Any node answers, of groups that are gone too.
 Source: http-api.md "The ledger", for how history is paged; tables.md, `member_sessions`, for the columns.
 """
 
-import re
 from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 
@@ -13,8 +12,8 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http import base64url
 from api.http.call import ThisCall
+from api.http.cursors import AtMs, Name, read_cursor, write_cursor
 from api.http.express import REQUEST
 from api.http.fields import GroupId, PageLimit
 from api.http.times import instant, instant_or_none, moment_ms
@@ -23,7 +22,6 @@ from coordinator_core.store.history import END_OF_TIME_MS
 from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 
 TAGS: Final = ["Operators: history"]
-CURSOR: Final = re.compile(r"([0-9]{1,15}) ([^\0]{0,1000})", re.DOTALL)
 
 
 class StayShown(Struct):
@@ -88,22 +86,11 @@ async def list_stays(
         raise InvalidRequest("from must not be after to")
     if any("\0" in reason for reason in which.end_reasons):
         raise InvalidRequest("an end_reason must not hold NUL")
-    found = await call.coordinator.history.stays(which, _place(cursor), limit + 1)
+    place = read_cursor(cursor, tuple[AtMs, Name])
+    found = await call.coordinator.history.stays(which, place and StayPlace(*place), limit + 1)
     page = found[:limit]
-    next_cursor = base64url.encode("{} {}".format(*page[-1].place)) if len(found) > limit else None
+    next_cursor = write_cursor(*page[-1].place) if len(found) > limit else None
     return StaysAnswer([_stay(each) for each in page], next_cursor)
-
-
-def _place(cursor: str) -> StayPlace | None:
-    if not cursor:
-        return None
-    try:
-        parts = CURSOR.fullmatch(base64url.decode(cursor).decode())
-    except ValueError:
-        parts = None
-    if parts is None or int(parts[1]) > END_OF_TIME_MS:
-        raise InvalidRequest("the cursor is not one that this list gave")
-    return StayPlace(int(parts[1]), parts[2])
 
 
 def _stay(listed: ListedStay) -> StayShown:
