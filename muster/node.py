@@ -253,6 +253,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         defaults=settings.group_settings(),
         environment_keys=settings.group_settings_from_environment(),
         max_queued_rows=settings.max_queued_rows,
+        max_waiting_requests=settings.max_waiting_requests,
         max_batch_rows=settings.max_batch_rows,
         prepare_ahead_rows=settings.prepare_ahead_rows,
         pause_ms=settings.pause_ms,

@@ -41,8 +41,16 @@ class GroupDefaults(BaseSettings):
     """The longest session timeout a member may ask for."""
     group_initial_rebalance_delay_ms: int = Field(default=3_000, ge=0, le=INT32_MAX)
     """How long an empty group waits for more members after the first."""
-    group_max_size: int = Field(default=INT32_MAX, ge=1, le=INT32_MAX)
+    group_max_size: int = Field(default=10_000, ge=1, le=INT32_MAX)
     """How many members a group may have."""
+    group_max_pending_members: int = Field(default=10_000, ge=1, le=INT32_MAX)
+    """How many member ids of a group may wait for their first join."""
+    group_metadata_max_bytes: int = Field(default=16_777_216, ge=1, le=INT32_MAX)
+    """How large the metadata of all members of a group may be."""
+    member_metadata_max_bytes: int = Field(default=262_144, ge=1, le=INT32_MAX)
+    """How large a member's metadata may be, over all protocols that it supports."""
+    member_assignment_max_bytes: int = Field(default=1_048_576, ge=1, le=INT32_MAX)
+    """How large the assignment of one member may be."""
     group_new_member_join_timeout_ms: TimeoutMs = 300_000
     """How long a newcomer may wait for its first join answer."""
     group_sync_timeout_scope: Literal["all", "dynamic"] = "all"
@@ -117,6 +125,9 @@ class Settings(GroupDefaults):
     """How long one read of the database may take."""
     max_queued_rows: int = Field(default=50_000, ge=1, le=INT32_MAX)
     """How many rows may wait to be stored before requests that write are refused for a while."""
+    max_waiting_requests: int = Field(default=20_000, ge=1, le=INT32_MAX)
+    """How many requests may wait for an answer, most of them parked joins and syncs, before joins and syncs are refused
+    for a while."""
     max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)
     """How many rows one transaction takes; a larger decision goes alone."""
     prepare_ahead_rows: int = Field(default=500, ge=1, le=INT32_MAX)

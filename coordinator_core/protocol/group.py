@@ -36,7 +36,7 @@ from coordinator_core.protocol.records import (
     Trigger,
     WindowExtended,
 )
-from coordinator_core.protocol.requests import Token
+from coordinator_core.protocol.requests import Token, metadata_bytes
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 
 ASSIGNMENT_UNFIT = frozenset({Trigger.PARTITIONS_CHANGED, Trigger.ADMIN})
@@ -53,6 +53,7 @@ class Group:
         "has_newcomers",
         "leader_id",
         "members",
+        "metadata_bytes",
         "must_rebalance",
         "offered",
         "parked_joins",
@@ -106,6 +107,8 @@ class Group:
         self.pending_syncs: set[str] = set()
         self.offered: dict[str, int] = {}
         """Protocol name → how many members offer it."""
+        self.metadata_bytes = 0
+        """The size of all members' metadata, over all protocols that they support."""
         self.subscribed_topics: frozenset[str] | None = None
         self.topics_version = 0
         self.must_rebalance = False
@@ -385,6 +388,7 @@ class Group:
             self.static_members[member.group_instance_id] = member.member_id
 
     def _count_offers(self, member: Member, step: int) -> None:
+        self.metadata_bytes += step * metadata_bytes(member.protocols)
         self._own("offered")
         for name in {name for name, _ in member.protocols}:
             count = self.offered.get(name, 0) + step

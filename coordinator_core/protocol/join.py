@@ -43,7 +43,7 @@ from coordinator_core.protocol.records import (
     Trigger,
 )
 from coordinator_core.protocol.replies import Joined
-from coordinator_core.protocol.requests import NO_MEMBER_ID, DeadlineKind, JoinGroup
+from coordinator_core.protocol.requests import NO_MEMBER_ID, DeadlineKind, JoinGroup, metadata_bytes
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.protocol.states import DEAD, EMPTY, PREPARING, STABLE
 
@@ -52,6 +52,7 @@ def decide_join(draft: Draft, request: JoinGroup) -> None:
     """Decide a join: park it, answer it, or refuse it."""
     check_group_id(draft.group)
     _check_session_timeout(request.session_timeout_ms, draft.context.settings)
+    _check_metadata_size(draft.group, request, draft.context.settings)
     _find_or_create(draft, request)
     if not _has_room(draft.group, request.member_id, draft.context.settings.group_max_size):
         _refuse_for_size(draft, request)
@@ -74,6 +75,28 @@ def _check_session_timeout(asked_ms: int, settings: GroupSettings) -> None:
     low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
     if not low <= asked_ms <= high:
         raise InvalidSessionTimeout(f"session_timeout_ms is {asked_ms}, and must be from {low} to {high}")
+
+
+def _check_metadata_size(group: Group, request: JoinGroup, settings: GroupSettings) -> None:
+    """Bound the metadata of a member, and that of its group: a leader's answer holds all of it.
+
+    A member whose metadata does not grow stays welcome after a limit was lowered.
+    """
+    size, limit = metadata_bytes(request.protocols), settings.member_metadata_max_bytes
+    known = group.members.get(request.member_id or group.static_members.get(request.group_instance_id or "", ""))
+    known_size = 0 if known is None else metadata_bytes(known.protocols)
+    if size <= known_size:
+        return
+    if size > limit:
+        raise InvalidRequest(
+            f"the member's metadata has {size} bytes, and may have {limit} (member_metadata_max_bytes)"
+        )
+    total, limit = group.metadata_bytes - known_size + size, settings.group_metadata_max_bytes
+    if total > limit:
+        raise GroupMaxSizeReached(
+            f"the metadata of the group's members would have {total} bytes, and may have {limit}"
+            " (group_metadata_max_bytes)"
+        )
 
 
 def _find_or_create(draft: Draft, request: JoinGroup) -> None:
@@ -124,6 +147,9 @@ def _join_stranger(draft: Draft, request: JoinGroup) -> None:
     if not request.require_known_member_id:
         _add_member(draft, request, member_id)
         return
+    limit = draft.context.settings.group_max_pending_members
+    if len(draft.group.pending_member_ids) >= limit:
+        raise GroupMaxSizeReached(f"{limit} member ids wait for their first join (group_max_pending_members)")
     draft.emit(MemberIdIssued(member_id))
     draft.start(DeadlineKind.HANDSHAKE, request.session_timeout_ms, member_id)
     draft.reply(request.token, MemberIdRequired(member_id), member_id)

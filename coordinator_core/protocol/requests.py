@@ -5,6 +5,7 @@ driver knows who stands behind a token, the protocol does not. Identity comes in
 brings the member id it would be given.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -19,6 +20,11 @@ class Offer(NamedTuple):
 
     name: str
     metadata: bytes
+
+
+def metadata_bytes(protocols: Iterable[Offer]) -> int:
+    """Return how many bytes of metadata a member brings, over all protocols that it supports."""
+    return sum(len(metadata) for _, metadata in protocols)
 
 
 # -- members ----------------------------------------------------------------------------------------

@@ -27,7 +27,11 @@ class GroupSettings:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
-    group_max_size: int = 2_147_483_647
+    group_max_size: int = 10_000
+    group_max_pending_members: int = 10_000
+    group_metadata_max_bytes: int = 16_777_216
+    member_metadata_max_bytes: int = 262_144
+    member_assignment_max_bytes: int = 1_048_576
     group_new_member_join_timeout_ms: int = 300_000
     group_sync_timeout_scope: Literal["all", "dynamic"] = "all"
     offsets_retention_minutes: int = 10_080

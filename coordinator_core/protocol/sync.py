@@ -5,13 +5,19 @@ Source: protocol.md section 6; Kafka's ``GroupCoordinator.doSyncGroup``.
 
 from coordinator_core.protocol.checks import check_alive, check_generation, check_group_id, check_member
 from coordinator_core.protocol.decision import Draft
-from coordinator_core.protocol.errors import InconsistentGroupProtocol, RebalanceInProgress, UnknownMemberId
+from coordinator_core.protocol.errors import (
+    InconsistentGroupProtocol,
+    InvalidRequest,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.rebalance import restart_session
 from coordinator_core.protocol.reconsider import rebalance_if_topics_changed
 from coordinator_core.protocol.records import AssignmentAccepted, SyncParked, SyncReceived
 from coordinator_core.protocol.replies import Synced
 from coordinator_core.protocol.requests import DeadlineKind, SyncGroup
+from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.protocol.states import GroupState
 
 
@@ -43,6 +49,16 @@ def _check_protocol(group: Group, request: SyncGroup) -> None:
         raise InconsistentGroupProtocol(f"the group's protocol is {group.protocol_name!r}")
 
 
+def _check_assignment_sizes(request: SyncGroup, settings: GroupSettings) -> None:
+    limit = settings.member_assignment_max_bytes
+    for member_id, assignment in request.assignments:
+        if len(assignment) > limit:
+            raise InvalidRequest(
+                f"the assignment of {member_id} has {len(assignment)} bytes, and may have {limit}"
+                " (member_assignment_max_bytes)"
+            )
+
+
 def _sync_completing(draft: Draft, request: SyncGroup) -> None:
     if request.member_id == draft.group.leader_id:
         _accept_assignment(draft, request)
@@ -60,6 +76,7 @@ def _park(draft: Draft, request: SyncGroup) -> None:
 
 def _accept_assignment(draft: Draft, request: SyncGroup) -> None:
     """Take the leader's assignment: who is left out holds nothing, who is no member is left out."""
+    _check_assignment_sizes(request, draft.context.settings)
     given = dict(request.assignments)
     waiting = {**draft.group.parked_syncs, request.member_id: request.token}
     overtaken = draft.group.parked_syncs.get(request.member_id)

@@ -22,6 +22,8 @@ class NodeConfig:
     """Which of `defaults` came from the environment."""
     max_queued_rows: int = 50_000
     """Rows that may wait for the writer; past it, requests that write are refused with a retriable error."""
+    max_waiting_requests: int = 20_000
+    """Requests that may wait for an answer; past it, joins and syncs are refused with a retriable error."""
     max_batch_rows: int = 5_000
     """Rows that one transaction takes; a larger decision goes alone."""
     prepare_ahead_rows: int = 500

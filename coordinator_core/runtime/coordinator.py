@@ -23,6 +23,8 @@ from coordinator_core.protocol.loading import answer_while_loading
 from coordinator_core.protocol.replies import Answer
 from coordinator_core.protocol.requests import (
     Heartbeat,
+    JoinGroup,
+    SyncGroup,
     Token,
 )
 from coordinator_core.protocol.settings import Now
@@ -254,7 +256,12 @@ class Coordinator:
             return given(answer_while_loading(request, self._surroundings.context(group_id).settings))
         if not isinstance(request, Heartbeat) and self._writer.queued_rows > self._config.max_queued_rows:
             raise CoordinatorNotAvailable("too many writes are waiting for the database")
+        if isinstance(request, JoinGroup | SyncGroup) and self._waiting_requests() >= self._config.max_waiting_requests:
+            raise CoordinatorNotAvailable("too many requests are waiting for an answer (max_waiting_requests)")
         return shard.ask(group_id, request, now)
+
+    def _waiting_requests(self) -> int:
+        return sum(shard.waiting_requests for shard in self._ownership.owned.values())
 
     def _shard_of(self, group_id: str, now: Now) -> Shard:
         """Return the shard, if it is certainly ours."""

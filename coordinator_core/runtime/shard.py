@@ -161,6 +161,11 @@ class Shard:
 
     # -- requests --------------------------------------------------------------------------------------
 
+    @property
+    def waiting_requests(self) -> int:
+        """Return how many requests have no answer yet: parked joins and syncs, and what is being stored."""
+        return len(self._waiting)
+
     def ask(self, group_id: str, request: MemberRequest, now: Now) -> asyncio.Future[Answer]:
         """Decide a request, at once unless its group is held; its answer comes when everything it rests on is stored.
 

@@ -104,7 +104,11 @@ def test_a_description_has_what_the_contract_says_and_nothing_else(client: Clien
         "group_min_session_timeout_ms": 6_000,
         "group_max_session_timeout_ms": 1_800_000,
         "group_initial_rebalance_delay_ms": 0,
-        "group_max_size": 2_147_483_647,
+        "group_max_size": 10_000,
+        "group_max_pending_members": 10_000,
+        "group_metadata_max_bytes": 16_777_216,
+        "member_metadata_max_bytes": 262_144,
+        "member_assignment_max_bytes": 1_048_576,
         "group_new_member_join_timeout_ms": 300_000,
         "group_sync_timeout_scope": "all",
         "offsets_retention_minutes": 10_080,
@@ -172,7 +176,7 @@ def test_a_group_that_is_gone_is_dead_while_history_knows_it(client: Client, gro
     described = group.describe()
 
     assert (described["state"], described["generation"], described["members"]) == ("Dead", 0, [])
-    assert described["config"]["group_max_size"] == 2_147_483_647
+    assert described["config"]["group_max_size"] == 10_000
 
 
 def test_a_group_has_a_coordinator_before_it_exists(client: Client, group: Group) -> None:

@@ -180,3 +180,18 @@ async def test_a_full_queue_refuses_writes_and_lets_heartbeats_through(store: He
         await member.heartbeat()
         store.go.set()
         await asyncio.gather(*commits)
+
+
+async def test_parked_requests_are_limited_and_commits_go_through(store: HeldStore) -> None:
+    async with running(store, config(max_waiting_requests=2)) as node:
+        member = Member(node, "g")
+        await member.settle()
+        parked = [asyncio.create_task(Member(node, "g").join()) for _ in range(2)]
+        await until(lambda: state_of(node, "g") is PREPARING, "both wait for the member")
+        with pytest.raises(CoordinatorNotAvailable, match="max_waiting_requests"):
+            await Member(node, "other").join()
+        await member.commit(1)
+        await member.leave()
+        await until(lambda: any(task.done() for task in parked), "the leader is answered")
+        for task in parked:
+            task.cancel()

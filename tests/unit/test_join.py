@@ -184,6 +184,49 @@ def test_a_handshake_id_that_was_too_many_holds_up_nobody() -> None:
     assert told(decision) == ["GROUP_MAX_SIZE_REACHED", "a.join Joined", "b.join Joined"]
 
 
+def sized(size: int) -> tuple[Offer, ...]:
+    """Return two protocols with so many bytes of metadata together."""
+    return (Offer("range", b"r" * (size - size // 2)), Offer("sticky", b"s" * (size // 2)))
+
+
+LIMITED = GroupSettings(member_metadata_max_bytes=100, group_metadata_max_bytes=250)
+LARGE = [member(each, protocols=sized(80)) for each in ("a", "b")]
+
+
+@pytest.mark.parametrize("group", [nobody_saw(), empty(), stable(*LARGE), preparing(*LARGE, joined=["a"])])
+def test_metadata_of_a_member_is_limited_over_all_its_protocols(group: Group) -> None:
+    assert refusal(ask(group, join(protocols=sized(101)), LIMITED)) == "INVALID_REQUEST"
+    assert told(ask(group, join(protocols=sized(90)), LIMITED)) == ["MEMBER_ID_REQUIRED"]
+
+
+def test_metadata_of_all_members_is_limited() -> None:
+    group = stable(*LARGE)
+    assert refusal(ask(group, join(protocols=sized(91)), LIMITED)) == "GROUP_MAX_SIZE_REACHED"
+    assert told(ask(group, join("a", protocols=sized(100)), LIMITED)) == []
+    assert refusal(ask(group, join("a", protocols=sized(101)), LIMITED)) == "INVALID_REQUEST"
+
+
+def test_lowered_metadata_limits_keep_members_whose_metadata_does_not_grow() -> None:
+    lowered = GroupSettings(member_metadata_max_bytes=10, group_metadata_max_bytes=20)
+    static = stable(*LARGE, member("s", "S", protocols=sized(80)))
+    assert told(ask(static, join("b", protocols=sized(80)), lowered)) == ["Joined"]
+    assert told(ask(static, join(instance_id="S", protocols=sized(80)), lowered)) == ["Joined"]
+    assert refusal(ask(static, join(instance_id="S", protocols=sized(81)), lowered)) == "INVALID_REQUEST"
+
+
+def test_metadata_of_members_that_left_does_not_count() -> None:
+    group = ask(stable(*LARGE), leave("a")).group
+    assert group.metadata_bytes == 80
+    assert told(ask(group, join(protocols=sized(100)), LIMITED)) == ["MEMBER_ID_REQUIRED"]
+
+
+def test_pending_member_ids_are_limited() -> None:
+    limited = GroupSettings(group_max_pending_members=2)
+    assert told(ask(stable(A, pending=["h1"]), join(), limited)) == ["MEMBER_ID_REQUIRED"]
+    assert refusal(ask(stable(A, pending=["h1", "h2"]), join(), limited)) == "GROUP_MAX_SIZE_REACHED"
+    assert ask(stable(A, pending=["n", "h2"]), join("n"), limited).group.members.keys() == {"a", "n"}
+
+
 # -- protocols --------------------------------------------------------------------------------------------
 
 

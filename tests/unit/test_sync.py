@@ -52,6 +52,15 @@ def test_the_answer_names_type_and_protocol() -> None:
     assert found == Synced("consumer", "range", HELD["b"])
 
 
+def test_assignment_of_a_member_is_limited() -> None:
+    limited = GroupSettings(member_assignment_max_bytes=10)
+    group = completing(synced=["b"])
+    refused = ask(group, sync("a", ("b", b"x" * 11)), limited)
+    assert (told(refused), refused.group) == (["INVALID_REQUEST"], group)
+    assert recorded(ask(group, sync("s", ("b", b"x" * 11)), limited)) == ["SyncParked"]
+    assert ask(group, sync("a", ("b", b"x" * 10)), limited).group.members["b"].assignment == b"x" * 10
+
+
 def test_a_follower_s_map_is_ignored() -> None:
     decision = ask(completing(), sync("b", *HELD.items()))
     assert recorded(decision) == ["SyncParked"]
