@@ -284,6 +284,11 @@ def test_ten_megabytes_are_too_many(group: Group) -> None:
     refuse(group.post("join", offering("A" * 10_000_000)), "8388608 bytes", status=413)
 
 
+def test_metadata_beyond_the_limit_is_refused_and_no_group_is_made(group: Group) -> None:
+    refuse(group.post("join", offering("A" * 400_000)), "member_metadata_max_bytes", "262144")
+    assert group.client.call("GET", group.path).status == 404
+
+
 def test_a_body_whose_length_is_not_told_is_measured(client: Client) -> None:
     chunks = (b"x" * 1_000_000 for _ in range(10))
 
