@@ -5,6 +5,8 @@
 .PHONY: help setup run test sim conformance chaos bench spark-package docker-check check format lock clean
 
 BIN := .venv/bin
+# What scripts/install-tools.sh installs before the tests, when it is missing.
+TOOLS := chromium promtool
 MAKEFLAGS += --no-print-directory
 
 help: ## list the targets
@@ -16,7 +18,8 @@ setup: ## make the environment in .venv, unless it stands
 run: setup ## start everything: Postgres, a node, Airflow, a small live fleet (Ctrl-C stops it)
 	@exec $(BIN)/muster up $(ARGS)
 
-test: setup ## run all tests
+test: setup ## run all tests, with Chromium and promtool installed if that is possible (TOOLS=: install nothing)
+	@scripts/install-tools.sh $(TOOLS)
 	@exec $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 sim: setup ## simulate SEEDS=1000 worlds on JOBS=2 cores (all, if not said), or one: SEED=7
@@ -35,6 +38,7 @@ spark-package: setup ## make dist/muster_spark.zip, which spark-submit --py-file
 	@$(BIN)/python -m spark_jobs.package dist/muster_spark.zip
 
 docker-check: setup ## check what can be checked of docker/ without an engine
+	@scripts/install-tools.sh $(filter promtool,$(TOOLS))
 	@exec $(BIN)/python -m pytest tests/docker $(ARGS)
 
 check: setup ## lint, format, types and import directions

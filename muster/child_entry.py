@@ -3,18 +3,27 @@
 Run by path with the bare interpreter, so it imports nothing of ours. It is a program and not a function between fork
 and exec, because such a function may deadlock when the parent has threads.
 
-Usage: child_entry.py PARENT_PID DEATH_SIGNAL ROOT_DROP PROGRAM [ARGUMENT…], where ROOT_DROP is `keep` or `namespace`.
+Usage: child_entry.py PARENT_PID DEATH_SIGNAL ROOT_DROP PROGRAM [ARGUMENT…], where ROOT_DROP is `keep`, `namespace` or
+`account`.
 """
 
 import ctypes
 import os
+import pwd
 import signal
+import struct
 import sys
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PR_SET_KEEPCAPS = 8
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_RAISE = 2
+CAPABILITY_VERSION_3 = 0x20080522
+CAP_DAC_OVERRIDE = 1
 CLONE_NEWUSER = 0x10000000
 UNPRIVILEGED_ID = 65534
+ACCOUNT = "nobody"
 COULD_NOT_START = 126
 
 
@@ -23,7 +32,9 @@ def main(arguments: list[str]) -> int:
     parent_pid, death_signal, root_drop, *program = arguments
     try:
         if root_drop == "namespace":
-            become_unprivileged()
+            enter_namespace()
+        elif root_drop == "account":
+            become_account()
         end_with_parent(int(parent_pid), int(death_signal))
         os.execvp(program[0], program)
     except OSError as failure:
@@ -31,7 +42,7 @@ def main(arguments: list[str]) -> int:
         return COULD_NOT_START
 
 
-def become_unprivileged() -> None:
+def enter_namespace() -> None:
     """Enter a user namespace in which this process is not root: files stay readable, and no account is needed."""
     uid, gid = os.geteuid(), os.getegid()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -40,6 +51,21 @@ def become_unprivileged() -> None:
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{UNPRIVILEGED_ID} {uid} 1")
     _write("/proc/self/gid_map", f"{UNPRIVILEGED_ID} {gid} 1")
+
+
+def become_account() -> None:
+    """Become `nobody`, and keep one capability of root's: to reach files whatever directory they lie in."""
+    account = pwd.getpwnam(ACCOUNT)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
+    os.setgroups([])
+    os.setgid(account.pw_gid)
+    os.setuid(account.pw_uid)
+    header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
+    effective = permitted = inheritable = 1 << CAP_DAC_OVERRIDE
+    kept = struct.pack("6I", effective, permitted, inheritable, 0, 0, 0)
+    if libc.capset(header, kept) != 0 or libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the capability CAP_DAC_OVERRIDE cannot be kept")
 
 
 def end_with_parent(parent_pid: int, death_signal: int) -> None:

@@ -29,9 +29,9 @@ from muster.child_registry import ChildRegistry
 from muster.data_dir import PRIVATE_DIRECTORY, keep_secret
 from muster.errors import UserError, disk_error
 from muster.ports import is_free_port
-from muster.processes import Child, ChildSpec, set_log_aside, stop_children
+from muster.processes import Child, ChildSpec, RootDrop, set_log_aside, stop_children
 from muster.settings import psql_url
-from muster.unprivileged import Identity, choose_identity, give_away
+from muster.unprivileged import choose_root_drop, give_away
 
 HOST = "127.0.0.1"
 SUPERUSER = "muster"
@@ -115,11 +115,11 @@ class EmbeddedPostgres:
             self._home.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
             self._registry.stop_leftovers(STOP_TIMEOUT_S)
             set_log_aside(self.log_file)
-            identity = choose_identity(self._home, _tool("postgres"))
+            root_drop = choose_root_drop(self._home, _tool("postgres"))
             if not self._cluster.exists():
-                self._make_cluster(identity)
+                self._make_cluster(root_drop)
             self._forget_stranger()
-            self._start_server(identity, on_wait)
+            self._start_server(root_drop, on_wait)
             self._create_databases()
         except BaseException as failure:
             self.stop()
@@ -154,11 +154,11 @@ class EmbeddedPostgres:
         password = keep_secret(self._password_file)
         return f"postgresql+psycopg2://{SUPERUSER}:{password}@{HOST}:{self.port}/{database}"
 
-    def _make_cluster(self, identity: Identity) -> None:
+    def _make_cluster(self, root_drop: RootDrop) -> None:
         draft = self._home / "data.new"
         shutil.rmtree(draft, ignore_errors=True)
         keep_secret(self._password_file)
-        if identity.user is not None:
+        if root_drop is RootDrop.ACCOUNT:
             give_away(self._home)
         options = (
             f"--pgdata={draft}",
@@ -171,7 +171,7 @@ class EmbeddedPostgres:
             "--builtin-locale=C.UTF-8",
             "--no-instructions",
         )
-        child = Child(self._spec("initdb", options, identity))
+        child = Child(self._spec("initdb", options, root_drop))
         process_table.wait_until_one_ends([child.key], INITDB_TIMEOUT_S)
         stop_children([child], timeout_s=0)
         if child.exit_code() != 0:
@@ -188,18 +188,18 @@ class EmbeddedPostgres:
         if has_pid and not process_table.is_anybody_in(self._cluster.resolve()):
             pid_file.unlink()
 
-    def _start_server(self, identity: Identity, on_wait: Callable[[], None]) -> None:
+    def _start_server(self, root_drop: RootDrop, on_wait: Callable[[], None]) -> None:
         deadline_s = time.monotonic() + START_TIMEOUT_S
-        while not self._try_to_start(identity, on_wait, deadline_s):
+        while not self._try_to_start(root_drop, on_wait, deadline_s):
             if time.monotonic() > deadline_s or not self._is_worth_another_try():
                 raise self._refusal()
             on_wait()
             time.sleep(RETRY_PAUSE_S)  # Nothing tells when the kernel lets go of a dead server's memory or port.
 
-    def _try_to_start(self, identity: Identity, on_wait: Callable[[], None], deadline_s: float) -> bool:
+    def _try_to_start(self, root_drop: RootDrop, on_wait: Callable[[], None], deadline_s: float) -> bool:
         port = self._port or self._choose_port()
         self.log_file.unlink(missing_ok=True)
-        self._child = Child(self._spec("postgres", self._server_options(port), identity))
+        self._child = Child(self._spec("postgres", self._server_options(port), root_drop))
         self._registry.write([self._child])
         while self._child.is_alive() and time.monotonic() < deadline_s:
             if self._is_ready():
@@ -211,15 +211,14 @@ class EmbeddedPostgres:
         self.stop()
         return False
 
-    def _spec(self, program: str, options: tuple[str, ...], identity: Identity) -> ChildSpec:
+    def _spec(self, program: str, options: tuple[str, ...], root_drop: RootDrop) -> ChildSpec:
         return ChildSpec(
             name=program,
             argv=(_tool(program), *options),
             env={"PATH": os.defpath, "LC_ALL": "C"},
             log_file=self.log_file,
             stop_signal=signal.SIGINT,
-            root_drop=identity.root_drop,
-            user=identity.user,
+            root_drop=root_drop,
         )
 
     def _server_options(self, port: int) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ class RootDrop(StrEnum):
 
     KEEP = "keep"
     NAMESPACE = "namespace"
+    ACCOUNT = "account"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class ChildSpec:
     """Say how to start one child and what to do when it ends.
 
     `env` is the child's whole environment. `restart_delay_s` is the first pause before a dead child is started
-    again; it doubles while the child keeps dying young. `user` names an account to run as (only root may).
+    again; it doubles while the child keeps dying young.
     """
 
     name: str
@@ -55,7 +56,6 @@ class ChildSpec:
     restart_delay_s: float = 0.5
     stop_signal: signal.Signals = signal.SIGTERM
     root_drop: RootDrop = RootDrop.KEEP
-    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +290,4 @@ def _spawn(spec: ChildSpec) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            user=spec.user,
-            extra_groups=None if spec.user is None else [],
         )

@@ -1,7 +1,6 @@
 """One browser serves a test session, one node a module; every page tells of whatever went wrong in it."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,9 +12,9 @@ from tests.api.client import Client
 from tests.conftest import Databases
 from tests.console.stage import Stage
 from tests.nodes import Node, running_node
+from tests.tools import program
 
 WIDTH, HEIGHT = 1_280, 800
-MISSING = "These tests need Chromium; install Debian's package `chromium` (apt-get install chromium)."
 PATIENCE_MS = 15_000
 OWN_MEASURES = frozenset({"the server responded with a status of 4"})
 """What Chromium writes into its console when the API refuses, which is no error of the page's."""
@@ -24,7 +23,7 @@ OWN_MEASURES = frozenset({"the server responded with a status of 4"})
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Give a browser for a file of tests, and no longer: Playwright keeps an event loop running in this thread."""
-    path = chromium()
+    path = program("chromium")
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
@@ -51,14 +50,6 @@ def client(node: Node) -> Iterator[Client]:
 def stage(client: Client, node: Node) -> Iterator[Stage]:
     with closing(Stage(client, node)) as stage:
         yield stage
-
-
-def chromium() -> str:
-    """Return where Chromium is; without it the tests fail, they are not skipped."""
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.fail(MISSING)
-    return path
 
 
 class Watched:

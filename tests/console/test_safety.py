@@ -15,7 +15,6 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from api.http import base64url
 from tests.api.client import Client, position
 from tests.conftest import Databases
-from tests.console.conftest import chromium
 from tests.console.stage import NOBODY, Stage
 from tests.nodes import Node, running_node
 
@@ -170,12 +169,6 @@ def test_nothing_is_asked_while_nobody_looks(page: Page, node: Node) -> None:
     expect(page.locator("#pulse")).to_have_text("Paused")
     page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
     expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
-
-
-def test_without_a_browser_these_tests_say_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(pytest.fail.Exception, match="apt-get install chromium"):
-        chromium()
 
 
 # -- tokens -----------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Every alert fires when it should, rests on metrics that exist, and leads to its entry in the runbook."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typer.main import get_command
 
 from muster.cli import app
 from muster.settings import psql_url
+from tests.tools import program
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMETHEUS = ROOT / "docker" / "prometheus"
@@ -33,10 +33,8 @@ every_entry = pytest.mark.parametrize("alert", ENTRIES)
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Prometheus' checker."""
-    brought = ROOT / ".tools" / "prometheus" / "usr" / "bin" / "promtool"
-    program = shutil.which("promtool") or (str(brought) if brought.is_file() else None)
-    assert program, "promtool is missing: run scripts/bring-promtool.sh, or install Debian's package prometheus"
-    return subprocess.run([program, *arguments], check=False, capture_output=True, text=True, cwd=PROMETHEUS)
+    command = [program("promtool"), *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=PROMETHEUS)
 
 
 # -- rules ------------------------------------------------------------------------------------------------

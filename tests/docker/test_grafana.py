@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -34,6 +33,7 @@ from tests.contract.builders import (
     write,
 )
 from tests.contract.conftest import MS_FUNCTION, TTL_MS, Owner, PostgresWorld
+from tests.tools import program
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAFANA = ROOT / "docker" / "grafana"
@@ -267,15 +267,12 @@ def test_a_panel_asks_for_metrics_and_labels_that_there_are(query: Query) -> Non
 
 
 def test_prometheus_understands_every_query(tmp_path: Path) -> None:
-    brought = ROOT / ".tools" / "prometheus" / "usr" / "bin" / "promtool"
-    program = shutil.which("promtool") or (str(brought) if brought.is_file() else None)
-    assert program, "promtool is missing: run scripts/bring-promtool.sh, or install Debian's package prometheus"
     rules = [
         {"record": f"panel:{number}", "expr": query.text.replace("$__rate_interval", "5m").replace("$group", "g")}
         for number, query in enumerate(PROMQL)
     ]
     file = tmp_path / "panels.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    checked = subprocess.run([program, "check", "rules", file], check=False, capture_output=True, text=True)
+    checked = subprocess.run([program("promtool"), "check", "rules", file], check=False, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert f"{len(PROMQL)} rules found" in checked.stdout

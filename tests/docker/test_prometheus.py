@@ -21,6 +21,7 @@ from muster.settings import psql_url
 from tests.api.client import Client, join_body, position
 from tests.conftest import Databases
 from tests.nodes import running_node
+from tests.tools import program
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
@@ -92,20 +93,12 @@ def running_prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
     flags = ["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--web.listen-address=127.0.0.1:0"]
     log = folder / "log"
     with log.open("w") as output:
-        process = subprocess.Popen([program(), *flags], cwd=folder, stdout=output, stderr=output)
+        process = subprocess.Popen([program("prometheus"), *flags], cwd=folder, stdout=output, stderr=output)
     try:
         yield Prometheus(f"http://{address_in(log, process)}")
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
-
-
-def program() -> str:
-    """Return the path of Prometheus."""
-    brought = ROOT / ".tools" / "prometheus" / "usr" / "bin" / "prometheus"
-    found = shutil.which("prometheus") or (str(brought) if brought.is_file() else None)
-    assert found, "Prometheus is missing: run scripts/bring-promtool.sh, or install Debian's package prometheus"
-    return found
 
 
 def address_in(log: Path, process: "subprocess.Popen[bytes]") -> str:

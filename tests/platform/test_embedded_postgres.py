@@ -1,6 +1,7 @@
 """The embedded Postgres comes up as whoever starts it, keeps its data whatever ends it, and lets nobody in unasked."""
 
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -11,12 +12,12 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from muster import process_table
+from muster import process_table, unprivileged
 from muster.embedded_postgres import EmbeddedPostgres
 from muster.errors import UserError
-from muster.processes import Child, ChildSpec
+from muster.processes import Child, ChildSpec, RootDrop
 from muster.settings import psql_url
-from muster.unprivileged import choose_identity
+from muster.unprivileged import choose_root_drop
 from tests.platform.waiting import eventually
 
 FORGETFUL = {"fsync": "off", "full_page_writes": "off"}
@@ -67,13 +68,27 @@ def test_the_password_is_readable_by_its_owner_only(postgres: EmbeddedPostgres, 
 
 
 def test_whoever_starts_it_the_server_is_not_root(tmp_path: Path) -> None:
-    identity = choose_identity(tmp_path, sys.executable)
+    root_drop = choose_root_drop(tmp_path, sys.executable)
     show_user = (sys.executable, "-c", "import os; print(os.geteuid())")
     log = tmp_path / "user.log"
-    child = Child(ChildSpec("user", show_user, {}, log, root_drop=identity.root_drop, user=identity.user))
+    child = Child(ChildSpec("user", show_user, {}, log, root_drop=root_drop))
     process_table.wait_until_one_ends([child.key], timeout_s=30)
     assert child.exit_code() == 0
     assert int(log.read_text()) != 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root's server has to leave root behind.")
+def test_where_user_namespaces_are_forbidden_the_server_of_root_runs_as_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As in a container. The directories above belong to root, and only root may enter them.
+    assert Path(tmp_path.parent).stat().st_mode & 0o077 == 0
+    monkeypatch.setattr(unprivileged, "can_run", lambda root_drop, _: root_drop is RootDrop.ACCOUNT)
+    with EmbeddedPostgres(tmp_path, options=FORGETFUL) as postgres:
+        assert ask(postgres.database_url(), "SELECT 1") == [(1,)]
+        assert postgres.child is not None
+        status = Path(f"/proc/{postgres.child.pid}/status").read_text()
+    assert f"\nUid:\t{pwd.getpwnam('nobody').pw_uid}\t" in status
 
 
 def test_a_second_start_finds_data_and_port_again(home: Path) -> None:
