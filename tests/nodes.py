@@ -12,8 +12,7 @@ import uvloop
 
 from muster.node import bound_listener, open_store, serve_node
 from muster.settings import Settings
-
-PATIENCE_S = 30.0
+from tests.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,8 @@ def _serving(settings: Settings, listener: socket.socket) -> Iterator[None]:
         serving = executor.submit(run)
         wait([started, serving], PATIENCE_S, FIRST_COMPLETED)
         if not started.done():
-            serving.result(0)
+            assert serving.done(), f"the node did not start within {PATIENCE_S} s"
+            serving.result()
         try:
             yield
         finally:

@@ -1,14 +1,17 @@
-"""A call that waits runs on a thread of its own, and a test waits until the database says that it waits."""
+"""How tests wait: for a condition, with one limit that only something that hangs reaches."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from threading import Event
 from typing import TypeVar
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-PATIENCE_S = 30.0
+PATIENCE_S = 300
+"""What takes longer hangs. The limit is far beyond what a busy machine needs, and nothing depends on its length."""
 POLL_S = 0.01
 
 T = TypeVar("T")
@@ -39,11 +42,25 @@ def wait_until_blocked(connection: PsycopgConnection, application: str, how_many
     poll_until(is_so)
 
 
-def poll_until(is_so: Callable[[], bool]) -> None:
-    """Ask again and again, because a database tells nobody when somebody waits."""
+def poll_until(look: Callable[[], T]) -> T:
+    """Call `look` until it returns something true, and return that; for what notifies no waiter.
+
+    Raises:
+        AssertionError: it did not within `PATIENCE_S`; the message shows the source of `look`.
+    """
     never = Event()
     for _ in range(round(PATIENCE_S / POLL_S)):
-        if is_so():
-            return
+        if found := look():
+            return found
         never.wait(POLL_S)
-    raise AssertionError("what was waited for did not come")
+    raise AssertionError(f"not true within {PATIENCE_S} s: {inspect.getsource(look).strip()}")
+
+
+@asynccontextmanager
+async def limited(what: str) -> AsyncIterator[None]:
+    """Bound the time of an `async with` block, and say what it waited for."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield
+    except TimeoutError:
+        raise AssertionError(f"not within {PATIENCE_S} s: {what}") from None

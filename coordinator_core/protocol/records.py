@@ -109,8 +109,11 @@ class AssignmentAccepted:
 
     is_stored: ClassVar[bool] = True
     at_ms: int
+    generation: int
     assignments: tuple[tuple[str, bytes], ...]
     """One entry a member of the generation."""
+    left_out: tuple[str, ...] = ()
+    """The members that the leader's assignment did not name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ def _accept_assignment(draft: Draft, request: SyncGroup) -> None:
     """Take the leader's assignment: who is left out holds nothing, who is no member is left out."""
     _check_assignment_sizes(request, draft.context.settings)
     given = dict(request.assignments)
+    members = draft.group.members
     waiting = {**draft.group.parked_syncs, request.member_id: request.token}
     overtaken = draft.group.parked_syncs.get(request.member_id)
     if overtaken is not None:
@@ -85,7 +86,9 @@ def _accept_assignment(draft: Draft, request: SyncGroup) -> None:
     draft.emit(
         AssignmentAccepted(
             draft.now.wall_ms,
-            tuple((member_id, given.get(member_id, b"")) for member_id in draft.group.members),
+            draft.group.generation,
+            tuple((member_id, given.get(member_id, b"")) for member_id in members),
+            left_out=tuple(member_id for member_id in members if member_id not in given),
         )
     )
     _note_synced(draft, request.member_id)

@@ -1,23 +1,39 @@
-"""What groups did, for the log: an event for each rebalance that is over, and for each member that was put out.
+"""Log events about groups: rebalances that are over, members that were evicted, members that were assigned nothing.
 
-They are told when they are stored, so the log never knows more than the database. Who leaves by itself is no news.
+An event is logged when what it reports is stored, so the log never knows more than the database. A member that leaves
+by itself is not logged.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import structlog
 
-from coordinator_core.protocol.records import MemberRemoved, Record, Removal
+from coordinator_core.protocol.records import AssignmentAccepted, MemberRemoved, Record, Removal
 from coordinator_core.store.rows import RebalanceRow
 
 log = structlog.get_logger("muster.runtime")
 
+LOGGED_MEMBERS_MAX: Final = 20
+"""How many members one event names."""
+
 
 def tell_of_members(group_id: str, records: Iterable[Record]) -> None:
-    """Tell of members that were put out."""
+    """Log members that were evicted, and members that the leader left out of its assignment."""
     for record in records:
-        if isinstance(record, MemberRemoved) and record.removal is not Removal.LEFT:
-            log.info("member_put_out", group=group_id, member=record.member_id, why=str(record.removal))
+        match record:
+            case MemberRemoved() if record.removal is not Removal.LEFT:
+                log.info("member_put_out", group=group_id, member=record.member_id, why=str(record.removal))
+            case AssignmentAccepted() if record.left_out:
+                log.info(
+                    "members_left_out_of_assignment",
+                    group=group_id,
+                    generation=record.generation,
+                    members=list(record.left_out[:LOGGED_MEMBERS_MAX]),
+                    member_count=len(record.left_out),
+                )
+            case _:
+                pass
 
 
 def tell_of_rebalances(rows: Iterable[RebalanceRow]) -> None:

@@ -12,8 +12,13 @@ import pytest
 from agent import ConsumerAgent, TopicPartition
 from tests.agent.fake_coordinator import FakeCoordinator
 from tests.agent.manual_clock import ManualClock
+from tests.waiting import PATIENCE_S
 
-QUICK: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "request_timeout_ms": 5_000}
+QUICK: dict[str, Any] = {
+    "retry_backoff_ms": 1,
+    "retry_backoff_max_ms": 5,
+    "request_timeout_ms": 1_000 * PATIENCE_S,
+}
 """Settings for tests that pass through failures: the real pauses, only short."""
 
 
@@ -91,7 +96,7 @@ def joined(make_agent: AgentMaker) -> AgentMaker:
 
     def make(**options: Any) -> ConsumerAgent:  # noqa: ANN401  # whatever an agent takes
         agent = make_agent(**options)
-        agent.poll(timeout_s=20)
+        agent.poll(PATIENCE_S)
         assert agent.generation > 0
         return agent
 

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import urllib3
 
+from tests.waiting import PATIENCE_S
+
 OWNER_HEADER = "x-muster-coordinator"
 HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "host", "date", "server", OWNER_HEADER}
 
@@ -74,7 +76,7 @@ class CuttingProxy:
             return number
 
     def passed_on(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
-        return self._http.request(method, self._node_url + path, body=body, headers=headers, timeout=60)
+        return self._http.request(method, self._node_url + path, body=body, headers=headers, timeout=PATIENCE_S)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-Json = dict[str, Any]
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 20.0
-"""How long a test waits for something that must come; nothing depends on its length."""
+Json = dict[str, Any]
 
 MORE = {"something_newer": {"than": "the agent"}}
 """What every answer holds beside what the agent knows."""

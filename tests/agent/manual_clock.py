@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-PATIENCE_S = 20.0
+from tests.waiting import PATIENCE_S
 
 
 class ManualClock:

@@ -12,6 +12,7 @@ from tests.agent.conftest import AgentMaker, Diary
 from tests.agent.fake_coordinator import FakeCoordinator, Problem, numbers
 from tests.agent.manual_clock import ManualClock
 from tests.agent.test_cooperation import PATIENT, orders, poll_on
+from tests.waiting import PATIENCE_S
 
 UNKNOWN = Problem("UNKNOWN_MEMBER_ID", 404, "rejoin")
 
@@ -58,7 +59,7 @@ def test_who_leaves_because_everything_is_lost_is_told_so_once_and_does_not_join
     coordinator.heartbeat_interval_ms = 5
     agent = agent_that_calls(joined, diary, "on_lost", leaving)
     coordinator.next("heartbeat", UNKNOWN)
-    assert agent.wait(20)
+    assert agent.wait(PATIENCE_S)
     joins = coordinator.count("join")
     with pytest.raises(AgentClosed) if leaving is LEAVING["close"] else pytest.raises(RequestError):
         agent.poll()

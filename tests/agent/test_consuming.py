@@ -22,6 +22,7 @@ from agent.membership import Identity
 from tests.agent.conftest import AgentMaker, Diary
 from tests.agent.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
 from tests.agent.manual_clock import ManualClock
+from tests.waiting import PATIENCE_S
 
 ZERO, ONE, TWO = (TopicPartition("orders", number) for number in range(3))
 
@@ -195,7 +196,7 @@ def test_asynchronous_commits_arrive_in_order_and_tell_their_outcome_at_a_poll(
     assert told == []
     gate.set()
     while not done.is_set():
-        agent.wait(timeout_s=20)
+        agent.wait(PATIENCE_S)
         agent.poll()
 
     assert told == [({ZERO: 1}, None), ({ZERO: 2, ONE: 2}, None), ({ZERO: 3}, None)]
@@ -228,7 +229,7 @@ def test_asynchronous_commits_of_two_generations_are_never_sent_as_one(
     queue.put(now, {TWO: OffsetAndMetadata(2)}, None)
     gate.set()
 
-    assert queue.drain(deadline_ms=agent._clock.now_ms() + 20_000)
+    assert queue.drain(deadline_ms=agent._clock.now_ms() + 1_000 * PATIENCE_S)
     assert [body["generation"] for body in coordinator.bodies("commit")] == [1, 0, 1]
     assert stored(coordinator) == {0: 1, 2: 2}
 
@@ -239,7 +240,7 @@ def test_an_asynchronous_commit_tells_why_it_failed(coordinator: FakeCoordinator
     coordinator.next("commit", Problem("ILLEGAL_GENERATION", 409, "rejoin"))
     agent.commit({ZERO: 1}, asynchronous=True, on_done=lambda _, error: told.append(error))
     while not told:
-        agent.wait(timeout_s=20)
+        agent.wait(PATIENCE_S)
         agent.poll(timeout_s=0.05)
 
     assert [type(error) for error in told] == [CommitFailed]

@@ -14,6 +14,7 @@ from agent import Assignor, CommitFailed, ConsumerAgent, GroupMaxSizeReached, Me
 from agent.assignors.claims import Claim, owned_claim, remembered_claim, remembered_data
 from tests.agent.conftest import AgentMaker, Diary
 from tests.agent.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
+from tests.waiting import PATIENCE_S
 
 REBALANCE = Problem("REBALANCE_IN_PROGRESS", 409, "rejoin")
 
@@ -38,7 +39,7 @@ def rebalance(coordinator: FakeCoordinator, agent: ConsumerAgent, diary: Diary, 
 
 def poll_on(agent: ConsumerAgent) -> None:
     """Poll whenever there is something to do, until that raises."""
-    while agent.wait(timeout_s=20):
+    while agent.wait(PATIENCE_S):
         agent.poll()
 
 
@@ -252,7 +253,7 @@ def test_a_member_put_out_while_its_sync_waits_reads_on_no_longer(
     coordinator.wait_for_calls("sync", 2)
     coordinator.next("heartbeat", Problem("UNKNOWN_MEMBER_ID", 404, "rejoin"))
 
-    assert agent.wait(timeout_s=20)
+    assert agent.wait(PATIENCE_S)
     assert dict(agent.poll()) == {}
     assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
     never.set()

@@ -17,6 +17,7 @@ from agent.transport import POOLS_MAX, Lane
 from tests.agent.conftest import AgentMaker, Diary
 from tests.agent.fake_coordinator import Drop, FakeCoordinator, Fault, Hold, Problem, Raw, numbers
 from tests.agent.manual_clock import ManualClock
+from tests.waiting import PATIENCE_S
 
 LOST_ON_THE_WAY = Drop(is_handled=False)
 LOST_ON_THE_WAY_BACK = Drop(is_handled=True)
@@ -92,7 +93,7 @@ def test_a_commit_gets_through(coordinator: FakeCoordinator, joined: AgentMaker,
 def test_a_leave_gets_through(coordinator: FakeCoordinator, joined: AgentMaker, fault: Fault) -> None:
     agent = joined()
     coordinator.next("leave", fault)
-    agent.close(timeout_s=20)
+    agent.close(PATIENCE_S)
 
     assert coordinator.member_id == ""
 
@@ -225,7 +226,7 @@ def test_an_agent_keeps_connections_to_a_few_nodes_only(clock: ManualClock) -> N
         node.start()
         node.next("topics", NOBODY)
         with pytest.raises(RetryError):
-            lane.call(topics, "GET", "/v1/topics", timeout_ms=5_000)
+            lane.call(topics, "GET", "/v1/topics", timeout_ms=1_000 * PATIENCE_S)
     kept = list(lane._pools)
     lane.close()
     for node in nodes:

@@ -11,6 +11,7 @@ from agent import Assignor, FencedInstanceId, GroupMaxSizeReached, Member, Reque
 from agent.errors import InconsistentGroupProtocol, NotAuthorized
 from tests.agent.conftest import AgentMaker, Diary
 from tests.agent.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
+from tests.waiting import PATIENCE_S
 
 REBALANCE = Problem("REBALANCE_IN_PROGRESS", 409, "rejoin")
 UNKNOWN = Problem("UNKNOWN_MEMBER_ID", 404, "rejoin")
@@ -252,7 +253,7 @@ def test_a_fenced_agent_loses_everything_and_says_so_at_every_poll(
     coordinator.heartbeat_interval_ms = 5
     agent = joined(group_instance_id="pod-0", **diary.callbacks())
     coordinator.next("heartbeat", FENCED)
-    assert agent.wait(20)
+    assert agent.wait(PATIENCE_S)
 
     for _ in range(2):
         with pytest.raises(FencedInstanceId):
@@ -269,7 +270,7 @@ def test_a_member_that_may_no_longer_take_part_loses_everything_and_may_try_agai
     coordinator.heartbeat_interval_ms = 5
     agent = joined(**diary.callbacks())
     coordinator.next("heartbeat", Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix"))
-    assert agent.wait(20)
+    assert agent.wait(PATIENCE_S)
 
     with pytest.raises(NotAuthorized):
         agent.poll()

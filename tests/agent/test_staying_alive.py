@@ -10,6 +10,7 @@ from agent import AgentClosed, ConsumerAgent, TopicPartition
 from tests.agent.conftest import AgentMaker, Diary
 from tests.agent.fake_coordinator import FakeCoordinator, Hold, numbers
 from tests.agent.manual_clock import ManualClock
+from tests.waiting import PATIENCE_S
 
 
 def test_heartbeats_begin_with_the_joins_answer_and_not_only_after_the_sync(
@@ -100,7 +101,7 @@ def test_an_assignment_that_was_lost_before_the_caller_took_it_is_never_told(
     coordinator.forget_member()
     beat(coordinator, clock, after_ms=1_000)
     assert agent.member_id == ""
-    assert agent.wait(timeout_s=20)
+    assert agent.wait(PATIENCE_S)
     clock.advance(1)
 
     assert dict(agent.poll(timeout_s=20)).keys() == agent.assignment()
@@ -253,7 +254,7 @@ def test_waiting_tells_whether_there_is_something_to_do(coordinator: FakeCoordin
 
     assert agent.wait(timeout_s=0.01) is False
     agent.subscribe(["refunds"])
-    assert agent.wait(timeout_s=100) is True
+    assert agent.wait(PATIENCE_S) is True
 
 
 def test_a_poll_with_nothing_to_consume_waits_no_longer_than_it_may(joined: AgentMaker, clock: ManualClock) -> None:

@@ -15,8 +15,8 @@ from agent import ConsumerAgent, FencedInstanceId, OffsetAndMetadata, TopicParti
 from agent.assignors import BUILT_IN
 from agent.group_api import group_segment
 from tests.agent.cutting_proxy import CuttingProxy
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 30.0
 PARTITIONS = 6
 ACTOR = {"X-Muster-Actor": "tests"}
 QUICK = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 500}

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-PATIENCE_S = 30.0
+from tests.waiting import PATIENCE_S
+
 OPERATOR = {"X-Muster-Actor": "ada"}
 Json = Any
 

@@ -16,7 +16,8 @@ from coordinator_core.protocol.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from tests.api.client import OPERATOR, PATIENCE_S, Answer, Client, Group, Json, join_body, position
+from tests.api.client import OPERATOR, Answer, Client, Group, Json, join_body, position
+from tests.waiting import PATIENCE_S
 
 DEEP = b"[" * 200_000
 COMMIT = {"generation": -1, "member_id": "", "offsets": [position(1)]}

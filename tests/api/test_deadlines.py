@@ -10,6 +10,7 @@ import pytest
 
 from api.http.deadlines import EARLY_S, Deadlines
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from tests.waiting import limited
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ async def at_once() -> str:
 
 def in_loop(test: Callable[[], Awaitable[T]]) -> T:
     async def bounded() -> T:
-        async with asyncio.timeout(30):
+        async with limited("the test's own end"):
             return await test()
 
     return asyncio.run(bounded())

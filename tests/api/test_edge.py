@@ -13,10 +13,11 @@ import structlog
 
 from api.http.limits import HttpLimits
 from muster.settings import psql_url
-from tests.api.client import PATIENCE_S, Client, Group, Json, fresh_id, position
+from tests.api.client import Client, Group, Json, fresh_id, position
 from tests.api.in_process import answer_of, front_door
 from tests.conftest import Databases
 from tests.nodes import running_node
+from tests.waiting import PATIENCE_S
 
 COMMIT = {"generation": -1, "member_id": "", "offsets": [position(1), position(2, partition=1)]}
 

@@ -18,7 +18,7 @@ from muster.settings import psql_url
 from tests.api.client import Answer, Client, Group, fresh_id, join_body, position
 from tests.conftest import Databases
 from tests.nodes import Node, running_node
-from tests.waiting import poll_until
+from tests.waiting import PATIENCE_S, poll_until
 
 SECRET = "the cluster's own"
 OPTIONS: dict[str, int | str] = {"group_initial_rebalance_delay_ms": 0, "lease_ttl_ms": 3_000, "cluster_secret": SECRET}
@@ -112,7 +112,7 @@ def test_a_refusal_comes_back_as_the_owner_said_it(group: Group) -> None:
 
 def test_the_members_host_is_the_clients_not_the_nodes(pair: Pair, group: Group) -> None:
     address = urlsplit(pair.nodes[0].url).netloc
-    connection = http.client.HTTPConnection(address, timeout=30, source_address=("127.0.0.2", 0))
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_S, source_address=("127.0.0.2", 0))
     member_id = group.handshake()
     body = pair.clients[0].encoded(join_body(member_id=member_id))
     connection.request("POST", f"{group.path}/join", body, {"Content-Type": "application/json"})

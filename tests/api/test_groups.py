@@ -6,8 +6,9 @@ from uuid import uuid4
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.api.client import PATIENCE_S, Client, Group, fresh_id, join_body, position
+from tests.api.client import Client, Group, fresh_id, join_body, position
 from tests.nodes import Node
+from tests.waiting import PATIENCE_S
 
 NOBODY = {"generation": -1, "member_id": ""}
 

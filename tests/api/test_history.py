@@ -8,8 +8,9 @@ from urllib.parse import quote
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.api.client import PATIENCE_S, Client, Group, fresh_id, gives, join_body, position
+from tests.api.client import Client, Group, fresh_id, gives, join_body, position
 from tests.nodes import running_node
+from tests.waiting import PATIENCE_S
 
 Json = Any
 NOBODY = {"generation": -1, "member_id": ""}

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import structlog
 
+from coordinator_core.protocol.records import AssignmentAccepted
+from coordinator_core.runtime.events import LOGGED_MEMBERS_MAX, tell_of_members
 from tests.api.client import Client, Json, join_body
 from tests.nodes import running_node
 from tests.waiting import poll_until
@@ -74,3 +76,33 @@ def test_who_leaves_by_itself_is_no_news(client: Client) -> None:
         group.post("join", join_body())
 
     assert not of(events, "member_put_out")
+
+
+def test_members_that_the_leader_left_out_of_its_assignment_are_logged(client: Client) -> None:
+    group = client.group("incomplete")
+    with structlog.testing.capture_logs() as events:
+        leader = group.join()
+        assert leader.sync().json["assignment"]["partitions"] == []
+        assert group.describe()["state"] == "Stable"
+
+    (event,) = of(events, "members_left_out_of_assignment")
+    assert (event["group"], event["generation"]) == ("incomplete", leader.generation)
+    assert (event["members"], event["member_count"]) == ([leader.member_id], 1)
+
+
+def test_an_assignment_that_names_every_member_is_not_logged(client: Client) -> None:
+    with structlog.testing.capture_logs() as events:
+        client.group("complete").stable()
+
+    assert not of(events, "members_left_out_of_assignment")
+
+
+def test_of_many_members_that_were_left_out_the_first_are_named_and_all_are_counted() -> None:
+    names = tuple(f"m-{number}" for number in range(3 * LOGGED_MEMBERS_MAX))
+    with structlog.testing.capture_logs() as events:
+        tell_of_members("g", [AssignmentAccepted(1, 7, (), left_out=names)])
+
+    assert [(event["members"], event["member_count"]) for event in events] == [
+        (list(names[:LOGGED_MEMBERS_MAX]), len(names))
+    ]
+    assert f"`members` are the first {LOGGED_MEMBERS_MAX})" in PAGE.read_text()

@@ -12,7 +12,8 @@ from coordinator_core.protocol.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from tests.api.client import PATIENCE_S, Client, Group, Json, Member, gives, join_body
+from tests.api.client import Client, Group, Json, Member, gives, join_body
+from tests.waiting import PATIENCE_S
 
 SUBSCRIBED = b64encode(write_subscription(Subscription(("orders",)))).decode()
 OPAQUE_JOIN = {"protocols": [{"name": "range", "metadata": SUBSCRIBED}]}

@@ -20,11 +20,11 @@ from coordinator_core.store.memory import MemoryStore
 from muster.errors import UserError
 from muster.node import bound_listener, open_store, run_node, serve_node
 from muster.settings import Settings, psql_url
-from tests.api.client import PATIENCE_S, Client, join_body, position
+from tests.api.client import Client, join_body, position
 from tests.silent_proxy import SilentProxy
+from tests.waiting import PATIENCE_S
 
 PARKED_STATUSES = {421, 503}
-STOP_PATIENCE_S = 15.0
 """Longer than a stop may take, so that a slow machine may take part of it, and shorter than for ever."""
 
 
@@ -86,7 +86,7 @@ def test_a_node_that_is_stopped_while_its_database_hangs_waits_for_nobody(databa
         unready = client.call("GET", "/readyz")
 
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=STOP_PATIENCE_S)
+        _, log = process.communicate(timeout=PATIENCE_S)
 
     answer = committing.result(PATIENCE_S)
     assert (answer.status in PARKED_STATUSES, answer.json["action"]) == (True, "retry")

@@ -13,7 +13,8 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from api.http.edge import WHOLE_ANSWER, Edge, Headers
 from api.http.server import HttpServer, send_whole
 from muster.node import bound_listener
-from tests.api.client import PATIENCE_S, Client
+from tests.api.client import Client
+from tests.waiting import limited
 
 HEADERS = [(b"x-request-id", b"7"), (b"content-type", b"application/json"), (b"content-length", b"2")]
 
@@ -159,7 +160,7 @@ async def _read_of_an_idle_connection(keep_alive_s: int) -> bytes:
         writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
         await reader.readuntil(b"{}")
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with limited("the node closes the connection"):
                 return await reader.read()
         finally:
             writer.close()

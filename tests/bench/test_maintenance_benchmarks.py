@@ -14,7 +14,6 @@ from spark_jobs.database import parse_url
 TINY = Past(groups=3, days=2, members=2, rebalances_a_day=1, stays_a_day=2, positions_a_day=2)
 
 
-@pytest.mark.timeout(300)
 def test_the_benchmark_of_jobs_tells_its_figures(
     database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

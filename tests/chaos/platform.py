@@ -20,11 +20,11 @@ from muster.ports import is_free_port
 from muster.processes import Child, ChildProcesses, ChildSpec
 from muster.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
+from tests.waiting import PATIENCE_S
 
 HOST = "127.0.0.1"
 PORTS = range(10_000, 15_000)
 TICK_S = 0.1
-READY_S = 60.0
 STOP_S = 10.0
 DURABLE = {"fsync": "on", "synchronous_commit": "on"}
 
@@ -69,7 +69,7 @@ class Platform:
         upgrade(self.postgres.database_url(), 50)
         for number, port in enumerate(self._ports):
             self.children.start(self._node_spec(number, port))
-        self.wait_for(lambda: all(map(self._is_ready, self._ports)), READY_S, "the nodes")
+        self.wait_for(lambda: all(map(self._is_ready, self._ports)), "the nodes")
         share = self.size.agents // self.size.processes
         for number in range(self.size.processes):
             self.children.start(self._fleet_spec(number, share))
@@ -80,11 +80,11 @@ class Platform:
         while time.monotonic() < deadline_s:
             self._tick()
 
-    def wait_for(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Let time pass until something is so."""
-        deadline_s = time.monotonic() + within_s
+        deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
-            assert time.monotonic() < deadline_s, f"{what} did not come within {within_s:g} s"
+            assert time.monotonic() < deadline_s, f"{what} did not come within {PATIENCE_S} s"
             self._tick()
 
     def _tick(self) -> None:

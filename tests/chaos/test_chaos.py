@@ -3,8 +3,6 @@
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from tests.chaos.journal import Committed, Held
 from tests.chaos.platform import Size
 from tests.chaos.run import run
@@ -13,7 +11,6 @@ from tests.chaos.verdict import agents_without_commits_since, no_partition_has_t
 SMALL = Size(nodes=3, agents=24, members=6, processes=2, lease_ttl_ms=2_000)
 
 
-@pytest.mark.timeout(420)
 def test_every_promise_is_kept_when_every_fault_strikes(tmp_path: Path) -> None:
     promises = run(tmp_path, SMALL, Random(1), 0, print)
 

@@ -5,21 +5,17 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.chaos.platform import Platform, Size, running_platform, wake
 from tests.chaos.run import all_consume
 
 ONE = Size(nodes=1, agents=6, members=6, processes=1, lease_ttl_ms=5_000, session_timeout_ms=3_000)
 PAUSE_S = 4.0
 NODE_AHEAD_S = 0.3
-WITHIN_S = 60.0
 
 
-@pytest.mark.timeout(300)
 def test_a_pause_longer_than_sessions_and_shorter_than_the_lease_costs_no_rebalance(tmp_path: Path) -> None:
     with running_platform(tmp_path, ONE) as platform:
-        all_consume(platform, time.monotonic(), WITHIN_S)
+        all_consume(platform, time.monotonic())
         before = standing(platform)
         agents, node = platform.fleet(0), platform.node(0)
         assert agents is not None
@@ -33,7 +29,7 @@ def test_a_pause_longer_than_sessions_and_shorter_than_the_lease_costs_no_rebala
         wake(agents)
         resumed_s = time.monotonic()
         platform.let_pass(ONE.session_timeout_ms / 1000)
-        all_consume(platform, resumed_s, WITHIN_S)
+        all_consume(platform, resumed_s)
 
         assert standing(platform) == before
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.api.client import Client, Group, Json, fresh_id, position
 from tests.cli.conftest import Muster, commit, offsets_of
+from tests.waiting import PATIENCE_S
 
 ORDERS = ("--topic", "orders")
 
@@ -186,7 +187,7 @@ def test_a_pipe_is_written_into_and_stays_one(muster: Muster, group: Group, tmp_
 
     assert muster.ok("offsets", "export", group.group_id, "--to", str(pipe)).out == ""
 
-    reader.join(timeout=10)
+    reader.join(PATIENCE_S)
     assert read == ["orders,0,5\n"]
     assert pipe.is_fifo()
 

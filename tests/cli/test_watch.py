@@ -20,9 +20,8 @@ from muster.commands.watching import watch
 from tests.api.client import Client, Group, fresh_id, join_body, position
 from tests.cli.conftest import PATIENT, Muster, commit
 from tests.nodes import Node, running_node
-from tests.waiting import poll_until
+from tests.waiting import PATIENCE_S, poll_until
 
-PATIENCE_S = 30.0
 WIDTH = 60
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 

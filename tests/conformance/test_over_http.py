@@ -25,7 +25,6 @@ def fleet(databases: Databases, request: pytest.FixtureRequest) -> Iterator[Flee
         yield fleet
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario_id", RUN)
 def test_the_scenario_holds_over_http(fleet: Fleet, scenario_id: str) -> None:
     outcome = fleet.outcome(scenario_id)

@@ -13,9 +13,10 @@ from tests.conftest import Databases
 from tests.console.stage import Stage
 from tests.nodes import Node, running_node
 from tests.tools import program
+from tests.waiting import PATIENCE_S
 
 WIDTH, HEIGHT = 1_280, 800
-PATIENCE_MS = 15_000
+PATIENCE_MS = 1_000 * PATIENCE_S
 OWN_MEASURES = frozenset({"the server responded with a status of 4"})
 """What Chromium writes into its console when the API refuses, which is no error of the page's."""
 
@@ -27,7 +28,9 @@ def browser() -> Iterator[Browser]:
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"], timeout=PATIENCE_MS
+        )
         yield browser
         browser.close()
 

@@ -7,8 +7,9 @@ import psycopg2
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from muster.settings import psql_url
-from tests.api.client import PATIENCE_S, Answer, Client, Group, Json, Member, fresh_id, join_body, position
+from tests.api.client import Answer, Client, Group, Json, Member, fresh_id, join_body, position
 from tests.nodes import Node
+from tests.waiting import PATIENCE_S
 
 LONG_MS = 900_000
 """Nobody is put out while a test looks."""

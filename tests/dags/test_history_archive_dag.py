@@ -3,7 +3,6 @@
 from datetime import date
 from pathlib import Path
 
-import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from spark_jobs.submit import maintenance_run_id
@@ -18,7 +17,6 @@ VALUES ('g', 1, 'orders', 0, '2026-01-02 10:00:00+00', 5, ''), ('g', 1, 'orders'
 """
 
 # Spark starts anew in every run.
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_old_history_is_copied_and_a_node_is_asked_to_drop_it(

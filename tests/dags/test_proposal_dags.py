@@ -24,7 +24,6 @@ OFFSETS = (
 )
 
 # Spark starts anew in every run.
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

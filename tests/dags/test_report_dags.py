@@ -13,7 +13,6 @@ from tests.dags.airflow_process import AirflowProcess
 from tests.spark.history import group, insert, member, rebalance, table_rows
 
 # Spark starts anew in every run.
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

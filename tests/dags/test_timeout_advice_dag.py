@@ -17,7 +17,6 @@ DAG = "timeout_advice"
 TOLD = {"settled": "success", "tell": "success"}
 
 # Spark starts anew in every run.
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from tests.api.client import Client, join_body, position
 from tests.conftest import Databases
 from tests.nodes import running_node
 from tests.tools import program
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
-PATIENCE_S = 20
 PANELS = {
     f"{file.stem}: {panel['title']} {target['refId']}": target["expr"]
     for file in sorted((DOCKER / "grafana" / "dashboards").glob("*.json"))

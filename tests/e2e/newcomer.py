@@ -21,10 +21,8 @@ from urllib.parse import quote
 import psycopg2
 import urllib3
 
-from tests.platform.waiting import eventually
+from tests.waiting import PATIENCE_S, poll_until
 
-READY_S = 240.0
-STOP_S = 10.0
 FIRST_ERROR_STATUS = 400
 PORTS = range(20_000, 30_000)
 NEVER_IN_A_TEST = "0 0 1 1 *"
@@ -63,7 +61,7 @@ class Newcomer:
         with self._news:
             self._news.notify_all()
 
-    def reads(self, pattern: str, timeout_s: float = READY_S) -> re.Match[str]:
+    def reads(self, pattern: str) -> re.Match[str]:
         """Wait until a line matches, and return the match."""
         found: list[re.Match[str]] = []
 
@@ -72,24 +70,24 @@ class Newcomer:
             return bool(found) or not self._reader.is_alive()
 
         with self._news:
-            self._news.wait_for(is_there, timeout_s)
+            self._news.wait_for(is_there, PATIENCE_S)
         assert found, f"no line says {pattern!r}:\n" + "\n".join(self.lines)
         return found[0]
 
     def stop(self) -> int:
         """Send SIGTERM, wait for the end, and return the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self._wait(STOP_S)
+        return self._wait()
 
     def end(self) -> None:
         """End it whatever happened; a test that went well has stopped it before."""
         if self.process.poll() is None:
             self.process.terminate()
-        self._wait(2 * STOP_S)
+        self._wait()
 
-    def _wait(self, timeout_s: float) -> int:
-        status = self.process.wait(timeout_s)
-        self._reader.join(timeout_s)
+    def _wait(self) -> int:
+        status = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return status
@@ -98,7 +96,7 @@ class Newcomer:
 
     def get(self, path: str) -> Json:
         """Ask the node."""
-        reply = urllib3.request("GET", f"{self.node_url}{path}", timeout=10, retries=False)
+        reply = urllib3.request("GET", f"{self.node_url}{path}", timeout=PATIENCE_S, retries=False)
         assert reply.status == 200, reply.data
         return reply.json()
 
@@ -129,7 +127,7 @@ class Newcomer:
             runs.append(answer.json())
             return answer.status < FIRST_ERROR_STATUS
 
-        eventually(is_started, within_s=60)
+        poll_until(is_started)
         run_id: str = runs[-1]["dag_run_id"]
         return run_id
 
@@ -171,7 +169,7 @@ class Newcomer:
     def _airflow(self, method: str, path: str, body: Json = None) -> urllib3.BaseHTTPResponse:
         url, headers = f"http://127.0.0.1:{self.airflow_port}", {"Authorization": f"Bearer {self._airflow_token}"}
         return urllib3.request(
-            method, f"{url}/api/v2/{path}", json=body, headers=headers, timeout=READY_S, retries=False
+            method, f"{url}/api/v2/{path}", json=body, headers=headers, timeout=PATIENCE_S, retries=False
         )
 
     @cached_property

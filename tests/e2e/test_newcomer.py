@@ -16,14 +16,13 @@ from agent import ConsumerAgent
 from muster.data_dir import DataDir
 from tests.e2e import known_past
 from tests.e2e.newcomer import Newcomer, newcomer, processes_of
-from tests.platform.waiting import eventually
+from tests.waiting import poll_until
 
 DEMO_GROUPS = {"orders-billing", "clicks-enrichment", "payments-audit"}
 LEFT_BEHIND = "left-behind"
 """A group that somebody joined and left, and that never committed."""
 
 DAILY = "rebalance_frequency_report"
-SPARK_S = 300
 """How long a busy machine may need for what takes it some seconds when it has time."""
 
 OTHER_DAGS = ("history_archive", DAILY, "assignment_balance_audit", "timeout_advice")
@@ -52,9 +51,9 @@ def test_a_newcomer_sees_groups_live_a_rebalance_explained_and_every_dag_run(tmp
 
 def _sees_the_fleet(platform: Newcomer) -> None:
     platform.reads(r"Demonstration fleet")
-    eventually(lambda: _stable_groups(platform) >= DEMO_GROUPS, within_s=60)
+    poll_until(lambda: _stable_groups(platform) >= DEMO_GROUPS)
     moving = "SELECT count(*) > 0 FROM offsets WHERE group_id = 'orders-billing'"
-    eventually(lambda: platform.sql(moving) == [(True,)], within_s=60)
+    poll_until(lambda: platform.sql(moving) == [(True,)])
 
 
 def _stable_groups(platform: Newcomer) -> set[str]:
@@ -63,7 +62,7 @@ def _stable_groups(platform: Newcomer) -> set[str]:
 
 def _leaves_a_group_behind(platform: Newcomer) -> None:
     with closing(ConsumerAgent(platform.node_url, LEFT_BEHIND, ["orders"])) as consumer:
-        eventually(lambda: consumer.poll(0.2) or consumer.assignment())
+        poll_until(lambda: consumer.poll(0.2) or consumer.assignment())
 
 
 def _kills_a_member(platform: Newcomer) -> None:
@@ -73,11 +72,11 @@ def _kills_a_member(platform: Newcomer) -> None:
     assert pid is not None, member
     os.kill(int(pid.group(1)), signal.SIGKILL)
     why = "SELECT trigger_member_id FROM rebalances WHERE group_id = 'orders-billing' AND trigger = 'session_expired'"
-    eventually(lambda: platform.sql(why) == [(member["member_id"],)], within_s=60)
+    poll_until(lambda: platform.sql(why) == [(member["member_id"],)])
 
 
 def _finds_expired_what_was_due(platform: Newcomer) -> None:
-    eventually(lambda: _archived(platform) == {"nightly-export", "orders-v1"}, within_s=SPARK_S)
+    poll_until(lambda: _archived(platform) == {"nightly-export", "orders-v1"})
     assert platform.sql("SELECT count(*) FROM offsets WHERE group_id IN ('nightly-export', 'orders-v1')") == [(0,)]
     assert "history_archive" not in platform.reads("A maintenance run.*").group(), "another run was over before"
 
@@ -91,7 +90,7 @@ def _tells_others_where_airflow_is(platform: Newcomer) -> None:
 
 def _expires_offsets(platform: Newcomer) -> None:
     """A dry run takes nothing, and the next one does."""
-    eventually(lambda: not platform.has_active_runs("offset_retention"), within_s=SPARK_S)
+    poll_until(lambda: not platform.has_active_runs("offset_retention"))
     platform.sql(
         "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
         " VALUES ('forgotten', 7, 't', 0, 1, now() - interval '30 days'), ('fresh', 7, 't', 0, 1, now())"
@@ -133,7 +132,7 @@ def _reads_the_same_of_a_day_that_is_backfilled_with_a_kill(platform: Newcomer) 
     """A backfill whose Spark is killed, and of which somebody clears a task, tells what the day's own run told."""
     before = _told(platform, "rebalances", known_past.TOLD)
     (run_id,) = platform.backfill(DAILY, known_past.TOLD_DAY)
-    drivers = eventually(lambda: _drivers(platform, DAILY), within_s=SPARK_S)
+    drivers = poll_until(lambda: _drivers(platform, DAILY))
     os.kill(_parent(drivers[0]), signal.SIGKILL)
     platform.clear(DAILY, run_id, "settled")
     assert platform.end_of(DAILY, run_id) == "success"
@@ -177,14 +176,13 @@ def _finds_old_history_in_the_archive(platform: Newcomer) -> None:
 
 def _finds_the_group_retired(platform: Newcomer) -> None:
     """What retired the group ran because offsets had been expired, and nobody asked for it."""
-    eventually(lambda: not platform.has_active_runs("group_cleanup"), within_s=SPARK_S)
+    poll_until(lambda: not platform.has_active_runs("group_cleanup"))
     outcomes = "SELECT outcome FROM cleanup_candidates WHERE group_id = %s"
     assert platform.sql(outcomes, LEFT_BEHIND) == [("retired",)]
     assert platform.sql("SELECT count(*) FROM groups WHERE group_id = %s", LEFT_BEHIND) == [(0,)]
     assert {run["run_type"] for run in platform.runs("group_cleanup", "state=success")} == {"asset_triggered"}
 
 
-@pytest.mark.timeout(300)
 def test_a_killed_node_loses_no_commit_and_costs_no_rebalance(tmp_path: Path) -> None:
     with newcomer(tmp_path / "data", "--no-airflow") as platform:
         _sees_the_fleet(platform)
@@ -193,8 +191,8 @@ def test_a_killed_node_loses_no_commit_and_costs_no_rebalance(tmp_path: Path) ->
         node = next(pid for pid in processes_of(platform.data_dir) if _is_node(pid))
         os.kill(node, signal.SIGKILL)
         moved_on = "SELECT count(*) FROM offsets WHERE topic = 'orders' AND committed_at > now() - interval '2 seconds'"
-        eventually(lambda: not _is_node(node), within_s=30)
-        eventually(lambda: _serves(platform) and platform.sql(moved_on)[0][0] > 0, within_s=60)
+        poll_until(lambda: not _is_node(node))
+        poll_until(lambda: _serves(platform) and platform.sql(moved_on)[0][0] > 0)
         after = dict(platform.sql("SELECT partition, committed_offset FROM offsets WHERE topic = 'orders'"))
         assert all(after[partition] >= offset for partition, offset in committed.items())
         assert _present(platform) == before

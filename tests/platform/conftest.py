@@ -9,7 +9,7 @@ import pytest
 
 from muster.child_registry import ChildRegistry
 from muster.processes import ChildProcesses, ChildSpec
-from tests.platform.waiting import eventually
+from tests.waiting import poll_until
 
 MakeSpec = Callable[..., ChildSpec]
 
@@ -48,7 +48,7 @@ def said(tmp_path: Path) -> Callable[[str], str]:
 
     def read(name: str = "child") -> str:
         log = tmp_path / f"{name}.log"
-        eventually(lambda: log.exists() and "\n" in log.read_text())
+        poll_until(lambda: log.exists() and "\n" in log.read_text())
         return log.read_text().splitlines()[0]
 
     return read

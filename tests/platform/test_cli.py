@@ -14,6 +14,7 @@ import pytest
 from muster.data_dir import DataDir
 from muster.settings import ENVIRONMENT_PREFIX
 from tests.cli.fake_node import FakeNode
+from tests.waiting import PATIENCE_S
 
 
 def muster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -113,7 +114,7 @@ def test_a_command_that_is_interrupted_exits_as_the_shell_expects(tmp_path: Path
             with asked:
                 asked.recv(1)  # It waits for the answer now.
                 process.send_signal(signal.SIGINT)
-                _, said = process.communicate(timeout=30)
+                _, said = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, said) == (130, "")
 
 

@@ -18,7 +18,7 @@ from muster.errors import UserError
 from muster.processes import Child, ChildSpec, RootDrop
 from muster.settings import psql_url
 from muster.unprivileged import choose_root_drop
-from tests.platform.waiting import eventually
+from tests.waiting import PATIENCE_S, poll_until
 
 FORGETFUL = {"fsync": "off", "full_page_writes": "off"}
 
@@ -72,7 +72,7 @@ def test_whoever_starts_it_the_server_is_not_root(tmp_path: Path) -> None:
     show_user = (sys.executable, "-c", "import os; print(os.geteuid())")
     log = tmp_path / "user.log"
     child = Child(ChildSpec("user", show_user, {}, log, root_drop=root_drop))
-    process_table.wait_until_one_ends([child.key], timeout_s=30)
+    process_table.wait_until_one_ends([child.key], PATIENCE_S)
     assert child.exit_code() == 0
     assert int(log.read_text()) != 0
 
@@ -124,7 +124,7 @@ def test_a_server_that_was_killed_comes_back_with_what_was_committed(postgres: E
     url = postgres.database_url()
     assert postgres.child is not None
     os.kill(postgres.child.pid, signal.SIGKILL)
-    eventually(lambda: not postgres.is_alive())
+    poll_until(lambda: not postgres.is_alive())
     postgres.start()
     assert postgres.database_url() == url
     assert ask(url, "SELECT answer FROM survivor") == [(7,)]

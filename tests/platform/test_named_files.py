@@ -10,6 +10,7 @@ import pytest
 
 from muster.errors import UserError
 from muster.named_files import write_named
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_a_pipe_is_written_into(folder: Path, *, is_linked: bool) -> None:
 
     write_named(named, "text")
 
-    reader.join(timeout=10)
+    reader.join(PATIENCE_S)
     assert read == ["text"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 

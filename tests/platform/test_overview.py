@@ -14,7 +14,7 @@ from muster.demo_fleet import GROUPS
 from muster.member_names import client_id_of
 from muster.overview import GroupView, MemberView, Overview, OverviewReader, RebalanceView, RunView
 from muster.screen import Address, LiveScreen, PlainScreen, group_table
-from tests.platform.waiting import eventually
+from tests.waiting import poll_until
 
 LIVE_GROUP_SQL = """
 INSERT INTO groups (group_id, shard_id, state, state_since, settled_state, generation, protocol_type, member_count,
@@ -225,7 +225,7 @@ def test_the_table_shows_groups_steps_events_and_addresses() -> None:
         screen.event("demo-a was ended by SIGKILL.")
         screen.show(Overview((BILLING,), 7, ()), [Address("Node", "http://127.0.0.1:8080")])
         words = ("Airflow …", "billing", "Stable", "a (3)", "session_expired", "of b", "SIGKILL", "7 more", ":8080")
-        eventually(lambda: all(word in stream.getvalue() for word in words))
+        poll_until(lambda: all(word in stream.getvalue() for word in words))
     screen.close()
     assert "✓ " in stream.getvalue()
 
@@ -270,7 +270,7 @@ def test_every_pid_of_the_fleet_stands_whole_on_a_small_terminal(pid: int, *, is
     stream = io.StringIO()
     screen = LiveScreen(Console(file=stream, force_terminal=True, width=80, height=24))
     screen.show(overview, ADDRESSES)
-    eventually(lambda: "Last rebal" in stream.getvalue())
+    poll_until(lambda: "Last rebal" in stream.getvalue())
     screen.close()
 
     drawn = stream.getvalue()

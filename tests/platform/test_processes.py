@@ -15,7 +15,7 @@ from muster.errors import UserError
 from muster.process_table import ProcessKey
 from muster.processes import Child, ChildProcesses, ChildSpec
 from tests.platform.conftest import MakeSpec
-from tests.platform.waiting import eventually
+from tests.waiting import PATIENCE_S, poll_until
 
 SLEEP = "import time; print('ready'); time.sleep(1000)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready'); time.sleep(1000)"
@@ -40,7 +40,7 @@ from pathlib import Path
 from muster.child_registry import ChildRegistry
 from muster.processes import ChildProcesses, ChildSpec
 children = ChildProcesses(ChildRegistry(Path({registry!r})))
-spec = ChildSpec("child", (sys.executable, "-c", {script!r}), dict(os.environ), Path({log!r}))
+spec = ChildSpec("child", (sys.executable, "-c", {script!r}), dict(os.environ, PYTHONUNBUFFERED="1"), Path({log!r}))
 print(children.start(spec).pid, flush=True)
 sys.stdin.read()
 """
@@ -102,7 +102,7 @@ def test_a_log_that_has_grown_too_long_is_set_aside_and_written_on(
 def test_a_child_that_is_asked_to_stop_is_gone(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
     child = children.start(make_spec(SLEEP))
     said("child")
-    children.stop(timeout_s=20)
+    children.stop(timeout_s=PATIENCE_S)
     assert is_gone(child.key)
     assert child.exit_code() == -signal.SIGTERM
 
@@ -120,7 +120,7 @@ def test_a_child_that_is_busy_stopping_is_waited_for(children: ChildProcesses, m
     script = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), sys.exit(5)))"
     child = children.start(make_spec(f"{script}; print('ready'); time.sleep(1000)"))
     said("child")
-    children.stop(timeout_s=20)
+    children.stop(timeout_s=PATIENCE_S)
     assert child.exit_code() == 5
 
 
@@ -129,7 +129,7 @@ def test_grandchildren_end_with_the_child_even_in_sessions_of_their_own(
 ) -> None:
     children.start(make_spec(WITH_GRANDCHILDREN))
     grandchildren = [key_of(int(pid)) for pid in said("child").split()]
-    children.stop(timeout_s=20)
+    children.stop(timeout_s=PATIENCE_S)
     assert all(map(is_gone, grandchildren))
 
 
@@ -138,14 +138,14 @@ def test_what_a_dead_child_left_in_its_session_is_stopped(
 ) -> None:
     child = children.start(make_spec(ORPHANING))
     orphan = key_of(int(said("child")))
-    eventually(lambda: not child.is_alive())
+    poll_until(lambda: not child.is_alive())
     children.tick()
     assert is_gone(orphan)
 
 
 def test_a_child_that_died_is_told_of_once(children: ChildProcesses, make_spec: MakeSpec) -> None:
     children.start(make_spec("raise SystemExit(3)"))
-    (death,) = eventually(children.tick)
+    (death,) = poll_until(children.tick)
     assert (death.name, death.exit_code, death.restart_in_s) == ("child", 3, None)
     assert children.tick() == []
 
@@ -154,10 +154,10 @@ def test_a_child_that_was_killed_is_started_again(children: ChildProcesses, make
     first = children.start(make_spec(SLEEP, restart=True, restart_delay_s=0.01))
     said("child")
     os.kill(first.pid, signal.SIGKILL)
-    (death,) = eventually(children.tick)
+    (death,) = poll_until(children.tick)
     assert "SIGKILL" in str(death)
     assert death.restart_in_s == 0.01
-    eventually(lambda: not children.tick() and children.find("child"))
+    poll_until(lambda: not children.tick() and children.find("child"))
     second = children.find("child")
     assert second is not None
     assert second.key != first.key
@@ -167,7 +167,7 @@ def test_a_child_that_keeps_dying_is_started_at_longer_and_longer_intervals(
     children: ChildProcesses, make_spec: MakeSpec
 ) -> None:
     children.start(make_spec("raise SystemExit(3)", restart=True, restart_delay_s=0.01))
-    delays = [eventually(children.tick)[0].restart_in_s for _ in range(4)]
+    delays = [poll_until(children.tick)[0].restart_in_s for _ in range(4)]
     assert delays == [0.01, 0.02, 0.04, 0.08]
 
 
@@ -175,7 +175,7 @@ def test_the_end_of_a_dismissed_child_is_no_news(children: ChildProcesses, make_
     child = children.start(make_spec(SLEEP, restart=True))
     said("child")
     children.dismiss("child")
-    eventually(lambda: not child.is_alive())
+    poll_until(lambda: not child.is_alive())
     assert children.tick() == []
     assert children.names() == set()
 
@@ -196,12 +196,12 @@ def test_a_program_that_is_not_there_is_told_of_in_the_log(
 
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path, said: Said) -> None:
     _, child = killed_parent_of(SLEEP, tmp_path, said)
-    eventually(lambda: is_gone(child))
+    poll_until(lambda: is_gone(child))
 
 
 def test_left_overs_are_stopped_by_the_next_run(tmp_path: Path, said: Said, registry: ChildRegistry) -> None:
     parent, child = killed_parent_of(STUBBORN, tmp_path, said)
-    eventually(lambda: is_gone(parent))
+    poll_until(lambda: is_gone(parent))
     assert process_table.is_alive(child)
     assert registry.stop_leftovers(timeout_s=0.2) == ["child"]
     assert is_gone(child)
@@ -277,6 +277,7 @@ sys.stdin.readline()
 
 LAST_THREAD = """
 import ctypes, os, threading, time
+from tests.waiting import poll_until
 def last():
     time.sleep(0.5)
     os._exit(7)
@@ -287,5 +288,5 @@ ctypes.CDLL(None).syscall(60, 0)  # exit, of this one thread
 
 def test_how_a_child_ended_is_known_though_its_last_thread_outlives_the_first(make_spec: MakeSpec) -> None:
     child = Child(make_spec(LAST_THREAD))
-    eventually(lambda: not child.is_alive())
+    poll_until(lambda: not child.is_alive())
     assert child.exit_code() == 7

@@ -18,7 +18,7 @@ from muster.data_dir import DataDir
 from muster.ports import is_free_port
 from muster.process_table import ProcessKey
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
-from tests.platform.waiting import eventually
+from tests.waiting import PATIENCE_S, poll_until
 
 PORTS = range(10_000, 15_000)
 """Where nothing else of the tests listens, and no client's end of a connection lies."""
@@ -47,7 +47,7 @@ class Run:
         return self._output.read_text()
 
     def wait_for(self, words: str) -> None:
-        eventually(lambda: words in self.output or self.process.poll() is not None, within_s=60)
+        poll_until(lambda: words in self.output or self.process.poll() is not None)
         assert words in self.output, self.output
 
     def family(self) -> set[ProcessKey]:
@@ -74,7 +74,7 @@ class Run:
 
     def end(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
-        return self.process.wait(timeout=60)
+        return self.process.wait(PATIENCE_S)
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def settled_members(run: Run, group_id: str, count: int) -> list[tuple[object, .
         SELECT client_id, member_id, generation FROM members JOIN groups USING (group_id)
         WHERE group_id = '{group_id}' AND state = 'Stable' AND member_count = {count} ORDER BY client_id
     """  # noqa: S608 - both are ours
-    eventually(lambda: len(ask(run.database_url(), question)) == count, within_s=60)
+    poll_until(lambda: len(ask(run.database_url(), question)) == count)
     return ask(run.database_url(), question)
 
 
@@ -141,7 +141,7 @@ def test_a_node_that_is_killed_comes_back_and_no_member_notices(live: Run) -> No
     assert first is not None
     os.kill(first, signal.SIGKILL)
     live.wait_for("node was ended by SIGKILL; it starts again in 0.5 s")
-    eventually(lambda: live.node_pid() not in (None, first) and live.is_ready(), within_s=60)
+    poll_until(lambda: live.node_pid() not in (None, first) and live.is_ready())
     assert settled_members(live, "orders-billing", 3) == members
 
 
@@ -165,7 +165,7 @@ def test_a_run_that_is_killed_takes_its_children_along_and_the_next_finds_its_da
     url = run.database_url()
     family = run.family()
     assert run.end(signal.SIGKILL) == -signal.SIGKILL
-    eventually(lambda: are_gone(family))
+    poll_until(lambda: are_gone(family))
     again = Run(tmp_path, "up", "--no-airflow", "--no-demo")
     runs.append(again)
     again.wait_for("there already")
@@ -174,20 +174,19 @@ def test_a_run_that_is_killed_takes_its_children_along_and_the_next_finds_its_da
     # Until the killed node's lease is over, it counts as alive and keeps its share.
     newest = "SELECT node_id FROM nodes ORDER BY started_at DESC LIMIT 1"
     owned = f"SELECT count(*) FROM shard_leases WHERE node_id IN ({newest})"  # noqa: S608 - words of ours
-    eventually(lambda: ask(url, owned) == [(50,)])
+    poll_until(lambda: ask(url, owned) == [(50,)])
 
 
 def test_a_node_alone_brings_its_own_database_and_takes_it_along(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, "serve")
     runs.append(run)
-    eventually(run.is_ready, within_s=60)
+    poll_until(run.is_ready)
     family = run.family()
     assert family, "the embedded Postgres"
     assert run.end(signal.SIGTERM) == 0
     assert are_gone(family)
 
 
-@pytest.mark.timeout(300)
 def test_three_nodes_share_the_shards_and_lose_one(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, "up", "--no-airflow", "--no-demo", "--nodes", "3")
     runs.append(run)
@@ -196,12 +195,12 @@ def test_three_nodes_share_the_shards_and_lose_one(tmp_path: Path, runs: list[Ru
     def shares() -> list[tuple[object, ...]]:
         return ask(run.database_url(), OWNED_SHARDS)
 
-    eventually(lambda: shares() == [(16,), (17,), (17,)], within_s=60)
+    poll_until(lambda: shares() == [(16,), (17,), (17,)])
     killed = run.node_pid("node-2")
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
     run.wait_for("node-2 was ended by SIGKILL; it starts again in 0.5 s")
-    eventually(lambda: run.node_pid("node-2") not in (None, killed) and shares() == [(16,), (17,), (17,)], within_s=60)
+    poll_until(lambda: run.node_pid("node-2") not in (None, killed) and shares() == [(16,), (17,), (17,)])
     family = run.family()
     assert run.end(signal.SIGTERM) == 0
     assert are_gone(family)

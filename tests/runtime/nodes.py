@@ -26,8 +26,8 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import StoreError
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import Batch, Written
+from tests.waiting import PATIENCE_S, limited
 
-PATIENCE_S = 10
 LEASE_TTL_MS = 2_000
 """Short enough to wait for its end, and long enough to be kept on a machine that has much else to do."""
 QUICK = GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
@@ -74,10 +74,9 @@ async def running(
 
 async def until(condition: Callable[[], bool], what: str) -> None:
     """Wait until a condition holds."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with limited(what):
         while not condition():  # noqa: ASYNC110 - what is awaited is outside of this loop's reach
             await asyncio.sleep(0.005)
-    assert condition(), what
 
 
 class Member:

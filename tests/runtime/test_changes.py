@@ -23,6 +23,7 @@ from coordinator_core.store.memory.store import wall_clock_ms
 from coordinator_core.store.rows import ChangeRow
 from tests.runtime.nodes import HeldStore, Member, config, running, until
 from tests.runtime.test_operations import DUE, propose, state_of
+from tests.waiting import limited
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +48,7 @@ async def noted(node: Coordinator, change_id: str) -> ChangeRow:
 
 async def worked_off(node: Coordinator, run_id: str) -> dict[str, int]:
     """Wait until a run is worked off, and return its candidates by outcome."""
-    async with asyncio.timeout(10):
+    async with limited("the run is worked off"):
         while (run := await node.run(run_id)).status != "applied":  # noqa: ASYNC110 - only the store knows
             await asyncio.sleep(0.005)
     return {outcome: count for outcome, count in run.counts.items() if outcome != "candidates"}

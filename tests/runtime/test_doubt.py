@@ -17,8 +17,9 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import Renewal
-from tests.runtime.nodes import PATIENCE_S, Member, config, running, until
+from tests.runtime.nodes import Member, config, running, until
 from tests.runtime.test_time import JumpingClock, state_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 

@@ -15,6 +15,7 @@ from coordinator_core.store.rows import ChangeRow
 from coordinator_core.store.runs import CandidateRow, RunRow
 from tests.runtime.nodes import HeldStore, Member, config, running, until
 from tests.runtime.test_time import JumpingClock
+from tests.waiting import limited
 
 pytestmark = pytest.mark.anyio
 
@@ -205,7 +206,7 @@ DUE = GroupSettings(group_initial_rebalance_delay_ms=0, offsets_retention_minute
 async def outcome_counts(node: Coordinator, run_id: str) -> dict[str, int]:
     """Apply a run, wait until it is worked off, and return its counts."""
     await node.operators.apply_run(run_id, act())
-    async with asyncio.timeout(10):
+    async with limited("the run is worked off"):
         while (run := await node.run(run_id)).status != "applied":  # noqa: ASYNC110 - only the store knows
             await asyncio.sleep(0.005)
     return {outcome: count for outcome, count in run.counts.items() if count}

@@ -11,7 +11,8 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import GroupFilter
-from tests.runtime.nodes import LEASE_TTL_MS, PATIENCE_S, HeldStore, Member, config, running, until
+from tests.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,8 @@ from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.writer import Entry, Writer
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.rows import Batch, GroupWrite, Written
-from tests.runtime.nodes import PATIENCE_S, HeldStore, until
+from tests.runtime.nodes import HeldStore, until
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,8 @@ import pytest
 from coordinator_core.protocol.settings import Now
 from coordinator_core.runtime.clock import SystemClock
 from coordinator_core.store.memory import MemoryStore
-from tests.runtime.nodes import PATIENCE_S, config, running, until
+from tests.runtime.nodes import config, running, until
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,8 @@ import structlog
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import Renewal, StoredGroup
-from tests.runtime.nodes import LEASE_TTL_MS, PATIENCE_S, HeldStore, Member, config, running, until
+from tests.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
+from tests.waiting import PATIENCE_S, limited
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +87,7 @@ async def test_a_node_whose_write_hangs_is_not_ready() -> None:
         assert (await node.readiness()).is_ready
         store.go.clear()
         member = asyncio.create_task(Member(node, "g").settle())
-        async with asyncio.timeout(PATIENCE_S):
+        async with limited("the node is no longer ready"):
             while (ready := await node.readiness()).is_ready:  # noqa: ASYNC110 - only time makes it so
                 await asyncio.sleep(0.05)
         store.go.set()

@@ -21,8 +21,6 @@ from tests.simulation.world import Violation
 SEEDS = 20
 """How many seeds it may take at most; where to begin is only a matter of not waiting for long."""
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def first_violation(first_seed: int = 3, seeds_at_most: int = SEEDS) -> Violation | None:
     """Return what the first seed that fails fails by."""

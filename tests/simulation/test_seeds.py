@@ -16,8 +16,6 @@ ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 6)
 COMMON = ("node_paused", "node_crashed", "store_down", "lease_overtaken", "request_lost", "reply_lost", "agent_crashed")
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[Outcome]:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 
 import psycopg2.extensions as pg
 import pytest
@@ -30,14 +29,10 @@ from tests.spark.test_history_archive import (
     outcomes,
     rows,
 )
-from tests.waiting import poll_until
+from tests.waiting import PATIENCE_S, poll_until
 
 arguments, populated = archiving.arguments, archiving.populated
 TABLES = (*OTHERS, "group_transitions")
-PATIENCE_S, POLL_S = 120.0, 0.02
-
-# Spark starts anew in each process.
-pytestmark = pytest.mark.timeout(300)
 
 
 @contextmanager
@@ -64,13 +59,8 @@ def kill(started: subprocess.Popen[bytes]) -> None:
 
 
 def wait_until(is_so: Callable[[], bool], started: subprocess.Popen[bytes], log: Path) -> None:
-    never = Event()
-    for _ in range(round(PATIENCE_S / POLL_S)):
-        if is_so():
-            return
-        assert started.poll() is None, log.read_text(errors="replace")[-3000:]
-        never.wait(POLL_S)
-    raise AssertionError("what was waited for did not come")
+    poll_until(lambda: is_so() or started.poll() is not None)
+    assert is_so(), log.read_text(errors="replace")[-3000:]
 
 
 def being_written(tmp_path: Path) -> list[Path]:

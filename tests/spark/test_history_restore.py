@@ -183,7 +183,6 @@ def test_an_archive_that_was_moved_as_a_whole_is_restored_from_where_it_is_now(
     assert restore_days(spark, database, archived, "assignments", OLD, OLD, "somebody", archive=moved) == {OLD: 5}
 
 
-@pytest.mark.timeout(300)
 def test_muster_job_looks_first_and_restores_when_asked_to(
     archived: pg.connection, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

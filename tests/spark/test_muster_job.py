@@ -30,7 +30,6 @@ NODE = (
 )
 
 # Spark starts anew in every run.
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -271,7 +271,6 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
-@pytest.mark.timeout(600)
 def test_a_backfill_of_thirty_days_gives_what_thirty_daily_runs_gave(
     quick_spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:

@@ -160,7 +160,6 @@ def test_a_wrong_default_is_one_sentence(settings: Settings, monkeypatch: pytest
         run_job("assignment_balance_audit", NOON, True, settings)
 
 
-@pytest.mark.timeout(300)
 def test_a_report_on_one_day_is_told(database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_job(FREQUENCY.kind, NOON, False, load_settings(database_url=database_url, data_dir=tmp_path), "2026-11-19")
     interval = "2026-11-19T00:00:00+00:00 to 2026-11-20T00:00:00+00:00"

@@ -43,7 +43,6 @@ from tests.spark.rows import NOW
 from tests.spark.test_history_archive import NEXT_RUN_ID, RUN_ID, apply, in_postgres, rows
 
 # Each reports and archives several times.
-pytestmark = pytest.mark.timeout(300)
 
 FREQUENCY, ADVICE = rebalance_frequency_report.JOB, timeout_advice.JOB
 MIDNIGHT = NOW.replace(hour=0, minute=0, second=0, microsecond=0)

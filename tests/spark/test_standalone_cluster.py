@@ -16,7 +16,6 @@ from spark_jobs import package, submit
 from tests.spark.cluster import Cluster, clean_environment, running_cluster
 
 # Java starts many times over.
-pytestmark = pytest.mark.timeout(600)
 
 JOB = "offset_retention"
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"

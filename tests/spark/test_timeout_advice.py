@@ -319,7 +319,6 @@ def test_a_dry_run_leaves_nothing(spark: SparkSession, database: Database, flapp
     assert describe(JOB, dry, counts).endswith("timeout_advice 1.")
 
 
-@pytest.mark.timeout(300)
 def test_it_runs_once_without_airflow_and_says_what_it_did(
     database_url: str, flapping: pg.connection, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -18,9 +18,8 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from agent import AgentError, ConsumerAgent, TopicPartition
 from tests.agent.cutting_proxy import CuttingProxy
-from tests.waiting import poll_until
+from tests.waiting import PATIENCE_S, poll_until
 
-PATIENCE_S = 30.0
 PROMPT = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 100, "heartbeat_interval_ms": 100}
 """A group's settings for stories: it starts at once, and its members hear of everything soon."""
 

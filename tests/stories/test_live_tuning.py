@@ -10,8 +10,8 @@ import urllib3
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from agent.answers import Intervals
-from tests.stories.stage import PATIENCE_S, Actor, Hold, Stage
-from tests.waiting import poll_until
+from tests.stories.stage import Actor, Hold, Stage
+from tests.waiting import PATIENCE_S, poll_until
 
 MANY = 100
 BEFORE_MS, AFTER_MS = 20_000, 30_000

@@ -12,7 +12,8 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from agent import TopicPartition
 from tests.nodes import running_node
-from tests.stories.stage import PATIENCE_S, Hold, Stage
+from tests.stories.stage import Hold, Stage
+from tests.waiting import PATIENCE_S
 
 CROWD = 50
 

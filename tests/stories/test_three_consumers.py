@@ -12,7 +12,8 @@ import pytest
 
 from agent import Assignor, Member, TopicPartition
 from agent.assignors import BUILT_IN
-from tests.stories.stage import PATIENCE_S, Rebalance, Stage
+from tests.stories.stage import Rebalance, Stage
+from tests.waiting import PATIENCE_S
 
 ROUND = ["PreparingRebalance", "CompletingRebalance", "Stable"]
 

@@ -157,7 +157,7 @@ def stable(
 ) -> Group:
     """Return a group that has its assignment; those in `late` have not synced yet."""
     members = members or USUAL
-    accepted = AssignmentAccepted(BORN_MS, tuple((one.member_id, held.get(one.member_id, b"")) for one in members))
+    accepted = AssignmentAccepted(BORN_MS, 1, tuple((one.member_id, held.get(one.member_id, b"")) for one in members))
     records: list[GroupRecord] = [accepted, *map(MemberIdIssued, pending)]
     records += [SyncReceived(BORN_MS, one.member_id) for one in members if one.member_id not in late]
     return completing(*members, protocol_type=protocol_type).fold(records)

@@ -64,7 +64,7 @@ class Told:
         return self
 
     def accepted(self, **given: bytes) -> "Told":
-        self.observe(AssignmentAccepted(self.tick(), tuple(given.items())))
+        self.observe(AssignmentAccepted(self.tick(), 1, tuple(given.items())))
         return self
 
     def removed(self, member_id: str, removal: Removal = Removal.LEFT) -> "Told":

@@ -42,7 +42,7 @@ def ledger_of(*names: str, instance: str | None = None) -> Ledger:
     observe(ledger, GroupCreated(0))
     for name in names:
         observe(ledger, MemberJoined(new(name, instance), "consumer"), JoinParked(0, name, 1))
-    observe(ledger, started(0), generation(0, 1, names[0]), AssignmentAccepted(0, tuple((n, b"") for n in names)))
+    observe(ledger, started(0), generation(0, 1, names[0]), AssignmentAccepted(0, 1, tuple((n, b"") for n in names)))
     ledger.take_rows()
     return ledger
 
@@ -66,7 +66,7 @@ def joins(ledger: Ledger, **at_ms: int) -> None:
 
 
 def accepted(at_ms: int, *names: str) -> AssignmentAccepted:
-    return AssignmentAccepted(at_ms, tuple((name, b"") for name in names))
+    return AssignmentAccepted(at_ms, 1, tuple((name, b"") for name in names))
 
 
 def parts(rows: HistoryRows) -> list[Told]:

@@ -81,7 +81,7 @@ def test_a_rebalance_starts_where_the_table_lets_it() -> None:
     [
         (RebalanceStarted(5, 0, Trigger.ADMIN, None, None, None, None), GroupState.PREPARING_REBALANCE),
         (GenerationStarted(5, 0, None, 8, "range", "a", frozenset(), 0), GroupState.COMPLETING_REBALANCE),
-        (AssignmentAccepted(5, ()), GroupState.STABLE),
+        (AssignmentAccepted(5, 1, ()), GroupState.STABLE),
         (GroupEmptied(5, 8), GroupState.EMPTY),
         (GroupDied(5, "deleted"), GroupState.DEAD),
     ],

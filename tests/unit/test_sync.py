@@ -6,7 +6,7 @@ Source: protocol.md sections 6, 9.4 and 18.
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import RebalanceStarted, Trigger
+from coordinator_core.protocol.records import AssignmentAccepted, RebalanceStarted, Trigger
 from coordinator_core.protocol.replies import Synced
 from coordinator_core.protocol.requests import Request
 from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
@@ -81,6 +81,15 @@ def test_who_is_left_out_holds_nothing_and_who_is_no_member_is_left_out() -> Non
         "b": b"",
         "s": b"",
     }
+    accepted = decision.records[0]
+    assert isinstance(accepted, AssignmentAccepted)
+    assert (accepted.generation, accepted.left_out) == (decision.group.generation, ("b", "s"))
+
+
+def test_a_member_that_is_assigned_nothing_by_name_is_not_left_out() -> None:
+    accepted = ask(completing(), sync("a", ("a", HELD["a"]), ("b", b""), ("s", b""))).records[0]
+    assert isinstance(accepted, AssignmentAccepted)
+    assert accepted.left_out == ()
 
 
 def test_a_newer_sync_of_the_same_member_takes_the_older_one_s_place() -> None:
