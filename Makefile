@@ -6,7 +6,7 @@
 
 BIN := .venv/bin
 # What scripts/install-tools.sh installs before the tests, when it is missing.
-TOOLS := chromium promtool
+TOOLS := chromium libatomic promtool
 MAKEFLAGS += --no-print-directory
 
 help: ## list the targets

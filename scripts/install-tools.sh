@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the named programs that are missing, from Debian's packages: make, git, venv, chromium, promtool.
+# Install what is missing of the named: make, git, venv, chromium, libatomic (for Playwright), promtool.
 #
 # Packages are installed by apt-get, as root or with a sudo that asks for no password. Prometheus, which brings promtool,
 # is only unpacked into .tools, so that no daemon starts. A program that cannot be installed is reported in one sentence;
@@ -12,6 +12,7 @@ APT_TIMEOUT_S=900
 is_installed() {
     case $1 in
         venv) python3 -c 'import ensurepip, venv' ;;
+        libatomic) python3 -c 'import ctypes; ctypes.CDLL("libatomic.so.1")' ;;
         promtool) command -v prometheus && command -v promtool || [ -x .tools/prometheus/usr/bin/promtool ] ;;
         *) command -v "$1" ;;
     esac >/dev/null 2>&1
@@ -20,6 +21,7 @@ is_installed() {
 package_of() {
     case $1 in
         venv) echo python3-venv ;;
+        libatomic) echo libatomic1 ;;
         promtool) echo prometheus ;;
         *) echo "$1" ;;
     esac

@@ -21,19 +21,16 @@ LOGGED_MEMBERS_MAX: Final = 20
 def tell_of_members(group_id: str, records: Iterable[Record]) -> None:
     """Log members that were evicted, and members that the leader left out of its assignment."""
     for record in records:
-        match record:
-            case MemberRemoved() if record.removal is not Removal.LEFT:
-                log.info("member_put_out", group=group_id, member=record.member_id, why=str(record.removal))
-            case AssignmentAccepted() if record.left_out:
-                log.info(
-                    "members_left_out_of_assignment",
-                    group=group_id,
-                    generation=record.generation,
-                    members=list(record.left_out[:LOGGED_MEMBERS_MAX]),
-                    member_count=len(record.left_out),
-                )
-            case _:
-                pass
+        if isinstance(record, MemberRemoved) and record.removal is not Removal.LEFT:
+            log.info("member_put_out", group=group_id, member=record.member_id, why=str(record.removal))
+        elif isinstance(record, AssignmentAccepted) and record.left_out:
+            log.info(
+                "members_left_out_of_assignment",
+                group=group_id,
+                generation=record.generation,
+                members=list(record.left_out[:LOGGED_MEMBERS_MAX]),
+                member_count=len(record.left_out),
+            )
 
 
 def tell_of_rebalances(rows: Iterable[RebalanceRow]) -> None:

@@ -99,7 +99,7 @@ def assigned(member: Json) -> list[tuple[str, list[int]]]:
 
 def _print(described: Json, parts: Parts, *, is_verbose: bool) -> None:
     if parts.state:
-        print("\n".join(state_lines(described)))
+        _print_state(described)
     if parts.members:
         _print_members(described, is_verbose=is_verbose)
     if parts.offsets:
@@ -107,8 +107,27 @@ def _print(described: Json, parts: Parts, *, is_verbose: bool) -> None:
     sys.stdout.flush()
 
 
+def _print_state(described: Json) -> None:
+    # The columns of kafka-consumer-groups come first, in its order, in each of these tables.
+    headings = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "GENERATION", "SINCE")
+    since = moment(described["state_since"])
+    table = Table(*headings)
+    table.add(
+        described["group_id"],
+        described["coordinator"]["node_id"],
+        described["protocol_name"],
+        described["state"],
+        len(described["members"]),
+        described["generation"],
+        since and f"{since} UTC",
+    )
+    table.print()
+    for line in waiting_lines(described):
+        print(line)
+
+
 def state_lines(described: Json) -> list[str]:
-    """Say how a group stands, and who is waited for and until when."""
+    """Say in a sentence how a group stands, then which members it waits for and until when."""
     since = moment(described["state_since"])
     facts = [
         described["state"] + (f" since {since} UTC" if since else ""),
@@ -117,7 +136,15 @@ def state_lines(described: Json) -> list[str]:
         counted(len(described["members"]), "member"),
         f"on {described['coordinator']['node_id'] or 'no node'}",
     ]
-    lines = [f"{wording.name(described['group_id'])}: {', '.join(fact for fact in facts if fact)}"]
+    return [
+        f"{wording.name(described['group_id'])}: {', '.join(fact for fact in facts if fact)}",
+        *waiting_lines(described),
+    ]
+
+
+def waiting_lines(described: Json) -> list[str]:
+    """Say which members a group waits for and until when; nothing where it waits for none."""
+    lines = []
     if described["pending_members"]:
         lines.append(f"  {counted(described['pending_members'], 'newcomer')} got an id and has yet to join")
     if described["waiting_for"]:
@@ -148,22 +175,32 @@ def _print_members(described: Json, *, is_verbose: bool) -> None:
     if not described["members"]:
         print(f"{wording.name(described['group_id'])} has no members.")
         return
-    headings = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "HEARTBEAT", "SESSION-MS", "AWAITING"]
     is_static = any(each["group_instance_id"] for each in described["members"])
-    table = Table(*headings, *(["INSTANCE-ID"] if is_static else []), *(["ASSIGNMENT"] if is_verbose else []))
+    table = Table(
+        "GROUP",
+        "CONSUMER-ID",
+        *(["GROUP-INSTANCE-ID"] if is_static else []),
+        "HOST",
+        "CLIENT-ID",
+        "#PARTITIONS",
+        *(["ASSIGNMENT"] if is_verbose else []),
+        "HEARTBEAT",
+        "SESSION-MS",
+        "AWAITING",
+    )
     for member in described["members"]:
         held = assigned(member)
         table.add(
             described["group_id"],
             member["member_id"],
+            *([member["group_instance_id"]] if is_static else []),
             member["client_host"],
             member["client_id"],
             sum(len(partitions) for _, partitions in held) if member["assignment"] is not None else None,
+            *([_assignment(member)] if is_verbose else []),
             _ago(member["last_heartbeat_at"]),
             member["session_timeout_ms"],
             member["awaiting"],
-            *([member["group_instance_id"]] if is_static else []),
-            *([_assignment(member)] if is_verbose else []),
         )
     table.print()
 
@@ -192,8 +229,8 @@ def _print_offsets(described: Json) -> None:
         print(f"{wording.name(described['group_id'])} has no committed offsets.")
         return
     hosts = {each["member_id"]: each["client_host"] for each in described["members"]}
-    headings = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS", "CONSUMER-ID", "HOST")
-    table = Table("GROUP", *headings, "CLIENT-ID")
+    headings = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
+    table = Table("GROUP", *headings, "LAG-SECONDS")
     for each in described["offsets"]:
         table.add(
             described["group_id"],
@@ -202,10 +239,10 @@ def _print_offsets(described: Json) -> None:
             each["current_offset"],
             each["log_end_offset"],
             each["lag"],
-            _seconds(each),
             each["member_id"],
             hosts.get(each["member_id"]),
             each["client_id"],
+            _seconds(each),
         )
     table.print()
 

@@ -12,7 +12,7 @@ from tests.api.client import Client
 from tests.conftest import Databases
 from tests.console.stage import Stage
 from tests.nodes import Node, running_node
-from tests.tools import program
+from tests.tools import library, program
 from tests.waiting import PATIENCE_S
 
 WIDTH, HEIGHT = 1_280, 800
@@ -25,6 +25,7 @@ OWN_MEASURES = frozenset({"the server responded with a status of 4"})
 def browser() -> Iterator[Browser]:
     """Give a browser for a file of tests, and no longer: Playwright keeps an event loop running in this thread."""
     path = program("chromium")
+    library("libatomic.so.1")  # Playwright's own server is linked with it.
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:

@@ -104,6 +104,15 @@ def test_prometheus_is_unpacked_and_not_installed(machine: Machine) -> None:
     assert machine.install("promtool").stdout == ""
 
 
+def test_a_library_is_missing_when_it_cannot_be_loaded(machine: Machine) -> None:
+    (machine.folder / "lists").touch()
+    machine.has("python3", "#!/bin/sh\nexit 1\n")
+    machine.install("libatomic")
+    assert machine.calls() == ["libatomic1"]
+    machine.has("python3", "#!/bin/sh\nexit 0\n")
+    assert machine.install("libatomic").stdout == ""
+
+
 def test_a_user_with_sudo_installs_by_it(machine: Machine) -> None:
     machine.has_user(1000)
     machine.has("sudo", '#!/bin/sh\n[ "$1" = -n ] || exit 1\nshift\n[ "$1" = true ] || exec "$@"\n')
@@ -155,11 +164,19 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", tools.PACKAGES)
+@pytest.mark.parametrize("name", [name for name in tools.PACKAGES if not name.startswith("lib")])
 def test_a_test_whose_program_is_missing_is_skipped_with_what_to_install(bare: Path, name: str) -> None:
     assert not (bare / "bin").exists()
     with pytest.raises(pytest.skip.Exception, match=rf"^{name} is missing: .*apt-get install {tools.PACKAGES[name]}"):
         tools.program(name)
+
+
+def test_a_library_is_loaded_to_see_whether_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setitem(tools.PACKAGES, "libmissing.so.1", "libmissing1")
+    tools.library("libc.so.6")
+    with pytest.raises(pytest.skip.Exception, match=r"^libmissing\.so\.1 is missing: .*apt-get install libmissing1"):
+        tools.library("libmissing.so.1")
 
 
 def test_in_ci_it_fails(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
