@@ -28,7 +28,7 @@ from math import isnan
 from types import TracebackType
 from typing import Final, Self, Unpack, get_args
 
-from agent.assignors import Assignor, chosen
+from agent.assignors import DEFAULT_ASSIGNORS, Assignor, chosen
 from agent.clock import Clock, SystemClock
 from agent.commit_queue import OnDone
 from agent.commits import Commits
@@ -70,7 +70,8 @@ class ConsumerAgent:
         client_id: what people see of this agent, and how its member id begins.
         group_instance_id: makes the member static: whoever comes back under this id gets the partitions it had, with
             no rebalance. close() does not leave the group then.
-        assignors: names or Assignor values, the preferred one first; all members must share one.
+        assignors: names or Assignor values, the preferred one first; all members must share one. The default is
+            Kafka's: range, and cooperative-sticky as soon as a member offers that alone.
         on_revoked: told of partitions that are about to be given up: still this member's, so commit() now.
         on_assigned: told of partitions that are new, after every rebalance, even if there are none.
         on_lost: told of partitions that may be another's already: it is too late to commit.
@@ -98,7 +99,7 @@ class ConsumerAgent:
         *,
         client_id: str | None = None,
         group_instance_id: str | None = None,
-        assignors: Sequence[str | Assignor] = ("range",),
+        assignors: Sequence[str | Assignor] = DEFAULT_ASSIGNORS,
         on_revoked: OnPartitions = nothing,
         on_assigned: OnPartitions = nothing,
         on_lost: OnPartitions = nothing,

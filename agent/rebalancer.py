@@ -233,7 +233,7 @@ class Rebalancer:
                 session.membership.reset(reason, keeps_member_id=True)
 
     def _take(self, result: Rebalanced) -> None:
-        """Own what the round has brought, and tell the caller."""
+        """Own what the round has brought, and call the callbacks and the assignor's hook."""
         owned = set(self._positions.owned())
         gone = tuple(sorted(owned - set(result.partitions)))
         added = tuple(sorted(set(result.partitions) - owned))
@@ -250,9 +250,21 @@ class Rebalancer:
                 self.want_join("gave up partitions that go to another member")
                 self._revoke_after_joining(gone)
         finally:
-            if self._session.membership.identity == result.identity:
+            self._add(added, result)
+
+    def _add(self, added: Partitions, result: Rebalanced) -> None:
+        """Own new partitions, unless a callback has left the group."""
+        hook = result.assignor.on_assignment
+        try:
+            if self._is_still(result):
+                self._call_back(lambda partitions: hook(partitions, result.identity.generation), result.partitions)
+        finally:
+            if self._is_still(result):
                 self._positions.add(added, result.committed, result.log_starts)
                 self._call_back(self._callbacks.on_assigned, added)
+
+    def _is_still(self, result: Rebalanced) -> bool:
+        return self._session.membership.identity == result.identity
 
     def _revoke_after_joining(self, gone: Partitions) -> None:
         """Give up what was read from while the round went on, so that how far it is has not been stored yet."""

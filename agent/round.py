@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from agent.answers import Joined
-from agent.assignors import Assignment
+from agent.assignors import Assignment, Assignor
 from agent.errors import AgentError, RequestError, RetryError
 from agent.group_api import JoinRequest
 from agent.membership import Call, Identity, Phase, Reaction
@@ -37,6 +37,7 @@ class Rebalanced:
     Attributes:
         identity: the member and its new generation.
         partitions: all that this member owns now, sorted.
+        assignor: the one that the group chose.
         committed: for those it did not own before; None where nothing is committed.
         log_starts: the first offset of topics with such partitions, where the catalogue knows it.
         counts: the partition counts that the leader assigned by; None for a follower.
@@ -44,6 +45,7 @@ class Rebalanced:
 
     identity: Identity
     partitions: tuple[TopicPartition, ...]
+    assignor: Assignor
     committed: Mapping[TopicPartition, OffsetAndMetadata | None]
     log_starts: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] | None = None
@@ -100,14 +102,15 @@ class Round:
     def _go(self) -> Rebalanced:
         while True:
             joined = self._join()
+            assignor = self._chosen(joined)
             counts = self._counts_for(joined)
             try:
-                partitions = self._sync(joined, self._assignment(joined, counts))
+                partitions = self._sync(joined, self._assignment(joined, assignor, counts))
             except _JoinAgain:
                 continue
             committed = self._committed(tuple(sorted(set(partitions) - set(self._request.owned_partitions))))
             starts = self._log_starts() if None in committed.values() else {}
-            return Rebalanced(joined.identity, partitions, committed, starts, counts)
+            return Rebalanced(joined.identity, partitions, assignor, committed, starts, counts)
 
     def _join(self) -> Joined:
         def ask(who: Identity) -> Joined:
@@ -177,12 +180,15 @@ class Round:
         topics = {topic for member in joined.members for topic in member.topics}
         return self._plainly(lambda: self._counts.of(self._lane, topics))
 
-    def _assignment(self, joined: Joined, counts: Mapping[str, int] | None) -> Assignment:
-        if counts is None or joined.skip_assignment:
-            return {}
+    def _chosen(self, joined: Joined) -> Assignor:
         assignor = next((each for each in self._request.assignors if each.name == joined.protocol_name), None)
         if assignor is None:
             raise RequestError(f"the group chose the assignor {joined.protocol_name!r}, which was not offered")
+        return assignor
+
+    def _assignment(self, joined: Joined, assignor: Assignor, counts: Mapping[str, int] | None) -> Assignment:
+        if counts is None or joined.skip_assignment:
+            return {}
         return assignor.assign({topic: count for topic, count in counts.items() if count}, joined.members)
 
     def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:

@@ -7,11 +7,15 @@ An `Assignor` of your own can be handed to the agent beside the names in `BUILT_
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from agent.assignors.built_in import BUILT_IN
 from agent.assignors.model import Assignment, Assignor, Member
 
-__all__ = ["BUILT_IN", "Assignment", "Assignor", "Member", "chosen"]
+__all__ = ["BUILT_IN", "DEFAULT_ASSIGNORS", "Assignment", "Assignor", "Member", "chosen"]
+
+DEFAULT_ASSIGNORS: Final = ("range", "cooperative-sticky")
+"""As in Kafka's clients: range is chosen while every member offers it, and members then rebalance eagerly."""
 
 
 def chosen(assignors: Sequence[str | Assignor]) -> tuple[Assignor, ...]:

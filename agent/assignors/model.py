@@ -22,6 +22,7 @@ class Member:
 Assignment = dict[str, list[TopicPartition]]
 UserData = Callable[[Sequence[TopicPartition], int], bytes | None]
 Assign = Callable[[Mapping[str, int], Sequence[Member]], Assignment]
+OnAssignment = Callable[[Sequence[TopicPartition], int], object]
 
 
 def _nothing(_: Sequence[TopicPartition], generation: int) -> bytes | None:
@@ -35,11 +36,17 @@ class Assignor:
     `assign(counts, members)` gets the partition count of every subscribed topic that has partitions, and returns a
     (possibly empty) list for every member id. With `is_cooperative` members keep their partitions while they rejoin
     and give up only what the new assignment takes from them; such an assignor must never hand a partition to a new
-    owner while another member's `owned_partitions` still names it. `user_data(partitions, generation)` is what a member
-    tells the leader besides: it is given the member's last assignment and its generation (-1: none).
+    owner while another member's `owned_partitions` still names it. `user_data(partitions, generation)` returns what a
+    member sends to the leader besides: it is given the member's last assignment and its generation (-1: none).
+    `on_assignment(partitions, generation)` is called at every member, the leader too, with all partitions of its new
+    assignment: inside poll(), after on_revoked and before on_assigned. If it raises, on_assigned is called all the
+    same, and poll() raises.
+
+    Source: Kafka's ConsumerPartitionAssignor, whose onAssignment also gets the user data of the leader's assignment.
     """
 
     name: str
     assign: Assign
     is_cooperative: bool = False
     user_data: UserData = _nothing
+    on_assignment: OnAssignment = _nothing

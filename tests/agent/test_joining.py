@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -44,8 +45,10 @@ def test_joining_takes_two_requests_of_which_the_second_has_the_id_that_was_give
     assert second["rebalance_timeout_ms"] == 70_000
     assert second["protocol_type"] == "consumer"
     assert second["max_wait_ms"] == 20_000
+    no_generation = b64encode((-1).to_bytes(4, "big", signed=True)).decode()
     assert second["protocols"] == [
-        {"name": "range", "metadata": {"topics": ["orders"], "owned_partitions": [], "user_data": None}}
+        {"name": name, "metadata": {"topics": ["orders"], "owned_partitions": [], "user_data": user_data}}
+        for name, user_data in (("range", None), ("cooperative-sticky", no_generation))
     ]
 
 

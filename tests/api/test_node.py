@@ -38,10 +38,14 @@ def free_port() -> int:
 @contextmanager
 def serving(database_url: str, data_dir: Path, port: int) -> Iterator[subprocess.Popen[str]]:
     """Run `muster serve` until the end of the block, from when it says that it serves."""
-    environment = {**os.environ, "MUSTER_DATABASE_URL": database_url, "MUSTER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0"}
+    settings = {
+        "MUSTER_DATABASE_URL": database_url,
+        "MUSTER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "MUSTER_REQUEST_TIMEOUT_MS": str(1_000 * PATIENCE_S),
+    }
     command = [sys.executable, "-m", "muster", "serve", "--port", str(port), "--data-dir", str(data_dir)]
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:

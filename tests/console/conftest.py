@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def node(databases: Databases) -> Iterator[Node]:
     url = databases.create()
-    with running_node(url, group_initial_rebalance_delay_ms=0) as node:
+    with running_node(url, group_initial_rebalance_delay_ms=0, request_timeout_ms=PATIENCE_MS) as node:
         yield node
     databases.drop(url)
 

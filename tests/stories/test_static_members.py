@@ -54,6 +54,28 @@ def test_stopped_static_members_keep_their_places_for_a_while(
     ]
 
 
+def test_what_a_stopped_static_member_claims_leaves_the_live_one_with_a_single_partition(stage: Stage) -> None:
+    # The leader sees the first one's last join, which claims what it had before: two partitions.
+    stage.configure(group_initial_rebalance_delay_ms=0)
+    options: dict[str, Any] = {"assignors": ["sticky"], "own_line": True}
+    times = {"session_timeout_ms": 6 * MINUTE_MS, "max_poll_interval_ms": 2 * MINUTE_MS}
+    first = stage.enter("c1", group_instance_id="c1", **times, **options)
+    stage.wait_for_shares(3, generation=1)
+    second = stage.enter("c2", max_poll_interval_ms=MINUTE_MS, **options)
+    stage.wait_for_shares(2, 1, generation=2)
+    times = {"session_timeout_ms": 3 * MINUTE_MS, "max_poll_interval_ms": 3 * MINUTE_MS}
+    third = stage.enter("c3", group_instance_id="c3", **times, **options)
+    stage.wait_for_shares(1, 1, 1, generation=3)
+    first.vanish()
+    third.vanish()
+    stage.wait_for_shares(3, generation=5)
+    shares = [partitions for what, partitions in second.lines if what == "assigned"]
+
+    assert [len(share) for share in shares] == [1, 1, 1, 3]
+    assert shares[2] == shares[1]
+    assert [each.members_after for each in stage.rebalances()[3:]] == [2, 1]
+
+
 def test_stopped_dynamic_members_are_gone_with_the_first_rebalance(stage: Stage) -> None:
     first, second, third = three_enter(stage, is_static=False)
     first.vanish()

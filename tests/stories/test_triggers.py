@@ -142,6 +142,29 @@ def test_a_group_goes_from_one_assignor_to_another_by_restarting_its_consumers_o
     assert (chosen_together, chosen_alone) == ("range", "roundrobin")
 
 
+def test_a_group_of_default_consumers_becomes_cooperative_by_one_restart_of_each(stage: Stage) -> None:
+    def wait_for_sizes(*sizes: int) -> None:
+        stage.wait_for(lambda: sorted(map(len, stage.shares())) == list(sizes))
+
+    for name in ("one", "two"):
+        stage.enter(name)
+    wait_for_sizes(1, 2)
+    chosen = [stage.described()["protocol_name"]]
+    for name in ("one", "two"):
+        stage.actors[name].exit()
+        wait_for_sizes(3)
+        stage.enter(f"{name} again", assignors=["cooperative-sticky"])
+        wait_for_sizes(1, 2)
+        chosen.append(stage.described()["protocol_name"])
+    told = {actor: len(actor.lines) for actor in stage.present()}
+    stage.enter("three", assignors=["cooperative-sticky"])
+    wait_for_sizes(1, 1, 1)
+    revoked = [numbers for actor, at in told.items() for what, numbers in actor.lines[at:] if what == "revoked"]
+
+    assert chosen == ["range", "cooperative-sticky", "cooperative-sticky"]
+    assert [len(numbers) for numbers in revoked] == [1], "only what goes to the third is revoked"
+
+
 def test_a_consumer_that_unsubscribes_leaves_at_once(stage: Stage) -> None:
     stage.configure(group_initial_rebalance_delay_ms=1_500)
     stage.enter("one")
