@@ -402,10 +402,23 @@ def test_subscribing_to_nothing_is_refused() -> None:
 
 
 def test_an_agent_without_a_client_id_is_called_after_its_group() -> None:
-    named = ConsumerAgent("http://127.0.0.1:1", "g" * 255)
+    first, second = (ConsumerAgent("http://127.0.0.1:1", "g" * 255)._subscription.client_id for _ in range(2))
+    number = int(first.rpartition("-")[2])
 
-    assert len(named._subscription.client_id) <= 200
-    assert named._subscription.client_id.startswith("consumer-ggg")
+    assert len(first) <= 200
+    assert first.startswith("consumer-ggg")
+    assert second == f"{first.removesuffix(str(number))}{number + 1}"
+
+
+def test_the_defaults_are_kafkas() -> None:
+    """Those of Kafka's ConsumerConfig since 3.0."""
+    timing = Timing()
+
+    assert (timing.session_timeout_ms, timing.max_poll_interval_ms) == (45_000, 300_000)
+    assert (timing.auto_commit_interval_ms, timing.metadata_max_age_ms) == (5_000, 300_000)
+    assert timing.retry_backoff_ms == 100
+    agent = ConsumerAgent("http://127.0.0.1:1", "billing")
+    assert [each.name for each in agent._subscription.assignors] == ["range", "cooperative-sticky"]
 
 
 def test_the_manual_tells_every_setting_with_its_default() -> None:

@@ -54,6 +54,7 @@ def test_each_partition_has_a_result_of_its_own(client: Client, group: Group) ->
 
     codes = [each["code"] for each in answer.json["offsets"]]
     assert codes == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION", "OFFSET_METADATA_TOO_LARGE"]
+    assert {name for each in answer.json["offsets"] for name in each} == {"topic", "partition", "code"}
 
 
 def test_a_stale_member_commits_nothing(group: Group) -> None:

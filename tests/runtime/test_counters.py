@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 import structlog
 
+from coordinator_core.protocol.errors import RebalanceInProgress
 from coordinator_core.protocol.records import Removal
 from coordinator_core.protocol.states import GroupState
 from coordinator_core.runtime.coordinator import Coordinator
@@ -60,6 +61,23 @@ async def test_groups_and_members_are_counted_as_they_are() -> None:
     assert groups.groups.members == 3
     assert sorted(groups.members_of_group) == [("parked", 2), ("settled", 1)]
     assert 0 < groups.lease_left_s <= LEASE_TTL_MS / 1000
+
+
+async def test_a_group_has_one_deadline_for_its_join_phase_and_each_member_one_for_its_session() -> None:
+    async with running(HeldStore()) as node:
+        first, second = Member(node, "g"), Member(node, "g")
+        await first.settle()
+        for _ in range(3):
+            await first.heartbeat()
+            await first.commit(7)
+        assert node.counts().deadlines_armed == 1
+        joins = [asyncio.create_task(second.join())]
+        await until(lambda: node.counts().deadlines_armed == 3, "the second waits, and the phase has its limit")
+        for _ in range(3):
+            with pytest.raises(RebalanceInProgress):
+                await first.heartbeat()
+            assert node.counts().deadlines_armed == 3
+        await asyncio.gather(first.join(), *joins)
 
 
 async def test_a_rebalance_is_counted_by_why_it_began_and_how_it_ended() -> None:

@@ -141,6 +141,29 @@ async def test_an_assignment_that_is_stored_late_is_told_and_settles_no_group_th
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("gone"), OutcomeUnknown("who knows")])
+async def test_an_assignment_that_cannot_be_stored_reaches_no_member(store: HeldStore, failure: Exception) -> None:
+    async with running(store) as node:
+        leader, follower = Member(node, "g"), Member(node, "g")
+        await leader.settle()
+        join = asyncio.create_task(follower.join())
+        await until(lambda: state_of(node, "g") == PREPARING, "the follower joins")
+        await asyncio.gather(leader.join(), join)
+        assignments = (leader.member_id, b"mine"), (follower.member_id, b"yours")
+        follows = asyncio.create_task(follower.sync())
+        await until(lambda: node.counts().groups.parked_syncs == 1, "the follower waits for its assignment")
+        store.failure = failure  # type: ignore[assignment]  # both are store errors
+        answers = await asyncio.gather(leader.sync(*assignments), follows, return_exceptions=True)
+        assert [isinstance(answer, RetryError) for answer in answers] == [True, True]
+
+        await until(lambda: node.counts().shards_active == 50, "the shards come back")
+        await until(lambda: _is_served(leader), "the group comes back")
+        assert state_of(node, "g") == COMPLETING
+        synced = await asyncio.gather(leader.sync(*assignments), follower.sync())
+        assert [answer.assignment for answer in synced] == [b"mine", b"yours"]
+        assert {leader.generation, follower.generation} == {2}
+
+
+@pytest.mark.parametrize("failure", [StoreUnavailable("gone"), OutcomeUnknown("who knows")])
 async def test_a_failed_write_is_a_retriable_error_and_leaves_what_was_stored(
     store: HeldStore, failure: Exception
 ) -> None:
