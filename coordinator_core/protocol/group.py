@@ -39,7 +39,7 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.requests import Token, metadata_bytes
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 
-ASSIGNMENT_UNFIT = frozenset({Trigger.PARTITIONS_CHANGED, Trigger.ADMIN})
+ASSIGNMENT_UNFIT = frozenset({Trigger.PARTITIONS_CHANGED, Trigger.ADMIN, Trigger.DATABASE_RESTORED})
 """Rebalances that are owed even if the node is lost: the stored assignment no longer fits."""
 
 

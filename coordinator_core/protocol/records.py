@@ -28,6 +28,8 @@ class Trigger(StrEnum):
     PARTITIONS_CHANGED = "partitions_changed"
     OVER_CAPACITY = "over_capacity"
     STORE_FAILED = "store_failed"
+    DATABASE_RESTORED = "database_restored"
+    """A new incarnation of the database began: it was restored, rolled back, or a standby was promoted."""
     ADMIN = "admin"
 
 

@@ -117,6 +117,7 @@ class Counters:
         self.batches_failed = 0
         self.renewals = 0
         self.renewals_failed = 0
+        self.incarnations_changed = 0
         self.shards_taken = 0
         self.shards_failed = 0
         self.shards_given_up = 0

@@ -5,6 +5,7 @@
 * A shard that is lost, or was dropped, comes back under a new epoch, loaded from what was stored.
 * Shards are taken and loaded a few at a time, and leases renewed in between, so that however much there is to load
   takes nothing away from what is owned already.
+* A new incarnation of the database (`store/incarnations.py`) drops every shard at the next renewal.
 * Of two processes under one name the elder gives way: it finds that its shards are its name's and not its own.
 * The loop decides when to renew; the calls run on a thread and a connection of their own.
 
@@ -13,18 +14,20 @@ Source: ARCHITECTURE.md "Ownership, and losing a node".
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from functools import partial
 from math import ceil
 
 import structlog
 
-from coordinator_core.protocol.errors import NotCoordinator
+from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordinator
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.shard import Shard
+from coordinator_core.store.incarnations import ROLLED_BACK, is_rolled_back
 from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import LeaseRow, Renewal, StoredGroup
+from coordinator_core.store.rows import Incarnation, LeaseRow, Renewal, StoredGroup
 
 log = structlog.get_logger("muster.runtime")
 
@@ -117,11 +120,9 @@ class Ownership:
         """
         sent_ms = self._asked_at_ms = self._clock.now().node_ms
         epochs = {shard_id: shard.epoch for shard_id, shard in self.owned.items()}
-        config = self._config
+        last = self.last_renewal
         try:
-            renewal = await self._threads.lease(
-                lambda: self._store.renew(config.node_id, config.url, config.version, epochs, config.lease_ttl_ms)
-            )
+            renewal = await self._threads.lease(partial(self._renew_at_store, epochs, last))
         except StoreError as error:
             self._counters.renewals_failed += 1
             self.note_failure(str(error))
@@ -136,8 +137,35 @@ class Ownership:
             if self.leases[shard_id].epoch != epoch:
                 self._moved.pop((shard_id, epoch)).set()
         self._look_for_namesake(epochs)
+        if last is not None and renewal.incarnation != last.incarnation:
+            self._drop_for_incarnation(renewal.incarnation, last.incarnation)
         self._extend(renewal, epochs, sent_ms)
         return renewal
+
+    def _renew_at_store(self, epochs: dict[int, int], last: Renewal | None) -> Renewal:
+        """Renew, and renew again under a new incarnation where the database was rolled back."""
+        config, store = self._config, self._store
+        node = (config.node_id, config.url, config.version, epochs, config.lease_ttl_ms)
+        if last is None:
+            return store.renew(*node)
+        renewal = store.renew(*node, last.renewals)
+        if is_rolled_back(renewal, last):
+            store.start_incarnation(renewal.incarnation.number, config.node_id, ROLLED_BACK)
+            renewal = store.renew(*node, last.renewals)
+        return renewal
+
+    def _drop_for_incarnation(self, found: Incarnation, last: Incarnation) -> None:
+        """Drop every shard: what this node remembers may be more than the database holds."""
+        self._counters.incarnations_changed += 1
+        log.error(
+            "database_incarnation_changed",
+            incarnation=found.number,
+            incarnation_before=last.number,
+            identity=None if found.identity is None else asdict(found.identity),
+            identity_before=None if last.identity is None else asdict(last.identity),
+        )
+        for shard in list(self.owned.values()):
+            shard.fail(CoordinatorNotAvailable("the database was restored or failed over; the group is loaded again"))
 
     def _look_for_namesake(self, epochs: dict[int, int]) -> None:
         """See whether another process took shards as this node, and for how long it keeps them."""

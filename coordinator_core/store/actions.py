@@ -18,4 +18,5 @@ class Action(StrEnum):
     REJECT_RUN = "reject_run"
     DROP_PARTITION = "drop_history_partition"
     RESTORE_PARTITION = "restore_history_partition"
+    START_INCARNATION = "start_incarnation"
     UNDO = "undo"

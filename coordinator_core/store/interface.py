@@ -3,6 +3,7 @@
 Rules that every store keeps:
 
 * A write proves the lease first: shards whose (node, epoch) do not match leave the batch, the others go on.
+* It proves the database's identity as well (incarnations.py): of another database no shard matches.
 * A `GroupWrite` is stored whole or not at all, and in the order decided.
 * The store is synchronous. The runtime calls it on its writer, lease and reader threads, never on the loop; every
   method may be called from any thread.
@@ -38,6 +39,7 @@ from coordinator_core.store.rows import (
     ChangeRow,
     FetchedOffset,
     GroupFilter,
+    Incarnation,
     LeaseRow,
     ListedGroup,
     RebalanceMemberRow,
@@ -97,12 +99,42 @@ class Store(Protocol):
 
     # -- ownership ------------------------------------------------------------------------------------
 
-    def renew(self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
-        """Renew the node's row and all its leases at once, by the database's clock, matching the epochs."""
+    def renew(
+        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+    ) -> Renewal:
+        """Renew the node's row and all its leases at once, by the database's clock, matching the epochs.
+
+        Where the database is not the one that the stored identity names, a new incarnation is started first.
+
+        Args:
+            node_id: the node.
+            url: where it is reached.
+            version: of its program.
+            epochs: shard → the epoch of its lease.
+            ttl_ms: how long the leases run.
+            renewals: how many the node remembers; where its row is missing the count goes on from there.
+        """
+        ...
+
+    def start_incarnation(self, known: int, actor: str, reason: str) -> Incarnation:
+        """Start an incarnation in place of the known one; do nothing where that is over already.
+
+        Every lease ends, epochs, commit versions and the generations of all groups jump, and every group with members
+        is to rebalance. A row of `changes` records it.
+
+        Returns:
+            The incarnation that there is now.
+        """
+        ...
+
+    def incarnation(self) -> Incarnation:
+        """Return the incarnation that is stored."""
         ...
 
     def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         """Take every one of these shards that is free, expired or already ours; wait for writes under way.
+
+        Where the database is not the one that the stored identity names, a new incarnation is started first.
 
         Returns:
             Shard → its new epoch, for those that were taken.

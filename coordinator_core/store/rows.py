@@ -351,6 +351,29 @@ class Versions(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Which database this is, as Postgres knows it."""
+
+    system_identifier: int
+    """The cluster's; another one after a dump is restored into a new cluster."""
+    timeline: int
+    """Raised by each promotion of a standby and each point-in-time recovery."""
+    database_oid: int
+    """Another one after the database is created anew in its cluster."""
+    table_oid: int
+    """That of the table `incarnation`; another one after a dump is restored into the same database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """The row of `incarnation`; its identity is None until the first node serves the database."""
+
+    number: int
+    started_at_ms: int
+    identity: Identity | None
+
+
+@dataclass(frozen=True, slots=True)
 class Renewal:
     """What a renewal found."""
 
@@ -361,6 +384,9 @@ class Renewal:
     live_nodes: tuple[str, ...]
     """Nodes that are unexpired, this one included, sorted."""
     versions: Versions
+    incarnation: Incarnation
+    renewals: int
+    """How often the node has renewed; the count goes on when its process is started again."""
 
 
 # -- settings and catalogue -----------------------------------------------------------------------------------

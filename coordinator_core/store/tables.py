@@ -50,6 +50,8 @@ nodes = Table(
     Column("version", Text, nullable=False),
     Column("started_at", At, nullable=False),
     Column("expires_at", At, nullable=False),
+    # Only grows, so a node that remembers more notices that the database was rolled back.
+    Column("renewals", BigInteger, nullable=False, server_default=text("0")),
     postgresql_with={"fillfactor": 50},
 )
 
@@ -61,6 +63,20 @@ shard_leases = Table(
     Column("epoch", BigInteger, nullable=False, server_default=text("0")),
     Column("expires_at", At, nullable=True),
     postgresql_with={"fillfactor": 50},
+)
+
+# One row: which life of the database this is, and the identity under which nodes serve it; NULL: none has yet.
+incarnation = Table(
+    "incarnation",
+    metadata,
+    Column("only_row", Boolean, primary_key=True, server_default=text("true")),
+    Column("number", BigInteger, nullable=False, server_default=text("1")),
+    Column("started_at", At, nullable=False),
+    Column("system_identifier", BigInteger, nullable=True),
+    Column("timeline", BigInteger, nullable=True),
+    Column("database_oid", BigInteger, nullable=True),
+    Column("table_oid", BigInteger, nullable=True),
+    CheckConstraint("only_row", name="incarnation_only_row"),
 )
 
 # -- the present ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A world is a store with what surrounds it: time that passes, jobs that propose, and history to look into."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 import psycopg2
@@ -39,6 +40,8 @@ class World(Protocol):
 
     def pass_time(self, length_ms: int) -> None: ...
 
+    def fail_over(self) -> None: ...
+
     def propose(
         self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()
     ) -> None: ...
@@ -75,6 +78,11 @@ class MemoryWorld:
     def pass_time(self, length_ms: int) -> None:
         self._now_ms += length_ms
 
+    def fail_over(self) -> None:
+        """Let the database be another one than the stored identity names."""
+        identity = self._store.identity
+        self._store.identity = replace(identity, timeline=identity.timeline + 1)
+
     def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
         self.pass_time(1)
         self._store.propose(run, candidates, forecasts)
@@ -100,6 +108,11 @@ class PostgresWorld:
         earlier = "SET expires_at = expires_at - %s * interval '1 ms' RETURNING 1"
         for table in ("shard_leases", "nodes"):
             self._fetch(f"UPDATE {table} {earlier}", length_ms)
+        self._fetch("UPDATE incarnation SET started_at = started_at - %s * interval '1 ms' RETURNING 1", length_ms)
+
+    def fail_over(self) -> None:
+        """Let the database be another one than the stored identity names."""
+        self._fetch("UPDATE incarnation SET timeline = timeline - 1 RETURNING 1")
 
     def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
         with self._connection.cursor() as cursor:

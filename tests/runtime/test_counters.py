@@ -115,10 +115,12 @@ class AwayStore(HeldStore):
         super().__init__()
         self.is_away = False
 
-    def renew(self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+    def renew(
+        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+    ) -> Renewal:
         if self.is_away:
             raise StoreUnavailable("away")
-        return super().renew(node_id, url, version, epochs, ttl_ms)
+        return super().renew(node_id, url, version, epochs, ttl_ms, renewals)
 
 
 async def test_an_absence_of_the_database_is_told_once_and_so_is_its_end() -> None:

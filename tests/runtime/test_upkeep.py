@@ -42,9 +42,11 @@ class TroubledStore(MemoryStore):
         self.taken_at_once: list[int] = []
         self.before_load: Callable[[], None] = lambda: None
 
-    def renew(self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+    def renew(
+        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+    ) -> Renewal:
         self.renewing.strike()
-        return super().renew(node_id, url, version, epochs, ttl_ms)
+        return super().renew(node_id, url, version, epochs, ttl_ms, renewals)
 
     def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         wanted = list(shard_ids)

@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved
+from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Trigger
 from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.protocol.states import DEAD, EMPTY
+from coordinator_core.store.incarnations import Jump
 from coordinator_core.store.memory.refusals import refusal
 from coordinator_core.store.rows import (
     ArchivedOffset,
@@ -35,7 +37,6 @@ from coordinator_core.store.rows import (
 from coordinator_core.store.runs import OutcomeRow
 
 MINUTE_MS = 60_000
-DEAD = "Dead"
 
 
 class Refused(Exception):
@@ -210,6 +211,17 @@ class Groups:
             if transition.to_state == DEAD:
                 self._last_death[transition.group_id] = transition
 
+    def jump(self, jump: Jump) -> None:
+        """Raise every generation and the commit version; let every group with members rebalance."""
+        self._commit_version += jump.commit_versions
+        for group in self._groups.values():
+            if group.row is not None:
+                group.row = _raised(group.row, jump)
+
+    def last_changed_at_ms(self) -> int:
+        """Return when a group changed its state last; 0 where there is no group."""
+        return max((group.row.state_since_ms for group in self._groups.values() if group.row), default=0)
+
     # -- reading ------------------------------------------------------------------------------------------
 
     def load(self, shard_ids: frozenset[int]) -> list[StoredGroup]:
@@ -319,6 +331,17 @@ class Groups:
             for group_id, group in sorted(self._groups.items(), key=lambda entry: entry[0])
             if any(position.shard_id in shard_ids for position in group.offsets.values())
         ]
+
+
+def _raised(row: GroupRow, jump: Jump) -> GroupRow:
+    has_members = row.settled_state != EMPTY
+    return replace(
+        row,
+        generation=jump.generation_after(row.generation),
+        protocol_type=row.protocol_type if row.generation > 0 else None,
+        must_rebalance=has_members,
+        rebalance_trigger=Trigger.DATABASE_RESTORED if has_members else row.rebalance_trigger,
+    )
 
 
 def _in_order(members: Iterable[MemberRow]) -> tuple[MemberRow, ...]:

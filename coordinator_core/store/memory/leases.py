@@ -22,6 +22,7 @@ class Node:
     url: str
     version: str
     expires_at_ms: int
+    renewals: int
 
 
 class Leases:
@@ -40,10 +41,16 @@ class Leases:
             if shard in self.shards and (self.shards[shard].node_id, self.shards[shard].epoch) == (node_id, epoch)
         )
 
-    def renew(self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int) -> frozenset[int]:
-        """Renew the node and what it holds; return what that is."""
+    def renew_node(self, node_id: str, url: str, version: str, ttl_ms: int, renewals: int) -> int:
+        """Renew the node; return how often that was done, which is counted from `renewals` on where it is not known."""
+        known = self._nodes.get(node_id)
+        counted = (renewals if known is None else known.renewals) + 1
+        self._nodes[node_id] = Node(url, version, self._clock_ms() + ttl_ms, counted)
+        return counted
+
+    def renew(self, node_id: str, epochs: Mapping[int, int], ttl_ms: int) -> frozenset[int]:
+        """Renew what the node holds; return what that is."""
         expires_at_ms = self._clock_ms() + ttl_ms
-        self._nodes[node_id] = Node(url, version, expires_at_ms)
         held = self.held(node_id, epochs)
         for shard in held:
             self.shards[shard].expires_at_ms = expires_at_ms
@@ -63,6 +70,14 @@ class Leases:
         """Give up what is still the node's."""
         for shard in self.held(node_id, epochs):
             self.shards[shard] = Lease(epoch=self.shards[shard].epoch)
+
+    def end_all(self, epochs: int) -> None:
+        """End every lease, and raise their epochs by so much."""
+        self.shards = {shard: Lease(epoch=lease.epoch + epochs) for shard, lease in self.shards.items()}
+
+    def last_renewed_at_ms(self) -> int:
+        """Return when the node expires that renewed last; 0 where there is no node."""
+        return max((node.expires_at_ms for node in self._nodes.values()), default=0)
 
     def retire_node(self, node_id: str) -> None:
         """Forget a node."""

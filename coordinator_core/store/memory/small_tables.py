@@ -36,6 +36,10 @@ class SmallTables:
         self._group_settings: dict[str, dict[str, str]] = {}
         self._set_at_ms: dict[tuple[str | None, str], int] = {}
 
+    def jump(self, by: int) -> None:
+        """Raise the versions, so that every node reads all tables again."""
+        self.versions = Versions(*(version + by for version in self.versions))
+
     # -- the catalogue --------------------------------------------------------------------------------------
 
     def topics(self) -> list[TopicRow]:

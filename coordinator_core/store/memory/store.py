@@ -22,6 +22,7 @@ from coordinator_core.store.history import (
     RebalancePlace,
     TransitionPlace,
 )
+from coordinator_core.store.incarnations import IDENTITY_CHANGED, change_of, jump_over
 from coordinator_core.store.memory import history, positions, stays, tuning
 from coordinator_core.store.memory.groups import Groups, History, Refused
 from coordinator_core.store.memory.leases import Leases
@@ -41,6 +42,8 @@ from coordinator_core.store.rows import (
     FetchedOffset,
     GroupFilter,
     GroupWrite,
+    Identity,
+    Incarnation,
     LeaseRow,
     ListedGroup,
     RebalanceMemberRow,
@@ -81,6 +84,9 @@ class MemoryStore:
         self._maintenance = Maintenance()
         self._reports = Reports()
         self._small_tables = SmallTables(self._groups, self._maintenance)
+        self._incarnation = Incarnation(1, clock_ms(), None)
+        self.identity = Identity(system_identifier=1, timeline=1, database_oid=1, table_oid=1)
+        """The actual one."""
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -106,7 +112,8 @@ class MemoryStore:
         """Store a batch, or say which shards and groups of it are not stored."""
         with self._lock:
             shards = {group_write.shard_id for group_write in batch.writes}
-            held = self._leases.held(batch.node_id, {shard: batch.epochs[shard] for shard in shards})
+            is_same = self._incarnation.identity == self.identity
+            held = self._leases.held(batch.node_id, {shard: batch.epochs[shard] for shard in shards if is_same})
             by_group: dict[str, list[GroupWrite]] = {}
             for group_write in batch.writes:
                 if group_write.shard_id in held:
@@ -131,15 +138,48 @@ class MemoryStore:
 
     # -- ownership ----------------------------------------------------------------------------------------
 
-    def renew(self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+    def renew(
+        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+    ) -> Renewal:
         """Renew the node and all its leases at once."""
         with self._lock:
-            held = self._leases.renew(node_id, url, version, epochs, ttl_ms)
-            return Renewal(held, self._leases.rows(), self._leases.live_nodes(), self._small_tables.versions)
+            self._verify_identity(node_id)
+            counted = self._leases.renew_node(node_id, url, version, ttl_ms, renewals)
+            held = self._leases.renew(node_id, epochs, ttl_ms)
+            rows, live_nodes = self._leases.rows(), self._leases.live_nodes()
+            return Renewal(held, rows, live_nodes, self._small_tables.versions, self._incarnation, counted)
+
+    def start_incarnation(self, known: int, actor: str, reason: str) -> Incarnation:
+        """Start an incarnation in place of the known one; do nothing where that is over already."""
+        with self._lock:
+            if self._incarnation.number == known:
+                self._start_incarnation(actor, reason)
+            return self._incarnation
+
+    def incarnation(self) -> Incarnation:
+        """Return the incarnation that is stored."""
+        return self._incarnation
+
+    def _verify_identity(self, node_id: str) -> None:
+        if self._incarnation.identity is None:
+            self._incarnation = replace(self._incarnation, identity=self.identity)
+        elif self._incarnation.identity != self.identity:
+            self._start_incarnation(node_id, IDENTITY_CHANGED)
+
+    def _start_incarnation(self, actor: str, reason: str) -> None:
+        before, now_ms = self._incarnation, self._clock_ms()
+        last_sign_ms = max(before.started_at_ms, self._leases.last_renewed_at_ms(), self._groups.last_changed_at_ms())
+        jump = jump_over(now_ms - last_sign_ms)
+        self._leases.end_all(jump.epochs)
+        self._groups.jump(jump)
+        self._small_tables.jump(jump.versions)
+        self._incarnation = Incarnation(before.number + 1, now_ms, self.identity)
+        self._groups.note(change_of(before, self._incarnation, jump, actor, reason))
 
     def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         """Take every one of these shards that is free, expired or already ours; return shard → new epoch."""
         with self._lock:
+            self._verify_identity(node_id)
             return self._leases.take_over(node_id, shard_ids, ttl_ms)
 
     def release(self, node_id: str, epochs: Mapping[int, int]) -> None:

@@ -11,18 +11,22 @@ Rules:
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from coordinator_core.store.postgres import incarnations
 from coordinator_core.store.postgres.arrays import array_literal
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.rows import LeaseRow, Renewal, Versions
 
 _RENEW_NODE = """
-INSERT INTO nodes (node_id, url, version, started_at, expires_at)
-VALUES (%(node_id)s, %(url)s, %(version)s, clock_timestamp(), clock_timestamp() + %(ttl_ms)s * interval '1 ms')
+INSERT INTO nodes (node_id, url, version, started_at, expires_at, renewals)
+VALUES (%(node_id)s, %(url)s, %(version)s, clock_timestamp(), clock_timestamp() + %(ttl_ms)s * interval '1 ms',
+    %(renewals)s + 1)
 ON CONFLICT (node_id) DO UPDATE SET
     url = excluded.url,
     version = excluded.version,
     started_at = CASE WHEN nodes.expires_at < clock_timestamp() THEN excluded.started_at ELSE nodes.started_at END,
-    expires_at = excluded.expires_at
+    expires_at = excluded.expires_at,
+    renewals = nodes.renewals + 1
+RETURNING renewals
 """
 
 _OURS = """
@@ -72,20 +76,24 @@ FROM ours WHERE shard_leases.shard_id = ours.shard_id
 """  # noqa: S608 - a constant
 
 
-def renew(transaction: Transaction, node: Mapping[str, str], epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
-    """Renew a node (`node_id`, `url`, `version`) and its leases, and look around."""
-    transaction.execute(_RENEW_NODE, {**node, "ttl_ms": ttl_ms})
+def renew(transaction: Transaction, node: Mapping[str, Any], epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+    """Renew a node (`node_id`, `url`, `version`, `renewals`) and its leases, and look around."""
+    incarnation = incarnations.verify(transaction, node["node_id"])
+    renewals = transaction.execute(_RENEW_NODE, {**node, "ttl_ms": ttl_ms}).scalar_one()
     renewed = transaction.execute(_RENEW_LEASES, {**_ours(node["node_id"], epochs), "ttl_ms": ttl_ms})
     return Renewal(
         held=frozenset(shard for (shard,) in renewed),
         leases=read_leases(transaction),
         live_nodes=tuple(node_id for (node_id,) in transaction.execute(_LIVE_NODES)),
         versions=read_versions(transaction),
+        incarnation=incarnation,
+        renewals=renewals,
     )
 
 
 def take_over(transaction: Transaction, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
     """Take what is free, expired or already the node's, each under a new epoch."""
+    incarnations.verify(transaction, node_id)
     wanted = {"node_id": node_id, "shards": array_literal(shard_ids)}
     free = [shard for (shard,) in transaction.execute(_LOCK_FREE_LEASES, wanted)]
     taken = {"node_id": node_id, "shards": array_literal(free), "ttl_ms": ttl_ms}

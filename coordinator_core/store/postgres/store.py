@@ -24,6 +24,7 @@ from coordinator_core.store.postgres import (
     candidates,
     changes,
     history,
+    incarnations,
     leases,
     loading,
     maintenance,
@@ -49,6 +50,7 @@ from coordinator_core.store.rows import (
     ChangeRow,
     FetchedOffset,
     GroupFilter,
+    Incarnation,
     LeaseRow,
     ListedGroup,
     RebalanceMemberRow,
@@ -130,10 +132,20 @@ class PostgresStore:
 
     # -- ownership ----------------------------------------------------------------------------------------
 
-    def renew(self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+    def renew(
+        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+    ) -> Renewal:
         """Renew the node's row and all its leases at once."""
-        node = {"node_id": node_id, "url": url, "version": version}
+        node = {"node_id": node_id, "url": url, "version": version, "renewals": renewals}
         return self._leases.transact(partial(leases.renew, node=node, epochs=epochs, ttl_ms=ttl_ms))
+
+    def start_incarnation(self, known: int, actor: str, reason: str) -> Incarnation:
+        """Start an incarnation in place of the known one; do nothing where that is over already."""
+        return self._leases.transact(partial(incarnations.start, known=known, actor=actor, reason=reason))
+
+    def incarnation(self) -> Incarnation:
+        """Return the incarnation that is stored."""
+        return self._readers.read(incarnations.read)
 
     def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         """Take every one of these shards that is free, expired or already ours; return shard → new epoch."""

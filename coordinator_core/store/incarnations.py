@@ -1,0 +1,92 @@
+"""Incarnations: a restore, a failover or a rollback begins a new one, in which no number of an earlier one comes again.
+
+The database may have lost the last transactions, and with them generations, lease epochs and commit versions that were
+given out already. So each of these numbers jumps past everything that can have been lost:
+
+* The identity of the database (`Identity`) is stored. Writes, take-overs and renewals compare it with the actual one.
+* A database that was rolled back in place keeps its identity. A node notices it by `is_rolled_back`.
+* The jump grows with the time since the last sign of life in the database, so that restoring one backup twice, or an
+  older one after that, gives no number out twice either.
+
+Source: docs/backup.md.
+"""
+
+import uuid
+from dataclasses import asdict
+from typing import Final, NamedTuple
+
+from coordinator_core.store.actions import Action
+from coordinator_core.store.rows import ChangeRow, Incarnation, Renewal
+
+GENERATION_JUMP: Final = 10_000
+"""The least by which the generations of all groups are raised."""
+JUMP_MINUTES: Final = 10
+"""For how many lost minutes that is enough; each further one raises generations by a tenth of it."""
+GENERATIONS_A_MINUTE: Final = GENERATION_JUMP // JUMP_MINUTES
+EPOCHS_A_MINUTE: Final = 1_000
+VERSIONS_A_MINUTE: Final = 1_000
+COMMIT_VERSIONS_A_MINUTE: Final = 1_000_000_000
+"""More than a database stores in a minute."""
+GENERATION_MAX: Final = 2**31 - 1
+"""The largest generation of Kafka's protocol and of the column; past it generations begin again from 0."""
+
+IDENTITY_CHANGED: Final = (
+    "the database is not the one that nodes last served: it was restored, or a standby was promoted"
+)
+ROLLED_BACK: Final = "the database holds less than a node remembers: it was rolled back in place"
+
+_CHANGE_IDS: Final = uuid.UUID("6d757374-6572-4000-8000-696e6361726e")
+"""The namespace of the ids of the changes that record incarnations."""
+
+
+class Jump(NamedTuple):
+    """By how much numbers are raised when an incarnation starts."""
+
+    generations: int
+    epochs: int
+    commit_versions: int
+    versions: int
+    """Of the small tables, so that every node reads them again."""
+
+    def generation_after(self, generation: int) -> int:
+        """Return a group's generation after the jump."""
+        return (generation + self.generations) & GENERATION_MAX
+
+
+def jump_over(lost_ms: int) -> Jump:
+    """Return the jump past everything that can have been given out in so long a time."""
+    minutes = JUMP_MINUTES + max(0, lost_ms) // 60_000
+    return Jump(
+        generations=minutes * GENERATIONS_A_MINUTE,
+        epochs=minutes * EPOCHS_A_MINUTE,
+        commit_versions=minutes * COMMIT_VERSIONS_A_MINUTE,
+        versions=minutes * VERSIONS_A_MINUTE,
+    )
+
+
+def is_rolled_back(found: Renewal, last: Renewal) -> bool:
+    """Return whether the database holds less than it held at a node's last renewal.
+
+    A renewal raises the count of the node's renewals, and a take-over the epoch of a lease. Neither ever falls.
+    """
+    last_epochs = {lease.shard_id: lease.epoch for lease in last.leases}
+    return found.renewals <= last.renewals or any(lease.epoch < last_epochs[lease.shard_id] for lease in found.leases)
+
+
+def change_of(before: Incarnation, after: Incarnation, jump: Jump, actor: str, reason: str) -> ChangeRow:
+    """Return the row of `changes` that records the start of an incarnation."""
+    return ChangeRow(
+        change_id=str(uuid.uuid5(_CHANGE_IDS, f"{after.number} {after.started_at_ms}")),
+        at_ms=after.started_at_ms,
+        actor=actor,
+        action=Action.START_INCARNATION,
+        group_id=None,
+        before=_described(before),
+        after={**_described(after), "generations_raised_by": jump.generations},
+        reason=reason,
+    )
+
+
+def _described(incarnation: Incarnation) -> dict[str, int]:
+    identity = {} if incarnation.identity is None else asdict(incarnation.identity)
+    return {"incarnation": incarnation.number, **identity}

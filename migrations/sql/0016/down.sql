@@ -1,0 +1,2 @@
+ALTER TABLE nodes DROP COLUMN renewals;
+DROP TABLE incarnation;
