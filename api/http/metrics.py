@@ -192,6 +192,10 @@ def _writes(counts: Counts) -> Iterator[Metric]:
     yield _plain("muster_write_queue_rows", "Rows that wait for the next transaction.", counts.queued_rows)
     yield _plain("muster_write_queue_max_rows", "Rows that may wait.", counts.max_queued_rows)
     yield _plain("muster_store_is_reached", "1 while the database answers, else 0.", int(counts.is_store_reached))
+    if counts.incarnation is not None:
+        number, started_s = counts.incarnation.number, counts.incarnation.started_at_ms / 1000
+        yield _plain("muster_database_incarnation", "Number of the database's incarnation.", number)
+        yield _plain("muster_database_incarnation_started_timestamp_seconds", "When it started.", started_s)
 
 
 def _shards(counts: Counts) -> Iterator[Metric]:

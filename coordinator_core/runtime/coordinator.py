@@ -395,6 +395,7 @@ class Coordinator:
             shards_loading=sum(shard.is_loading for shard in shards),
             lease_left_s=max(0, lease_left_ms) / 1000,
             is_store_reached=self._ownership.reaches_store(),
+            incarnation=self._ownership.incarnation,
             deadlines_armed=sum(len(shard.timers) for shard in shards),
             queued_rows=self._writer.queued_rows,
             max_queued_rows=self._config.max_queued_rows,

@@ -39,7 +39,7 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.states import COMPLETING, DEAD, PREPARING, GroupState
 from coordinator_core.runtime.restless import RestlessGroup
 from coordinator_core.runtime.unsettled import UnsettledGroup
-from coordinator_core.store.rows import GroupWrite, RebalanceRow
+from coordinator_core.store.rows import GroupWrite, Incarnation, RebalanceRow
 
 QUICK_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Bounds for what ought to take milliseconds."""
@@ -117,7 +117,6 @@ class Counters:
         self.batches_failed = 0
         self.renewals = 0
         self.renewals_failed = 0
-        self.incarnations_changed = 0
         self.shards_taken = 0
         self.shards_failed = 0
         self.shards_given_up = 0
@@ -217,6 +216,8 @@ class Counts:
     lease_left_s: float
     """How long the lease runs that runs out first; 0 where none runs."""
     is_store_reached: bool
+    incarnation: Incarnation | None
+    """The database's, as of the last renewal; None before the first."""
     deadlines_armed: int
     queued_rows: int
     max_queued_rows: int

@@ -77,6 +77,11 @@ class Ownership:
         self._moved: dict[tuple[int, int], asyncio.Event] = {}
         """(shard, epoch) → what is set when the epoch is over; only where somebody waits for that."""
 
+    @property
+    def incarnation(self) -> Incarnation | None:
+        """The database's incarnation, as of the last renewal; None before the first."""
+        return None if self.last_renewal is None else self.last_renewal.incarnation
+
     def hurry(self) -> None:
         """Renew now: something changed."""
         self._hurry.set()
@@ -156,7 +161,6 @@ class Ownership:
 
     def _drop_for_incarnation(self, found: Incarnation, last: Incarnation) -> None:
         """Drop every shard: what this node remembers may be more than the database holds."""
-        self._counters.incarnations_changed += 1
         log.error(
             "database_incarnation_changed",
             incarnation=found.number,
@@ -165,7 +169,7 @@ class Ownership:
             identity_before=None if last.identity is None else asdict(last.identity),
         )
         for shard in list(self.owned.values()):
-            shard.fail(CoordinatorNotAvailable("the database was restored or failed over; the group is loaded again"))
+            shard.drop(CoordinatorNotAvailable("the database was restored or failed over; the group is loaded again"))
 
     def _look_for_namesake(self, epochs: dict[int, int]) -> None:
         """See whether another process took shards as this node, and for how long it keeps them."""

@@ -65,10 +65,12 @@ def jump_over(lost_ms: int) -> Jump:
 
 
 def is_rolled_back(found: Renewal, last: Renewal) -> bool:
-    """Return whether the database holds less than it held at a node's last renewal.
+    """Return whether the database was rolled back since a node's last renewal, and no new incarnation has started.
 
     A renewal raises the count of the node's renewals, and a take-over the epoch of a lease. Neither ever falls.
     """
+    if found.incarnation != last.incarnation:
+        return found.incarnation.started_at_ms < last.incarnation.started_at_ms
     last_epochs = {lease.shard_id: lease.epoch for lease in last.leases}
     return found.renewals <= last.renewals or any(lease.epoch < last_epochs[lease.shard_id] for lease in found.leases)
 

