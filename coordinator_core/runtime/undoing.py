@@ -33,6 +33,7 @@ WHY_NOT: Mapping[str, str] = {
     Action.REJECT_RUN: "nothing was taken; propose it again",
     Action.DROP_PARTITION: "its rows lie in the archive; history_restore brings them back",
     Action.RESTORE_PARTITION: "its rows stand in their table; history_archive may take them away again",
+    Action.START_INCARNATION: "generations never fall",
     Action.UNDO: "an undo is not undone; do again what it took back",
 }
 """Action → why it cannot be taken back."""

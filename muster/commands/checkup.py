@@ -21,7 +21,13 @@ import urllib3
 
 from api.http.tokens import TokensFileError, read_tokens_file
 from muster.commands.asking import Node
-from muster.commands.database_checks import check_clocks, check_leases, check_postgres, check_schema
+from muster.commands.database_checks import (
+    check_clocks,
+    check_incarnation,
+    check_leases,
+    check_postgres,
+    check_schema,
+)
 from muster.commands.findings import Finding, fine, look, wrong
 from muster.commands.output import Table, counted, print_json
 from muster.data_dir import DataDir
@@ -129,7 +135,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
         return
     with closing(connection):
         connection.set_session(readonly=True, autocommit=True)
-        for check in (check_postgres, check_schema, check_leases, check_clocks):
+        for check in (check_postgres, check_schema, check_incarnation, check_leases, check_clocks):
             yield _made(check, connection)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.store.postgres.identity import IS_SAME_DATABASE
 from muster.commands.findings import Finding, fine, look, wrong
 from muster.commands.output import counted
 from muster.schema import newest
@@ -17,6 +18,12 @@ CONNECTIONS_MAX_SHARE: Final = 0.9
 SLOW_MS: Final = 20.0
 SKEW_LOOK_S: Final = 1.0
 SKEW_WRONG_S: Final = 30.0
+
+_INCARNATION: Final = f"""
+SELECT number, to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), started_at > now() - interval '1 day',
+    system_identifier IS NOT NULL, {IS_SAME_DATABASE}
+FROM incarnation
+"""  # noqa: S608 - a constant
 
 
 def check_postgres(connection: PsycopgConnection) -> Finding:
@@ -67,6 +74,20 @@ def check_leases(connection: PsycopgConnection) -> Finding:
             "wait for one lease (MUSTER_LEASE_TTL_MS; 5 s if unset); if it stays so, the nodes' logs tell why",
         )
     return fine("leases", saw)
+
+
+def check_incarnation(connection: PsycopgConnection) -> Finding:
+    """Compare the database's identity with the one under which nodes served it, and tell when it changed."""
+    (number, started_at, is_new, is_served, is_same) = _row(connection, _INCARNATION)
+    saw = f"the database is at incarnation {number}, which started at {started_at} UTC"
+    if is_served and not is_same:
+        saw += "; it has been restored or failed over since"
+        return look("incarnation", saw, "the next node that starts or renews starts a new one: docs/backup.md")
+    if number > 1 and is_new:
+        return look(
+            "incarnation", saw, "it was restored, rolled back or failed over: docs/backup.md; muster changes list"
+        )
+    return fine("incarnation", saw)
 
 
 def check_clocks(connection: PsycopgConnection) -> Finding:

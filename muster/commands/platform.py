@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLC0415 - a command loads only what it needs, so that each answers at once
 
+import getpass
 import importlib.metadata
 import signal
 import sys
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from muster.commands.options import DataDirOption
+from muster.commands.options import REASON, ActorOption, DataDirOption, ExecuteOption, ReasonOption
 from muster.commands.tree import command_group
 from muster.crash import keep_crashes_in
 from muster.errors import USAGE_EXIT_CODE, UserError
@@ -111,6 +112,36 @@ def database_url(data_dir: DataDirOption = None) -> None:
     from muster.database import url_in_use
 
     print(url_in_use(_settings(data_dir=data_dir)))
+
+
+@app.command("database-restored")
+def database_restored(
+    incarnation: Annotated[
+        int | None,
+        typer.Option("--incarnation", min=1, help="The incarnation to end, as the command prints it.", metavar="N"),
+    ] = None,
+    execute: ExecuteOption = False,
+    reason: ReasonOption = REASON,
+    actor: ActorOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Start a new incarnation of a database that was put back.
+
+    It is for what nodes cannot notice: a snapshot of the disk that was put back while every node was stopped. Run it
+    before the nodes start. The generations of all groups jump, and every group with members rebalances. Repeated, it
+    does nothing.
+    """
+    from muster.commands.asking import checked_actor
+    from muster.commands.restored import start_incarnation
+    from muster.database import shared_database
+    from muster.schema import require_newest
+
+    if execute != (incarnation is not None):
+        raise UserError("--execute and --incarnation go together; without both, nothing is changed.", USAGE_EXIT_CODE)
+    settings = _settings(data_dir=data_dir)
+    with shared_database(settings, "database-restored") as url:
+        require_newest(url, settings.shards)
+        start_incarnation(url, incarnation, checked_actor(actor or getpass.getuser()), reason)
 
 
 @app.command()

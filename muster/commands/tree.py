@@ -46,6 +46,7 @@ COMMANDS: Final = (
     Listed("up", "platform", RUN, "Run everything on this machine, with a small live fleet."),
     Listed("serve", "platform", RUN, "Run one node."),
     Listed("migrate", "platform", RUN, "Bring the database to this program's schema."),
+    Listed("database-restored", "platform", RUN, "Start a new incarnation of a database that was put back."),
     Listed("job", "platform", RUN, "Run a Spark job once, without Airflow."),
     Listed("doctor", "doctor", HELP, "Check all that Muster stands on, and say what to do."),
     Listed("sql", "sql", HELP, "Ask the database in use with SQL; without SQL, open psql."),

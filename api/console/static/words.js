@@ -22,6 +22,7 @@ const TRIGGERS = {
   partitions_changed: "a topic has other partitions",
   over_capacity: "there were more members than allowed",
   store_failed: "the assignment could not be stored",
+  database_restored: "the database was restored or failed over",
   admin: "an operator asked for it",
 };
 
@@ -34,6 +35,7 @@ const SHORT_TRIGGERS = {
   static_member_replaced: "a static member changed",
   partitions_changed: "partitions changed",
   over_capacity: "too many members",
+  database_restored: "database restored",
 };
 
 const ENDS = {
@@ -45,6 +47,7 @@ const ACTIONS = {
   put_group_config: "set", put_settings: "set", reset_offsets: "offsets reset", delete_group: "group deleted",
   delete_offsets: "offsets deleted", delete_topic: "topic deleted", put_topic: "topic set", undo: "undo",
   force_rebalance: "rebalance forced", remove_member: "member put out", apply_run: "run applied", reject_run: "run rejected",
+  start_incarnation: "database restored",
 };
 
 /** Say why a rebalance began. */
