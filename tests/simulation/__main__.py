@@ -1,4 +1,7 @@
-"""`python -m tests.simulation --seeds 1000` runs seeds on all cores; `--seed 7` runs one, and prints what happened."""
+"""`python -m tests.simulation --seeds 1000` runs seeds on all cores; `--seed 7` runs one, and prints what happened.
+
+With `--losses` the database goes back some transactions now and then (`failovers`).
+"""
 
 import argparse
 import gc
@@ -7,9 +10,12 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from multiprocessing import Pool
 
-from tests.simulation.faults import FAULTS
+from tests.simulation.failovers import run_lossy_seed
+from tests.simulation.faults import FAULTS, LOSSES
 from tests.simulation.seeds import END_S, Outcome, run_seed
 
 ENOUGH_SEEDS = 1_000
@@ -21,8 +27,8 @@ def main() -> int:
     """Run what the arguments ask for; 0 if every invariant held."""
     asked = _arguments()
     if asked.seed is not None:
-        return _run_one(asked.seed)
-    return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs)
+        return _run_one(asked.seed, _run_of(asked.losses))
+    return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs, has_losses=asked.losses)
 
 
 def _arguments() -> argparse.Namespace:
@@ -30,13 +36,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--losses", action="store_true", help="let the database go back some transactions")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many processes")
     return parser.parse_args()
 
 
-def _run_one(seed: int) -> int:
+def _run_of(has_losses: bool) -> Callable[[int], Outcome]:
+    return run_lossy_seed if has_losses else run_seed
+
+
+def _run_one(seed: int, run: Callable[[int], Outcome]) -> int:
     began_s = time.monotonic()
-    outcome = run_seed(seed)
+    outcome = run(seed)
     _print_failure(outcome)
     looked_at = ", ".join(f"{count} {what}" for what, count in outcome.sums.items())
     tell(f"seed {seed}: {looked_at}; {time.monotonic() - began_s:.1f} s; trace {outcome.fingerprint}")
@@ -44,12 +55,12 @@ def _run_one(seed: int) -> int:
     return int(outcome.violation is not None)
 
 
-def _run_many(seeds: range, jobs: int) -> int:
+def _run_many(seeds: range, jobs: int, *, has_losses: bool) -> int:
     """Run seeds until one fails, all have run, or somebody presses Ctrl-C; then tell of those that were run."""
     run = Run(time.monotonic(), jobs)
     with Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
-            for outcome in pool.imap(_run_apart, seeds):
+            for outcome in pool.imap(partial(_run_apart, has_losses=has_losses), seeds):
                 run.take(outcome)
                 if outcome.violation is not None:
                     break
@@ -59,7 +70,7 @@ def _run_many(seeds: range, jobs: int) -> int:
     if run.failed is not None:
         _print_failure(run.failed)
         return 1
-    return missing(run.struck, run.done)
+    return 0 if has_losses else missing(run.struck, run.done)
 
 
 class Run:
@@ -95,16 +106,16 @@ class Run:
         return time.monotonic() - self._began_s
 
 
-def _run_apart(seed: int) -> Outcome:
+def _run_apart(seed: int, *, has_losses: bool) -> Outcome:
     """Run a seed in a process of its own kind: it collects its garbage when it is over, not in between."""
     gc.disable()
-    outcome = run_seed(seed)
+    outcome = _run_of(has_losses)(seed)
     gc.collect()
     return outcome
 
 
 def _print_faults(struck: Counter[str]) -> None:
-    for name in FAULTS:
+    for name in (*FAULTS, *(name for name in LOSSES if struck[name])):
         tell(f"  {struck[name]:9} {name}")
 
 
@@ -125,7 +136,8 @@ def _print_failure(outcome: Outcome) -> None:
         tell(line)
     tell(f"\nseed {outcome.seed} fails: {violation.invariant} at {violation.at_s:.4f} s")
     tell(f"  group {violation.group_id}: {violation.detail}")
-    tell(f"  to repeat it: make sim SEED={outcome.seed}")
+    flags = " ARGS=--losses" if any(outcome.struck[name] for name in LOSSES) else ""
+    tell(f"  to repeat it: make sim SEED={outcome.seed}{flags}")
 
 
 def tell(line: str) -> None:

@@ -17,3 +17,6 @@ FAULTS = (
     "agent_eager",
 )
 """In the order in which they are printed: first what is planned, then what follows from it."""
+
+LOSSES = ("database_failed_over", "database_rolled_back")
+"""Faults of `failovers` only."""

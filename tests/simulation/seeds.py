@@ -59,7 +59,7 @@ def _run(world: World, weather: Weather, watch: Watch, store: WatchedStore, node
     chaos = Chaos(world, weather, nodes, fleet, people)
     ending = Ending(world, watch, store, fleet, nodes)
     for topic, partitions in TOPICS.items():
-        store.put_topic(topic, partitions, 0, _first_change(topic))
+        store.put_topic(topic, partitions, 0, first_change(topic))
     for node in nodes:
         world.after(world.between(0, 2), node.boot)
     world.schedule(STORM_S, chaos.calm)
@@ -77,7 +77,7 @@ def _run(world: World, weather: Weather, watch: Watch, store: WatchedStore, node
     return fleet
 
 
-def _first_change(topic: str) -> ChangeRow:
+def first_change(topic: str) -> ChangeRow:
     return Act("job", None, f"catalogue-{topic}").change(Action.PUT_TOPIC, None, DATABASE_AHEAD_MS)
 
 

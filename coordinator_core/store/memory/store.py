@@ -112,8 +112,9 @@ class MemoryStore:
         """Store a batch, or say which shards and groups of it are not stored."""
         with self._lock:
             shards = {group_write.shard_id for group_write in batch.writes}
-            is_same = self._incarnation.identity == self.identity
-            held = self._leases.held(batch.node_id, {shard: batch.epochs[shard] for shard in shards if is_same})
+            held = self._leases.held(batch.node_id, {shard: batch.epochs[shard] for shard in shards})
+            if self._incarnation.identity != self.identity:
+                held = frozenset()
             by_group: dict[str, list[GroupWrite]] = {}
             for group_write in batch.writes:
                 if group_write.shard_id in held:
