@@ -223,7 +223,7 @@ def _fail_all(entries: Sequence[Entry], why: str) -> None:
 
 def _failure(entry: Entry, lost: frozenset[int], written: Written) -> CoordinatorError | None:
     if entry.lease.shard_id in lost:
-        return NotCoordinator("another node owns the shard now")
+        return NotCoordinator("the lease on the shard is over: another node owns it, or the database was restored")
     refused: Mapping[str, str] = written.refused_groups
     if entry.write.group_id in refused:
         return CoordinatorNotAvailable(f"the database refused it: {refused[entry.write.group_id]}")

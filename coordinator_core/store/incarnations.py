@@ -72,7 +72,9 @@ def is_rolled_back(found: Renewal, last: Renewal) -> bool:
     if found.incarnation != last.incarnation:
         return found.incarnation.started_at_ms < last.incarnation.started_at_ms
     last_epochs = {lease.shard_id: lease.epoch for lease in last.leases}
-    return found.renewals <= last.renewals or any(lease.epoch < last_epochs[lease.shard_id] for lease in found.leases)
+    return found.renewals <= last.renewals or any(
+        lease.epoch < last_epochs.get(lease.shard_id, 0) for lease in found.leases
+    )
 
 
 def change_of(before: Incarnation, after: Incarnation, jump: Jump, actor: str, reason: str) -> ChangeRow:
