@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -78,6 +79,10 @@ def scraped(client: Client, name: str, group_id: str, detail: str = "partition")
     return [float(line.rpartition(" ")[2]) for line in found]
 
 
+def shows(client: Client, group: Group, name: str, value: object) -> bool:
+    return scraped(client, name, group.group_id) == [value]
+
+
 def glance(group: Group) -> Json:
     (found,) = group.client.ok("GET", f"/v1/overview/groups?q={group.group_id}")["groups"]
     return found
@@ -133,7 +138,7 @@ def test_every_place_says_the_same_of_a_stuck_group(
         ("kafka_consumergroup_lag_sum", 60),
         ("kafka_consumergroup_lag_seconds", pytest.approx(seconds, abs=10)),
     ):
-        poll_until(lambda name=name, value=value: scraped(client, name, stuck.group_id) == [value])
+        poll_until(partial(shows, client, stuck, name, value))
     preview = reset(stuck, topic, dry_run=True)["offsets"]
     assert [(each["new_offset"], each["note"]) for each in preview] == [(160, None)]
 

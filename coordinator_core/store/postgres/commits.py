@@ -47,7 +47,8 @@ def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[O
             first.append(_row(position))
     run(transaction, _FIRST, _FIRST_COMMITS, first)
     run(transaction, _AGAIN, _COMMITS, again)
-    run(transaction, _KEEP_LOG_END_AT, _LOG_END_AT, _older_log_ends(folded.commits.values()))
+    if folded.has_older_log_ends:
+        run(transaction, _KEEP_LOG_END_AT, _LOG_END_AT, _older_log_ends(folded.commits.values()))
 
 
 class Statements(NamedTuple):
