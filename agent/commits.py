@@ -18,13 +18,24 @@ log = logging.getLogger("muster.agent")
 class Commits:
     """All commits of one agent; for the caller's thread only."""
 
-    def __init__(self, session: Session, lane: Lane, positions: Positions, name: str, *, is_automatic: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        lane: Lane,
+        positions: Positions,
+        name: str,
+        *,
+        is_automatic: bool,
+        is_reporting: bool,
+    ) -> None:
         self._session: Final = session
         self._lane = lane
         self._positions = positions
         self._is_automatic = is_automatic
+        self._is_reporting = is_reporting
         self._queue = CommitQueue(session, name)
         self._next_at_ms = session.clock.now_ms() + session.timing.auto_commit_interval_ms
+        self._report_at_ms = session.clock.now_ms() + session.timing.log_end_report_interval_ms
 
     def now(self, offsets: Offsets, deadline_ms: int) -> None:
         """Store offsets, after all that was committed asynchronously before; raises as ConsumerAgent.commit does."""
@@ -55,11 +66,28 @@ class Commits:
         if not self._is_automatic or now_ms < self._next_at_ms:
             return
         self._next_at_ms = now_ms + self._session.timing.auto_commit_interval_ms
-        with self._session.changed:
-            is_ready = self._queue.is_idle and self._session.membership.phase is Phase.STABLE
-        changed = self._positions.not_stored() if is_ready else {}
+        changed = self._positions.not_stored() if self._is_ready() else {}
         if changed:
             self.later(changed, None)
+
+    def report_log_ends(self) -> None:
+        """Commit once more what was committed last where no end was reported for long; for outcomes see `tell`."""
+        now_ms = self._session.clock.now_ms()
+        if not self._is_reporting or now_ms < self._report_at_ms or not self._is_ready():
+            return
+        self._report_at_ms = now_ms + self._session.timing.log_end_report_interval_ms
+        try:
+            quiet = self._positions.not_reported()
+        except Exception:  # of the caller's own end_offset_of, in a commit that the caller did not ask for
+            log.exception("the ends of the partitions could not be reported")
+            return
+        if quiet:
+            self.later(quiet, None)
+
+    def _is_ready(self) -> bool:
+        """Return whether a commit may be sent that overtakes none."""
+        with self._session.changed:
+            return self._queue.is_idle and self._session.membership.phase is Phase.STABLE
 
     def before_giving_up(self, deadline_ms: int) -> None:
         """Store what is under way and, if that is switched on, changed positions; a failure is only logged."""
@@ -92,8 +120,9 @@ class Commits:
         return self._queue.has_done
 
     def wakes_at_ms(self) -> int | None:
-        """Return when `automatically` has something to do; None: never."""
-        return self._next_at_ms if self._is_automatic else None
+        """Return when `automatically` or `report_log_ends` has something to do; None: never."""
+        due_at_ms = [self._next_at_ms] * self._is_automatic + [self._report_at_ms] * self._is_reporting
+        return min(due_at_ms, default=None)
 
     def stop(self) -> None:
         """End the thread, and tell that what it had not sent has failed."""

@@ -81,7 +81,8 @@ class ConsumerAgent:
         partitions_of: the partition count of a topic that is not in Muster's catalogue; called in another thread while
             the group rebalances, and inside poll() every metadata_max_age_ms.
         end_offset_of: where a partition ends (None: not known); sent along with commits of positions, so that the lag
-            is known.
+            is known. Where nothing is committed for log_end_report_interval_ms, poll() and wait() commit what was
+            committed last once more, with the end as it is then: the lag of a consumer that is idle stays known.
         token: the bearer token, where the nodes want one.
         ssl_context: for https URLs: whom to trust, and with which certificate to come; None: the system's authorities.
         clock: for tests.
@@ -132,7 +133,14 @@ class ConsumerAgent:
         callbacks = Callbacks(on_revoked, on_assigned, on_lost, self._commit_before_revoking)
         self._rebalancer = Rebalancer(self._session, self._subscription, self._positions, callbacks, self._counts)
         self._heartbeat = Heartbeat(self._session, client_id, is_static=self._is_static)
-        self._commits = Commits(self._session, self._lane, self._positions, client_id, is_automatic=enable_auto_commit)
+        self._commits = Commits(
+            self._session,
+            self._lane,
+            self._positions,
+            client_id,
+            is_automatic=enable_auto_commit,
+            is_reporting=end_offset_of is not None,
+        )
         self._is_woken = False
         self._next_watch_at_ms = self._clock.now_ms() + self._timing.metadata_max_age_ms
 
@@ -374,6 +382,7 @@ class ConsumerAgent:
         self._watch_counts()
         self._rebalancer.drive()
         self._commits.automatically()
+        self._commits.report_log_ends()
         self._positions.reset(self._positions.owned(), self._auto_offset_reset)
 
     def _wait(self, deadline_ms: int) -> bool:

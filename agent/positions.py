@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -19,7 +19,10 @@ class _Place:
     """How far one partition is; None: not known."""
 
     position: int | None = None
-    stored: int | None = None
+    stored: OffsetAndMetadata | None = None
+    """What was last committed."""
+    is_reported: bool = False
+    """Whether the partition's end was sent along since the last look."""
     log_start: int = 0
     is_paused: bool = False
 
@@ -45,7 +48,7 @@ class Positions:
         for partition in partitions:
             found = committed.get(partition)
             offset = None if found is None else found.offset
-            self._places[partition] = _Place(offset, offset, log_starts.get(partition.topic, 0))
+            self._places[partition] = _Place(offset, found, log_start=log_starts.get(partition.topic, 0))
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Own these no longer."""
@@ -127,14 +130,29 @@ class Positions:
         return {
             partition: self._commitable(partition, place.position)
             for partition, place in sorted(self._places.items())
-            if place.position is not None and place.position != place.stored
+            if place.position is not None and (place.stored is None or place.position != place.stored.offset)
         }
 
     def stored(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Note what a commit has stored."""
         for partition, offset in offsets.items():
             if partition in self._places:
-                self._places[partition].stored = offset.offset
+                self._places[partition].stored = offset
+                self._places[partition].is_reported |= offset.log_end_offset is not None
+
+    def not_reported(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what was last committed, with the ends of partitions of which none was sent since the last call."""
+        quiet = [each for each in sorted(self._places.items()) if not each[1].is_reported and each[1].stored]
+        for place in self._places.values():
+            place.is_reported = False
+        if self._end_offset_of is None:
+            return {}
+        ends = {partition: self._end_offset_of(partition) for partition, _ in quiet}
+        return {
+            partition: replace(place.stored, log_end_offset=_whole_end(partition, ends[partition]))
+            for partition, place in quiet
+            if place.stored is not None and ends[partition] is not None
+        }
 
     def _commitable(self, partition: TopicPartition, position: int) -> OffsetAndMetadata:
         end = None if self._end_offset_of is None else self._end_offset_of(partition)

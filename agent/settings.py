@@ -17,6 +17,7 @@ class TimingOptions(TypedDict, total=False):
     heartbeat_interval_ms: int | None
     max_poll_interval_ms: int
     auto_commit_interval_ms: int
+    log_end_report_interval_ms: int
     metadata_max_age_ms: int
     connect_timeout_ms: int
     request_timeout_ms: int
@@ -38,6 +39,8 @@ class Timing:
         max_poll_interval_ms: time without a poll() after which the agent gives its partitions up; it is also the
             rebalance timeout, the time that members have for rejoining.
         auto_commit_interval_ms: how often positions are committed when auto-commit is on.
+        log_end_report_interval_ms: how often the end of a partition is reported, with what was last committed, when no
+            commit has; with end_offset_of, and while poll() or wait() is called.
         metadata_max_age_ms: how often a leader asks whether partition counts have changed.
         connect_timeout_ms: how long to wait for a connection.
         request_timeout_ms: how long to wait for one answer.
@@ -52,6 +55,7 @@ class Timing:
     heartbeat_interval_ms: int | None = None
     max_poll_interval_ms: int = 300_000
     auto_commit_interval_ms: int = 5_000
+    log_end_report_interval_ms: int = 60_000
     metadata_max_age_ms: int = 300_000
     connect_timeout_ms: int = 5_000
     request_timeout_ms: int = 10_000

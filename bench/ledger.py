@@ -18,6 +18,7 @@ from bench.stable_groups import NODE, OFFER
 from coordinator_core.protocol.consumer_protocol import Assignment, TopicPartitions, write_assignment
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import (
     Deadline,
@@ -35,6 +36,7 @@ from coordinator_core.protocol.states import STABLE
 from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.hosting import Hosted
+from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.restless import Restlessness
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.surroundings import Surroundings
@@ -225,6 +227,7 @@ def _shard() -> Shard:
         surroundings=Surroundings(GroupSettings(), frozenset()),
         counters=counters,
         restlessness=Restlessness(),
+        log_ends=LogEndReports(MemoryStore(), threads, LOG_END_MAX_AGE_MS),
         on_timer=lambda: None,
         on_drop=lambda _: None,
     )

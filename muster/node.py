@@ -265,6 +265,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         tuning_advice_max_age_hours=settings.tuning_advice_max_age_hours,
         maintenance_chunk=settings.maintenance_chunk,
         maintenance_groups=settings.maintenance_groups,
+        log_end_max_age_ms=settings.log_end_max_age_ms,
         max_reads=settings.max_reads,
     )
 

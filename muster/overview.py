@@ -43,7 +43,7 @@ class RebalanceView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group as it stands; `lag_records` is None where no member has reported a log's end."""
+    """A group as it stands; `lag_records` is None where it is not known."""
 
     group_id: str
     state: str
@@ -52,6 +52,8 @@ class GroupView:
     committed_records: int
     lag_records: int | None
     rebalance: RebalanceView | None
+    is_lag_at_least: bool = False
+    """Whether the end of a log was last reported more than five minutes ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,14 @@ shown AS (
 )
 SELECT shown.group_id, shown.group_count, coalesce(groups.state, 'Empty') AS state, groups.generation,
        groups.rebalance_started_at IS NOT NULL AS is_rebalancing, groups.rebalance_trigger,
-       position.committed, position.lag, last.trigger, last.trigger_member_id,
+       position.committed, position.lag, position.is_lag_at_least, last.trigger, last.trigger_member_id,
        extract(epoch FROM clock_timestamp() - last.completed_at)::float8 AS ended_s_ago
 FROM shown
 LEFT JOIN groups USING (group_id)
 CROSS JOIN LATERAL (
-    SELECT sum(committed_offset) AS committed, sum(greatest(log_end_offset - committed_offset, 0)) AS lag
-    FROM offsets WHERE offsets.group_id = shown.group_id
+    SELECT sum(committed_offset) AS committed, sum(greatest(log_end_offset - committed_offset, 0)) AS lag,
+        coalesce(min(log_end_at) < now() - interval '5 minutes', false) AS is_lag_at_least
+    FROM dashboards.known_log_ends WHERE known_log_ends.group_id = shown.group_id
 ) AS position
 LEFT JOIN LATERAL (
     SELECT trigger, trigger_member_id, completed_at FROM rebalances
@@ -189,7 +192,8 @@ def _read_groups(connection: Connection) -> tuple[tuple[GroupView, ...], int]:
             generation=row.generation,
             members=tuple(members.get(row.group_id, ())),
             committed_records=int(row.committed or 0),
-            lag_records=None if row.lag is None else int(row.lag),
+            lag_records=None if row.lag is None or (row.lag == 0 and row.is_lag_at_least) else int(row.lag),
+            is_lag_at_least=row.is_lag_at_least,
             rebalance=_rebalance_view(row),
         )
         for row in rows

@@ -27,7 +27,7 @@ COLUMNS: Mapping[str, Callable[[GroupView], Text]] = {
     "State": lambda view: Text(view.state, style=STATE_STYLES.get(view.state, ""), no_wrap=True),
     "Gen": lambda view: Text(wording.count(view.generation)),
     "Committed": lambda view: Text(wording.count(view.committed_records)),
-    "Lag": lambda view: Text(wording.count(view.lag_records)),
+    "Lag": lambda view: Text(_lag(view)),
     "Members (partitions)": lambda view: Text("\n".join(_member_lines(view))),
     "Last rebalance": lambda view: Text("\n".join(wording.rebalance_lines(view.rebalance)), no_wrap=True),
 }
@@ -176,6 +176,11 @@ class PlainScreen:
 
     def _write(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
+
+
+def _lag(view: GroupView) -> str:
+    is_lower_bound = view.is_lag_at_least and view.lag_records is not None
+    return ("≥ " if is_lower_bound else "") + wording.count(view.lag_records)
 
 
 def _standing(view: GroupView) -> str:

@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS
 from coordinator_core.protocol.setting_rules import clash
 from coordinator_core.protocol.settings import GroupSettings
 from muster.data_dir import DEFAULT_DATA_DIR
@@ -115,6 +116,8 @@ class Settings(GroupDefaults):
     """How long an idle connection is kept open: longer than other nodes keep theirs, which is a minute."""
     lag_lookback_ms: int = Field(default=86_400_000, ge=60_000, le=INT32_MAX)
     """How old reports of a log's end may be, to say since when a group is behind."""
+    log_end_max_age_ms: int = Field(default=LOG_END_MAX_AGE_MS, ge=1_000, le=INT32_MAX)
+    """How long ago the end of a log may have been reported, before a lag from it is a lower bound."""
     max_lag_points: int = Field(default=1_000, ge=1, le=100_000)
     """How many points one history of a group's lag may have."""
     max_lag_positions: int = Field(default=50_000, ge=1, le=10_000_000)

@@ -25,6 +25,15 @@ def span(seconds: float) -> str:
     return "1 day" if days == 1 else f"{days} days"
 
 
+def lag(records: int | None, log_end_at: str | None, *, is_at_least: bool) -> int | str | None:
+    """Write a lag in records: a lower bound where a log's end is out of date, and since when that is where it is 0."""
+    if not is_at_least:
+        return records
+    if records is None and log_end_at is not None:
+        return f"0 when last known, {log_end_at[:19].replace('T', ' ')}"
+    return f"≥{records}"
+
+
 def name(text: str) -> str:
     """Write a name that a stranger chose so that it cannot command the terminal."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)

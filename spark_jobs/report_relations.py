@@ -30,7 +30,7 @@ WHERE {_IS_AUDITED}
 
 AUDITED_LAGS = f"""(
 SELECT owner.group_id, owner.shard_id, topic, partition, greatest(log_end_offset - committed_offset, 0) AS lag
-FROM groups AS owner JOIN offsets ON offsets.group_id = owner.group_id
+FROM groups AS owner JOIN dashboards.known_log_ends AS known ON known.group_id = owner.group_id
 WHERE {_IS_AUDITED} AND log_end_offset IS NOT NULL
 ) AS audited_lags"""  # noqa: S608 - likewise
 """A row a committed partition whose end is known."""

@@ -17,7 +17,7 @@ from api.http.forward_mark import CLIENT_HEADER, ForwardMarks
 from api.http.limits import ACTOR_MAX_CHARS, REQUEST_ID_MAX_CHARS, HttpLimits
 from api.http.metrics import Metrics
 from api.http.problems import StillWaiting
-from api.http.tokens import Identity, Role, Tokens
+from api.http.tokens import EVERY_TOPIC, Identity, Role, Tokens
 from api.http.translation import OpaqueReaders
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.replies import Answer
@@ -165,6 +165,11 @@ class Call:
         if self.identity is None:
             return True
         return self.identity.sees_all if group_id is None else self.identity.sees(group_id)
+
+    @property
+    def trusted_topics(self) -> tuple[str, ...]:
+        """Return the prefixes of the topics whose log ends the caller may set for every group."""
+        return EVERY_TOPIC if self.identity is None else self.identity.trusted_topics
 
     def _actor_with_token(self) -> str | None:
         """Return who it is: by the token first, and what the header says beside that in brackets."""

@@ -9,6 +9,7 @@ Source: docs/metrics.md: `muster_`, Kafka's name in snake case, base units, `_to
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
+from math import inf
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -260,18 +261,26 @@ def _lag_seconds(positions: Iterable[GroupPosition], behind_ms: Mapping[tuple[st
 def _lag(positions: tuple[GroupPosition, ...], *, by_partition: bool) -> Iterator[Metric]:
     offsets: Counter[Labels] = Counter()
     lags: Counter[Labels] = Counter()
+    unknown: set[Labels] = set()
     committed_at_s: dict[Labels, float] = {}
+    log_end_at_s: dict[Labels, float] = {}
     for each in positions:
         of_topic = (each.group_id, each.topic)
         offsets[of_topic] += each.offset
         committed_at_s[of_topic] = max(committed_at_s.get(of_topic, 0), each.last_committed_at_ms / 1000)
         if each.lag_records is not None:
             lags[of_topic] += each.lag_records
+        if each.log_end_at_ms is not None:
+            log_end_at_s[of_topic] = min(log_end_at_s.get(of_topic, inf), each.log_end_at_ms / 1000)
+            unknown |= {of_topic} if each.lag_records is None else set()
+    lags = Counter({of: lag for of, lag in lags.items() if lag or of not in unknown})  # "At least 0" says nothing.
     yield _plain("muster_num_offsets", "Committed offsets.", sum(each.partition_count for each in positions))
     yield _gauge("kafka_consumergroup_current_offset_sum", "Committed offsets, added up.", offsets, OF_TOPIC)
     yield _gauge("kafka_consumergroup_lag_sum", "Records behind, added up.", lags, OF_TOPIC)
     last = "muster_consumergroup_last_commit_timestamp_seconds"
     yield _gauge(last, "When the group last committed.", committed_at_s, OF_TOPIC)
+    reported = "muster_consumergroup_log_end_timestamp_seconds"
+    yield _gauge(reported, "When the log end was last reported, oldest partition.", log_end_at_s, OF_TOPIC)
     if by_partition:
         named = {(each.group_id, each.topic, str(each.partition)): each for each in positions}
         offset_of = {labels: each.offset for labels, each in named.items()}

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from msgspec import Meta, Struct
 
-from api.http.limits import ACTOR_MAX_CHARS, GROUP_ID_MAX_CHARS
+from api.http.limits import ACTOR_MAX_CHARS, GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from api.http.reading import sentence_of
 
 log = structlog.get_logger("muster.http")
@@ -35,6 +35,7 @@ WARN_BEFORE_S: Final = 7 * 86_400.0
 WARN_AGAIN_S: Final = 86_400.0
 EVERY_GROUP: Final = ("",)
 """The prefixes of whoever may touch every group."""
+EVERY_TOPIC: Final = ("",)
 
 
 class Role(StrEnum):
@@ -52,6 +53,18 @@ class Identity(NamedTuple):
     role: Role
     prefixes: tuple[str, ...] = EVERY_GROUP
     """How the ids of the groups begin that it may touch."""
+    topics: tuple[str, ...] = ()
+    """How the topics begin for whose log ends it is trusted."""
+
+    @property
+    def trusted_topics(self) -> tuple[str, ...]:
+        """Return the prefixes of the topics whose log ends it may set for every group.
+
+        An operator of every group may set every group's offsets anyway, and is trusted for all topics unless its token
+        names some.
+        """
+        is_trusted_anyway = not self.topics and self.role is Role.OPERATOR and self.sees_all
+        return EVERY_TOPIC if is_trusted_anyway else self.topics
 
     def sees(self, group_id: str) -> bool:
         """Tell whether a group is one of its own."""
@@ -73,6 +86,7 @@ class TokensFileError(Exception):
 
 
 Prefix = Annotated[str, Meta(max_length=GROUP_ID_MAX_CHARS)]
+TopicPrefix = Annotated[str, Meta(max_length=TOPIC_MAX_CHARS)]
 
 
 class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -83,6 +97,8 @@ class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     actor: Annotated[str, Meta(min_length=1, max_length=ACTOR_MAX_CHARS)]
     role: Role
     prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = EVERY_GROUP
+    topics: tuple[TopicPrefix, ...] = ()
+    """How the topics begin for whose log ends it is trusted: those count for every group, others for its own."""
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
     """From then on it is refused; None: never."""
 
@@ -212,16 +228,16 @@ def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
         digest = bytes.fromhex(entry.sha256)
         if digest in found:
             raise TokensFileError(f"{path}: tokens[{number}] has the sha256 of another token")
-        identity = Identity(entry.actor, entry.role, entry.prefixes)
+        identity = Identity(entry.actor, entry.role, entry.prefixes, entry.topics)
         if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
-            raise TokensFileError(f"{path}: tokens[{number}] has more prefixes than a request can carry on")
+            raise TokensFileError(f"{path}: tokens[{number}] has more prefixes and topics than a request can carry on")
         found[digest] = KnownToken(digest, identity, entry.expires_at)
     return found
 
 
 def identity_bytes(identity: Identity) -> bytes:
-    """Return who somebody is as one node tells another: JSON in ASCII, which a header can hold."""
-    return json.dumps(identity).encode("ascii")
+    """Return an identity as JSON in ASCII, for a header; nodes of earlier releases read one without topics."""
+    return json.dumps(identity if identity.topics else identity[:-1]).encode("ascii")
 
 
 def read_identity(data: bytes) -> Identity:
@@ -230,11 +246,16 @@ def read_identity(data: bytes) -> Identity:
 
 
 def token_entry(
-    token: str, actor: str, role: Role, prefixes: tuple[str, ...], expires_at: datetime | None = None
+    token: str,
+    actor: str,
+    role: Role,
+    prefixes: tuple[str, ...],
+    topics: tuple[str, ...] = (),
+    expires_at: datetime | None = None,
 ) -> TokenEntry:
     """Return what a tokens file says of a token; `expires_at` to the second, in UTC."""
     until = None if expires_at is None else expires_at.astimezone(UTC).replace(microsecond=0)
-    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, until)
+    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, topics, until)
 
 
 def _meet(asked: str, own: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
+from coordinator_core.protocol.log_ends import LogEnd, own_log_end
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.requests import Offer, OffsetToCommit, StoredOffset, Token
 
@@ -160,6 +161,13 @@ class CommittedOffset(NamedTuple):
     log_end_offset: int | None
     expires_at_ms: int | None
     member_id: str
+    log_end_at_ms: int | None = None
+    """When the log's end was reported; None: with this commit."""
+
+    @property
+    def log_end(self) -> LogEnd | None:
+        """Return the end of the log that stands with the offset; a commit shows that the log reaches it."""
+        return own_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.at_ms)
 
 
 class OffsetsCommitted(NamedTuple):
@@ -170,6 +178,8 @@ class OffsetsCommitted(NamedTuple):
     expires_at_ms: int | None
     offsets: tuple[OffsetToCommit, ...]
     """At least one; of several of one partition the last counts."""
+    log_end_at_ms: int | None = None
+    """When the log ends in it were reported; None: with this commit."""
 
     @property
     def is_stored(self) -> bool:
@@ -179,7 +189,10 @@ class OffsetsCommitted(NamedTuple):
     @property
     def positions(self) -> Iterator[CommittedOffset]:
         """Return each position with what all have in common."""
-        return (CommittedOffset(self.at_ms, *one, self.expires_at_ms, self.member_id) for one in self.offsets)
+        return (
+            CommittedOffset(self.at_ms, *one, self.expires_at_ms, self.member_id, self.log_end_at_ms)
+            for one in self.offsets
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS, LogEnd, own_log_end
+
 NO_MEMBER_ID = ""
 
 Token = int
@@ -111,6 +113,8 @@ class CommitOffsets:
     offsets: tuple[OffsetToCommit, ...]
     retention_time_ms: int = -1
     """The offsets' own time to live; -1: the group's retention counts."""
+    trusted_topics: tuple[str, ...] = ()
+    """Prefixes of the topics whose log ends this reporter may set for every group; none: they count for its own."""
 
 
 # -- time and the node --------------------------------------------------------------------------------
@@ -172,6 +176,13 @@ class StoredOffset(NamedTuple):
     committed_at_ms: int
     expires_at_ms: int | None
     commit_version: int
+    log_end_at_ms: int | None = None
+    """When the log's end was reported, where that was not with this commit."""
+
+    @property
+    def log_end(self) -> LogEnd | None:
+        """Return the end of the log that stands with the offset; a commit shows that the log reaches it."""
+        return own_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.committed_at_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +271,8 @@ class PartitionToReset(NamedTuple):
     topic: str
     partition: int
     log_start_offset: int = 0
-    log_end_offset: int | None = None
-    """The furthest end that any group has reported."""
+    log_end: LogEnd | None = None
+    """The furthest end that a trusted reporter or the group itself has reported, and when."""
     committed_then: int | None = None
     """What was committed at the instant asked for."""
     given: int | None = None
@@ -282,6 +293,8 @@ class ResetOffsets:
     stored: tuple[StoredOffset, ...]
     change_id: str
     is_dry_run: bool = False
+    log_end_max_age_ms: int = LOG_END_MAX_AGE_MS
+    """The age past which a log's end is stale, and a result says so."""
 
 
 class OffsetToRestore(NamedTuple):
@@ -294,6 +307,8 @@ class OffsetToRestore(NamedTuple):
     leader_epoch: int = -1
     metadata: str = ""
     log_end_offset: int | None = None
+    log_end_at_ms: int | None = None
+    """When that end was reported."""
     left_offset: int | None = None
     """What the change put there; None: nothing."""
     left_at_ms: int | None = None

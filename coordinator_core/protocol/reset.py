@@ -35,6 +35,7 @@ from coordinator_core.protocol.requests import (
 from coordinator_core.protocol.states import DEAD, EMPTY
 
 OFFSET_MAX = 2**63 - 1
+NO_END = "no reporter that is trusted for the topic has reported where its log ends"
 CLAMPED = frozenset({ResetTo.OFFSET, ResetTo.SHIFT, ResetTo.DATETIME, ResetTo.GIVEN})
 """The ways that may point outside of the log."""
 
@@ -48,7 +49,7 @@ def decide_reset(draft: Draft, request: ResetOffsets) -> None:
         if not draft.context.has_partition(known.topic, known.partition):
             raise UnknownTopicOrPartition(f"{known.topic} has no partition {known.partition}")
         found = stored.get((known.topic, known.partition))
-        moves.append((known, found, _result(request, known, found)))
+        moves.append((known, found, _result(request, known, found, draft.now.wall_ms)))
     if not request.is_dry_run:
         _move(draft, request, moves)
     draft.reply(request.token, OffsetsReset(tuple(result for _, _, result in moves)))
@@ -70,20 +71,29 @@ def _check_resettable(group: Group, request: ResetOffsets) -> None:
 # -- where to ---------------------------------------------------------------------------------------------
 
 
-def _result(request: ResetOffsets, known: PartitionToReset, found: StoredOffset | None) -> ResetResult:
+def _result(request: ResetOffsets, known: PartitionToReset, found: StoredOffset | None, now_ms: int) -> ResetResult:
     old_offset = None if found is None else found.offset
     wanted = _wanted(request, known, old_offset)
     offset = _within_log(wanted, known) if request.to in CLAMPED else wanted
-    note = None if offset == wanted else f"{wanted} is outside of the log"
+    note = _age_note(request, known, offset, now_ms) if offset == wanted else f"{wanted} is outside of the log"
     return ResetResult(known.topic, known.partition, old_offset, offset, note)
 
 
+def _age_note(request: ResetOffsets, known: PartitionToReset, offset: int, now_ms: int) -> str | None:
+    """Return a warning where the group is put to the end of a log that may have grown since that was reported."""
+    end = known.log_end
+    if end is None or offset != end.offset or now_ms - end.at_ms <= request.log_end_max_age_ms:
+        return None
+    return f"the end of the log was last reported {(now_ms - end.at_ms) // 1000} s ago, and may be further on"
+
+
 def _wanted(request: ResetOffsets, known: PartitionToReset, old_offset: int | None) -> int:
+    end = None if known.log_end is None else known.log_end.offset
     match request.to:
         case ResetTo.EARLIEST:
             return known.log_start_offset
         case ResetTo.LATEST:
-            return _known(known, known.log_end_offset, "nobody has reported where its log ends")
+            return _known(known, end, NO_END)
         case ResetTo.OFFSET:
             return request.amount
         case ResetTo.SHIFT:
@@ -91,8 +101,8 @@ def _wanted(request: ResetOffsets, known: PartitionToReset, old_offset: int | No
         case ResetTo.DATETIME:
             return _known(known, known.committed_then, "nothing is known to have been committed by then")
         case ResetTo.CURRENT:
-            at_end = known.log_end_offset if old_offset is None else old_offset
-            return _known(known, at_end, "nothing is committed, and nobody has reported where its log ends")
+            at_end = end if old_offset is None else old_offset
+            return _known(known, at_end, f"nothing is committed, and {NO_END}")
         case ResetTo.GIVEN:
             return _known(known, known.given, "no offset is given")
         case _:
@@ -107,7 +117,7 @@ def _known(partition: PartitionToReset, value: int | None, otherwise: str) -> in
 
 def _within_log(offset: int, known: PartitionToReset) -> int:
     """Return the nearest offset between the log's ends, as far as they are known."""
-    end = OFFSET_MAX if known.log_end_offset is None else known.log_end_offset
+    end = OFFSET_MAX if known.log_end is None else known.log_end.offset
     return max(known.log_start_offset, min(offset, end))
 
 
@@ -126,6 +136,7 @@ def _move(
 
 
 def _committed(draft: Draft, known: PartitionToReset, offset: int) -> OffsetsCommitted:
-    """Return a commit of nobody; where the log ends is worth keeping, what the consumer noted is not."""
-    position = OffsetToCommit(known.topic, known.partition, offset, log_end_offset=known.log_end_offset)
-    return OffsetsCommitted(draft.now.wall_ms, NO_MEMBER_ID, expires_at_ms=None, offsets=(position,))
+    """Return a commit of no member; it keeps the log's end, as old as it is, and drops the consumer's metadata."""
+    at_ms, end = (None, None) if known.log_end is None else known.log_end
+    position = OffsetToCommit(known.topic, known.partition, offset, log_end_offset=end)
+    return OffsetsCommitted(draft.now.wall_ms, NO_MEMBER_ID, None, (position,), log_end_at_ms=at_ms)

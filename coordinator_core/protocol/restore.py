@@ -6,7 +6,7 @@ Rules:
 * What members read, or may read, is kept too: a position is not moved under a consumer. If that is all there is to
   say of every partition, a person is refused, and may ask again when the consumers have stopped.
 * What comes back is a commit of nobody, now, with an expiry of its own: retention from now, because by the group's
-  own time it may be past due already. The next commit clears that.
+  own time it may be past due already. The next commit clears that. The log's end comes back as old as it was.
 * A group that is gone is made again, Empty.
 
 Source: http-api.md "Taking a change back"; maintenance.md "Taking it back".
@@ -91,4 +91,4 @@ def _recommitted(draft: Draft, before: OffsetToRestore, offset: int) -> OffsetsC
     position = OffsetToCommit(
         before.topic, before.partition, offset, before.leader_epoch, before.metadata, before.log_end_offset
     )
-    return OffsetsCommitted(now_ms, NO_MEMBER_ID, expires_at_ms, (position,))
+    return OffsetsCommitted(now_ms, NO_MEMBER_ID, expires_at_ms, (position,), before.log_end_at_ms)

@@ -11,12 +11,13 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.errors import GroupIdNotFound, InvalidRequest
-from coordinator_core.protocol.log_ends import Behind, LogEnd, added_up, behind
+from coordinator_core.protocol.log_ends import Behind, LogEnd, behind, rising, total
 from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, due_at
+from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.history import Read
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.store.interface import Store
-from coordinator_core.store.positions import EARLY_FACTOR, HeldPosition, PastPosition, Stretch
+from coordinator_core.store.positions import EARLY_FACTOR, HeldPosition, PastLogEnd, PastPosition, Stretch
 
 KEPT_EVERY_MS: Final = 60_000
 """History keeps a position a minute, so nothing finer can be told of it."""
@@ -28,17 +29,16 @@ class PartitionLag:
 
     position: HeldPosition
     behind: Behind | None
-    """None: nothing is committed, or no end of the log was ever reported."""
+    """None: nothing is committed, or no end of the log is known."""
     due_at_ms: int | None
     """When its offset may expire if the group stays as it is; None: never."""
 
 
 class LagPoint(NamedTuple):
-    """How far a group was behind at an instant; both None where nothing was known."""
+    """How far a group was behind at an instant, all partitions together; None where nothing was known."""
 
     at_ms: int
-    lag: int | None
-    lag_ms: int | None
+    behind: Behind | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,10 @@ class GroupLag:
     Every question raises `GroupIdNotFound` about a group that nobody ever saw.
     """
 
-    def __init__(self, store: Store, read: Read, surroundings: Surroundings, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, read: Read, surroundings: Surroundings, wall_ms: Callable[[], int], config: NodeConfig
+    ) -> None:
+        self._max_age_ms = config.log_end_max_age_ms
         self._store = store
         self._read = read
         self._surroundings = surroundings
@@ -80,7 +83,17 @@ class GroupLag:
         if not found.partitions:
             await self._expect(group_id)
         retention_ms = self._surroundings.context(group_id).settings.retention_ms
-        return [_partition_lag(each, found.facts, retention_ms, now_ms) for each in found.partitions]
+        return [
+            PartitionLag(each, self._behind(each, now_ms), _due_at_ms(each, found.facts, retention_ms))
+            for each in found.partitions
+        ]
+
+    def _behind(self, position: HeldPosition, now_ms: int) -> Behind | None:
+        if position.offset is None or not position.ends:
+            return None
+        # The node that took a commit may be ahead of this one.
+        known_ms = max(now_ms, position.ends[-1].at_ms)
+        return behind(position.ends, position.offset, known_ms, self._max_age_ms)
 
     async def over_time(self, group_id: str, points: Points, max_cells: int) -> list[LagPoint]:
         """Return a group's lag at each of these points.
@@ -94,7 +107,7 @@ class GroupLag:
             InvalidRequest: there are more partitions; the text says so.
         """
         lags = await self._read(partial(self._curve, group_id, points, max_cells))
-        if all(each.lag is None for each in lags):
+        if all(each.behind is None for each in lags):
             await self._expect(group_id)
         return lags
 
@@ -108,8 +121,9 @@ class GroupLag:
         while True:
             stretch = Stretch(group_id, max(0, points.from_ms - length_ms), points.to_ms + 1, step_ms, points.from_ms)
             found = self._store.past_positions(stretch, max_cells + 1)
-            if len(found) <= max_cells:
-                return curve(found, points, step_ms)
+            ends = self._store.past_log_ends(stretch, max_cells + 1)
+            if max(len(found), len(ends)) <= max_cells:
+                return curve(found, ends, points, step_ms, self._max_age_ms)
             if step_ms > length_ms:
                 raise InvalidRequest(f"these are more than {max_cells} positions, whatever the steps")
             step_ms *= 2
@@ -119,53 +133,55 @@ class GroupLag:
             raise GroupIdNotFound("nobody has ever seen this group")
 
 
-def _partition_lag(position: HeldPosition, facts: GroupFacts, retention_ms: int, now_ms: int) -> PartitionLag:
-    if position.offset is None or position.committed_at_ms is None:
-        return PartitionLag(position, None, None)
-    offset = OffsetFacts(position.topic, position.committed_at_ms, position.expires_at_ms)
-    due = due_at(facts, offset, retention_ms)
-    # The node that took a commit may be ahead of this one.
-    known_ms = max(now_ms, position.committed_at_ms)
-    return PartitionLag(position, behind(position.ends, position.offset, known_ms), None if due is None else due[0])
+def _due_at_ms(position: HeldPosition, facts: GroupFacts, retention_ms: int) -> int | None:
+    if position.committed_at_ms is None:
+        return None
+    due = due_at(facts, OffsetFacts(position.topic, position.committed_at_ms, position.expires_at_ms), retention_ms)
+    return None if due is None else due[0]
 
 
-def curve(positions: Iterable[PastPosition], points: Points, step_ms: int) -> list[LagPoint]:
+def curve(
+    positions: Iterable[PastPosition], ends: Iterable[PastLogEnd], points: Points, step_ms: int, max_age_ms: int
+) -> list[LagPoint]:
     """Return the lag at each point: records added up over partitions, time that of the partition furthest behind.
 
     Args:
         positions: by topic, partition and time.
+        ends: that trusted reporters named, in the same order.
         points: when.
         step_ms: how finely positions are told. Between two that follow each other within two steps the group is taken
             to have read evenly, as its logs are taken to have grown; across a longer gap it stood still.
+        max_age_ms: the age past which the end of a log is stale.
     """
-    even_ms = 2 * step_ms
+    trusted = {key: list(of_one) for key, of_one in groupby(ends, _partition_of)}
     partitions = [
-        _PastPartition(list(of_one), even_ms)
-        for _, of_one in groupby(positions, lambda one: (one.topic, one.partition))
+        _PastPartition(list(of_one), trusted.get(key, []), 2 * step_ms, max_age_ms)
+        for key, of_one in groupby(positions, _partition_of)
     ]
-    return [_point(at_ms, (partition.behind(at_ms) for partition in partitions)) for at_ms in points]
+    return [
+        LagPoint(at_ms, total(each for partition in partitions if (each := partition.behind(at_ms)) is not None))
+        for at_ms in points
+    ]
 
 
-def _point(at_ms: int, partitions: Iterable[Behind | None]) -> LagPoint:
-    known = [each for each in partitions if each is not None]
-    if not known:
-        return LagPoint(at_ms, None, None)
-    return LagPoint(at_ms, added_up(each.records for each in known), max(each.ms for each in known))
+def _partition_of(one: PastPosition | PastLogEnd) -> tuple[str, int]:
+    return one.topic, one.partition
 
 
 class _PastPartition:
-    """One partition's positions by time, and the ends that came with them."""
+    """One partition's committed offsets by time, and the known ends of its log."""
 
-    def __init__(self, positions: list[PastPosition], even_ms: int) -> None:
+    def __init__(self, positions: list[PastPosition], trusted: list[PastLogEnd], even_ms: int, max_age_ms: int) -> None:
         self._positions = positions
         self._even_ms = even_ms
+        self._max_age_ms = max_age_ms
         self._instants_ms = [each.at_ms for each in positions]
-        known = [(each.at_ms, each.log_end_offset) for each in positions]
-        self._ends = [LogEnd(at_ms, end) for at_ms, end in known if end is not None]
+        own = [LogEnd(each.at_ms, each.log_end_offset) for each in positions if each.log_end_offset is not None]
+        self._ends = rising([*own, *(LogEnd(each.at_ms, each.log_end_offset) for each in trusted)])
 
     def behind(self, at_ms: int) -> Behind | None:
         offset = self._offset_at(at_ms)
-        return None if offset is None else behind(self._ends, offset, at_ms)
+        return None if offset is None else behind(self._ends, offset, at_ms, self._max_age_ms)
 
     def _offset_at(self, at_ms: int) -> int | None:
         place = bisect_right(self._instants_ms, at_ms)

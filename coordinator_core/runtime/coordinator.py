@@ -7,6 +7,7 @@ maintenance that waits to be worked off; history's upkeep; and the hours of stay
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count
 from typing import TypeVar
@@ -36,6 +37,7 @@ from coordinator_core.runtime.counters import Counters, Counts, GroupCounts
 from coordinator_core.runtime.describe import describe_group
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.history import History
+from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.loops import kept_running, told
 from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.operators import Operators
@@ -88,6 +90,7 @@ class Coordinator:
         self._surroundings = Surroundings(config.defaults, config.environment_keys)
         self._counters = sums = Counters()
         self._restlessness = Restlessness()
+        self._log_ends = LogEndReports(store, self._threads, config.log_end_max_age_ms)
         shared = (self._clock, self._threads, sums)
         self._writer = Writer(
             store,
@@ -110,11 +113,20 @@ class Coordinator:
         )
         self.history = History(store, self._read)
         self.tuning = Tuning(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms, config)
-        self.lag = GroupLag(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms)
+        self.lag = GroupLag(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms, config)
         self._inspection = Inspection(store, self._read, config.schema, lambda: self._ownership.failure)
         self._is_stopping = False
-        self._scraped = Scraped(store, self._read, self._clock, lambda: self._ownership.owned)
-        desk = Desk(store, self._read, self.new_token, self._serving, lambda: self._clock.now().wall_ms)
+        self._scraped = Scraped(
+            store, self._read, self._clock, lambda: self._ownership.owned, config.log_end_max_age_ms
+        )
+        desk = Desk(
+            store,
+            self._read,
+            self.new_token,
+            self._serving,
+            lambda: self._clock.now().wall_ms,
+            config.log_end_max_age_ms,
+        )
         self.operators = Operators(desk, self._surroundings, self._look_around, self._ownership.hurry)
         self._shard_count = 0
 
@@ -127,6 +139,7 @@ class Coordinator:
             surroundings=self._surroundings,
             counters=self._counters,
             restlessness=self._restlessness,
+            log_ends=self._log_ends,
             on_timer=self._timekeeper.look_again,
             on_drop=self._ownership.forget,
         )
@@ -150,6 +163,7 @@ class Coordinator:
         self._start_loop("timekeeper", self._timekeeper.run)
         self._start_loop("ownership", self._keep_tending)
         self._start_loop("history", self._keep_history)
+        self._start_loop("log_ends", self._log_ends.run)
         self._start_loop("hours", Hours(self._owned_shards, self._is_writer_behind).run)
 
     async def stop(self) -> None:
@@ -159,6 +173,7 @@ class Coordinator:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._ownership.hand_over()
+        await told("log_ends", self._log_ends.flush)
         try:
             await self._threads.lease(partial(self._store.retire_node, self.node_id))
         except StoreError as error:
@@ -227,6 +242,7 @@ class Coordinator:
             log.warning("surroundings_not_read", why=str(error))
             return
         gone = self._surroundings.update(versions, settings, topics)
+        self._log_ends.forget(gone)
         is_settings = before[:2] != versions[:2]
         for shard in self._owned_shards():
             shard.reconsider_all(is_rebalance_timeout_changed=is_settings, gone_topics=gone)
@@ -331,7 +347,8 @@ class Coordinator:
 
     async def overview(self, which: OverviewFilter) -> Overview:
         """Return a page of groups in one of the overview's orders, and how many are in each state; any node may."""
-        return await self._read(partial(self._store.overview, which))
+        fresh_since_ms = self._clock.now().wall_ms - self._config.log_end_max_age_ms
+        return await self._read(partial(self._store.overview, replace(which, fresh_since_ms=fresh_since_ms)))
 
     # -- catalogue and settings ------------------------------------------------------------------------------
 

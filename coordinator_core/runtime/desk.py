@@ -33,6 +33,7 @@ class Desk:
     serving: Callable[[str], Shard]
     """Returns the shard of a group, if this node certainly owns it."""
     wall_ms: Callable[[], int]
+    log_end_max_age_ms: int
 
     async def made(
         self, act: Act, action: Action, group_id: str | None, what: Mapping[str, Json] | None = None

@@ -101,9 +101,9 @@ def reset_noted(change: ChangeRow) -> OffsetsReset:
 
 def to_restore(taken: ArchivedOffset) -> OffsetToRestore:
     """Return what a change took, as a decision needs it; the change left nothing there."""
-    return OffsetToRestore(
-        taken.topic, taken.partition, taken.offset, taken.leader_epoch, taken.metadata, taken.log_end_offset
-    )
+    reported_at_ms = None if taken.log_end_offset is None else taken.log_end_at_ms or taken.committed_at_ms
+    kept = (taken.offset, taken.leader_epoch, taken.metadata, taken.log_end_offset, reported_at_ms)
+    return OffsetToRestore(taken.topic, taken.partition, *kept)
 
 
 def reset_to_restore(change: ChangeRow, taken: Iterable[ArchivedOffset]) -> tuple[OffsetToRestore, ...]:

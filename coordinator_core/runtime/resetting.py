@@ -1,7 +1,7 @@
 """A reset is put together from what is known of each partition, decided by the group, and stored with its change.
 
 What is known: the catalogue (how many partitions, where their logs begin), what the group has committed now and had
-committed then, and where logs end, as far as any group's present offsets report it.
+committed then, and where logs end: the furthest end that a trusted reporter of any group or the group itself named.
 
 Source: http-api.md "Resetting a group".
 """
@@ -14,6 +14,7 @@ from hashlib import sha256
 
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.log_ends import furthest
 from coordinator_core.protocol.replies import Answer, OffsetsReset
 from coordinator_core.protocol.requests import PartitionToReset, ResetOffsets, ResetTo, StoredOffset
 from coordinator_core.runtime.act import Act, KeyTaken, Noting
@@ -104,11 +105,12 @@ def _request(desk: Desk, group_id: str, reset: Reset, act: Act | None) -> ResetO
         token=desk.new_token(),
         to=reset.to,
         amount=reset.amount,
-        partitions=_known(desk.store, group_id, reset, wanted, catalogue),
+        partitions=_known(desk.store, group_id, reset, wanted, catalogue, stored),
         unknown_topics=tuple(topic for topic, partitions in reset.topics if partitions is None and topic not in named),
         stored=tuple(stored),
         change_id="" if act is None else act.change_id,
         is_dry_run=act is None,
+        log_end_max_age_ms=desk.log_end_max_age_ms,
     )
 
 
@@ -140,10 +142,16 @@ def _all_of(
 
 
 def _known(
-    store: Store, group_id: str, reset: Reset, wanted: list[Partition], catalogue: Mapping[str, TopicRow]
+    store: Store,
+    group_id: str,
+    reset: Reset,
+    wanted: list[Partition],
+    catalogue: Mapping[str, TopicRow],
+    stored: Sequence[StoredOffset],
 ) -> tuple[PartitionToReset, ...]:
     topics = sorted({topic for topic, _ in wanted})
     ends = store.log_ends(topics) if topics else {}
+    own_ends = {(one.topic, one.partition): one.log_end for one in stored}
     given = {(topic, partition): offset for topic, partition, offset in reset.given}
     then = {}
     if reset.to is ResetTo.DATETIME:
@@ -153,7 +161,7 @@ def _known(
             topic,
             partition,
             catalogue[topic].log_start_offset if topic in catalogue else 0,
-            ends.get((topic, partition)),
+            furthest(ends.get((topic, partition)), own_ends.get((topic, partition))),
             then.get((topic, partition)),
             given.get((topic, partition)),
         )

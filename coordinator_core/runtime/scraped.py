@@ -27,18 +27,27 @@ REST_FACTOR: Final = 10
 class Scraped:
     """What the database tells of the groups that this node serves, as of some seconds ago."""
 
-    def __init__(self, store: Store, read: Read, clock: Clock, shard_ids: Callable[[], Iterable[int]]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        read: Read,
+        clock: Clock,
+        shard_ids: Callable[[], Iterable[int]],
+        log_end_max_age_ms: int,
+    ) -> None:
         self._store = store
         self._read = read
         self._clock = clock
         self._shard_ids = shard_ids
+        self._log_end_max_age_ms = log_end_max_age_ms
         self._looks: dict[str, _Look] = {}
 
     async def positions(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
         """Return positions by topic or by partition, or None where the database does not tell them in time."""
+        fresh_since_ms = self._clock.now().wall_ms - self._log_end_max_age_ms
 
         def find(shard_ids: frozenset[int]) -> tuple[GroupPosition, ...]:
-            return tuple(self._store.group_positions(shard_ids, by_partition=by_partition))
+            return tuple(self._store.group_positions(shard_ids, fresh_since_ms, by_partition=by_partition))
 
         return await self._seen("positions by partition" if by_partition else "positions by topic", find)
 

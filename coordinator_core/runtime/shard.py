@@ -40,6 +40,7 @@ from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.events import tell_of_members, tell_of_rebalances
 from coordinator_core.runtime.hosting import Hosted, Pending
+from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.restless import Restlessness
 from coordinator_core.runtime.stays import NEVER_MS, ROWS_A_WRITE, SIGNS_OF_LIFE, hear
 from coordinator_core.runtime.surroundings import Surroundings
@@ -85,6 +86,7 @@ class Shard:
         surroundings: Surroundings,
         counters: Counters,
         restlessness: Restlessness,
+        log_ends: LogEndReports,
         on_timer: Callable[[], None],
         on_drop: Callable[["Shard"], None],
     ) -> None:
@@ -103,6 +105,7 @@ class Shard:
         self._surroundings = surroundings
         self._counters = counters
         self._restlessness = restlessness
+        self._log_ends = log_ends
         self._on_timer = on_timer
         self._on_drop = on_drop
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
@@ -250,6 +253,8 @@ class Shard:
         now = now or self._clock.now()
         try:
             decision = decide(hosted.group, request, now, context)
+            if isinstance(request, CommitOffsets) and request.trusted_topics:
+                self._log_ends.observe(decision.records, request.trusted_topics)
             if isinstance(request, SIGNS_OF_LIFE) and (decision.deadlines or decision.records):
                 hear(hosted.ledger.stays.get(request.member_id), now, self.awake_until_ms)
             self._carry_out(hosted, decision, beside_of(hosted.group, decision, now), now.node_ms)

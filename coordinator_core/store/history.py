@@ -135,8 +135,11 @@ class GroupPosition(NamedTuple):
     offset: int
     """The committed offsets, added up."""
     lag_records: int | None
-    """Records between what is committed and the end of the log, added up where the end is known; None: nowhere."""
+    """Records between what is committed and the end of the log, added up where the end is known; None: nowhere, or a
+    stale end makes it a lower bound of 0."""
     last_committed_at_ms: int
+    log_end_at_ms: int | None
+    """When the end of the log was last reported; of several partitions the oldest of these instants."""
 
 
 # -- what will expire ---------------------------------------------------------------------------------------

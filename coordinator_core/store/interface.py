@@ -16,6 +16,7 @@ connection was lost while committing, and nobody can tell.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.dropping import DroppedDay
@@ -29,8 +30,9 @@ from coordinator_core.store.history import (
     RebalancePlace,
     TransitionPlace,
 )
+from coordinator_core.store.log_ends import LogEndReport
 from coordinator_core.store.overview import Overview, OverviewFilter
-from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastPosition, Stretch
+from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastLogEnd, PastPosition, Stretch
 from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
     ArchivedOffset,
@@ -219,10 +221,24 @@ class Store(Protocol):
         """Return what a change took from a group, by topic and partition; from all where no partition is named."""
         ...
 
-    def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        """Return how far logs reach, as far as groups' present offsets report it; whose end nobody reports has none.
+    # -- ends of logs -------------------------------------------------------------------------------------
 
-        A commit shows that the log reaches it, so an end is never before what some group has committed.
+    def report_log_ends(self, reports: Sequence[LogEndReport]) -> None:
+        """Store ends that trusted reporters named, no partition twice; an end never falls.
+
+        A report of the stored end, or of a further one, renews the instant of the last report. What an earlier minute
+        ended with goes to history.
+        """
+        ...
+
+    def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
+        """Return the furthest end that trusted reporters named, by topic and partition, and when one did so last."""
+        ...
+
+    def past_log_ends(self, stretch: Stretch, limit: int) -> list[PastLogEnd]:
+        """Return at most `limit` such ends of the logs that a group has committed, by topic, partition and time.
+
+        The present end of a log is among them if it was reported before the stretch ends.
         """
         ...
 
@@ -256,8 +272,13 @@ class Store(Protocol):
         """Return who held which partitions at a moment, by topic, first partition and member."""
         ...
 
-    def group_positions(self, shard_ids: Iterable[int], *, by_partition: bool) -> list[GroupPosition]:
-        """Return what the groups of these shards have committed, added up by topic or partition, in order."""
+    def group_positions(
+        self, shard_ids: Iterable[int], fresh_since_ms: int, *, by_partition: bool
+    ) -> list[GroupPosition]:
+        """Return what the groups of these shards have committed, added up by topic or partition, in order.
+
+        An end of a log that was last reported before `fresh_since_ms` is stale.
+        """
         ...
 
     def expiring(self, shard_ids: Iterable[int]) -> ExpiryForecast | None:
@@ -312,6 +333,8 @@ class Store(Protocol):
 
     def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
         """Take a topic out of the catalogue, and begin a run, under the change's id, that archives its offsets.
+
+        What is known of the ends of its logs is deleted.
 
         Returns:
             The change as it was noted, its `after` naming the run; None if the catalogue has no such topic.

@@ -52,6 +52,8 @@ class OverviewFilter:
     order: GroupOrder = GroupOrder.ATTENTION
     after: OverviewPlace | None = None
     limit: int = 100
+    fresh_since_ms: int = 0
+    """An end of a log that was last reported before this instant is stale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,11 @@ class GroupGlance:
     rebalances: int
     """Those that ended within the last hour."""
     lag_records: int | None
-    """None where nobody has told a log's end."""
+    """None where no end of a log is known, or where it is a lower bound of 0."""
+    is_lag_at_least: bool
+    """Whether it is a lower bound, because the end of a log is stale."""
+    log_end_at_ms: int | None
+    """When the ends of its logs were last reported: the oldest of these instants."""
     last_trigger: str | None
     last_completed_at_ms: int | None
 

@@ -1,8 +1,9 @@
 """What a store tells of a group's positions, now and over time: values from which the runtime works out lag."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.retention import GroupFacts
@@ -24,7 +25,7 @@ class HeldPosition(NamedTuple):
     expires_at_ms: int | None
     """Its own expiry, where it has one."""
     ends: tuple[LogEnd, ...]
-    """By time: of the ends that were reported, the last one at or before the position, the first after it, the last."""
+    """By time, never falling: of the known ends of the log those that `behind` needs; the last is the furthest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,14 @@ class GroupPositions:
 
 
 class LaggingPosition(NamedTuple):
-    """A committed offset before the newest end that was reported of its log, which came with it."""
+    """A committed offset before the end of its log, as far as that is known."""
 
     group_id: str
     topic: str
     partition: int
     offset: int
     ends: tuple[LogEnd, ...]
-    """By time: the last one at or before the position, the first after it, the last."""
+    """As of `HeldPosition`."""
 
 
 class PastPosition(NamedTuple):
@@ -54,6 +55,15 @@ class PastPosition(NamedTuple):
     at_ms: int
     offset: int | None
     log_end_offset: int | None
+
+
+class PastLogEnd(NamedTuple):
+    """Where a partition's log ended at an instant, as a trusted reporter named it."""
+
+    topic: str
+    partition: int
+    at_ms: int
+    log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +80,18 @@ class Stretch:
     """Before this instant steps are longer, by EARLY_FACTOR."""
 
 
-def last_of_each_step(positions: list[PastPosition], stretch: Stretch) -> list[PastPosition]:
-    """Return of each partition and step the last position, by topic, partition and time."""
+Past = TypeVar("Past", PastPosition, PastLogEnd)
 
-    def step_of(one: PastPosition) -> tuple[str, int, bool, int]:
+
+def last_of_each_step(in_order: Iterable[Past], stretch: Stretch) -> list[Past]:
+    """Return of each partition and step the last one, of those that come by topic, partition and time."""
+
+    def step_of(one: Past) -> tuple[str, int, bool, int]:
         is_early = one.at_ms < stretch.early_until_ms
         step_ms = stretch.step_ms * (EARLY_FACTOR if is_early else 1)
         return one.topic, one.partition, is_early, one.at_ms // step_ms
 
-    return [list(same)[-1] for _, same in groupby(sorted(positions, key=in_time), step_of)]
+    return [list(same)[-1] for _, same in groupby(in_order, step_of)]
 
 
 def in_time(one: PastPosition) -> tuple[str, int, int, bool]:

@@ -236,6 +236,8 @@ class ArchivedOffset(NamedTuple):
     committed_at_ms: int
     archived_at_ms: int
     cause: str
+    log_end_at_ms: int | None = None
+    """When the log's end was reported, where that was not with the commit."""
 
 
 # -- writes -----------------------------------------------------------------------------------------------

@@ -151,9 +151,25 @@ offsets = Table(
     Column("member_id", Text, nullable=False, server_default=text("''")),
     # Drawn from a sequence at every write and never repeated, so a row seen is a row named.
     Column("commit_version", BigInteger, nullable=False, server_default=text("nextval('commit_version')")),
+    # When the log's end was reported; NULL: at committed_at. A reset and an undo keep it; every other commit clears it.
+    Column("log_end_at", At, nullable=True),
     PrimaryKeyConstraint("group_id", "topic", "partition"),
     Index("offsets_shard_id", "shard_id"),
     postgresql_with={"fillfactor": 70},
+)
+
+# Of every partition the furthest end of its log that a trusted reporter of any group named, and when it did so last.
+log_end_offsets = Table(
+    "log_end_offsets",
+    metadata,
+    Column("topic", Name, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("log_end_offset", BigInteger, nullable=False),
+    Column("reported_at", At, nullable=False),
+    # A topic that is deleted loses its rows here; the history of one made again counts from then on.
+    Column("first_reported_at", At, nullable=False),
+    PrimaryKeyConstraint("topic", "partition"),
+    postgresql_with={"fillfactor": 50},
 )
 
 topics = Table(
@@ -309,6 +325,19 @@ offset_history = Table(
     postgresql_partition_by="RANGE (at)",
 )
 
+log_end_history = Table(
+    "log_end_history",
+    metadata,
+    Column("topic", Name, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("at", At, nullable=False),
+    Column("log_end_offset", BigInteger, nullable=False),
+    PrimaryKeyConstraint("topic", "partition", "at"),
+    # Ends only grow, so this order is that of time: the instant at which a log reached an offset is one look-up.
+    Index("log_end_history_topic_partition_log_end_offset", "topic", "partition", "log_end_offset", "at"),
+    postgresql_partition_by="RANGE (at)",
+)
+
 HISTORY_TABLES = {
     "group_transitions": "at",
     "rebalances": "completed_at",
@@ -316,6 +345,7 @@ HISTORY_TABLES = {
     "member_sessions": "ended_at",
     "assignments": "valid_to",
     "offset_history": "at",
+    "log_end_history": "at",
 }
 """Every partitioned table and the column it is partitioned by (one partition a day, and a default one)."""
 
@@ -428,6 +458,8 @@ archived_offsets = Table(
     Column("committed_at", At, nullable=False),
     Column("archived_at", At, nullable=False),
     Column("cause", Text, nullable=False),
+    # As in `offsets`.
+    Column("log_end_at", At, nullable=True),
     PrimaryKeyConstraint("change_id", "group_id", "topic", "partition"),
     Index("archived_offsets_group_id", "group_id", "archived_at"),
 )

@@ -51,7 +51,8 @@ def print_overview(groups: list[Json], *, as_json: bool) -> None:
     for each in groups:
         trigger = each["rebalance_trigger"] or each["last_rebalance_trigger"]
         ended = None if each["rebalance_trigger"] else each["last_rebalance_at"]
-        counts = (each["member_count"], each["lag"], each["rebalances_last_hour"])
+        lag = wording.lag(each["lag"], each["log_end_at"], is_at_least=each["is_lag_at_least"])
+        counts = (each["member_count"], lag, each["rebalances_last_hour"])
         table.add(each["group_id"], each["state"], _since(each["state_since"]), *counts, trigger, _since(ended))
     if groups:
         table.print()
@@ -238,13 +239,20 @@ def _print_offsets(described: Json) -> None:
             each["partition"],
             each["current_offset"],
             each["log_end_offset"],
-            each["lag"],
+            wording.lag(each["lag"], each["log_end_at"], is_at_least=each["is_log_end_stale"]),
             each["member_id"],
             hosts.get(each["member_id"]),
             each["client_id"],
             _seconds(each),
         )
     table.print()
+    stale = [each for each in described["offsets"] if each["is_log_end_stale"]]
+    if stale:
+        oldest = min(stale, key=lambda each: each["log_end_at"])
+        print(
+            f"The log ends of {counted(len(stale), 'partition')} are out of date: that of {oldest['topic']} "
+            f"{oldest['partition']} was last reported {moment(oldest['log_end_at'])} UTC. The lag is at least as shown."
+        )
 
 
 def _seconds(partition: Json) -> str | None:

@@ -118,10 +118,10 @@ def _csv(groups: list[Committed]) -> str:
 
 
 def _print_table(groups: list[Committed]) -> None:
-    table = Table("GROUP", "TOPIC", "PARTITION", "OFFSET", "LOG-END-OFFSET", "COMMITTED", "METADATA")
+    table = Table("GROUP", "TOPIC", "PARTITION", "OFFSET", "COMMITTED", "METADATA")
     for group_id, offsets in groups:
         for each in offsets:
-            place = (each["topic"], each["partition"], each["offset"], each["log_end_offset"])
+            place = (each["topic"], each["partition"], each["offset"])
             table.add(group_id, *place, moment(each["committed_at"]), each["metadata"] or None)
     if len(table):
         table.print()

@@ -30,6 +30,14 @@ def new(
         list[str] | None,
         typer.Option("--prefix", help="Only groups whose id begins so; repeatable.", show_default="all groups"),
     ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            help="Its log ends count for every group in topics that begin so; repeatable.",
+            show_default="only for its own groups",
+        ),
+    ] = None,
     days: Annotated[
         int | None,
         typer.Option("--days", min=1, max=36_500, help="Refuse it after so many days.", show_default="for ever"),
@@ -46,4 +54,4 @@ def new(
     """
     from muster.commands.token_making import make_token
 
-    make_token(actor, role.value, tuple(prefix or ()), days, add_to, as_json=as_json)
+    make_token(actor, role.value, tuple(prefix or ()), tuple(topic or ()), days, add_to, as_json=as_json)

@@ -22,7 +22,14 @@ TOKEN_BEGINS: Final = "muster_"
 
 
 def make_token(
-    actor: str, role: str, prefixes: tuple[str, ...], days: int | None, add_to: Path | None, *, as_json: bool
+    actor: str,
+    role: str,
+    prefixes: tuple[str, ...],
+    topics: tuple[str, ...],
+    days: int | None,
+    add_to: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Make a token and print it, with its entry, or with the file that the entry was added to.
 
@@ -34,7 +41,7 @@ def make_token(
     checked_actor(actor)
     token = TOKEN_BEGINS + secrets.token_urlsafe(TOKEN_BYTES)
     expires_at = None if days is None else dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
-    entry = token_entry(token, actor, Role(role), prefixes or EVERY_GROUP, expires_at)
+    entry = token_entry(token, actor, Role(role), prefixes or EVERY_GROUP, topics, expires_at)
     if add_to is not None:
         body = _body_of(add_to)
         body.tokens.append(entry)

@@ -124,7 +124,7 @@ def test_positions_are_shown_as_deep_as_asked(client: Client, group: Group) -> N
 
     of_group = {"consumergroup": group.group_id}
     families = {detail: {name for name in found if "consumergroup" in name} for detail, found in by_detail.items()}
-    assert [len(families[detail]) for detail in ("node", "group", "topic", "partition")] == [0, 1, 4, 7]
+    assert [len(families[detail]) for detail in ("node", "group", "topic", "partition")] == [0, 1, 5, 8]
     assert values(by_detail["group"]["kafka_consumergroup_members"], **of_group) == [0]
     assert values(by_detail["topic"]["kafka_consumergroup_lag_sum"], **of_group, topic="orders") == [5]
     assert values(by_detail["topic"]["kafka_consumergroup_current_offset_sum"], **of_group) == [13]

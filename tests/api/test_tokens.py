@@ -70,6 +70,25 @@ def test_a_token_says_whose_it_is(file: File) -> None:
     assert tokens.find(b"") is None
 
 
+@pytest.mark.parametrize(
+    ("identity", "trusted"),
+    [
+        (Identity("a", Role.AGENT), ()),
+        (Identity("a", Role.AGENT, ("",), ("orders", "clicks-")), ("orders", "clicks-")),
+        (Identity("a", Role.OPERATOR), ("",)),
+        (Identity("a", Role.OPERATOR, ("",), ("orders",)), ("orders",)),
+        (Identity("a", Role.OPERATOR, ("billing-",)), ()),
+    ],
+)
+def test_a_token_is_trusted_for_the_topics_it_names(identity: Identity, trusted: tuple[str, ...]) -> None:
+    assert identity.trusted_topics == trusted
+    assert read_identity(identity_bytes(identity)) == identity
+
+
+def test_nodes_of_earlier_releases_read_an_identity_without_topics() -> None:
+    assert json.loads(identity_bytes(Identity("a", Role.AGENT, ("b",)))) == ["a", "agent", ["b"]]
+
+
 def test_the_digest_is_no_token(file: File) -> None:
     file.write(ADA)
 
@@ -103,10 +122,18 @@ def test_what_is_made_for_a_token_is_what_the_file_takes(file: File) -> None:
         (json.dumps({"tokens": [{**ADA, "role": "root"}]}), "tokens[0].role: invalid enum value 'root'"),
         (json.dumps({"tokens": [{**ADA, "prefixes": []}]}), "tokens[0].prefixes: expected array of length >= 1"),
         (json.dumps({"tokens": [{**ADA, "prefixes": "a"}]}), "tokens[0].prefixes: expected array, got str"),
+        (json.dumps({"tokens": [{**ADA, "topics": "a"}]}), "tokens[0].topics: expected array, got str"),
+        (
+            json.dumps({"tokens": [{**ADA, "topics": ["a" * 250]}]}),
+            "tokens[0].topics[0]: expected str of length <= 249",
+        ),
         (json.dumps({"tokens": [{**ADA, "expires_at": "soon"}]}), "tokens[0].expires_at: invalid RFC3339"),
         (json.dumps({"tokens": [{**ADA, "expires_at": "2027-03-01T00:00:00"}]}), "tokens[0].expires_at: "),
         (json.dumps({"tokens": [ADA, {**BOB, "sha256": ADA["sha256"]}]}), "tokens[1] has the sha256 of another token"),
-        (json.dumps({"tokens": [{**ADA, "prefixes": ["a" * 255] * 100}]}), "tokens[0] has more prefixes than"),
+        (
+            json.dumps({"tokens": [{**ADA, "prefixes": ["a" * 255] * 100}]}),
+            "tokens[0] has more prefixes and topics than",
+        ),
     ],
 )
 def test_a_file_that_will_not_do_is_told_in_one_sentence(file: File, text: str, said: str) -> None:

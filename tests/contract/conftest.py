@@ -219,7 +219,8 @@ class PostgresWorld:
                 ArchivedOffset(*row)
                 for row in self._fetch(
                     "SELECT change_id::text, group_id, shard_id, topic, partition, committed_offset, leader_epoch,"
-                    " metadata, log_end_offset, ms(committed_at), ms(archived_at), cause FROM archived_offsets"
+                    " metadata, log_end_offset, ms(committed_at), ms(archived_at), cause, ms(log_end_at)"
+                    " FROM archived_offsets"
                     " ORDER BY change_id, group_id, topic, partition"
                 )
             ],

@@ -115,15 +115,6 @@ def test_a_reset_takes_and_puts_in_one_write(owner: Owner, store: Store, world: 
     assert world.history().offset_history == []
 
 
-def test_the_furthest_log_end_of_any_group_is_a_partition_s_end(owner: Owner, store: Store) -> None:
-    owner.write(write("a", committed=(committed(log_end_offset=7), committed(partition=1))))
-    owner.write(write("b", committed=(committed(log_end_offset=9), committed("views", log_end_offset=1))))
-    owner.write(write("c", committed=(committed(offset=4), committed("views", offset=8))))
-    assert store.log_ends(["clicks"]) == {("clicks", 0): 9}
-    assert store.log_ends(["clicks", "views"]) == {("clicks", 0): 9, ("views", 0): 8}
-    assert store.log_ends([]) == {}
-
-
 # -- topics that go and come back ---------------------------------------------------------------------------
 
 

@@ -289,18 +289,18 @@ def test_positions_of_groups_are_added_up_by_topic(owner: Owner, store: Store) -
         write("B", shard_id=3, committed=(committed(),)),
         write("elsewhere", shard_id=4, committed=(committed(),)),
     )
-    assert store.group_positions([3, SHARD], by_partition=False) == [
-        GroupPosition("B", "clicks", None, 1, 1, None, NOW_MS),
-        GroupPosition("orders", "clicks", None, 3, 15, 10, NOW_MS + 7),
-        GroupPosition("orders", "views", None, 2, 2 * largest, None, NOW_MS),
+    assert store.group_positions([3, SHARD], 0, by_partition=False) == [
+        GroupPosition("B", "clicks", None, 1, 1, None, NOW_MS, None),
+        GroupPosition("orders", "clicks", None, 3, 15, 10, NOW_MS + 7, NOW_MS),
+        GroupPosition("orders", "views", None, 2, 2 * largest, None, NOW_MS, None),
     ]
-    assert store.group_positions([], by_partition=False) == []
+    assert store.group_positions([], 0, by_partition=False) == []
 
 
 def test_positions_of_groups_are_told_by_partition(owner: Owner, store: Store) -> None:
     offsets = (committed(partition=10, offset=5, log_end_offset=15), committed(partition=9, offset=1))
     owner.write(write(committed=offsets))
-    assert store.group_positions([SHARD], by_partition=True) == [
-        GroupPosition("orders", "clicks", 9, 1, 1, None, NOW_MS),
-        GroupPosition("orders", "clicks", 10, 1, 5, 10, NOW_MS),
+    assert store.group_positions([SHARD], 0, by_partition=True) == [
+        GroupPosition("orders", "clicks", 9, 1, 1, None, NOW_MS, None),
+        GroupPosition("orders", "clicks", 10, 1, 5, 10, NOW_MS, NOW_MS),
     ]

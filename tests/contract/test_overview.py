@@ -87,6 +87,8 @@ def test_a_glance_tells_what_is_known(five: None, store: Store, world: World) ->
         rebalance_trigger=None,
         rebalances=3,
         lag_records=6,
+        is_lag_at_least=False,
+        log_end_at_ms=NOW_MS,
         last_trigger="session_expired",
         last_completed_at_ms=flapping.last_completed_at_ms,
     )

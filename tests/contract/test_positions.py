@@ -10,6 +10,7 @@ from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
 from coordinator_core.protocol.states import GroupState
 from coordinator_core.store.interface import Store
+from coordinator_core.store.log_ends import LogEndReport
 from coordinator_core.store.positions import HeldPosition, LaggingPosition, PastPosition, Stretch
 from coordinator_core.store.postgres import PostgresStore
 from tests.contract.builders import MINUTE_MS, NOW_MS, SHARD, committed, group_row, member_row, removed, uuid_of, write
@@ -90,9 +91,11 @@ def test_of_a_position_that_has_caught_up_its_own_report_is_enough(owner: Owner,
     assert only(store).ends == (LogEnd(minute(1), 30),)
 
 
-def test_a_commit_that_reports_no_end_leaves_what_was_reported_before(owner: Owner, store: Store) -> None:
+def test_after_a_commit_without_an_end_only_trusted_reports_count(owner: Owner, store: Store) -> None:
     commits(owner, (10, 12), (12, 20), (14, None))
-    assert only(store).ends == (LogEnd(minute(0), 12), LogEnd(minute(1), 20))
+    assert only(store).ends == ()
+    store.report_log_ends([LogEndReport("clicks", 0, 18, minute(1))])
+    assert only(store).ends == (LogEnd(minute(1), 18),)
 
 
 def test_of_the_offsets_of_shards_those_behind_are_told(owner: Owner, store: Store) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator_core.protocol.consumer_protocol import Subscription, write_subscription
+from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import (
     NO_MEMBER_ID,
     CommitOffsets,
@@ -128,7 +129,7 @@ def delete_group(world: World) -> DeleteGroup:
 
 def reset_offsets(world: World, to: ResetTo = ResetTo.OFFSET) -> ResetOffsets:
     """Return a reset of a partition that may have a position."""
-    known = PartitionToReset("orders", 0, log_end_offset=9, committed_then=3)
+    known = PartitionToReset("orders", 0, log_end=LogEnd(1, 9), committed_then=3)
     return ResetOffsets(world.token(), to, 5, (known,), (), tuple(world.offsets.values()), "change")
 
 

@@ -1,9 +1,15 @@
 """Laws of lag in time: exact where a log grows evenly, never less for who is further behind, and never made up."""
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.protocol.log_ends import CAUGHT_UP, Behind, LogEnd, behind
+from coordinator_core.protocol import log_ends
+from coordinator_core.protocol.log_ends import CAUGHT_UP, Behind, LogEnd, rising, telling
+
+FOR_EVER_MS = 2**60
+behind = partial(log_ends.behind, max_age_ms=FOR_EVER_MS)
 
 INSTANTS = st.integers(0, 10**6)
 GROWTHS = st.lists(st.tuples(st.integers(1, 10_000), st.integers(0, 1_000)), max_size=20)
@@ -62,12 +68,42 @@ def test_lag_is_never_longer_than_the_log_is_known_and_nothing_once_caught_up(
 @given(ends=logs(), offset=st.integers(0, 30_000), later_ms=st.integers(0, 10**6))
 def test_three_ends_say_as_much_as_all(ends: list[LogEnd], offset: int, later_ms: int) -> None:
     """A store need not bring more than the last end at or before a position, the first one after it, and the last."""
-    reached = [place for place, end in enumerate(ends) if end.offset <= offset][-1:]
-    beyond = reached[-1] + 1 if reached else 0
-    telling = sorted({*(ends[place] for place in reached), *ends[beyond : beyond + 1], *ends[-1:]})
     now_ms = ends[-1].at_ms + later_ms
 
-    assert behind(telling, offset, now_ms) == behind(ends, offset, now_ms)
+    assert behind(telling(ends, offset), offset, now_ms) == behind(ends, offset, now_ms)
+
+
+@given(ends=logs(), shares=st.lists(st.booleans(), min_size=21, max_size=21), offset=st.integers(0, 30_000))
+def test_two_reporters_of_one_log_say_as_much_as_one(ends: list[LogEnd], shares: list[bool], offset: int) -> None:
+    mine = [end for end, is_mine in zip(ends, shares, strict=False) if is_mine]
+    theirs = [end for end, is_mine in zip(ends, shares, strict=False) if not is_mine]
+    merged = rising([*telling(mine, offset), *telling(theirs, offset)])
+
+    assert behind(merged, offset, ends[-1].at_ms) == behind(ends, offset, ends[-1].at_ms)
+
+
+@given(ends=logs(), offset=st.integers(0, 30_000), later_ms=st.integers(0, 10**6), max_age_ms=st.integers(0, 10**6))
+def test_an_end_that_is_stale_makes_every_lag_a_lower_bound(
+    ends: list[LogEnd], offset: int, later_ms: int, max_age_ms: int
+) -> None:
+    now_ms = ends[-1].at_ms + later_ms
+    fresh, found = behind(ends, offset, now_ms), log_ends.behind(ends, offset, now_ms, max_age_ms)
+
+    assert fresh is not None
+    assert found is not None
+    assert found.is_stale == (later_ms > max_age_ms)
+    assert (found.records, found.ms) == (fresh.records, fresh.ms)
+    assert found.is_at_least == (fresh.is_at_least or found.is_stale)
+    assert found.is_known == (found.records > 0 or not found.is_stale)
+
+
+@given(ends=st.lists(st.builds(LogEnd, st.integers(0, 50), st.integers(0, 50))))
+def test_an_end_never_falls(ends: list[LogEnd]) -> None:
+    found = rising(ends)
+
+    assert found == sorted(found)
+    assert [end.offset for end in found] == sorted(end.offset for end in found)
+    assert max((end.offset for end in ends), default=None) == (found[-1].offset if found else None)
 
 
 @given(ends=logs(), offset=st.integers(0, 30_000), stands_ms=st.integers(0, 10**6))

@@ -7,15 +7,18 @@ from typing import TypeVar, cast
 import pytest
 
 from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS
 from coordinator_core.runtime.behind import GroupLag, LagPoint, Points, curve
+from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.store.interface import Store
-from coordinator_core.store.positions import EARLY_FACTOR, PastPosition, Stretch
+from coordinator_core.store.positions import EARLY_FACTOR, PastLogEnd, PastPosition, Stretch
 
 T = TypeVar("T")
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
+CONFIG = NodeConfig("node-1:8080", "http://node-1:8080")
 
 
 def past(partition: int, minute: int, offset: int | None, end: int | None = None) -> PastPosition:
@@ -25,12 +28,13 @@ def past(partition: int, minute: int, offset: int | None, end: int | None = None
 def told(positions: list[PastPosition], first: int, last: int) -> list[tuple[int | None, int | None]]:
     """Return lag in records and in minutes, minute by minute."""
     points = Points(first * MINUTE_MS, last * MINUTE_MS, MINUTE_MS)
-    return [(lag, ms if ms is None else ms // MINUTE_MS) for _, lag, ms in curve(positions, points, MINUTE_MS)]
+    found = curve(positions, [], points, MINUTE_MS, LOG_END_MAX_AGE_MS)
+    return [(None, None) if each is None else (each.records, each.ms // MINUTE_MS) for _, each in found]
 
 
 def test_before_anything_is_known_a_point_is_empty() -> None:
     assert told([past(0, 2, 5, 9)], 0, 2) == [(None, None), (None, None), (4, 0)]
-    assert curve([], Points(0, 0, 1), 1) == [LagPoint(0, None, None)]
+    assert curve([], [], Points(0, 0, 1), 1, 1) == [LagPoint(0, None)]
 
 
 def test_records_are_added_up_and_the_longest_time_is_told() -> None:
@@ -76,6 +80,9 @@ class ManyPartitions:
         found = [past(number, 0, 5, 9) for number in range(self.partition_count) for _ in range(steps)]
         return found[:limit]
 
+    def past_log_ends(self, _stretch: Stretch, _limit: int) -> list[PastLogEnd]:
+        return []
+
 
 async def beside(call: Callable[[], T]) -> T:
     return call()
@@ -84,15 +91,15 @@ async def beside(call: Callable[[], T]) -> T:
 @pytest.mark.parametrize("partition_count", [1, 500, 1_000])
 def test_of_many_partitions_positions_are_looked_at_less_finely(partition_count: int) -> None:
     store = ManyPartitions(partition_count)
-    lag = GroupLag(cast(Store, store), beside, cast(Surroundings, None), lambda: 0)
+    lag = GroupLag(cast(Store, store), beside, cast(Surroundings, None), lambda: 0, CONFIG)
     day = Points(DAY_MS, 2 * DAY_MS, 12 * MINUTE_MS)
     told = asyncio.run(lag.over_time("orders", day, 50_000))
-    assert [each.lag for each in told] == [4 * partition_count] * len(day)
+    assert [each.behind and each.behind.records for each in told] == [4 * partition_count] * len(day)
     assert store.asked[-1].step_ms == 12 * MINUTE_MS * {1: 1, 500: 2, 1_000: 4}[partition_count]
     assert len(store.asked) <= 2
 
 
 def test_more_partitions_than_positions_are_refused() -> None:
-    lag = GroupLag(cast(Store, ManyPartitions(100)), beside, cast(Surroundings, None), lambda: 0)
+    lag = GroupLag(cast(Store, ManyPartitions(100)), beside, cast(Surroundings, None), lambda: 0, CONFIG)
     with pytest.raises(InvalidRequest, match="more than 99 positions"):
         asyncio.run(lag.over_time("orders", Points(DAY_MS, 2 * DAY_MS, MINUTE_MS), 99))

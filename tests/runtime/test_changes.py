@@ -32,10 +32,17 @@ def act(change_id: str | None = None) -> Act:
     return Act("ada", "because", change_id or str(uuid4()))
 
 
-async def commit(node: Coordinator, group_id: str, *offsets: int, topic: str = "t", end: int | None = 100) -> None:
+async def commit(
+    node: Coordinator,
+    group_id: str,
+    *offsets: int,
+    topic: str = "t",
+    end: int | None = 100,
+    trusted: tuple[str, ...] = (),
+) -> None:
     """Commit an offset for each of the first partitions, from outside of any group."""
     given = tuple(OffsetToCommit(topic, number, offset, log_end_offset=end) for number, offset in enumerate(offsets))
-    await node.ask(group_id, CommitOffsets(node.new_token(), -1, "", None, given))
+    await node.ask(group_id, CommitOffsets(node.new_token(), -1, "", None, given, trusted_topics=trusted))
 
 
 async def offsets_of(node: Coordinator, group_id: str) -> list[tuple[str, int, int]]:
@@ -294,10 +301,14 @@ async def test_a_dry_run_changes_nothing_and_is_no_change() -> None:
         assert store.history.changes == []
 
 
-async def test_latest_is_the_furthest_end_that_any_group_has_reported() -> None:
-    async with running(MemoryStore()) as node:
+async def test_latest_is_the_furthest_end_that_a_trusted_reporter_or_the_group_itself_named() -> None:
+    store = MemoryStore()
+    async with running(store) as node:
         await commit(node, "g", 5, end=90)
-        await commit(node, "h", 5, end=120)
+        await commit(node, "untrusted", 5, end=2**63 - 1)
+        await commit(node, "elsewhere", 5, end=2**63 - 1, trusted=("clicks",))
+        await commit(node, "h", 5, end=120, trusted=("t",))
+        await until(lambda: bool(store.log_ends(["t"])), "the end is stored")
         await node.operators.reset_offsets("g", Reset(ResetTo.LATEST), act())
         assert await offsets_of(node, "g") == [("t", 0, 120)]
 

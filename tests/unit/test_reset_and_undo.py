@@ -8,6 +8,7 @@ import pytest
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.records import GroupCreated, OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.replies import OffsetsExpired, OffsetsReset, OffsetsRestored
 from coordinator_core.protocol.requests import (
@@ -69,7 +70,7 @@ def reset(
     to: ResetTo, amount: int = 0, *, known: PartitionToReset | None = None, stored: tuple[StoredOffset, ...] = (ORDERS,)
 ) -> ResetOffsets:
     partition = known or PartitionToReset(
-        "orders", 0, log_start_offset=2, log_end_offset=90, committed_then=40, given=33
+        "orders", 0, log_start_offset=2, log_end=LogEnd(NOW.wall_ms, 90), committed_then=40, given=33
     )
     return ResetOffsets(TOKEN, to, amount, (partition,), (), stored, "change")
 
@@ -133,7 +134,7 @@ def test_current_is_the_log_s_end_where_nothing_is_committed() -> None:
 
 
 def test_one_partition_that_is_refused_leaves_all_as_they_were() -> None:
-    partitions = (PartitionToReset("orders", 0, log_end_offset=9), PartitionToReset("sales", 0))
+    partitions = (PartitionToReset("orders", 0, log_end=LogEnd(NOW.wall_ms, 9)), PartitionToReset("sales", 0))
     decision = ask(empty(), ResetOffsets(TOKEN, ResetTo.LATEST, 0, partitions, (), (ORDERS,), "change"))
     assert (told(decision), decision.records) == (["INVALID_REQUEST"], ())
 

@@ -50,6 +50,12 @@ export function ago(moment) {
 /** Return how many milliseconds are left until a moment; below zero once it is over. */
 export const left = (moment) => new Date(moment) - Date.now();
 
+/** Write a lag in records: a lower bound where the end of the log is out of date, and what it was when that is 0. */
+export function lag(records, isAtLeast, logEndAt, write = compact) {
+  if (!isAtLeast) return write(records);
+  return records === null ? `0 when last known, ${clock(logEndAt)}` : `≥ ${write(records)}`;
+}
+
 /** Write a setting's value, with what its milliseconds or minutes come to. */
 export function setting(key, value) {
   if (value === null || value === undefined) return NONE;

@@ -5,7 +5,7 @@ import { groupPath, read } from "./api.js";
 import { changesTable } from "./changes_list.js";
 import { h, redrawn, swap } from "./dom.js";
 import { findings } from "./findings.js";
-import { ago, clock, compact, count, left, NONE, plural, span } from "./format.js";
+import { ago, clock, count, lag as records, left, NONE, plural, span } from "./format.js";
 import { deleteGroup, forceRebalance } from "./group_actions.js";
 import { holdings } from "./holdings.js";
 import { pageKeys } from "./keys.js";
@@ -149,7 +149,7 @@ function heading(group, lag, again) {
       fact("State", badge(group.state)),
       fact("Since", group.state_since ? h("span", { title: group.state_since }, `${clock(group.state_since)}, ${ago(group.state_since)}`) : NONE),
       fact("Members", [count(group.members.length), group.pending_members > 0 && ` and ${group.pending_members} about to join`]),
-      fact("Lag", h("span", { title: count(lag?.lag) }, `${compact(lag?.lag)}${lag?.lag_seconds ? `, ${span(lag.lag_seconds * 1000)}` : ""}`)),
+      fact("Lag", h("span", { title: count(lag?.lag) }, `${records(lag?.lag, lag?.is_log_end_stale, lag?.log_end_at)}${lag?.lag_seconds ? `, ${span(lag.lag_seconds * 1000)}` : ""}`)),
       fact("Generation", count(group.generation)),
       fact("Protocol", [group.protocol_type, group.protocol_name].filter(Boolean).join(", ") || NONE),
       fact("Leader", group.leader ? member(group.leader) : NONE),

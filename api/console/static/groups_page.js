@@ -2,7 +2,7 @@
 
 import { groupPath, read } from "./api.js";
 import { h, redrawn, swap } from "./dom.js";
-import { ago, clock, compact, count, left, NONE, plural, span } from "./format.js";
+import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
@@ -186,7 +186,7 @@ function row(group, wait) {
     h("td", {}, badge(group.state)),
     h("td", { class: "id" }, h("a", { href: to, tabindex: "0", title: group.group_id }, group.group_id)),
     h("td", { class: "number" }, count(group.member_count)),
-    h("td", { class: "number", title: count(group.lag) }, compact(group.lag)),
+    h("td", { class: "number", title: group.log_end_at ? `${count(group.lag)}; log ends last reported ${clock(group.log_end_at)} or later` : NONE }, lag(group.lag, group.is_lag_at_least, group.log_end_at)),
     h("td", { class: `number ${group.rebalances_last_hour >= 10 ? "loud" : ""}` }, group.rebalances_last_hour || h("span", { class: "faint" }, "0")),
     h("td", { class: "number", title: clock(group.state_since) }, coarse(group.state_since)),
     h("td", { class: "wide" }, wait?.names.length ? waiting(wait) : last(group)));

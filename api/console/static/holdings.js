@@ -1,7 +1,7 @@
 // Who holds what, as a map: a row a member, a cell a partition, and the darker the cell, the further it is behind.
 
 import { h } from "./dom.js";
-import { clock, compact, count, plural, span } from "./format.js";
+import { clock, compact, count, lag, plural, span } from "./format.js";
 import { member } from "./words.js";
 
 const LEVELS = 5;
@@ -34,7 +34,7 @@ function map(topic, partitions, members, most, isDense) {
 
 function cell(each, most) {
   const level = each.lag === null ? "unknown" : `level${levelOf(each.lag, most)}`;
-  const long = `partition ${each.partition}: ${each.lag === null ? "lag not known" : `${count(each.lag)} behind`}${each.lag_seconds ? `, ${span(each.lag_seconds * 1000)}` : ""}; committed ${clock(each.committed_at)}`;
+  const long = `partition ${each.partition}: ${each.lag === null && !each.is_log_end_stale ? "lag not known" : `${lag(each.lag, each.is_log_end_stale, each.log_end_at, count)} behind`}${each.lag_seconds ? `, ${span(each.lag_seconds * 1000)}` : ""}; committed ${clock(each.committed_at)}`;
   return h("li", { class: `cell ${level}`, title: long }, h("b", {}, each.partition), h("span", {}, each.lag === null ? "?" : compact(each.lag)));
 }
 

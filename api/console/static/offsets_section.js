@@ -1,7 +1,7 @@
 // Offsets as a table: where each partition stands, how far behind in records and in time, and when it may expire.
 
 import { h } from "./dom.js";
-import { clock, count, left, NONE, plural, span } from "./format.js";
+import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
 import { member } from "./words.js";
 
 const DAY_MS = 86_400_000;
@@ -23,8 +23,9 @@ export function offsetsTable(partitions) {
 function row(each) {
   return h("tr", {},
     h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition),
-    h("td", { class: "number" }, count(each.current_offset)), h("td", { class: "number" }, count(each.log_end_offset)),
-    h("td", { class: "number" }, count(each.lag)),
+    h("td", { class: "number" }, count(each.current_offset)),
+    h("td", { class: `number ${each.is_log_end_stale ? "loud" : ""}`, title: `last reported ${clock(each.log_end_at)}` }, count(each.log_end_offset), each.is_log_end_stale && ` of ${ago(each.log_end_at)}`),
+    h("td", { class: "number" }, lag(each.lag, each.is_log_end_stale, each.log_end_at, count)),
     h("td", { class: "number" }, each.lag_seconds === null ? NONE : `${each.is_lag_at_least ? "≥ " : ""}${each.lag_seconds === 0 ? "0 s" : span(each.lag_seconds * 1000)}`),
     h("td", {}, clock(each.committed_at)), expiry(each),
     h("td", {}, each.member_id ? member(each.member_id) : h("em", { class: "faint" }, "nobody")));

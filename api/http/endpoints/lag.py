@@ -15,7 +15,7 @@ from api.http.express import REQUEST
 from api.http.fields import INT32_MAX, GroupId
 from api.http.times import FIRST, as_ms, instant, instant_or_none, moment_ms
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.log_ends import added_up
+from coordinator_core.protocol.log_ends import Behind, total
 from coordinator_core.runtime.behind import PartitionLag, Points
 
 TAGS: Final = ["Operators: lag"]
@@ -36,16 +36,18 @@ class PartitionLagShown(Struct):
     client_id: str | None
     current_offset: int | None
     log_end_offset: int | None
-    """The newest end that was reported."""
+    """The furthest end that a trusted reporter of any group or the group itself named."""
     lag: int | None
-    """Records behind that end."""
+    """Records behind that end; a lower bound where the end is stale, and null where that would be 0."""
     lag_seconds: float | None
     """How long ago the log went past the committed offset."""
     is_lag_at_least: bool
-    """Whether the seconds may be more: no older end is known."""
+    """Whether the seconds are a lower bound: no older end is known, or the end is stale."""
+    is_log_end_stale: bool
+    """Whether nobody has reported that end for longer than MUSTER_LOG_END_MAX_AGE_MS."""
     committed_at: datetime | None
     log_end_at: datetime | None
-    """When that end was reported."""
+    """When that end was last reported."""
     expires_at: datetime | None
     """When the offset may expire if the group stays as it is; null: never."""
 
@@ -56,6 +58,12 @@ class LagAnswer(Struct):
     group_id: str
     lag: int | None
     lag_seconds: float | None
+    is_lag_at_least: bool
+    """Whether the seconds are a lower bound."""
+    is_log_end_stale: bool
+    """Whether the end of a log is stale, so that the records are a lower bound as well."""
+    log_end_at: datetime | None
+    """When the ends of the logs were last reported: the oldest of these instants."""
     partitions: list[PartitionLagShown]
 
 
@@ -63,18 +71,29 @@ class LagAnswer(Struct):
 async def describe_lag(call: ThisCall, group_id: GroupId) -> LagAnswer:
     """Say how far a group is behind, partition by partition, who holds each, and when its offset may expire."""
     found = await call.coordinator.lag.now(group_id, call.door.limits.lag_lookback_ms)
-    known = [each.behind for each in found if each.behind is not None]
+    known = [each for each in found if each.behind is not None]
+    behind = total(each.behind for each in known if each.behind is not None)
+    lag, lag_seconds = _lag(behind)
     return LagAnswer(
         group_id,
-        lag=added_up(each.records for each in known) if known else None,
-        lag_seconds=max(each.ms for each in known) / 1000 if known else None,
+        lag=lag,
+        lag_seconds=lag_seconds,
+        is_lag_at_least=behind is not None and behind.is_at_least,
+        is_log_end_stale=behind is not None and behind.is_stale,
+        log_end_at=instant_or_none(min((each.position.ends[-1].at_ms for each in known), default=None)),
         partitions=[_partition(each) for each in found],
     )
+
+
+def _lag(behind: Behind | None) -> tuple[int | None, float | None]:
+    """Return records and seconds; a lower bound of 0 is not known."""
+    return (None, None) if behind is None or not behind.is_known else (behind.records, behind.ms / 1000)
 
 
 def _partition(found: PartitionLag) -> PartitionLagShown:
     position, behind = found.position, found.behind
     end = position.ends[-1] if position.ends else None
+    lag, lag_seconds = _lag(behind)
     return PartitionLagShown(
         topic=position.topic,
         partition=position.partition,
@@ -82,9 +101,10 @@ def _partition(found: PartitionLag) -> PartitionLagShown:
         client_id=position.client_id,
         current_offset=position.offset,
         log_end_offset=end and end.offset,
-        lag=behind and behind.records,
-        lag_seconds=behind and behind.ms / 1000,
+        lag=lag,
+        lag_seconds=lag_seconds,
         is_lag_at_least=behind is not None and behind.is_at_least,
+        is_log_end_stale=behind is not None and behind.is_stale,
         committed_at=instant_or_none(position.committed_at_ms),
         log_end_at=instant_or_none(end and end.at_ms),
         expires_at=instant_or_none(found.due_at_ms),
@@ -100,6 +120,8 @@ class LagPointShown(Struct):
     at: datetime
     lag: int | None
     lag_seconds: float | None
+    is_log_end_stale: bool
+    """Whether the end of a log was stale by then, so that both are lower bounds."""
 
 
 class LagHistoryAnswer(Struct):
@@ -124,7 +146,7 @@ async def list_lag(
     if len(points) > call.door.limits.max_lag_points:
         raise InvalidRequest(f"these are more than {call.door.limits.max_lag_points} points; ask for longer steps")
     found = await call.coordinator.lag.over_time(group_id, points, call.door.limits.max_lag_positions)
-    shown = [LagPointShown(instant(at), lag, None if ms is None else ms / 1000) for at, lag, ms in found]
+    shown = [LagPointShown(instant(at), *_lag(behind), behind is not None and behind.is_stale) for at, behind in found]
     return LagHistoryAnswer(group_id, points.step_ms, shown)
 
 

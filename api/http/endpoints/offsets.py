@@ -90,6 +90,7 @@ async def commit(call: ThisCall, group_id: GroupId, data: JSONBody[CommitBody]) 
         group_instance_id=data.group_instance_id,
         offsets=tuple(map(OffsetToCommit._make, map(astuple, data.offsets))),
         retention_time_ms=data.retention_time_ms,
+        trusted_topics=call.trusted_topics,
     )
     answer = await call.ask(group_id, request, Committed)
     if answer.refused:

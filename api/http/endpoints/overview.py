@@ -32,7 +32,7 @@ OrderAsked: TypeAlias = Annotated[
 
 
 class GlanceShown(Struct):
-    """A group in the overview; lag is null where nobody has told a log's end."""
+    """A group in the overview; lag is null where no end of a log is known, or where it is a lower bound of 0."""
 
     group_id: str
     state: str
@@ -46,6 +46,10 @@ class GlanceShown(Struct):
     """Of the rebalance under way."""
     rebalances_last_hour: int
     lag: int | None
+    is_lag_at_least: bool
+    """Whether the lag is a lower bound, because the end of a log is stale."""
+    log_end_at: datetime | None
+    """When the ends of its logs were last reported: the oldest of these instants."""
     last_rebalance_trigger: str | None
     last_rebalance_at: datetime | None
     """When it was over."""
@@ -104,6 +108,8 @@ def _shown(one: GroupGlance) -> GlanceShown:
         rebalance_trigger=one.rebalance_trigger,
         rebalances_last_hour=one.rebalances,
         lag=one.lag_records,
+        is_lag_at_least=one.is_lag_at_least,
+        log_end_at=instant_or_none(one.log_end_at_ms),
         last_rebalance_trigger=one.last_trigger,
         last_rebalance_at=instant_or_none(one.last_completed_at_ms),
     )

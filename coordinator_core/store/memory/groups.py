@@ -263,6 +263,7 @@ class Groups:
                 committed_at_ms=record.at_ms,
                 expires_at_ms=record.expires_at_ms,
                 commit_version=group.offsets[key].commit_version,
+                log_end_at_ms=record.log_end_at_ms,
             )
             for key, record in self._positions(group_id)
             if partitions is None or key in partitions
@@ -379,7 +380,7 @@ def _past(group_id: str, position: Position) -> PastOffset:
         record.partition,
         record.at_ms,
         record.offset,
-        record.log_end_offset,
+        record.log_end_offset if record.log_end_at_ms is None else None,
         record.member_id,
     )
 
@@ -399,4 +400,5 @@ def _archived(group_id: str, position: Position, removed: OffsetRemoved) -> Arch
         committed_at_ms=record.at_ms,
         archived_at_ms=removed.at_ms,
         cause=removed.cause,
+        log_end_at_ms=record.log_end_at_ms,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from coordinator_core.protocol.records import CommittedOffset
 from coordinator_core.store.history import (
     GroupPosition,
     ListedRebalance,
@@ -15,6 +16,8 @@ from coordinator_core.store.history import (
     place_of,
 )
 from coordinator_core.store.memory.groups import Group, History
+from coordinator_core.store.memory.log_ends import LogEnds
+from coordinator_core.store.memory.positions import log_end_of
 from coordinator_core.store.rows import GroupRow, RebalanceMemberRow, TransitionRow
 
 GOES_ON_MS = float("inf")
@@ -139,15 +142,32 @@ def _known(group: Group, past: History, group_id: str) -> Iterator[tuple[Positio
         yield then, GOES_ON_MS
 
 
-def group_positions(groups: Iterable[tuple[str, Group]], *, by_partition: bool) -> list[GroupPosition]:
+def group_positions(
+    groups: Iterable[tuple[str, Group]], log_ends: LogEnds, fresh_since_ms: int, *, by_partition: bool
+) -> list[GroupPosition]:
     """Return what groups have committed, added up by topic or partition."""
     found = []
     for group_id, group in groups:
         in_order = sorted(group.offsets)
         for (topic, partition), keys in groupby(in_order, lambda key: (key[0], key[1] if by_partition else None)):
             records = [group.offsets[key].record for key in keys]
-            lags = [max(each.log_end_offset - each.offset, 0) for each in records if each.log_end_offset is not None]
+            lag, log_end_at_ms = lag_records(records, log_ends, fresh_since_ms)
             offset, newest_ms = sum(each.offset for each in records), max(each.at_ms for each in records)
-            lag_records = sum(lags) if lags else None
-            found.append(GroupPosition(group_id, topic, partition, len(records), offset, lag_records, newest_ms))
+            of = (group_id, topic, partition, len(records))
+            found.append(GroupPosition(*of, offset, lag, newest_ms, log_end_at_ms))
     return found
+
+
+def lag_records(
+    records: Iterable[CommittedOffset], log_ends: LogEnds, fresh_since_ms: int
+) -> tuple[int | None, int | None]:
+    """Return the records behind, added up, and the oldest instant at which one of the logs' ends was reported last.
+
+    The first is None where no end is known, or where it is a lower bound of 0.
+    """
+    known = [(each.offset, end) for each in records if (end := log_end_of(each, log_ends)) is not None]
+    if not known:
+        return None, None
+    lag = sum(max(end.offset - offset, 0) for offset, end in known)
+    oldest_ms = min(end.at_ms for _, end in known)
+    return (lag if lag > 0 or oldest_ms >= fresh_since_ms else None), oldest_ms

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from coordinator_core.protocol.log_ends import added_up
 from coordinator_core.store.memory.groups import Group, History
+from coordinator_core.store.memory.history import lag_records
+from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.overview import (
     LAG_UNKNOWN_KEY,
     RECENT_MS,
@@ -23,6 +25,8 @@ class Surroundings:
     """What groups are looked at with: history, the hour that is over now, and who serves each shard."""
 
     history: History
+    log_ends: LogEnds
+    fresh_since_ms: int
     now_ms: int
     nodes: Mapping[int, str | None]
 
@@ -55,7 +59,9 @@ def _glance(row: GroupRow, group: Group, order: GroupOrder, around: Surroundings
     over = [each for each in around.history.rebalances if each.group_id == row.group_id]
     recent = sum(each.completed_at_ms > around.now_ms - RECENT_MS for each in over)
     last = max(over, key=lambda each: each.completed_at_ms, default=None)
-    lag = _lag(group)
+    records = [position.record for position in group.offsets.values()]
+    lag, log_end_at_ms = lag_records(records, around.log_ends, around.fresh_since_ms)
+    lag = None if lag is None else added_up([lag])
     return GroupGlance(
         key=_key(order, row, recent, lag),
         group_id=row.group_id,
@@ -69,15 +75,11 @@ def _glance(row: GroupRow, group: Group, order: GroupOrder, around: Surroundings
         rebalance_trigger=row.rebalance_trigger,
         rebalances=recent,
         lag_records=lag,
+        is_lag_at_least=log_end_at_ms is not None and log_end_at_ms < around.fresh_since_ms,
+        log_end_at_ms=log_end_at_ms,
         last_trigger=None if last is None else last.trigger,
         last_completed_at_ms=None if last is None else last.completed_at_ms,
     )
-
-
-def _lag(group: Group) -> int | None:
-    records = [position.record for position in group.offsets.values()]
-    behind = [max(each.log_end_offset - each.offset, 0) for each in records if each.log_end_offset is not None]
-    return added_up(behind) if behind else None
 
 
 def _key(order: GroupOrder, row: GroupRow, recent: int, lag: int | None) -> int:

@@ -1,5 +1,7 @@
 """Which days of history have a partition of their own, and which days' rows have fallen into the default one."""
 
+from collections.abc import Iterable
+
 from coordinator_core.store.memory.groups import History
 
 DAY_MS = 86_400_000
@@ -10,6 +12,7 @@ TABLES = (
     "member_sessions",
     "assignments",
     "offset_history",
+    "log_end_history",
 )
 
 
@@ -38,6 +41,10 @@ class Partitions:
         rows |= {("assignments", row.valid_to_ms // DAY_MS) for row in news.ownerships}
         rows |= {("offset_history", row.at_ms // DAY_MS) for row in news.offset_history}
         self._strays |= rows - self._present
+
+    def take_log_ends(self, instants_ms: Iterable[int]) -> None:
+        """Note where rows of `log_end_history` fall."""
+        self._strays |= {("log_end_history", at_ms // DAY_MS) for at_ms in instants_ms} - self._present
 
 
 def _days(now_ms: int, days_ahead: int) -> range:

@@ -1,11 +1,14 @@
 """Positions of one group, now and over time, looked up row by row: slow, and obviously right."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.protocol.log_ends import LogEnd, furthest, own_log_end, rising, telling
+from coordinator_core.protocol.records import CommittedOffset
 from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
 from coordinator_core.protocol.states import GroupState
 from coordinator_core.store.memory.groups import Group, History, PastOffset
+from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.positions import (
     GroupPositions,
     HeldPosition,
@@ -21,7 +24,15 @@ TopicPartition = tuple[str, int]
 # -- now ---------------------------------------------------------------------------------------------------
 
 
-def group_positions(group: Group, past: History, group_id: str, since_ms: int) -> GroupPositions:
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What positions are looked up in beside their group."""
+
+    history: History
+    log_ends: LogEnds
+
+
+def group_positions(group: Group, past: Past, group_id: str, since_ms: int) -> GroupPositions:
     """Return where a group stands; ends that were reported before an instant are not looked at."""
     owners = {
         (span["topic"], number): (member.member_id, member.client_id)
@@ -45,7 +56,7 @@ def _facts(group: Group) -> GroupFacts:
 
 def _held_position(
     group: Group,
-    past: History,
+    past: Past,
     group_id: str,
     since_ms: int,
     key: TopicPartition,
@@ -57,17 +68,28 @@ def _held_position(
     if position is None:
         return HeldPosition(topic, partition, member_id, client_id, None, None, None, ())
     record = position.record
-    ends = sorted(
-        LogEnd(at_ms, max(end, offset))
-        for at_ms, offset, end in [
-            *((old.at_ms, old.offset, old.log_end_offset) for old in _of_partition(past, group_id, key, since_ms)),
-            (record.at_ms, record.offset, record.log_end_offset),
-        ]
-        if end is not None
-    )
-    telling = _telling(ends, record.offset)
     stands = (record.offset, record.at_ms, record.expires_at_ms)
-    return HeldPosition(topic, partition, member_id, client_id, *stands, telling)
+    own = _own_ends(position.record, past.history, group_id, since_ms)
+    trusted = past.log_ends.since(key, since_ms)
+    ends = rising([*telling(own, record.offset), *telling(trusted, record.offset)])
+    return HeldPosition(topic, partition, member_id, client_id, *stands, tuple(ends))
+
+
+def _own_ends(record: CommittedOffset, past: History, group_id: str, since_ms: int) -> list[LogEnd]:
+    """Return the ends that a group reported, by time; none where its present offset came without one."""
+    if record.log_end is None:
+        return []
+    earlier = [
+        end
+        for old in _of_partition(past, group_id, (record.topic, record.partition), since_ms)
+        if (end := own_log_end(old.offset, old.log_end_offset, old.at_ms)) is not None
+    ]
+    return sorted([*earlier, record.log_end])
+
+
+def log_end_of(record: CommittedOffset, log_ends: LogEnds) -> LogEnd | None:
+    """Return where the log of a committed offset ends, as far as it is known."""
+    return furthest(record.log_end, log_ends.present_of((record.topic, record.partition)))
 
 
 def _of_partition(past: History, group_id: str, key: TopicPartition, since_ms: int) -> Iterator[PastOffset]:
@@ -76,21 +98,12 @@ def _of_partition(past: History, group_id: str, key: TopicPartition, since_ms: i
             yield old
 
 
-def lagging(groups: Iterable[tuple[str, Group]], past: History, since_ms: int) -> Iterator[LaggingPosition]:
+def lagging(groups: Iterable[tuple[str, Group]], past: Past, since_ms: int) -> Iterator[LaggingPosition]:
     """Return which offsets of groups are behind, by group, topic and partition."""
     for group_id, group in groups:
         for each in group_positions(group, past, group_id, since_ms).partitions:
-            key = (each.topic, each.partition)
-            end = group.offsets[key].record.log_end_offset if each.offset is not None else None
-            if each.offset is not None and end is not None and end > each.offset:
-                yield LaggingPosition(group_id, *key, each.offset, each.ends)
-
-
-def _telling(ends: list[LogEnd], offset: int) -> tuple[LogEnd, ...]:
-    """Return the last end at or before a position, the first one after that, and the last of all."""
-    reached = [place for place, end in enumerate(ends) if end.offset <= offset][-1:]
-    beyond = reached[-1] + 1 if reached else 0
-    return tuple(sorted({*(ends[place] for place in reached), *ends[beyond : beyond + 1], *ends[-1:]}))
+            if each.offset is not None and each.ends and each.ends[-1].offset > each.offset:
+                yield LaggingPosition(group_id, each.topic, each.partition, each.offset, each.ends)
 
 
 # -- over time ---------------------------------------------------------------------------------------------
@@ -100,7 +113,17 @@ def past_positions(group: Group, past: History, stretch: Stretch) -> list[PastPo
     """Return a group's positions over time, by topic, partition and time."""
     everything = sorted(_known(group, past, stretch.group_id), key=in_time)
     within = [one for one in everything if stretch.from_ms <= one.at_ms < stretch.until_ms]
-    return last_of_each_step(within + list(_before(group, everything, stretch)), stretch)
+    return last_of_each_step(sorted(within + list(_before(group, everything, stretch)), key=in_time), stretch)
+
+
+def committed_partitions(group: Group, past: History, stretch: Stretch) -> set[TopicPartition]:
+    """Return the partitions that a group has committed, or lost since the stretch began."""
+    gone = {
+        (archived.topic, archived.partition)
+        for archived in past.archived
+        if archived.group_id == stretch.group_id and archived.archived_at_ms >= stretch.from_ms
+    }
+    return gone | group.offsets.keys()
 
 
 def _known(group: Group, past: History, group_id: str) -> Iterator[PastPosition]:
@@ -112,7 +135,8 @@ def _known(group: Group, past: History, group_id: str) -> Iterator[PastPosition]
             yield PastPosition(archived.topic, archived.partition, archived.archived_at_ms, None, None)
     for (topic, partition), position in group.offsets.items():
         record = position.record
-        yield _past(topic, partition, record.at_ms, record.offset, record.log_end_offset)
+        end = record.log_end_offset if record.log_end_at_ms is None else None
+        yield _past(topic, partition, record.at_ms, record.offset, end)
 
 
 def _past(topic: str, partition: int, at_ms: int, offset: int, end: int | None) -> PastPosition:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from coordinator_core.store.actions import Action
 from coordinator_core.store.interface import NotUndoable
 from coordinator_core.store.memory.groups import Groups
+from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.memory.maintenance import Maintenance
 from coordinator_core.store.rows import ChangeRow, Json, StoredSettings, TopicRow, Undone, Versions
 from coordinator_core.store.runs import TOPIC_DELETION, UNDO, CandidateRow
@@ -21,16 +22,18 @@ from coordinator_core.store.undoing import (
 class SmallTables:
     """Topics and settings, and the runs that begin with a change of them."""
 
-    def __init__(self, groups: Groups, maintenance: Maintenance) -> None:
+    def __init__(self, groups: Groups, maintenance: Maintenance, log_ends: LogEnds) -> None:
         """Start empty.
 
         Args:
             groups: where changes are noted, and offsets lie.
             maintenance: where runs begin.
+            log_ends: of topics, which go with them.
         """
         self.versions = Versions(0, 0, 0)
         self._groups = groups
         self._maintenance = maintenance
+        self._log_ends = log_ends
         self._topics: dict[str, TopicRow] = {}
         self._cluster_settings: dict[str, str] = {}
         self._group_settings: dict[str, dict[str, str]] = {}
@@ -78,6 +81,7 @@ class SmallTables:
         row = self._topics.pop(topic, None)
         if row is None:
             return None
+        self._log_ends.forget(topic)
         self.versions = self.versions._replace(topics=self.versions.topics + 1)
         found = [one for one in self._groups.all_stored() if one[2].topic == topic]
         candidates = [

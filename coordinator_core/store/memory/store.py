@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from threading import RLock
 
+from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.dropping import DroppedDay
@@ -23,16 +24,19 @@ from coordinator_core.store.history import (
     TransitionPlace,
 )
 from coordinator_core.store.incarnations import IDENTITY_CHANGED, change_of, jump_over
+from coordinator_core.store.log_ends import LogEndReport
 from coordinator_core.store.memory import history, positions, stays, tuning
 from coordinator_core.store.memory.groups import Groups, History, Refused
 from coordinator_core.store.memory.leases import Leases
+from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.memory.maintenance import Maintenance
 from coordinator_core.store.memory.overview import Surroundings, overview
 from coordinator_core.store.memory.partitions import Partitions
+from coordinator_core.store.memory.positions import Past
 from coordinator_core.store.memory.reports import Reports
 from coordinator_core.store.memory.small_tables import SmallTables
 from coordinator_core.store.overview import Overview, OverviewFilter
-from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastPosition, Stretch
+from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastLogEnd, PastPosition, Stretch
 from coordinator_core.store.reports import Report, ReportFilter, ReportKind
 from coordinator_core.store.rows import (
     ArchivedOffset,
@@ -83,10 +87,11 @@ class MemoryStore:
         self._partitions = Partitions()
         self._maintenance = Maintenance()
         self._reports = Reports()
-        self._small_tables = SmallTables(self._groups, self._maintenance)
         self._incarnation = Incarnation(1, clock_ms(), None)
         self.identity = Identity(system_identifier=1, timeline=1, database_oid=1, table_oid=1)
         """The actual one."""
+        self._log_ends = LogEnds()
+        self._small_tables = SmallTables(self._groups, self._maintenance, self._log_ends)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -240,7 +245,8 @@ class MemoryStore:
         """Return at most `limit` groups in the order asked for, and how many there are in each state."""
         with self._lock:
             nodes = {shard: lease.node_id for shard, lease in self._leases.shards.items()}
-            return overview(self._groups.all(), which, Surroundings(self.history, self._clock_ms(), nodes))
+            around = Surroundings(self.history, self._log_ends, which.fresh_since_ms, self._clock_ms(), nodes)
+            return overview(self._groups.all(), which, around)
 
     def was_seen(self, group_id: str) -> bool:
         """Tell whether history knows the group."""
@@ -280,19 +286,24 @@ class MemoryStore:
         with self._lock:
             return self._groups.archived(change_id, group_id, None if partitions is None else frozenset(partitions))
 
-    def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        """Return how far logs reach, as far as groups' present offsets report it; whose end nobody reports has none."""
+    # -- ends of logs -------------------------------------------------------------------------------------
+
+    def report_log_ends(self, reports: Sequence[LogEndReport]) -> None:
+        """Store ends that trusted reporters named, no partition twice; an end never falls."""
         with self._lock:
-            found = [one for _, _, one in self._groups.all_stored() if one.topic in topics]
-        ends: dict[tuple[str, int], int] = {}
-        for one in found:
-            if one.log_end_offset is not None:
-                key = (one.topic, one.partition)
-                ends[key] = max(one.log_end_offset, ends.get(key, 0))
-        return {
-            key: max(end, *(one.offset for one in found if (one.topic, one.partition) == key))
-            for key, end in ends.items()
-        }
+            self._partitions.take_log_ends(self._log_ends.report(reports))
+
+    def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
+        """Return the furthest end that trusted reporters named, by topic and partition, and when one did so last."""
+        with self._lock:
+            return self._log_ends.present(topics)
+
+    def past_log_ends(self, stretch: Stretch, limit: int) -> list[PastLogEnd]:
+        """Return at most `limit` such ends of the logs that a group has committed."""
+        with self._lock:
+            group = self._groups.standing(stretch.group_id)
+            partitions = positions.committed_partitions(group, self.history, stretch)
+            return self._log_ends.past(partitions, stretch)[:limit]
 
     # -- history ------------------------------------------------------------------------------------------
 
@@ -331,10 +342,13 @@ class MemoryStore:
         with self._lock:
             return history.ownership(self._groups.standing(moment.group_id), self.history, moment)
 
-    def group_positions(self, shard_ids: Iterable[int], *, by_partition: bool) -> list[GroupPosition]:
+    def group_positions(
+        self, shard_ids: Iterable[int], fresh_since_ms: int, *, by_partition: bool
+    ) -> list[GroupPosition]:
         """Return what the groups of these shards have committed, added up by topic or partition."""
         with self._lock:
-            return history.group_positions(self._groups.of_shards(frozenset(shard_ids)), by_partition=by_partition)
+            groups = self._groups.of_shards(frozenset(shard_ids))
+            return history.group_positions(groups, self._log_ends, fresh_since_ms, by_partition=by_partition)
 
     def expiring(self, shard_ids: Iterable[int]) -> ExpiryForecast | None:
         """Return what will expire of the groups of these shards; None where no run has ever looked."""
@@ -351,16 +365,19 @@ class MemoryStore:
         with self._lock:
             return history.positions(self._groups.standing(moment.group_id), self.history, moment)
 
+    def _past(self) -> Past:
+        return Past(self.history, self._log_ends)
+
     def held_positions(self, group_id: str, since_ms: int) -> GroupPositions:
         """Return where a group stands, partition by partition."""
         with self._lock:
-            return positions.group_positions(self._groups.standing(group_id), self.history, group_id, since_ms)
+            return positions.group_positions(self._groups.standing(group_id), self._past(), group_id, since_ms)
 
     def lagging_positions(self, shard_ids: Iterable[int], since_ms: int) -> list[LaggingPosition]:
         """Return which offsets of these shards' groups are behind, in order."""
         with self._lock:
             standing = self._groups.of_shards(frozenset(shard_ids))
-            return list(positions.lagging(standing, self.history, since_ms))
+            return list(positions.lagging(standing, self._past(), since_ms))
 
     def past_positions(self, stretch: Stretch, limit: int) -> list[PastPosition]:
         """Return at most `limit` of a group's positions over time."""

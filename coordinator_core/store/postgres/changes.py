@@ -30,6 +30,7 @@ _ARCHIVED = (
     "committed_at_ms",
     "archived_at_ms",
     "cause",
+    "log_end_at_ms",
 )
 
 

@@ -47,6 +47,8 @@ def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[O
             first.append(_row(position))
     run(transaction, _FIRST, _FIRST_COMMITS, first)
     run(transaction, _AGAIN, _COMMITS, again)
+    if folded.has_older_log_ends:
+        run(transaction, _KEEP_LOG_END_AT, _LOG_END_AT, _older_log_ends(folded.commits.values()))
 
 
 class Statements(NamedTuple):
@@ -110,6 +112,9 @@ _COMMITS = Arrays(
     tables.offsets.c.metadata,
     tables.offsets.c.log_end_offset,
 )
+_LOG_END_AT = Arrays(
+    tables.offsets.c.group_id, tables.offsets.c.topic, tables.offsets.c.partition, tables.offsets.c.log_end_at
+)
 _FIRST_MINUTE = Column("first_minute", DateTime(timezone=True))
 _FIRST_COMMITS = Arrays(_FIRST_MINUTE, *_COMMITS.columns)
 _BUNDLES = Bundles(
@@ -132,9 +137,16 @@ _BUNDLES = Bundles(
 )
 
 
+def _older_log_ends(positions: Iterable[Position]) -> Iterator[tuple[Any, ...]]:
+    """Return the values of `_LOG_END_AT` of those positions whose log ends were not reported with them."""
+    for (group_id, _, _, record), offset in positions:
+        if record.log_end_at_ms is not None:
+            yield group_id, offset.topic, offset.partition, record.log_end_at_ms
+
+
 def _row(position: Position) -> tuple[Any, ...]:
     """Return the values of `_FIRST_COMMITS`; the first one is no column of `_COMMITS`."""
-    (group_id, shard_id, first_minute_ms, (at_ms, member_id, expires_at_ms, _)), offset = position
+    (group_id, shard_id, first_minute_ms, (at_ms, member_id, expires_at_ms, *_)), offset = position
     return (first_minute_ms, group_id, shard_id, at_ms, member_id, expires_at_ms, *offset)
 
 
@@ -142,7 +154,8 @@ def _past_row(position: Position) -> tuple[Any, ...]:
     """Return the values of `OFFSET_HISTORY`."""
     (group_id, shard_id, _, record), offset = position
     partition = (offset.topic, offset.partition)
-    return (group_id, shard_id, *partition, record.at_ms, offset.offset, offset.log_end_offset, record.member_id)
+    log_end_offset = offset.log_end_offset if record.log_end_at_ms is None else None
+    return (group_id, shard_id, *partition, record.at_ms, offset.offset, log_end_offset, record.member_id)
 
 
 def _bundles(positions: Iterable[Position]) -> Iterator[Bundle]:
@@ -159,12 +172,18 @@ def _bundles(positions: Iterable[Position]) -> Iterator[Bundle]:
 _PAST = """
 INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset, member_id)
 SELECT group_id, stored.shard_id, topic, partition,
-    stored.committed_at, stored.committed_offset, stored.log_end_offset, stored.member_id
+    stored.committed_at, stored.committed_offset,
+    CASE WHEN stored.log_end_at IS NULL THEN stored.log_end_offset END, stored.member_id
 FROM given JOIN offsets AS stored USING (group_id, topic, partition)
 WHERE stored.committed_at < given.first_minute
 """
 _PUT = f"""
 INSERT INTO offsets ({_COMMITS.column_list}) SELECT {_COMMITS.column_list} FROM given {or_replace(tables.offsets)}
+"""  # noqa: S608
+_KEEP_LOG_END_AT = f"""
+UPDATE offsets SET log_end_at = given.log_end_at
+FROM ({_LOG_END_AT.source}) AS given
+WHERE (offsets.group_id, offsets.topic, offsets.partition) = (given.group_id, given.topic, given.partition)
 """  # noqa: S608
 _HELD = "shard_id = ANY (ARRAY(SELECT shard_id FROM proof))"
 

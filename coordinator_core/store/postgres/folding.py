@@ -74,6 +74,8 @@ class Folded:
     commits: dict[OffsetKey, Position] = field(default_factory=dict)
     minutes: set[int] = field(default_factory=set)
     """The minutes in which the batch's commits were made."""
+    has_older_log_ends: bool = False
+    """Whether log ends of its commits were reported before them."""
     superseded: list[Position] = field(default_factory=list)
     """Positions that never reach `offsets`, but were the last ones of their minutes."""
     removals: dict[tuple[OffsetKey, int], Removal] = field(default_factory=dict)
@@ -150,6 +152,7 @@ def _fold_commits(folded: Folded, write: GroupWrite) -> None:
             _supersede(folded, positions)
         folded.commits.update(positions)
         folded.minutes.add(commit.first_minute_ms)
+        folded.has_older_log_ends |= record.log_end_at_ms is not None
 
 
 def _supersede(folded: Folded, positions: dict[OffsetKey, Position]) -> None:

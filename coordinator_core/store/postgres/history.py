@@ -253,9 +253,12 @@ def read_positions(transaction: Transaction, moment: Moment) -> list[PositionThe
 
 _GROUP_POSITIONS: Final = """
 SELECT group_id, topic, {partition}, count(*), sum(committed_offset),
-    sum(greatest(log_end_offset - committed_offset, 0)) FILTER (WHERE log_end_offset IS NOT NULL),
-    floor(extract(epoch FROM max(committed_at)) * 1000)::bigint
-FROM offsets
+    CASE WHEN sum(greatest(log_end_offset - committed_offset, 0)) > 0
+            OR min(log_end_at) >= to_timestamp(%(fresh_since_ms)s / 1000.0)
+        THEN sum(greatest(log_end_offset - committed_offset, 0)) END,
+    floor(extract(epoch FROM max(committed_at)) * 1000)::bigint,
+    floor(extract(epoch FROM min(log_end_at)) * 1000)::bigint
+FROM dashboards.known_log_ends
 WHERE shard_id = ANY(%(shard_ids)s)
 GROUP BY {key}
 ORDER BY {key}
@@ -264,14 +267,23 @@ _BY_TOPIC: Final = _GROUP_POSITIONS.format(partition="NULL", key="group_id, topi
 _BY_PARTITION: Final = _GROUP_POSITIONS.format(partition="partition", key="group_id, topic, partition")
 
 
-def read_group_positions(transaction: Transaction, shard_ids: list[int], *, by_partition: bool) -> list[GroupPosition]:
+def read_group_positions(
+    transaction: Transaction, shard_ids: list[int], fresh_since_ms: int, *, by_partition: bool
+) -> list[GroupPosition]:
     """Return what the groups of these shards have committed, added up."""
     wanted = _BY_PARTITION if by_partition else _BY_TOPIC
-    return [_group_position(*row) for row in transaction.execute(wanted, {"shard_ids": shard_ids})]
+    parameters = {"shard_ids": shard_ids, "fresh_since_ms": fresh_since_ms}
+    return [_group_position(*row) for row in transaction.execute(wanted, parameters)]
 
 
 def _group_position(
-    group_id: str, topic: str, partition: int | None, count: int, offset: Decimal, lag: Decimal | None, at_ms: int
+    group_id: str,
+    topic: str,
+    partition: int | None,
+    count: int,
+    offset: Decimal,
+    lag: Decimal | None,
+    *at_ms: int,
 ) -> GroupPosition:
     """Make whole numbers of sums, which may be larger than any column."""
-    return GroupPosition(group_id, topic, partition, count, int(offset), None if lag is None else int(lag), at_ms)
+    return GroupPosition(group_id, topic, partition, count, int(offset), None if lag is None else int(lag), *at_ms)

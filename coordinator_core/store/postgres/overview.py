@@ -24,15 +24,20 @@ LEFT JOIN (
 ) AS recent USING (group_id)
 """
 _LAG: Final = f"""
-    CASE WHEN count(log_end_offset) > 0
-        THEN least(sum(greatest(log_end_offset - committed_offset, 0)), {LAG_MAX_RECORDS})::bigint END
-"""
-"""Of offsets, added up; an end that nobody has told adds nothing, and null is where none was told."""
+    SELECT group_id,
+        CASE WHEN sum(greatest(log_end_offset - committed_offset, 0)) > 0
+                OR min(log_end_at) >= to_timestamp(%(fresh_since_ms)s / 1000.0)
+            THEN least(sum(greatest(log_end_offset - committed_offset, 0)), {LAG_MAX_RECORDS})::bigint END AS lag,
+        coalesce(min(log_end_at) < to_timestamp(%(fresh_since_ms)s / 1000.0), false) AS is_lag_at_least,
+        floor(extract(epoch FROM min(log_end_at)) * 1000)::bigint AS log_end_at_ms
+    FROM dashboards.known_log_ends
+"""  # noqa: S608 - all of it is written here
+"""Of offsets, added up; a partition whose end is not known adds nothing, and a lower bound of 0 is null."""
 _BEHIND: Final = f"""
 LEFT JOIN (
-    SELECT group_id, {_LAG} AS lag FROM offsets GROUP BY group_id
+    {_LAG} GROUP BY group_id
 ) AS behind USING (group_id)
-"""  # noqa: S608 - all of it is written here
+"""
 _REBALANCES: Final = "coalesce(recent.rebalances, 0)"
 _ATTENTION: Final = (
     "-((state = ANY(%(unsettled)s::text[]))::int::bigint * 1000000000000"
@@ -72,11 +77,14 @@ SELECT counts.counts, page.key, page.group_id, page.state, floor(extract(epoch F
     floor(extract(epoch FROM page.rebalance_started_at) * 1000)::bigint, page.rebalance_trigger,
     (SELECT count(*) FROM rebalances
         WHERE group_id = page.group_id AND completed_at > now() - %(recent_ms)s * interval '1 ms'),
-    (SELECT {lag} FROM offsets WHERE group_id = page.group_id),
+    lag.lag, coalesce(lag.is_lag_at_least, false), lag.log_end_at_ms,
     last.trigger, floor(extract(epoch FROM last.completed_at) * 1000)::bigint
 FROM counts
 LEFT JOIN page ON true
 LEFT JOIN shard_leases USING (shard_id)
+LEFT JOIN LATERAL (
+    {lag} WHERE group_id = page.group_id GROUP BY group_id
+) AS lag ON true
 LEFT JOIN LATERAL (
     SELECT trigger, completed_at FROM rebalances
     WHERE rebalances.group_id = page.group_id ORDER BY completed_at DESC LIMIT 1
@@ -106,6 +114,7 @@ def _parameters(which: OverviewFilter) -> dict[str, Any]:
         "recent_ms": RECENT_MS,
         "unsettled": [str(state) for state in UNSETTLED],
         "lag_unknown": LAG_UNKNOWN_KEY,
+        "fresh_since_ms": which.fresh_since_ms,
     }
 
 

@@ -3,9 +3,10 @@
 A commit shows that the log reaches it, so an end that was reported is never before the position it came with.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.protocol.log_ends import LogEnd, rising
 from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
 from coordinator_core.protocol.states import GroupState
 from coordinator_core.store.positions import (
@@ -26,19 +27,17 @@ FROM groups
 WHERE group_id = %(group_id)s
 """
 
-_KNOWN_END: Final = """
-        SELECT at, greatest(log_end_offset, committed_offset) AS log_end
-        FROM offset_history
-        WHERE group_id = %(group_id)s AND topic = present.topic AND partition = present.partition
-            AND log_end_offset IS NOT NULL AND at >= to_timestamp(%(since_ms)s / 1000.0)
-            AND (present.log_end IS NULL OR present.log_end > present.committed_offset)
+_ENDS: Final = """
+LEFT JOIN LATERAL (
+    SELECT array_agg(floor(extract(epoch FROM at) * 1000)::bigint) AS at_ms, array_agg(log_end_offset) AS offsets
+    FROM dashboards.log_ends_around(
+        present.group_id, present.topic, present.partition, to_timestamp(%(since_ms)s / 1000.0))
+) AS ends ON true
 """
-"""Of a partition that has caught up, nothing older is looked for."""
 
-_HELD: Final = """
+_HELD_POSITIONS: Final = f"""
 WITH present AS (
-    SELECT topic, partition, committed_offset, committed_at, expires_at,
-        CASE WHEN log_end_offset IS NOT NULL THEN greatest(log_end_offset, committed_offset) END AS log_end
+    SELECT group_id, topic, partition, committed_offset, committed_at, expires_at
     FROM offsets
     WHERE group_id = %(group_id)s
 ), held AS (
@@ -52,25 +51,12 @@ WITH present AS (
 SELECT topic, partition, held.member_id, held.client_id, present.committed_offset,
     floor(extract(epoch FROM present.committed_at) * 1000)::bigint,
     floor(extract(epoch FROM present.expires_at) * 1000)::bigint,
-    floor(extract(epoch FROM before.at) * 1000)::bigint, before.log_end,
-    floor(extract(epoch FROM after.at) * 1000)::bigint, after.log_end,
-    floor(extract(epoch FROM last.at) * 1000)::bigint, last.log_end,
-    floor(extract(epoch FROM present.committed_at) * 1000)::bigint, present.log_end
+    ends.at_ms, ends.offsets
 FROM present
 FULL JOIN held USING (topic, partition)
-LEFT JOIN LATERAL (
-    SELECT * FROM ({known_end}) AS past WHERE log_end <= present.committed_offset ORDER BY at DESC LIMIT 1
-) AS before ON true
-LEFT JOIN LATERAL (
-    SELECT * FROM ({known_end}) AS past
-    WHERE log_end > present.committed_offset AND at > coalesce(before.at, '-infinity') ORDER BY at LIMIT 1
-) AS after ON true
-LEFT JOIN LATERAL (
-    SELECT * FROM ({known_end}) AS past WHERE present.log_end IS NULL ORDER BY at DESC LIMIT 1
-) AS last ON true
+{_ENDS}
 ORDER BY topic COLLATE "C", partition
-"""
-_HELD_POSITIONS: Final = _HELD.format(known_end=_KNOWN_END)
+"""  # noqa: S608 - all of it is written here
 
 
 def read_group_positions(transaction: Transaction, group_id: str, since_ms: int) -> GroupPositions:
@@ -95,71 +81,40 @@ def _held_position(
     offset: int | None,
     committed_at_ms: int | None,
     expires_at_ms: int | None,
-    *ends: int | None,
+    *ends: Sequence[int] | None,
 ) -> HeldPosition:
     owner = (member_id, client_id)
-    return HeldPosition(topic, partition, *owner, offset, committed_at_ms, expires_at_ms, _ends(ends))
+    return HeldPosition(topic, partition, *owner, offset, committed_at_ms, expires_at_ms, _ends(*ends))
 
 
-def _ends(found: tuple[int | None, ...]) -> tuple[LogEnd, ...]:
-    """Return ends by time, from instants and offsets in turn."""
-    pairs = zip(found[::2], found[1::2], strict=True)
-    return tuple(sorted({LogEnd(at_ms, end) for at_ms, end in pairs if at_ms is not None and end is not None}))
+def _ends(at_ms: Sequence[int] | None, offsets: Sequence[int] | None) -> tuple[LogEnd, ...]:
+    """Return ends by time, from their instants and offsets; None where there are none."""
+    return tuple(rising(map(LogEnd, at_ms or (), offsets or ())))
 
 
 # -- who is behind -----------------------------------------------------------------------------------------
 
-_LAGGING: Final = """
-SELECT group_id, topic, partition, committed_offset,
-    floor(extract(epoch FROM before.at) * 1000)::bigint, before.log_end,
-    floor(extract(epoch FROM after.at) * 1000)::bigint, after.log_end,
-    floor(extract(epoch FROM committed_at) * 1000)::bigint, log_end_offset
-FROM offsets AS present
-LEFT JOIN LATERAL (
-    SELECT at, greatest(log_end_offset, committed_offset) AS log_end
-    FROM offset_history
-    WHERE group_id = present.group_id AND topic = present.topic AND partition = present.partition
-        AND log_end_offset IS NOT NULL AND at >= to_timestamp(%(since_ms)s / 1000.0)
-        AND greatest(log_end_offset, committed_offset) <= present.committed_offset
-    ORDER BY at DESC
-    LIMIT 1
-) AS before ON true
-LEFT JOIN LATERAL (
-    SELECT at, greatest(log_end_offset, committed_offset) AS log_end
-    FROM offset_history
-    WHERE group_id = present.group_id AND topic = present.topic AND partition = present.partition
-        AND log_end_offset IS NOT NULL
-        AND at >= to_timestamp(%(since_ms)s / 1000.0) AND at > coalesce(before.at, '-infinity')
-    ORDER BY at
-    LIMIT 1
-) AS after ON true
+_LAGGING: Final = f"""
+SELECT group_id, topic, partition, committed_offset, ends.at_ms, ends.offsets
+FROM dashboards.known_log_ends AS present
+{_ENDS}
 WHERE shard_id = ANY(%(shard_ids)s) AND log_end_offset > committed_offset
 ORDER BY group_id, topic, partition
-"""
+"""  # noqa: S608 - likewise
 
 
 def read_lagging(transaction: Transaction, shard_ids: list[int], since_ms: int) -> list[LaggingPosition]:
-    """Return which offsets of groups are behind; whoever has caught up costs nothing."""
+    """Return which offsets of groups are behind; an offset at the end of its log costs nothing."""
     rows = transaction.execute(_LAGGING, {"shard_ids": shard_ids, "since_ms": since_ms})
-    return [_lagging_position(*row) for row in rows]
-
-
-def _lagging_position(group_id: str, topic: str, partition: int, offset: int, *ends: int | None) -> LaggingPosition:
-    return LaggingPosition(group_id, topic, partition, offset, _ends(ends))
+    return [
+        LaggingPosition(group_id, topic, partition, offset, _ends(at_ms, ends))
+        for group_id, topic, partition, offset, at_ms, ends in rows
+    ]
 
 
 # -- over time ---------------------------------------------------------------------------------------------
 
-_PAST: Final = """
-WITH present AS (
-    SELECT topic, partition, committed_at, committed_offset, log_end_offset FROM offsets WHERE group_id = %(group_id)s
-), gone AS (
-    SELECT topic, partition, archived_at
-    FROM archived_offsets
-    WHERE group_id = %(group_id)s AND archived_at >= to_timestamp(%(from_ms)s / 1000.0)
-), partitions AS MATERIALIZED (
-    SELECT topic, partition FROM present UNION SELECT topic, partition FROM gone ORDER BY topic, partition
-), steps AS MATERIALIZED (
+STEPS: Final = """steps AS MATERIALIZED (
     SELECT to_timestamp(greatest(number * %(early_step_ms)s, %(from_ms)s) / 1000.0) AS begins,
         to_timestamp(least((number + 1) * %(early_step_ms)s, %(turn_ms)s) / 1000.0) AS ends
     FROM generate_series(%(from_ms)s / %(early_step_ms)s, (%(turn_ms)s - 1) / %(early_step_ms)s) AS number
@@ -169,7 +124,22 @@ WITH present AS (
         to_timestamp(least((number + 1) * %(step_ms)s, %(until_ms)s) / 1000.0)
     FROM generate_series(%(turn_ms)s / %(step_ms)s, (%(until_ms)s - 1) / %(step_ms)s) AS number
     WHERE %(turn_ms)s < %(until_ms)s
-)
+)"""
+"""The steps of a stretch, as a part of a statement; `stretch_parameters` fills it."""
+
+_PAST: Final = f"""
+WITH present AS (
+    SELECT topic, partition, committed_at, committed_offset,
+        CASE WHEN log_end_at IS NULL THEN log_end_offset END AS log_end_offset
+    FROM offsets
+    WHERE group_id = %(group_id)s
+), gone AS (
+    SELECT topic, partition, archived_at
+    FROM archived_offsets
+    WHERE group_id = %(group_id)s AND archived_at >= to_timestamp(%(from_ms)s / 1000.0)
+), partitions AS MATERIALIZED (
+    SELECT topic, partition FROM present UNION SELECT topic, partition FROM gone ORDER BY topic, partition
+), {STEPS}
 SELECT partitions.topic, partitions.partition, told.*
 FROM partitions
 CROSS JOIN LATERAL (
@@ -224,7 +194,7 @@ CROSS JOIN LATERAL (
 ) AS told
 ORDER BY partitions.topic, partitions.partition, at_ms
 LIMIT %(limit)s
-"""
+"""  # noqa: S608 - likewise
 """Each step is one look into the index, however many positions lie in it, and reading stops where the limit is reached.
 
 A partition that has no position any more stands in the archive since it lost it."""
@@ -232,7 +202,12 @@ A partition that has no position any more stands in the archive since it lost it
 
 def read_past_positions(transaction: Transaction, stretch: Stretch, limit: int) -> list[PastPosition]:
     """Return a group's positions over time, at most so many, by topic, partition and time."""
-    parameters = {
+    return [PastPosition(*row) for row in transaction.execute(_PAST, stretch_parameters(stretch, limit))]
+
+
+def stretch_parameters(stretch: Stretch, limit: int) -> dict[str, str | int]:
+    """Return what a statement over a stretch takes."""
+    return {
         "group_id": stretch.group_id,
         "from_ms": stretch.from_ms,
         "until_ms": stretch.until_ms,
@@ -242,4 +217,3 @@ def read_past_positions(transaction: Transaction, stretch: Stretch, limit: int) 
         "early_step_ms": stretch.step_ms * EARLY_FACTOR,
         "limit": limit,
     }
-    return [PastPosition(*row) for row in transaction.execute(_PAST, parameters)]

@@ -34,7 +34,9 @@ _BY_PARTITION = (offsets.c.topic, offsets.c.partition)
 _FETCHED = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "committed_at_ms", "log_end_offset")
 _STORED = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "log_end_offset", "committed_at_ms")
 _FETCH = select(*columns_of(offsets, (*_FETCHED, "expires_at_ms"))).order_by(*_BY_PARTITION)
-_READ = select(*columns_of(offsets, (*_STORED, "expires_at_ms", "commit_version"))).order_by(*_BY_PARTITION)
+_READ = select(*columns_of(offsets, (*_STORED, "expires_at_ms", "commit_version", "log_end_at_ms"))).order_by(
+    *_BY_PARTITION
+)
 
 
 def fetch_offsets(transaction: Transaction, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
@@ -66,21 +68,6 @@ def named_partitions(partitions: Sequence[tuple[str, int]]) -> Select[Any]:
 def has_offsets(transaction: Transaction, group_id: str) -> bool:
     """Tell whether the group has an offset."""
     return _exists(transaction, select(literal(1)).where(offsets.c.group_id == group_id))
-
-
-# -- what a reset goes by ---------------------------------------------------------------------------------
-
-
-def log_ends(transaction: Transaction, of_topics: Sequence[str]) -> dict[tuple[str, int], int]:
-    """Return how far logs reach, by topic and partition, where somebody has reported an end."""
-    reported = func.max(offsets.c.log_end_offset)
-    furthest = (
-        select(*_BY_PARTITION, func.greatest(reported, func.max(offsets.c.committed_offset)))
-        .where(offsets.c.topic.in_(of_topics))
-        .group_by(*_BY_PARTITION)
-        .having(reported.is_not(None))
-    )
-    return {(topic, partition): end for topic, partition, end in transaction.execute(furthest)}
 
 
 # -- groups -----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from coordinator_core.store.actions import Action
 from coordinator_core.store.postgres.changes import find_change, lock_undoable, note, was_made
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.instants import as_ms, from_ms
+from coordinator_core.store.postgres.log_ends import forget_log_ends
 from coordinator_core.store.postgres.maintenance import begin_topic_deletion, begin_undo_run
 from coordinator_core.store.postgres.statements import mark_undone
 from coordinator_core.store.rows import ChangeRow, Json, StoredSettings, TopicRow, Undone
@@ -164,6 +165,7 @@ def delete_topic(transaction: Transaction, topic: str, change: ChangeRow) -> Cha
     if row is None:
         return None
     transaction.execute(delete(topics).where(topics.c.topic == topic))
+    forget_log_ends(transaction, topic)
     transaction.execute(update(versions).values(topics=catalogue_version + 1))
     candidates = begin_topic_deletion(transaction, topic, change)
     after = {"topic": topic, "run_id": change.change_id, "candidates": candidates}

@@ -156,9 +156,9 @@ gone AS (
     RETURNING given.change_id, stored.*, given.archived_at, given.cause
 )
 INSERT INTO archived_offsets (change_id, group_id, shard_id, topic, partition, committed_offset, leader_epoch,
-    metadata, log_end_offset, committed_at, archived_at, cause)
+    metadata, log_end_offset, log_end_at, committed_at, archived_at, cause)
 SELECT change_id, group_id, shard_id, topic, partition, committed_offset, leader_epoch,
-    metadata, log_end_offset, committed_at, archived_at, cause
+    metadata, log_end_offset, log_end_at, committed_at, archived_at, cause
 FROM gone
 """  # noqa: S608
 

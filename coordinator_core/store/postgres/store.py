@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
 from coordinator_core.store.dropping import DroppedDay
@@ -17,8 +18,9 @@ from coordinator_core.store.history import (
     RebalancePlace,
     TransitionPlace,
 )
+from coordinator_core.store.log_ends import LogEndReport
 from coordinator_core.store.overview import Overview, OverviewFilter
-from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastPosition, Stretch
+from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastLogEnd, PastPosition, Stretch
 from coordinator_core.store.postgres import (
     archive,
     candidates,
@@ -27,6 +29,7 @@ from coordinator_core.store.postgres import (
     incarnations,
     leases,
     loading,
+    log_ends,
     maintenance,
     overview,
     partitions,
@@ -245,11 +248,13 @@ class PostgresStore:
         """Return who held which partitions at a moment."""
         return self._readers.read(partial(history.read_ownership, moment=moment))
 
-    def group_positions(self, shard_ids: Iterable[int], *, by_partition: bool) -> list[GroupPosition]:
+    def group_positions(
+        self, shard_ids: Iterable[int], fresh_since_ms: int, *, by_partition: bool
+    ) -> list[GroupPosition]:
         """Return what the groups of these shards have committed, added up by topic or partition."""
         wanted = list(shard_ids)
-        read = partial(history.read_group_positions, shard_ids=wanted, by_partition=by_partition)
-        return self._readers.read(read)
+        read = partial(history.read_group_positions, shard_ids=wanted, fresh_since_ms=fresh_since_ms)
+        return self._readers.read(partial(read, by_partition=by_partition))
 
     def expiring(self, shard_ids: Iterable[int]) -> ExpiryForecast | None:
         """Return what will expire of the groups of these shards; None where no run has ever looked."""
@@ -293,9 +298,19 @@ class PostgresStore:
         find = partial(changes.archived_offsets, change_id=change_id, group_id=group_id, partitions=partitions)
         return self._readers.read(find)
 
-    def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        """Return how far logs reach, as far as groups' present offsets report it; whose end nobody reports has none."""
-        return self._readers.read(partial(reads.log_ends, of_topics=topics))
+    # -- ends of logs -------------------------------------------------------------------------------------
+
+    def report_log_ends(self, reports: Sequence[LogEndReport]) -> None:
+        """Store ends that trusted reporters named, no partition twice; an end never falls."""
+        self._changes.transact(partial(log_ends.report_log_ends, reports=reports))
+
+    def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
+        """Return the furthest end that trusted reporters named, by topic and partition, and when one did so last."""
+        return self._readers.read(partial(log_ends.read_log_ends, topics=topics))
+
+    def past_log_ends(self, stretch: Stretch, limit: int) -> list[PastLogEnd]:
+        """Return at most `limit` such ends of the logs that a group has committed."""
+        return self._readers.read(partial(log_ends.read_past_log_ends, stretch=stretch, limit=limit))
 
     # -- settings and catalogue ---------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def prepare(batch: Batch) -> Prepared:
     if not all(group_write.is_only_commits for group_write in batch.writes):
         return Prepared(batch, None)
     folded = fold_commits(batch.writes)
-    is_one_statement = bool(folded.commits) and not folded.superseded
+    is_one_statement = bool(folded.commits) and not folded.superseded and not folded.has_older_log_ends
     return Prepared(batch, prepare_commits(batch, folded) if is_one_statement else None)
 
 

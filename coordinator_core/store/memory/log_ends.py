@@ -1,0 +1,81 @@
+"""The ends of logs that trusted reporters named, topic-wide, in memory: slow, and obviously right."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.store.log_ends import NEVER_REPORTED_MS, LogEndReport
+from coordinator_core.store.memory.groups import MINUTE_MS
+from coordinator_core.store.positions import PastLogEnd, Stretch, last_of_each_step
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Known:
+    """A row of `log_end_offsets`, and of `log_end_history` those that count for it."""
+
+    end: LogEnd
+    history: dict[int, LogEnd] = field(default_factory=dict)
+
+    def all(self) -> list[LogEnd]:
+        return [*(end for _, end in sorted(self.history.items())), self.end]
+
+
+class LogEnds:
+    """What is known of the ends of logs."""
+
+    def __init__(self) -> None:
+        self._known: dict[TopicPartition, _Known] = {}
+
+    def report(self, reports: Iterable[LogEndReport]) -> list[int]:
+        """Take ends up, which never fall; return the instants of those that went to history."""
+        gone_at_ms = []
+        for topic, partition, offset, at_ms in reports:
+            known = self._known.get((topic, partition))
+            if known is None and at_ms != NEVER_REPORTED_MS:
+                self._known[topic, partition] = _Known(LogEnd(at_ms, offset))
+            elif known is not None and self._renew(known, LogEnd(at_ms, offset)):
+                gone_at_ms.append(max(known.history))
+        return gone_at_ms
+
+    def _renew(self, known: _Known, given: LogEnd) -> bool:
+        """Take a report up; return whether the end before went to history."""
+        before = known.end
+        is_over = before.at_ms < given.at_ms - given.at_ms % MINUTE_MS
+        if is_over:
+            known.history[before.at_ms] = before
+        if given.offset >= before.offset:
+            known.end = LogEnd(max(before.at_ms, given.at_ms), given.offset)
+        return is_over
+
+    def forget(self, topic: str) -> None:
+        """Delete the ends of a topic's logs."""
+        for key in [key for key in self._known if key[0] == topic]:
+            del self._known[key]
+
+    def present(self, topics: Sequence[str]) -> dict[TopicPartition, LogEnd]:
+        """Return the furthest end of each partition of these topics."""
+        return {key: known.end for key, known in sorted(self._known.items()) if key[0] in topics}
+
+    def present_of(self, key: TopicPartition) -> LogEnd | None:
+        """Return the furthest end of a partition's log."""
+        known = self._known.get(key)
+        return None if known is None else known.end
+
+    def since(self, key: TopicPartition, since_ms: int) -> list[LogEnd]:
+        """Return a partition's ends by time: those that were reported since an instant, and the present one."""
+        known = self._known.get(key)
+        if known is None:
+            return []
+        return [*(end for end in known.all()[:-1] if end.at_ms >= since_ms), known.end]
+
+    def past(self, partitions: Iterable[TopicPartition], stretch: Stretch) -> list[PastLogEnd]:
+        """Return ends over time, of each partition and step the last one."""
+        found = [
+            PastLogEnd(*key, end.at_ms, end.offset)
+            for key in sorted(partitions)
+            for end in self.since(key, stretch.from_ms)
+            if end.at_ms < stretch.until_ms
+        ]
+        return last_of_each_step(found, stretch)
