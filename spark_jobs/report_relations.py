@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 
 from coordinator_core.protocol.reports.frequency import SILENCES
 from coordinator_core.protocol.retention import CONSUMER
-from coordinator_core.protocol.states import STABLE
+from coordinator_core.protocol.states import DEAD, STABLE
 from spark_jobs.history import Relation, Span, instant
-from spark_jobs.rules.advised import REBALANCE_TIMEOUT, SESSION_EXPIRED
+from spark_jobs.rules.advised import LEFT, REBALANCE_TIMEOUT, SESSION_EXPIRED
 
 # -- how evenly groups' partitions are spread -------------------------------------------------------------------
 
@@ -90,19 +90,29 @@ TOLD_BY = timedelta(days=7)
 def rebalances_within(start: datetime, end: datetime) -> Relation:
     """Return the rebalances of which some part lies within an interval; those not over have no outcome."""
     text = f"""
-SELECT group_id, shard_id, trigger, outcome, started_at, completed_at, restarts
+SELECT group_id, shard_id, group_created_at, trigger, outcome, started_at, completed_at, restarts
 FROM {{rebalances}} WHERE completed_at >= {instant(start)} AND started_at < {instant(end)}
 UNION ALL
-SELECT group_id, shard_id, rebalance_trigger, NULL, rebalance_started_at, NULL, 0
+SELECT group_id, shard_id, created_at, rebalance_trigger, NULL, rebalance_started_at, NULL, 0
 FROM {{groups}} WHERE rebalance_started_at < {instant(end)}
 """  # noqa: S608 - instants
     return Relation("rebalances_within", text, (Span("rebalances", start),), present=("groups",))
 
 
+def lives_within(start: datetime, end: datetime) -> Relation:
+    """Return the lives of groups that began or ended within an interval; `died_at` is NULL of one that began."""
+    text = f"""
+SELECT group_id, shard_id, group_created_at, CASE WHEN to_state = '{DEAD.value}' THEN at END AS died_at
+FROM {{group_transitions}}
+WHERE at >= {instant(start)} AND at < {instant(end)} AND (to_state = '{DEAD.value}' OR from_state IS NULL)
+"""  # noqa: S608 - instants, and a word of the protocol
+    return Relation("lives_within", text, (Span("group_transitions", start, end),))
+
+
 def waits_within(start: datetime, end: datetime) -> Relation:
     """Return who was waited for in rebalances that were over within an interval."""
     text = f"""
-SELECT group_id, shard_id, member_id, group_instance_id, client_id, waited_for_ms
+SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, waited_for_ms
 FROM {{rebalance_members}}
 WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)} AND waited_for_ms > 0
 """  # noqa: S608 - likewise
@@ -113,7 +123,7 @@ def evictions_within(start: datetime, end: datetime) -> Relation:
     """Return the members that were put out for their silence within an interval."""
     reasons = ", ".join(f"'{reason}'" for reason in SILENCES)
     text = f"""
-SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, ended_at,
+SELECT group_id, shard_id, group_created_at, member_id, group_instance_id, client_id, client_host, ended_at,
     coalesce(last_heartbeat_at, started_at) AS silent_since
 FROM {{member_sessions}}
 WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)} AND end_reason IN ({reasons})
@@ -151,16 +161,17 @@ FROM {{member_sessions}} WHERE ended_at >= {instant(start)} AND ended_at < {inst
     return Relation("stays_within", text, (Span("member_sessions", start, end),), at="ended_at")
 
 
-def timeouts_within(start: datetime, end: datetime) -> Relation:
-    """Return the members that a timeout put out within a window, which another one might not have."""
+def evictions_and_exits_within(start: datetime, end: datetime) -> Relation:
+    """Return the members that a timeout evicted within a window, and those without an instance id that left."""
     text = f"""
 SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host, session_timeout_ms, ended_at,
     end_reason, coalesce(last_heartbeat_at, started_at) AS silent_since
 FROM {{member_sessions}}
 WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)}
-    AND end_reason IN ('{SESSION_EXPIRED}', '{REBALANCE_TIMEOUT}')
+    AND (end_reason IN ('{SESSION_EXPIRED}', '{REBALANCE_TIMEOUT}')
+        OR end_reason = '{LEFT}' AND group_instance_id IS NULL)
 """  # noqa: S608 - likewise
-    return Relation("timeouts_within", text, (Span("member_sessions", start, end),), at="ended_at")
+    return Relation("evictions_and_exits_within", text, (Span("member_sessions", start, end),), at="ended_at")
 
 
 def returns_within(start: datetime, end: datetime, grace: timedelta) -> Relation:
@@ -194,14 +205,23 @@ WHERE past.completed_at >= {instant(start)} AND past.completed_at < {instant(end
 
 
 def rejoins_within(start: datetime, end: datetime) -> Relation:
-    """Return how long was waited for those who joined again, in rebalances that were over within a window."""
+    """Return the members that rebalances waited for which were over within a window."""
     text = f"""
-SELECT group_id, shard_id, completed_at, joined_after_ms, waited_for_ms
+SELECT rebalance_id, group_id, shard_id, completed_at, outcome, joined_after_ms, waited_for_ms
 FROM {{rebalance_members}}
-WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)}
-    AND outcome = 'joined' AND waited_for_ms > 0 AND joined_after_ms IS NOT NULL
+WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)} AND waited_for_ms > 0
 """  # noqa: S608 - likewise
     return Relation("rejoins_within", text, (Span("rebalance_members", start, end),), at="completed_at")
+
+
+def rebalances_over_within(start: datetime, end: datetime) -> Relation:
+    """Return the rebalances that were over within a window."""
+    text = f"""
+SELECT group_id, shard_id, trigger, outcome, started_at, completed_at, partitions_moved
+FROM {{rebalances}}
+WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)}
+"""  # noqa: S608 - likewise
+    return Relation("rebalances_over_within", text, (Span("rebalances", start, end),), at="completed_at")
 
 
 def newcomers_within(start: datetime, end: datetime) -> Relation:
@@ -212,3 +232,16 @@ FROM {{rebalances}}
 WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)} AND trigger = 'member_joined'
 """  # noqa: S608 - likewise
     return Relation("newcomers_within", text, (Span("rebalances", start, end),), at="completed_at")
+
+
+ASSIGNED = """(
+SELECT owner.group_id, owner.shard_id, owner.protocol_name,
+    coalesce(sum(jsonb_array_length(topic -> 'partitions')), 0)::bigint AS partitions
+FROM groups AS owner
+LEFT JOIN members ON members.group_id = owner.group_id
+LEFT JOIN LATERAL jsonb_array_elements(
+    CASE WHEN jsonb_typeof(assignment) = 'array' THEN assignment ELSE '[]' END
+) AS topic ON true
+GROUP BY owner.group_id, owner.shard_id, owner.protocol_name
+) AS assigned"""
+"""A row a group: the protocol by which its partitions are assigned now, and how many are."""

@@ -16,6 +16,7 @@ from typing import Final, Literal
 from coordinator_core.protocol.advice.advise import advise
 from coordinator_core.protocol.advice.evidence import Evidence
 from coordinator_core.protocol.advice.policy import GRACE_MS, Advice, Bounds, InForce, Policy
+from coordinator_core.protocol.advice.recommend import Recommendation
 from coordinator_core.protocol.advice.what_if import RejoinWhatIf, SessionWhatIf, what_if_rejoin, what_if_session
 from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.setting_rules import SettingValue, check_settings, check_together
@@ -29,7 +30,6 @@ from coordinator_core.store.tuning import (
     DAY_MS,
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
-    StoredAdvice,
     TuningPast,
     TuningQuestion,
 )
@@ -55,6 +55,7 @@ class Told:
     advice: Mapping[str, Advice]
     """By settings."""
     back_test: Json | None
+    recommendations: tuple[Recommendation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +128,44 @@ class Tuning:
             raise GroupIdNotFound("nobody has ever seen this group")
         in_force, evidence = _in_force(settings, past), past.evidence()
         session_ms, rebalance_ms = tried.session_ms, tried.rebalance_ms
-        put_out, left_out = past.evictions_by(SESSION_EXPIRED), past.evictions_by(REBALANCE_TIMEOUT)
+        evictions = past.evictions_by
         return TuningView(
             group_id=question.group_id,
             in_force=_shown(settings, in_force),
-            told=self._report(past.stored, in_force, question.to_ms)
-            or _live(evidence, in_force, settings, past.from_ms, question.to_ms),
+            told=self._report(past, in_force, question.to_ms) or _live(past, evidence, in_force, settings),
             tried_from_ms=past.from_ms,
             tried_to_ms=question.to_ms,
-            session=None if session_ms is None else what_if_session(put_out, evidence.days, session_ms),
-            rebalance=None if rebalance_ms is None else what_if_rejoin(left_out, past.rejoins_ms, rebalance_ms),
+            session=None
+            if session_ms is None
+            else what_if_session(evictions(SESSION_EXPIRED), evidence, in_force.session_timeout_ms, session_ms),
+            rebalance=None
+            if rebalance_ms is None
+            else what_if_rejoin(
+                evictions(REBALANCE_TIMEOUT), past.rejoins_ms, evidence, in_force.rebalance_timeout_ms, rebalance_ms
+            ),
         )
 
-    def _report(self, stored: StoredAdvice | None, in_force: InForce, now_ms: int) -> Told | None:
+    def _report(self, past: TuningPast, in_force: InForce, now_ms: int) -> Told | None:
         """Return the report if it is young enough, and speaks of what is in force now."""
+        stored = past.stored
         if stored is None or stored.as_of_ms < now_ms - self._config.tuning_advice_max_age_hours * HOUR_MS:
             return None
         then = tuple(stored.pieces[name].present_ms for name in KEYS)
         if then != (in_force.session_timeout_ms, in_force.rebalance_timeout_ms, in_force.initial_delay_ms):
             return None
         advice = {setting: stored.pieces[name] for name, setting in KEYS.items()}
-        return Told("report", stored.run_id, stored.window_from_ms, stored.window_to_ms, advice, stored.back_test)
+        window = (stored.window_from_ms, stored.window_to_ms)
+        # A group whose assignor was changed since has followed that recommendation.
+        recommendations = tuple(each for each in stored.recommendations if each.name != past.assigned.protocol_name)
+        return Told("report", stored.run_id, *window, advice, stored.back_test, recommendations)
 
 
-def _live(evidence: Evidence, in_force: InForce, settings: GroupSettings, from_ms: int, to_ms: int) -> Told:
+def _live(past: TuningPast, evidence: Evidence, in_force: InForce, settings: GroupSettings) -> Told:
     bounds = Bounds(settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms)
-    found = advise(evidence, in_force, bounds, Policy())
+    found = advise(evidence, in_force, past.assigned, bounds, Policy())
     advice = {SESSION: found.session, REBALANCE: found.rebalance, INITIAL_DELAY: found.initial_delay}
-    return Told("live", None, from_ms, to_ms, advice, None if found.tested is None else found.tested.as_json())
+    back_test = None if found.tested is None else found.tested.as_json()
+    return Told("live", None, past.from_ms, past.question.to_ms, advice, back_test, found.recommendations)
 
 
 def _in_force(settings: GroupSettings, past: TuningPast) -> InForce:

@@ -26,6 +26,8 @@ def _pieces() -> Iterator[Column[object]]:
         yield Column(f"{name}_effect", JSONB, nullable=False)
     # NULL: too little is known for a test.
     yield Column("back_test", JSONB, nullable=True)
+    # NULL: the row is older than the column.
+    yield Column("recommendations", JSONB, nullable=True)
 
 
 timeout_advice = Table(

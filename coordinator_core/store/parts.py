@@ -9,7 +9,7 @@ Source: tables.md, `rebalance_members`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Final, Literal
 
@@ -34,6 +34,8 @@ class Part:
     """None: nobody waits for it at this moment."""
     waited_ms: int = 0
     outcome: Outcome = "joined"
+    client_host: str | None = None
+    """None: a node that did not store hosts yet handed the part over."""
 
     def arrived(self, at_ms: int) -> None:
         """End the wait for it, if there is one."""
@@ -120,7 +122,7 @@ class Parts:
         self._parked.discard(old_id)
         part = self._present.pop(old_id, None)
         if part is not None:
-            part.client_id = stay.client_id
+            part.client_id, part.client_host = stay.client_id, stay.client_host
             self._present[new_id] = part
 
     # -- what comes of it --------------------------------------------------------------------------------
@@ -146,24 +148,30 @@ class Parts:
         present = self._present.items() if has_generation else ()
         return {
             "gone": [[member_id, *_VALUES(part)] for member_id, part in self._gone.items()],
+            "gone_hosts": {member_id: part.client_host for member_id, part in self._gone.items()},
             "joined": [[member_id, part.joined_at_ms, part.waited_ms] for member_id, part in present],
         }
 
     def load(self, snapshot: Mapping[str, Json], stays: Mapping[str, Stay]) -> None:
         """Take up what another node knew of members that went, and of those that stay."""
         self._is_under_way = True
-        self._gone = {member_id: Part(*values) for member_id, *values in snapshot.get("gone", ())}
+        hosts = snapshot.get("gone_hosts", {})
+        self._gone = {
+            member_id: replace(Part(*values), client_host=hosts.get(member_id))
+            for member_id, *values in snapshot.get("gone", ())
+        }
         known = {member_id: values for member_id, *values in snapshot.get("joined", ())}
         for member_id, stay in stays.items():
             part = self._present[member_id] = _part_of(stay)
             part.joined_at_ms, part.waited_ms = known.get(member_id, (None, 0))
 
 
-_VALUES = attrgetter(*(each.name for each in fields(Part)))
+_VALUES = attrgetter(*(each.name for each in fields(Part) if each.name != "client_host"))
+"""The values that nodes of the release before read by their places; hosts lie beside them."""
 
 
 def _part_of(stay: Stay) -> Part:
-    return Part(stay.client_id, stay.group_instance_id)
+    return Part(stay.client_id, stay.group_instance_id, client_host=stay.client_host)
 
 
 def _row(rebalance: RebalanceRow, member_id: str, part: Part) -> RebalanceMemberRow:
@@ -176,6 +184,7 @@ def _row(rebalance: RebalanceRow, member_id: str, part: Part) -> RebalanceMember
         member_id=member_id,
         group_instance_id=part.group_instance_id,
         client_id=part.client_id,
+        client_host=part.client_host,
         joined_after_ms=_after(rebalance, part.joined_at_ms),
         synced_after_ms=_after(rebalance, part.synced_at_ms),
         waited_for_ms=part.waited_ms,

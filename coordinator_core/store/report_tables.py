@@ -105,6 +105,8 @@ def _frequency() -> Columns:
     yield Column("took_ms_max", BigInteger, nullable=True)
     yield Column("took_ms_total", BigInteger, nullable=False)
     yield Column("rebalancing_ms", BigInteger, nullable=False)
+    # NULL: reported before the share went by it.
+    yield Column("lived_ms", BigInteger, nullable=True)
     yield Column("rebalancing_share", Double, nullable=False)
     yield Column("evicted", Integer, nullable=False)
     yield Column("spuriously_evicted", Integer, nullable=False)
@@ -112,6 +114,8 @@ def _frequency() -> Columns:
     yield Column("waited_for_member_id", Text, nullable=True)
     yield Column("waited_for_instance_id", Text, nullable=True)
     yield Column("waited_for_client_id", Text, nullable=True)
+    yield Column("waited_for_client_host", Text, nullable=True)
+    yield Column("waited_for_members", Integer, nullable=True)
     yield Column("waited_for_ms", BigInteger, nullable=True)
     yield Column("storms", Integer, nullable=False)
     yield Column("stormy_rebalances", Integer, nullable=False)

@@ -144,6 +144,8 @@ class RebalanceMemberRow:
     member_id: str
     group_instance_id: str | None
     client_id: str
+    client_host: str | None
+    """None: written before hosts were stored."""
     joined_after_ms: int | None
     synced_after_ms: int | None
     waited_for_ms: int

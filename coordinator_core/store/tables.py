@@ -267,6 +267,8 @@ rebalance_members = Table(
     Column("synced_after_ms", BigInteger, nullable=True),
     Column("waited_for_ms", BigInteger, nullable=False),
     Column("outcome", Text, nullable=False),
+    # NULL: written before hosts were stored.
+    Column("client_host", Text, nullable=True),
     PrimaryKeyConstraint("rebalance_id", "completed_at", "member_id"),
     postgresql_partition_by="RANGE (completed_at)",
 )

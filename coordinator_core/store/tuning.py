@@ -1,26 +1,33 @@
-"""What a group's past tells of its timeouts, as a store finds it, and as the rules of advice want it.
+"""What a group's past says of its timeouts, as a store finds it, and as the rules of advice want it.
 
-An eviction needed a timeout that is longer by what the member came too late: the one that put it out, and from then on
+An eviction needed a timeout that is longer by what the member came too late: the one that evicted it, and from then on
 until it was back.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from coordinator_core.protocol.advice.evidence import Day, Evidence, Rejoins, Startups, merged
-from coordinator_core.protocol.advice.policy import Advice
+from coordinator_core.protocol.advice.evidence import Day, Evidence, Rebalances, Rejoins, Startups, merged, rejoins_of
+from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, Advice, Assigned, is_live
+from coordinator_core.protocol.advice.recommend import Recommendation
 from coordinator_core.protocol.advice.startup import followed
-from coordinator_core.protocol.advice.steps import counted
+from coordinator_core.protocol.advice.steps import BEYOND, counted, place_of
 from coordinator_core.protocol.advice.what_if import Eviction
 from coordinator_core.store.rows import Json
 
 DAY_MS: Final = 86_400_000
+COMPLETED: Final = "completed"
+"""The outcome of a rebalance that ended with the group Stable."""
 
 SESSION_EXPIRED: Final = "session_expired"
 REBALANCE_TIMEOUT: Final = "rebalance_timeout"
+LEFT: Final = "left"
 BY_TIMEOUT: Final = (SESSION_EXPIRED, REBALANCE_TIMEOUT)
 """Ends of stays that a timeout brings, and another one might not have."""
+BY_MEMBERS: Final = ("member_joined", "member_left", SESSION_EXPIRED)
+"""Triggers of rebalances that a member's absence and return bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +38,9 @@ class TuningQuestion:
     from_ms: int
     to_ms: int
     grace_ms: int
+    """Within which a member that was evicted is expected back; a live one, within LATE_GRACE_MS."""
     max_rows: int
-    """Rows of stays, and as many of rejoins, the newest."""
+    """Rows of stays, as many of members in rebalances, and of rebalances, the newest."""
     max_evictions: int
     """Evictions, the newest."""
 
@@ -45,14 +53,17 @@ class TuningQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """A rebalance, as far as start-ups are concerned."""
+class PastRebalance:
+    """A rebalance that is over, as far as advice is concerned."""
 
     started_at_ms: int
     joined_at_ms: int | None
+    completed_at_ms: int
     trigger: str
+    outcome: str
     restarts: int
     member_count_before: int
+    partitions_moved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,7 @@ class StoredAdvice:
     pieces: Mapping[str, Advice]
     """By what the columns' names begin with."""
     back_test: Json
+    recommendations: tuple[Recommendation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +93,14 @@ class TuningPast:
     """The newest first; who may still come back is left out."""
     rejoins_ms: tuple[int, ...] = ()
     """How long the group waited for each member that joined again."""
-    starts: tuple[Start, ...] = ()
+    waits_ms: tuple[int, ...] = ()
+    """How long each rebalance that waited for a member waited for the slowest."""
+    rebalances: tuple[PastRebalance, ...] = ()
     """The oldest first."""
     asked_session_ms: int | None = None
     """The longest session timeout that a member asks for; of a group without members the last that was in force."""
     asked_rebalance_ms: int | None = None
+    assigned: Assigned = field(default_factory=Assigned)
     stored: StoredAdvice | None = None
 
     def evictions_by(self, end_reason: str) -> tuple[Eviction, ...]:
@@ -97,32 +112,56 @@ class TuningPast:
         by_day = [_told(each, self.question.day_of(each.at_ms)) for each in self.evictions_by(SESSION_EXPIRED)]
         return Evidence(
             days=merged([*self.days, *by_day]),
-            rejoins=_rejoins(self.rejoins_ms, self.evictions_by(REBALANCE_TIMEOUT)),
-            startups=startups_of(self.starts),
+            rejoins=_rejoins(self.rejoins_ms, self.waits_ms, self.evictions_by(REBALANCE_TIMEOUT)),
+            startups=startups_of(self.rebalances),
+            rebalances=_rebalances(self.rebalances, sum(each.is_restart for each in self.evictions)),
         )
 
 
-def evicted(
-    member_id: str,
-    group_instance_id: str | None,
-    client_id: str,
-    client_host: str,
-    end_reason: str,
-    at_ms: int,
-    limit_ms: int,
-    back_at_ms: int | None,
-) -> Eviction:
-    """Return an eviction with the timeout that it needed; `back_at_ms` None: the member stayed away."""
+def grace_of(end_reason: str, silent_ms: int, session_timeout_ms: int, grace_ms: int) -> int:
+    """Return within which time a member is expected back, by how its stay ended after how long a silence."""
+    is_late = end_reason == REBALANCE_TIMEOUT and is_live(silent_ms, session_timeout_ms)
+    return LATE_GRACE_MS if is_late else grace_ms
+
+
+@dataclass(frozen=True, slots=True)
+class EndedStay:
+    """A member's stay that a timeout or the member itself ended."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    end_reason: str
+    at_ms: int
+    silent_ms: int
+    """How long it had not been heard by then."""
+    session_timeout_ms: int
+
+
+def evicted(stay: EndedStay, limit_ms: int, back_at_ms: int | None, *, has_successor: bool) -> Eviction:
+    """Return the end of a stay with the timeout that the member needed.
+
+    Args:
+        stay: which ended.
+        limit_ms: the timeout that ended it.
+        back_at_ms: when the same client joined again; None: not within its grace.
+        has_successor: whether the same client had joined again before the end, while the member was silent.
+    """
+    is_soon = back_at_ms is not None and back_at_ms - stay.at_ms <= stay.session_timeout_ms
+    is_restart = is_soon if stay.end_reason == LEFT else stay.end_reason == SESSION_EXPIRED and has_successor
     return Eviction(
-        member_id=member_id,
-        group_instance_id=group_instance_id,
-        client_id=client_id,
-        client_host=client_host,
-        end_reason=end_reason,
-        at_ms=at_ms,
+        member_id=stay.member_id,
+        group_instance_id=stay.group_instance_id,
+        client_id=stay.client_id,
+        client_host=stay.client_host,
+        end_reason=stay.end_reason,
+        at_ms=stay.at_ms,
         limit_ms=limit_ms,
-        needed_ms=None if back_at_ms is None else limit_ms + back_at_ms - at_ms,
+        needed_ms=None if back_at_ms is None else limit_ms + back_at_ms - stay.at_ms,
         back_at_ms=back_at_ms,
+        is_live=stay.end_reason == REBALANCE_TIMEOUT and is_live(stay.silent_ms, stay.session_timeout_ms),
+        is_restart=is_restart and stay.group_instance_id is None,
     )
 
 
@@ -134,13 +173,42 @@ def _told(eviction: Eviction, number: int) -> Day:
     return replace(day, silences=counted([eviction.needed_ms]))
 
 
-def _rejoins(lengths_ms: Iterable[int], evictions: Sequence[Eviction]) -> Rejoins:
-    late_ms = [each.needed_ms for each in evictions if each.needed_ms is not None]
-    never = [each.limit_ms for each in evictions if each.needed_ms is None]
-    return Rejoins(counted([*lengths_ms, *late_ms]), counted(late_ms), len(never), sum(never))
+def _rejoins(lengths_ms: Iterable[int], waits_ms: Iterable[int], evictions: Sequence[Eviction]) -> Rejoins:
+    late = [each for each in evictions if each.needed_ms is not None or each.is_live]
+    phases: dict[int, tuple[int, int]] = {}
+    for each in evictions:
+        phase = (_needed_place(each), place_of(each.limit_ms))
+        phases[each.at_ms] = max(phase, phases.get(each.at_ms, phase))
+    return rejoins_of(
+        in_time=counted(lengths_ms),
+        late=_by_place(map(_needed_place, late)),
+        no_shows=len(evictions) - len(late),
+        waits=counted(waits_ms),
+        stalls=[(limit_place, needed_place, 1) for needed_place, limit_place in phases.values()],
+    )
 
 
-def startups_of(starts: Sequence[Start]) -> Startups:
+def _needed_place(eviction: Eviction) -> int:
+    return BEYOND if eviction.needed_ms is None else place_of(eviction.needed_ms)
+
+
+def _by_place(places: Iterable[int]) -> tuple[int, ...]:
+    found = Counter(places)
+    return tuple(found[place] for place in range(BEYOND + 1))
+
+
+def _rebalances(past: Sequence[PastRebalance], restarts: int) -> Rebalances:
+    return Rebalances(
+        count=len(past),
+        took_ms=sum(each.completed_at_ms - each.started_at_ms for each in past),
+        completed=sum(each.outcome == COMPLETED for each in past),
+        partitions_moved=sum(each.partitions_moved for each in past),
+        by_members=sum(each.trigger in BY_MEMBERS for each in past),
+        restarts=restarts,
+    )
+
+
+def startups_of(starts: Sequence[PastRebalance]) -> Startups:
     """Return how the group came together; `starts` are its rebalances in order, the oldest first."""
     began: list[int] = []
     comers: list[list[int]] = []

@@ -28,6 +28,8 @@ def print_tuning(node: Node, group_id: str, tried: dict[str, int | None], *, as_
     for key, advice in answer["advice"].items():
         if advice["verdict"] == CHANGE:
             print(f"  muster config set {wording.group_option(group_id)} {key}={advice['value']}")
+    for each in answer["recommendations"]:
+        print(f"  {each['name']}: {each['because']}")
     what_if = answer["what_if"] or {}
     if what_if.get("session_timeout_ms"):
         _print_session(what_if["session_timeout_ms"])
@@ -43,6 +45,7 @@ def _print_cure(group_id: str, key: str, what_if: Json) -> None:
 
 def _print_session(found: Json) -> None:
     print(f"\nA session timeout of {found['value']} ms")
+    _print_cost(found)
     _print_avoided(found)
     if found["added_at_most"]:
         print(f"  would have put {found['added_at_least']} to {found['added_at_most']} more out that were alive;")
@@ -56,6 +59,7 @@ def _print_session(found: Json) -> None:
 
 def _print_rebalance(found: Json) -> None:
     print(f"\nA rebalance timeout of {found['value']} ms")
+    _print_cost(found)
     _print_avoided(found)
     if found["added"]:
         print(f"  would have left {counted(found['added'], 'member')} out that came in time;")
@@ -63,6 +67,16 @@ def _print_rebalance(found: Json) -> None:
     direction = "longer" if found["waiting_added_ms"] >= 0 else "shorter"
     no_shows = counted(len(found["no_shows"]), "member")
     print(f"  would have waited {added} {direction} in all for {no_shows} that never came.")
+
+
+def _print_cost(found: Json) -> None:
+    """Print what the timeout would have cost, beside the one in force."""
+    for name, cost in (("would have cost", found["cost"]), ("instead of", found["present_cost"])):
+        if cost is not None:
+            rebalances, evictions = counted(cost["rebalances"], "rebalance"), counted(cost["evictions"], "eviction")
+            still, repeated = (precise(cost[key] / 1000) for key in ("stood_still_ms", "repeated_work_ms"))
+            lost = f"{still} of standstill and {repeated} of repeated work"
+            print(f"  {name} {rebalances}, {evictions} of live members, {lost}")
 
 
 def _print_avoided(found: Json) -> None:

@@ -24,7 +24,7 @@ def print_rebalances(node: Node, group_id: str, limit: int, *, as_json: bool) ->
     """Print a group's rebalances, the newest first, each with the member that held it up."""
     found = node.pages(group_path(group_id, "/rebalances"), "rebalances", limit)
     for each in found:
-        each["members"] = _members(node, group_id, each)
+        each.update(_members(node, group_id, each))
     if as_json:
         print_json({"group_id": group_id, "rebalances": found})
         return
@@ -42,7 +42,7 @@ def print_rebalances(node: Node, group_id: str, limit: int, *, as_json: bool) ->
             each["restarts"],
             f"{each['member_count_before']} → {_known(each['member_count_after'])}",
             each["partitions_moved"],
-            _slowest(each["members"]),
+            _slowest(each["waited_for"]),
         )
     table.print()
     _print_cause(group_id, found)
@@ -55,7 +55,7 @@ def _print_cause(group_id: str, rebalances: list[Json]) -> None:
         if number >= WORTH_NAMING and 2 * number >= len(rebalances):
             command = f"muster groups stays {wording.group_option(group_id)}"
             print(f"{number} of {len(rebalances)} on account of {wording.name(client_id)}: {command}")
-    held = [each["members"][0] for each in rebalances if each["members"]]
+    held = [each["waited_for"][0] for each in rebalances if each["waited_for"]]
     slow = [each for each in held if each["waited_for_ms"] >= WORTH_NAMING_MS]
     for client_id, number in Counter(each["client_id"] for each in slow).most_common(1):
         if number >= WORTH_NAMING and 2 * number >= len(rebalances):
@@ -101,12 +101,12 @@ def print_owners(node: Node, group_id: str, at: str | None, topic: str | None, *
         print("Nobody owned anything then, and nothing was committed.")
 
 
-def _members(node: Node, group_id: str, rebalance: Json) -> list[Json]:
-    """Return everybody's part in a rebalance; of one that is not over, nobody's."""
+def _members(node: Node, group_id: str, rebalance: Json) -> Json:
+    """Return the members of a rebalance and the consumers that it waited for; of one under way, none."""
     if rebalance["completed_at"] is None:
-        return []
-    found: list[Json] = node.get(group_path(group_id, f"/rebalances/{rebalance['rebalance_id']}/members"))["members"]
-    return found
+        return {"members": [], "waited_for": []}
+    answer = node.get(group_path(group_id, f"/rebalances/{rebalance['rebalance_id']}/members"))
+    return {"members": answer["members"], "waited_for": answer["waited_for"]}
 
 
 def _took(rebalance: Json) -> str:
@@ -120,11 +120,11 @@ def _known(number: int | None) -> str:
     return "?" if number is None else str(number)
 
 
-def _slowest(members: list[Json]) -> str | None:
-    """Name who was waited for longest, and how long."""
-    if not members or not members[0]["waited_for_ms"]:
+def _slowest(consumers: list[Json]) -> str | None:
+    """Return the client that the rebalance waited for longest, and how long."""
+    if not consumers:
         return None
-    slowest = members[0]
+    slowest = consumers[0]
     outcome = "" if slowest["outcome"] == "joined" else f", {slowest['outcome']}"
     return f"{slowest['client_id']} ({precise(slowest['waited_for_ms'] / 1000)}{outcome})"
 

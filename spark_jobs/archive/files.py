@@ -88,6 +88,22 @@ def read_copies(spark: SparkSession, columns: Sequence[TypedColumn], paths: Sequ
         return read_files(spark, columns, [_find(spark, path, archive) for path in paths])
 
 
+def copied_columns(spark: SparkSession, columns: Sequence[TypedColumn], path: str, archive: str) -> list[TypedColumn]:
+    """Return those of the table's present columns that a copy was made with; its checksum covers no others.
+
+    A directory without files has all of them.
+
+    Raises:
+        JobError: The copy cannot be found, as in `read_copies`.
+    """
+    place = _find(spark, path, archive)
+    try:
+        names = spark.read.parquet(place).columns
+    except (PySparkException, Py4JError):
+        return list(columns)
+    return [column for column in columns if column.name in names]
+
+
 def _find(spark: SparkSession, path: str, archive: str) -> str:
     moved = "/".join([archive.rstrip("/"), *path.split("/")[-PARTS:]]) if archive else path
     for place in dict.fromkeys((path, moved)):

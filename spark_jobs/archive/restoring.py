@@ -3,7 +3,8 @@
 This changes a live table, so an operator runs it, as the role that owns the tables. The steps of a day, and what a kill
 after each leaves:
 
-1. Every copy is read and compared with what was noted when it was made. Nothing is left.
+1. Every copy is read and compared, in the columns that the table had then, with what was noted when it was made.
+   Columns that were added since are NULL. Nothing is left.
 2. The rows are written into a table beside the history table. Nobody reads it, and the next attempt begins it anew.
    From here on a lock keeps everybody else from restoring the same day; it goes with the connection.
 3. Postgres counts and sums that table, and the files' sum must be the same. Likewise.
@@ -30,7 +31,7 @@ from spark_jobs.archive.days import (
     history_table,
     transaction,
 )
-from spark_jobs.archive.files import read_copies
+from spark_jobs.archive.files import copied_columns, read_copies
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.jdbc import WRITE_BATCH_ROWS
@@ -87,7 +88,8 @@ def restore_days(
 
 def _restore(restoring: Restoring, day: date, copies: list[Copy]) -> int:
     for copy in copies:
-        if sum_in_spark(_read(restoring, [copy]), restoring.table.columns) != copy.sum:
+        columns = copied_columns(restoring.spark, restoring.table.columns, copy.path, restoring.archive)
+        if sum_in_spark(_read(restoring, [copy]), columns) != copy.sum:
             raise JobError(f"The files in {copy.path} are not what was archived; nothing of {day} was restored.")
     if restoring.actor is None:
         return sum(copy.sum.row_count for copy in copies)

@@ -15,11 +15,18 @@ from coordinator_core.protocol.reports.frequency import Thresholds
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.publish import ReportTable
-from spark_jobs.report_relations import evictions_within, joins_within, rebalances_within, waits_within
+from spark_jobs.report_relations import (
+    evictions_within,
+    joins_within,
+    lives_within,
+    rebalances_within,
+    waits_within,
+)
 from spark_jobs.reporting import ReportArguments, ReportingJob, run
 from spark_jobs.transforms.rebalance_frequency import (
     EVICTION_COLUMNS,
     JOIN_COLUMNS,
+    LIFE_COLUMNS,
     REBALANCE_COLUMNS,
     REPORT_COLUMNS,
     WAIT_COLUMNS,
@@ -37,11 +44,12 @@ def find(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
     back_by = end + timedelta(milliseconds=options["grace_ms"])
     _require_over(start, end, back_by)
     rebalances = history.read(rebalances_within(start, end), REBALANCE_COLUMNS)
+    lives = history.read(lives_within(start, end), LIFE_COLUMNS)
     waits = history.read(waits_within(start, end), WAIT_COLUMNS)
     evictions = history.read(evictions_within(start, end), EVICTION_COLUMNS)
     joins = history.read(joins_within(start - SILENCE_MAX, back_by), JOIN_COLUMNS)
     thresholds = Thresholds(**{field.name: options[field.name] for field in fields(Thresholds)})
-    told = rebalance_frequency(rebalances, waits, evictions, joins, Interval(start, end), thresholds)
+    told = rebalance_frequency(rebalances, lives, waits, evictions, joins, Interval(start, end), thresholds)
     return (told,)
 
 

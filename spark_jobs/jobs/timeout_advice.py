@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame
 
-from coordinator_core.protocol.advice.policy import Policy
+from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, Policy
 from coordinator_core.protocol.setting_rules import RULES
 from coordinator_core.protocol.settings import GroupSettings
 from spark_jobs.errors import JobError
@@ -19,25 +19,29 @@ from spark_jobs.history import History
 from spark_jobs.jdbc import read_by_shard, read_table
 from spark_jobs.publish import ReportTable
 from spark_jobs.report_relations import (
+    ASSIGNED,
+    evictions_and_exits_within,
     newcomers_within,
+    rebalances_over_within,
     rejoins_within,
     returns_within,
     stays_within,
-    timeouts_within,
     vain_waits_within,
 )
 from spark_jobs.reporting import ReportArguments, ReportingJob, run
 from spark_jobs.transforms.timeout_advice import (
     ADVICE_COLUMNS,
+    ASSIGNED_COLUMNS,
     CLUSTER_COLUMNS,
+    END_COLUMNS,
     MEMBER_COLUMNS,
-    REBALANCE_COLUMNS,
+    NEWCOMER_COLUMNS,
     REJOIN_COLUMNS,
     RETURN_COLUMNS,
     SETTING_COLUMNS,
     SETTINGS,
     STAY_COLUMNS,
-    TIMEOUT_COLUMNS,
+    TOTAL_COLUMNS,
     WAIT_COLUMNS,
     advice,
     days,
@@ -46,6 +50,7 @@ from spark_jobs.transforms.timeout_advice import (
     in_force,
     rejoins,
     startups,
+    totals,
 )
 
 
@@ -66,20 +71,23 @@ def find_evidence(history: History, arguments: ReportArguments) -> DataFrame:
     grace_ms, end_ms = arguments.options["grace_ms"], wall_ms(end)
     spark, database = history.spark, history.database
     stays = history.read(stays_within(start, end), STAY_COLUMNS)
-    timeouts = history.read(timeouts_within(start, end), TIMEOUT_COLUMNS)
-    returns = history.read(returns_within(start, end, timedelta(milliseconds=grace_ms)), RETURN_COLUMNS)
+    ended = history.read(evictions_and_exits_within(start, end), END_COLUMNS)
+    longest_grace = timedelta(milliseconds=max(grace_ms, LATE_GRACE_MS))
+    returns = history.read(returns_within(start, end, longest_grace), RETURN_COLUMNS)
     waits = history.read(vain_waits_within(start, end), WAIT_COLUMNS)
     rejoined = history.read(rejoins_within(start, end), REJOIN_COLUMNS)
-    newcomers = history.read(newcomers_within(start, end), REBALANCE_COLUMNS)
+    newcomers = history.read(newcomers_within(start, end), NEWCOMER_COLUMNS)
+    rebalances = history.read(rebalances_over_within(start, end), TOTAL_COLUMNS)
     present = in_force(
         days(stays, end_ms=end_ms),
         read_by_shard(spark, database, "members", MEMBER_COLUMNS, history.predicates),
+        read_by_shard(spark, database, ASSIGNED, ASSIGNED_COLUMNS, history.predicates),
         read_table(spark, database, "cluster_config", CLUSTER_COLUMNS),
         read_table(spark, database, "group_configs", SETTING_COLUMNS),
         defaults(os.environ),
     )
-    put_out = evictions(timeouts, returns, waits, end_ms=end_ms, grace_ms=grace_ms)
-    return evidence(present, put_out, rejoins(rejoined), startups(newcomers))
+    put_out = evictions(ended, returns, waits, end_ms=end_ms, grace_ms=grace_ms)
+    return evidence(present, put_out, rejoins(rejoined), totals(rebalances), startups(newcomers))
 
 
 def window(arguments: ReportArguments) -> tuple[datetime, datetime]:

@@ -2,12 +2,22 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from coordinator_core.protocol.advice.advise import advise
-from coordinator_core.protocol.advice.evidence import NO_STEPS, Day, Evidence, Rejoins, Startups, merged
-from coordinator_core.protocol.advice.policy import Advice, Bounds, InForce, Policy
+from coordinator_core.protocol.advice.evidence import (
+    NO_STEPS,
+    Day,
+    Evidence,
+    Rebalances,
+    Rejoins,
+    Startups,
+    merged,
+    rejoins_of,
+)
+from coordinator_core.protocol.advice.policy import Advice, Assigned, Bounds, InForce, Policy
+from coordinator_core.protocol.advice.steps import BEYOND
 
 NAMES: Final = ("session", "rebalance", "initial_delay")
 """What there is a piece of advice on: the beginnings of its columns' names."""
@@ -18,20 +28,25 @@ TOLD: Final = (
         f" {name}_because string, {name}_effect string"
         for name in NAMES
     )
-    + ", back_test string"
+    + ", back_test string, recommendations string"
 )
-"""What is told of a group; effects and the test are JSON."""
+"""What is said of a group; effects, the test and recommendations are JSON."""
 
 SESSION_EXPIRED: Final = "session_expired"
 REBALANCE_TIMEOUT: Final = "rebalance_timeout"
+LEFT: Final = "left"
+COMPLETED: Final = "completed"
+BY_MEMBERS: Final = ("member_joined", "member_left", SESSION_EXPIRED)
+"""Triggers of rebalances that a member's absence and return bring."""
 
 Counted = Mapping[str, int]
 """How often something falls under a step: place and count; a step may be missing, or come in parts."""
 
 Eviction = Mapping[str, Any]
-"""How many were put out by a kind of timeout on a day: end_reason, day, place, count and limit_ms, their sum.
+"""How many stays ended on a day for a reason: end_reason, day, place, limit_place, is_live, is_restart, their count,
+`limit_ms` (their limits' sum), and `stalls`, the join phases in which one of them was the slowest member.
 
-The place is None of those that stayed away, else under which step the timeout falls that would not have put them out.
+The place is None of members that stayed away, else under which step the timeout falls that would not have evicted them.
 """
 
 
@@ -39,13 +54,18 @@ def advised_row(row: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
     """Return the advice that a row of evidence leads to, by the names of TOLD."""
     in_force = InForce(row["present_session_ms"], row["present_rebalance_ms"], row["present_initial_delay_ms"])
     bounds = Bounds(row["least_session_ms"], row["most_session_ms"])
-    found = advise(evidence_of(row), in_force, bounds, policy)
+    assigned = Assigned(row["protocol_name"], row["partitions"])
+    found = advise(evidence_of(row), in_force, assigned, bounds, policy)
     told = {
         column: value
         for name, piece in zip(NAMES, (found.session, found.rebalance, found.initial_delay), strict=True)
         for column, value in _piece(name, piece).items()
     }
-    return {**told, "back_test": None if found.tested is None else json.dumps(found.tested.as_json())}
+    return {
+        **told,
+        "back_test": None if found.tested is None else json.dumps(found.tested.as_json()),
+        "recommendations": json.dumps([each.as_json() for each in found.recommendations]),
+    }
 
 
 def evidence_of(row: Mapping[str, Any]) -> Evidence:
@@ -55,12 +75,20 @@ def evidence_of(row: Mapping[str, Any]) -> Evidence:
     by_rebalance = [each for each in evictions if each["end_reason"] == REBALANCE_TIMEOUT]
     return Evidence(
         days=merged([*map(_measured, row["days"]), *_put_out(by_session)]),
-        rejoins=_rejoins(row["rejoins"] or (), by_rebalance),
+        rejoins=_rejoins(row["rejoins"] or (), row["waits"] or (), by_rebalance),
         startups=Startups(
             starts=row["starts"] or 0,
             alone=row["alone"] or 0,
             last_comers=_counts(row["last_comers"] or ()),
             followers=_counts(row["followers"] or ()),
+        ),
+        rebalances=Rebalances(
+            count=row["rebalances"] or 0,
+            took_ms=row["took_ms"] or 0,
+            completed=row["completed"] or 0,
+            partitions_moved=row["partitions_moved"] or 0,
+            by_members=row["by_members"] or 0,
+            restarts=sum(each["count"] for each in evictions if each["is_restart"]),
         ),
     )
 
@@ -80,10 +108,19 @@ def _put_out(evictions: Iterable[Eviction]) -> Iterator[Day]:
         yield Day(day, silences=_counts(back), failures=count, failures_limit_ms=limit_ms)
 
 
-def _rejoins(in_time: Iterable[Counted], evictions: Iterable[Eviction]) -> Rejoins:
-    late, away = _parted(evictions)
-    no_shows, limit_ms = _sums(away)
-    return Rejoins(_counts([*in_time, *late]), _counts(late), no_shows, limit_ms)
+def _rejoins(in_time: Iterable[Counted], waits: Iterable[Counted], evictions: Sequence[Eviction]) -> Rejoins:
+    late = [each for each in evictions if each["place"] is not None or each["is_live"]]
+    return rejoins_of(
+        in_time=_counts(in_time),
+        late=_counts([{"place": _needed_place(each), "count": each["count"]} for each in late]),
+        no_shows=sum(each["count"] for each in evictions) - sum(each["count"] for each in late),
+        waits=_counts(waits),
+        stalls=[(each["limit_place"], _needed_place(each), each["stalls"]) for each in evictions],
+    )
+
+
+def _needed_place(eviction: Eviction) -> int:
+    return BEYOND if eviction["place"] is None else int(eviction["place"])
 
 
 def _parted(evictions: Iterable[Eviction]) -> tuple[list[Eviction], list[Eviction]]:

@@ -70,6 +70,17 @@ def high(length_ms: str) -> Column:
     return sf.expr(f"percentile_disc({HIGH}) WITHIN GROUP (ORDER BY {length_ms})").cast("long")
 
 
+def lived_ms(created_at_ms: Column, died_at_ms: Column, start_ms: int, end_ms: int) -> Column:
+    """Return how long of an interval one life of a group lasted; `died_at_ms` is NULL if it did not end within it."""
+    until_ms = sf.least(died_at_ms, sf.lit(end_ms))  # NULL counts for nothing here.
+    return sf.greatest(sf.lit(0), until_ms - sf.greatest(created_at_ms, sf.lit(start_ms)))
+
+
+def rebalancing_share(rebalancing_ms: Column, lived_ms: Column) -> Column:
+    """Return which share of its life within an interval a group rebalanced; 0 of a group that did not live in it."""
+    return sf.when(lived_ms > 0, rebalancing_ms / lived_ms).otherwise(sf.lit(0.0))
+
+
 def never_settles(under_way_ms: Column, restarts: Column, thresholds: Thresholds) -> Column:
     """Say whether a group does not settle; `under_way_ms` and `restarts` may be NULL."""
     goes_on = sf.coalesce(under_way_ms >= thresholds.unsettled_ms, sf.lit(False))

@@ -7,12 +7,23 @@ from pyspark.sql import functions as sf
 
 from coordinator_core.protocol.reports.frequency import Thresholds
 from spark_jobs.rules import frequency as rules
+from spark_jobs.rules.advice import identity_of
 from spark_jobs.rules.frequency import ConsumerColumns
 
-REBALANCE_COLUMNS = ("group_id", "shard_id", "trigger", "outcome", "started_at", "completed_at", "restarts")
-WAIT_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "waited_for_ms")
+REBALANCE_COLUMNS = (
+    "group_id",
+    "shard_id",
+    "group_created_at",
+    "trigger",
+    "outcome",
+    "started_at",
+    "completed_at",
+    "restarts",
+)
+LIFE_COLUMNS = ("group_id", "shard_id", "group_created_at", "died_at")
 CONSUMER_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "client_host")
-EVICTION_COLUMNS = (*CONSUMER_COLUMNS, "ended_at", "silent_since")
+WAIT_COLUMNS = (*CONSUMER_COLUMNS, "waited_for_ms")
+EVICTION_COLUMNS = (*CONSUMER_COLUMNS, "group_created_at", "ended_at", "silent_since")
 JOIN_COLUMNS = (*CONSUMER_COLUMNS, "joined_at")
 
 REPORT_COLUMNS = (
@@ -29,12 +40,15 @@ REPORT_COLUMNS = (
     "took_ms_max",
     "took_ms_total",
     "rebalancing_ms",
+    "lived_ms",
     "rebalancing_share",
     "evicted",
     "spuriously_evicted",
     "waited_for_member_id",
     "waited_for_instance_id",
     "waited_for_client_id",
+    "waited_for_client_host",
+    "waited_for_members",
     "waited_for_ms",
     "storms",
     "stormy_rebalances",
@@ -55,17 +69,13 @@ class Interval:
     def __init__(self, start: datetime, end: datetime) -> None:
         self.start_ms, self.end_ms = (at // timedelta(milliseconds=1) for at in (start - _EPOCH, end - _EPOCH))
 
-    @property
-    def length_ms(self) -> int:
-        """How long it is."""
-        return self.end_ms - self.start_ms
-
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 def rebalance_frequency(
     rebalances: DataFrame,
+    lives: DataFrame,
     waits: DataFrame,
     evictions: DataFrame,
     joins: DataFrame,
@@ -77,6 +87,8 @@ def rebalance_frequency(
     Args:
         rebalances: A row a rebalance of which some part lies within the interval, REBALANCE_COLUMNS; `completed_at` is
             NULL while it is under way.
+        lives: A row a life of a group that began or ended within the interval, LIFE_COLUMNS; `died_at` is NULL of one
+            that began.
         waits: A row a member that was waited for in a rebalance that was over within the interval, WAIT_COLUMNS.
         evictions: A row a member that was put out within the interval, EVICTION_COLUMNS.
         joins: A row a member that joined within the interval, the grace after it, or the longest silence before it,
@@ -91,15 +103,16 @@ def rebalance_frequency(
     found = (
         _groups(rebalances, evictions)
         .join(_rebalances(timed, interval, thresholds), on=KEY, how="left")
+        .join(_lived(rebalances, lives, evictions, interval), on=KEY, how="left")
         .join(_by_trigger(timed), on=KEY, how="left")
         .join(_evictions(evictions, joins, thresholds.grace_ms), on=KEY, how="left")
-        .join(_waited_for(waits), on=KEY, how="left")
+        .join(longest_waits(waits), on=KEY, how="left")
     )
     under_way_ms = sf.lit(interval.end_ms) - sf.unix_millis("unsettled_since")
     return (
         found.na.fill(0, subset=list(COUNTS))
         .na.fill("{}", subset=["by_trigger"])
-        .withColumn("rebalancing_share", sf.col("rebalancing_ms") / sf.lit(float(interval.length_ms)))
+        .withColumn("rebalancing_share", rules.rebalancing_share(sf.col("rebalancing_ms"), sf.col("lived_ms")))
         .withColumn("never_settles", rules.never_settles(under_way_ms, sf.col("restarts_max"), thresholds))
         .select(*REPORT_COLUMNS)
     )
@@ -119,6 +132,16 @@ def _timed(rebalances: DataFrame, interval: Interval) -> DataFrame:
 def _groups(rebalances: DataFrame, evictions: DataFrame) -> DataFrame:
     both = rebalances.select(KEY, "shard_id").union(evictions.select(KEY, "shard_id"))
     return both.groupBy(KEY).agg(sf.max("shard_id").alias("shard_id"))
+
+
+def _lived(rebalances: DataFrame, lives: DataFrame, evictions: DataFrame, interval: Interval) -> DataFrame:
+    """Add up how long each group lived in the interval; a life without events in it is its only one."""
+    key = (KEY, "group_created_at")
+    undated = rebalances.select(*key).union(evictions.select(*key)).withColumn("died_at", sf.lit(None))
+    by_life = lives.select(*key, "died_at").union(undated).groupBy(*key).agg(sf.max("died_at").alias("died_at"))
+    created_ms, died_ms = sf.unix_millis("group_created_at"), sf.unix_millis("died_at")
+    lived = rules.lived_ms(created_ms, died_ms, interval.start_ms, interval.end_ms)
+    return by_life.groupBy(KEY).agg(sf.sum(lived).alias("lived_ms"))
 
 
 def _rebalances(timed: DataFrame, interval: Interval, thresholds: Thresholds) -> DataFrame:
@@ -191,16 +214,28 @@ def _consumer(alias: str) -> ConsumerColumns:
     return ConsumerColumns(*(sf.col(f"{alias}.{name}") for name in names))
 
 
-def _waited_for(waits: DataFrame) -> DataFrame:
-    """Tell whom a group waited for longest, all its rebalances of the interval together."""
-    whom: list[Column] = [sf.max("group_instance_id").alias("instance_id"), sf.max("client_id").alias("client_id")]
-    each = waits.groupBy(KEY, "member_id").agg(sf.sum("waited_for_ms").alias("waited_for_ms"), *whom)
-    longest_first = Window.partitionBy(KEY).orderBy(sf.desc("waited_for_ms"), "member_id")
-    longest = each.withColumn("place", sf.row_number().over(longest_first)).where(sf.col("place") == 1)
-    return longest.select(
+def longest_waits(waits: DataFrame) -> DataFrame:
+    """Find the consumer that each group waited for longest, in all rebalances of the interval and under any member id.
+
+    Source: coordinator_core/protocol/reports/waiting.py, to which a property test compares this.
+    """
+    who = ("group_instance_id", "client_id", "client_host")
+    consumer = identity_of(*map(sf.col, who)).alias("consumer")
+    by_member = waits.groupBy(KEY, consumer, "member_id").agg(
+        sf.sum("waited_for_ms").alias("member_ms"), *(sf.max(name).alias(name) for name in who)
+    )
+    longest = sf.min(sf.struct((-sf.col("member_ms")).alias("order"), "member_id", *who)).alias("longest")
+    by_consumer = by_member.groupBy(KEY, "consumer").agg(
+        longest, sf.count("*").cast("int").alias("members"), sf.sum("member_ms").alias("waited_ms")
+    )
+    ranked = sf.struct((-sf.col("waited_ms")).alias("order"), "longest.member_id", "longest", "members", "waited_ms")
+    first = by_consumer.groupBy(KEY).agg(sf.min(ranked).alias("first"))
+    return first.select(
         KEY,
-        sf.col("member_id").alias("waited_for_member_id"),
-        sf.col("instance_id").alias("waited_for_instance_id"),
-        sf.col("client_id").alias("waited_for_client_id"),
-        "waited_for_ms",
+        sf.col("first.longest.member_id").alias("waited_for_member_id"),
+        sf.col("first.longest.group_instance_id").alias("waited_for_instance_id"),
+        sf.col("first.longest.client_id").alias("waited_for_client_id"),
+        sf.col("first.longest.client_host").alias("waited_for_client_host"),
+        sf.col("first.members").alias("waited_for_members"),
+        sf.col("first.waited_ms").alias("waited_for_ms"),
     )

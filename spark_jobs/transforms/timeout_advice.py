@@ -1,10 +1,11 @@
 """A group's history becomes a row of counts, however large the group is, and the pure rules advise from that row.
 
-timeouts, returns, waits ─────────── evictions ─┐
+ends, returns, waits ─────────────── evictions ─┐
 stays ── days ─┐                                ├── evidence ── advice
-members, settings ────────────────── in force ──┤
+members, settings, assigned ──────── in force ──┤
 rejoined ─────────────────────────── rejoins ───┤
-rebalances ───────────────────────── startups ──┘
+newcomers ────────────────────────── startups ──┤
+rebalances ───────────────────────── totals ────┘
 
 Each frame of the past is used once: it may have millions of rows, and would be read again for every use.
 """
@@ -14,10 +15,19 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.advice.policy import Policy
+from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Policy
 from coordinator_core.protocol.advice.startup import STARTUP_MS
+from coordinator_core.protocol.advice.steps import BEYOND
 from spark_jobs.rules.advice import day_of, identity_of, place_of, summed_gaps
-from spark_jobs.rules.advised import REBALANCE_TIMEOUT, SESSION_EXPIRED, TOLD, advised_row
+from spark_jobs.rules.advised import (
+    BY_MEMBERS,
+    COMPLETED,
+    LEFT,
+    REBALANCE_TIMEOUT,
+    SESSION_EXPIRED,
+    TOLD,
+    advised_row,
+)
 
 STAY_COLUMNS = (
     "group_id",
@@ -29,12 +39,14 @@ STAY_COLUMNS = (
     "heartbeat_gap_histogram",
 )
 CONSUMER_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "client_host")
-TIMEOUT_COLUMNS = (*CONSUMER_COLUMNS, "session_timeout_ms", "ended_at", "end_reason", "silent_since")
+END_COLUMNS = (*CONSUMER_COLUMNS, "session_timeout_ms", "ended_at", "end_reason", "silent_since")
 RETURN_COLUMNS = (*CONSUMER_COLUMNS, "joined_at")
 WAIT_COLUMNS = ("group_id", "shard_id", "member_id", "waited_for_ms", "started_at", "completed_at")
-REJOIN_COLUMNS = ("group_id", "shard_id", "joined_after_ms", "waited_for_ms")
+REJOIN_COLUMNS = ("rebalance_id", "group_id", "shard_id", "outcome", "joined_after_ms", "waited_for_ms")
 MEMBER_COLUMNS = ("group_id", "shard_id", "session_timeout_ms", "rebalance_timeout_ms")
-REBALANCE_COLUMNS = (
+ASSIGNED_COLUMNS = ("group_id", "shard_id", "protocol_name", "partitions")
+TOTAL_COLUMNS = ("group_id", "shard_id", "trigger", "outcome", "started_at", "completed_at", "partitions_moved")
+NEWCOMER_COLUMNS = (
     "group_id",
     "shard_id",
     "started_at",
@@ -56,13 +68,26 @@ SETTINGS = (
 """Settings that advice looks at."""
 
 DAY_FIELDS = ("day", "heartbeats", "gaps", "longest_gap_ms")
-EVICTION_FIELDS = ("end_reason", "day", "place", "count", "limit_ms")
+EVICTION_FIELDS = (
+    "end_reason",
+    "day",
+    "place",
+    "limit_place",
+    "is_live",
+    "is_restart",
+    "count",
+    "limit_ms",
+    "stalls",
+)
+TOTALS = ("rebalances", "took_ms", "completed", "partitions_moved", "by_members")
 PRESENT_COLUMNS = (
     "present_session_ms",
     "present_rebalance_ms",
     "present_initial_delay_ms",
     "least_session_ms",
     "most_session_ms",
+    "protocol_name",
+    "partitions",
 )
 EVIDENCE_COLUMNS = (
     "group_id",
@@ -70,6 +95,8 @@ EVIDENCE_COLUMNS = (
     "days",
     "evictions",
     "rejoins",
+    "waits",
+    *TOTALS,
     "starts",
     "alone",
     "last_comers",
@@ -86,32 +113,54 @@ ADVICE_COLUMNS = (
 )
 
 
-def evictions(timeouts: DataFrame, returns: DataFrame, waits: DataFrame, *, end_ms: int, grace_ms: int) -> DataFrame:
-    """Count who was put out by a timeout, by the timeout that would not have.
+def evictions(ended: DataFrame, returns: DataFrame, waits: DataFrame, *, end_ms: int, grace_ms: int) -> DataFrame:
+    """Count the members that a timeout evicted, by the timeout that would not have, and those that left.
 
     Args:
-        timeouts: TIMEOUT_COLUMNS, of those who were put out within the window.
-        returns: RETURN_COLUMNS, of those who joined since the window began, until the grace after its end.
+        ended: END_COLUMNS, of the members that were evicted within the window, or left.
+        returns: RETURN_COLUMNS, of those who joined since the window began, until the longest grace after its end.
         waits: WAIT_COLUMNS.
         end_ms: Wall time at which the window ends.
-        grace_ms: Who is back within this was alive, unless it had a successor before it was put out; who may still come
-            back by then is left out.
+        grace_ms: A member that is back within this was alive, unless it had a successor before its end; one that was
+            live when it missed a join phase is expected back within LATE_GRACE_MS. Members that may still come back by
+            then are left out.
 
     Returns:
         A row a group that has any: group_id, `evictions`; their `place` is under which step the timeout is counted that
-        would not have put them out, NULL of members that stayed away.
+        would not have evicted them, NULL of members that stayed away. `stalls` counts the join phases that they ended:
+        a phase counts for its slowest member.
     """
-    gone = _first_returns(_identified(_with_limits(timeouts, waits)), _identified(returns), grace_ms)
-    is_decided = sf.col("late_ms").isNotNull() | (sf.unix_millis("ended_at") < end_ms - grace_ms)
+    gone = _first_returns(
+        _identified(_with_limits(_with_graces(ended, grace_ms), waits)), _identified(returns), grace_ms
+    )
+    is_decided = sf.col("late_ms").isNotNull() | (sf.unix_millis("ended_at") < end_ms - sf.col("grace_ms"))
+    needed_place = sf.coalesce("place", sf.lit(BEYOND))
+    in_phase = Window.partitionBy("group_id", "end_reason", sf.unix_millis("ended_at")).orderBy(
+        sf.desc(needed_place), sf.desc("limit_place"), "member_id"
+    )
     return (
         gone.where(is_decided)
         .withColumn("day", day_of(sf.col("ended_at"), end_ms))
         .withColumn("place", place_of(sf.col("limit_ms") + sf.col("late_ms")))
-        .groupBy("group_id", "end_reason", "day", "place")
-        .agg(sf.count("*").alias("count"), sf.sum("limit_ms").alias("limit_ms"))
+        .withColumn("limit_place", place_of(sf.col("limit_ms")))
+        .withColumn("is_slowest", sf.row_number().over(in_phase) == 1)
+        .groupBy("group_id", "end_reason", "day", "place", "limit_place", "is_live", "is_restart")
+        .agg(
+            sf.count("*").alias("count"),
+            sf.sum("limit_ms").alias("limit_ms"),
+            sf.count_if("is_slowest").alias("stalls"),
+        )
         .groupBy("group_id")
         .agg(sf.collect_list(sf.struct(*EVICTION_FIELDS)).alias("evictions"))
     )
+
+
+def _with_graces(ended: DataFrame, grace_ms: int) -> DataFrame:
+    """Add `is_live`, of members that were heard until they were evicted at the rebalance timeout, and `grace_ms`."""
+    silent_ms = sf.unix_millis("ended_at") - sf.unix_millis("silent_since")
+    was_heard = silent_ms * SIGNS_PER_SESSION <= sf.col("session_timeout_ms")
+    live = ended.withColumn("is_live", (sf.col("end_reason") == REBALANCE_TIMEOUT) & was_heard)
+    return live.withColumn("grace_ms", sf.when(sf.col("is_live"), LATE_GRACE_MS).otherwise(grace_ms).cast("long"))
 
 
 def _identified(rows: DataFrame) -> DataFrame:
@@ -128,25 +177,24 @@ def _with_limits(timeouts: DataFrame, waits: DataFrame) -> DataFrame:
         & (sf.col("end_reason") == REBALANCE_TIMEOUT)
         & sf.col("ended_at").between(sf.col("started_at"), sf.col("completed_at"))
     )
-    is_by_session = sf.col("end_reason") == SESSION_EXPIRED
-    limit_ms = sf.when(is_by_session, sf.col("session_timeout_ms").cast("long")).otherwise(sf.col("waited_for_ms"))
+    is_by_rebalance = sf.col("end_reason") == REBALANCE_TIMEOUT
+    limit_ms = sf.when(is_by_rebalance, sf.col("waited_for_ms")).otherwise(sf.col("session_timeout_ms").cast("long"))
     limited = gone.join(waited, on=is_its_wait, how="left").select("gone.*", limit_ms.alias("limit_ms"))
     return limited.where(sf.col("limit_ms").isNotNull())
 
 
 def _first_returns(gone: DataFrame, returns: DataFrame, grace_ms: int) -> DataFrame:
-    """Add `late_ms`: how soon somebody of the same identity was back within the grace.
+    """Add `late_ms`, how soon the same identity joined again within the grace, and `is_restart`.
 
-    It is NULL if nobody was, and if somebody had joined since the member was last heard, before it was put out.
+    `late_ms` is NULL if it did not, and if it had joined since the member was last heard, before it was evicted.
 
-    Time is cut into slots as long as the grace. Whoever is back in time is so in the same slot, or in the next, and a
-    successor came in one of those of the silence: so each eviction meets the few who joined about then, and not all who
-    ever did.
+    Time is cut into slots as long as the shorter grace. A return in time is in a slot of the grace, and a successor
+    came in one of those of the silence: so each end meets the few that joined about then, and not all that ever did.
     """
     at_ms, joined_ms = sf.unix_millis("ended_at"), sf.unix_millis("joined_at")
     silent_ms = sf.least(sf.unix_millis("silent_since"), at_ms - 1)
     slot_ms = grace_ms + 1
-    slots = sf.sequence(sf.floor(silent_ms / slot_ms), sf.floor(at_ms / slot_ms) + 1)
+    slots = sf.sequence(sf.floor(silent_ms / slot_ms), sf.floor((at_ms + sf.col("grace_ms")) / slot_ms))
     expected = gone.withColumn("slot", sf.explode(slots))
     back = returns.select(
         "group_id",
@@ -156,12 +204,21 @@ def _first_returns(gone: DataFrame, returns: DataFrame, grace_ms: int) -> DataFr
         joined_ms.alias("back_ms"),
     )
     came_ms = sf.col("back_ms")
-    is_next = (sf.col("back_as") != sf.col("member_id")) & (came_ms > silent_ms) & (came_ms <= at_ms + grace_ms)
-    first_late_ms = sf.min(sf.when(is_next, came_ms - at_ms))
+    is_next = (
+        (sf.col("back_as") != sf.col("member_id")) & (came_ms > silent_ms) & (came_ms <= at_ms + sf.col("grace_ms"))
+    )
+    after_ms = sf.when(is_next, came_ms - at_ms)
+    is_exit = sf.col("end_reason") == LEFT
+    has_successor = ~is_exit & sf.coalesce(sf.min(after_ms) < 0, sf.lit(False))
+    late_ms = sf.when(~has_successor, sf.min(sf.when(after_ms >= 0, after_ms)))
+    is_soon = sf.coalesce(late_ms <= sf.col("session_timeout_ms"), sf.lit(False))
+    is_crash = (sf.col("end_reason") == SESSION_EXPIRED) & has_successor
+    is_restart = sf.col("group_instance_id").isNull() & ((is_exit & is_soon) | is_crash)
+    stay = ("group_id", "member_id", "ended_at", "end_reason", "session_timeout_ms", "group_instance_id")
     return (
         expected.join(back, on=["slot", "group_id", "identity"], how="left")
-        .groupBy("group_id", "member_id", "ended_at", "end_reason", "limit_ms")
-        .agg(sf.when(first_late_ms >= 0, first_late_ms).alias("late_ms"))
+        .groupBy(*stay, "is_live", "grace_ms", "limit_ms")
+        .agg(late_ms.alias("late_ms"), is_restart.alias("is_restart"))
     )
 
 
@@ -191,16 +248,51 @@ def days(stays: DataFrame, *, end_ms: int) -> DataFrame:
 
 
 def rejoins(rejoined: DataFrame) -> DataFrame:
-    """Count how long groups waited for members that they had, and that came in time.
+    """Count how long groups waited for members that joined in time, and rebalances for their slowest member.
 
     Args:
         rejoined: REJOIN_COLUMNS.
 
     Returns:
-        A row a group that has any: group_id, `rejoins`.
+        A row a group that waited: group_id, `rejoins`, `waits`.
     """
-    in_time = rejoined.select("group_id", sf.least("joined_after_ms", "waited_for_ms").alias("took_ms"))
-    return _counted(in_time, "took_ms", "rejoins", "group_id")
+    has_joined = sf.col("outcome") == "joined"
+    in_time_ms = sf.least("joined_after_ms", "waited_for_ms")
+    # `least` leaves NULL out: of a member that has not joined, it is how long the rebalance waited for it.
+    wait_ms = sf.when(has_joined, in_time_ms).otherwise(sf.col("waited_for_ms"))
+    rejoin_place = sf.when(has_joined & sf.col("joined_after_ms").isNotNull(), place_of(in_time_ms))
+    by_rebalance = rejoined.groupBy("group_id", "rebalance_id").agg(
+        sf.collect_list(rejoin_place).alias("places"), place_of(sf.max(wait_ms)).alias("wait_place")
+    )
+    # One list for both, so that the rows are read once.
+    rejoin = sf.transform("places", lambda place: sf.struct(sf.lit(True).alias("is_rejoin"), place.alias("place")))
+    wait = sf.struct(sf.lit(False).alias("is_rejoin"), sf.col("wait_place").alias("place"))
+    each = by_rebalance.select("group_id", sf.explode(sf.concat(rejoin, sf.array(wait))).alias("one"))
+    counted = each.groupBy("group_id", "one.is_rejoin", "one.place").agg(sf.count("*").alias("count"))
+    entry = sf.struct("place", "count")
+    return counted.groupBy("group_id").agg(
+        sf.collect_list(sf.when(sf.col("is_rejoin"), entry)).alias("rejoins"),
+        sf.collect_list(sf.when(~sf.col("is_rejoin"), entry)).alias("waits"),
+    )
+
+
+def totals(rebalances: DataFrame) -> DataFrame:
+    """Add rebalances up.
+
+    Args:
+        rebalances: TOTAL_COLUMNS.
+
+    Returns:
+        A row a group that has any: group_id, TOTALS.
+    """
+    took_ms = sf.unix_millis("completed_at") - sf.unix_millis("started_at")
+    return rebalances.groupBy("group_id").agg(
+        sf.count("*").alias("rebalances"),
+        sf.sum(took_ms).alias("took_ms"),
+        sf.count_if(sf.col("outcome") == COMPLETED).alias("completed"),
+        sf.sum("partitions_moved").alias("partitions_moved"),
+        sf.count_if(sf.col("trigger").isin(*BY_MEMBERS)).alias("by_members"),
+    )
 
 
 def _counted(rows: DataFrame, length: str, counts: str, *keys: str) -> DataFrame:
@@ -213,7 +305,7 @@ def startups(rebalances: DataFrame) -> DataFrame:
     """Count how groups came together from nothing.
 
     Args:
-        rebalances: REBALANCE_COLUMNS, those that newcomers caused.
+        rebalances: NEWCOMER_COLUMNS, those that newcomers caused.
 
     Returns:
         A row a group that started: group_id, `starts`, `alone`, `last_comers`, `followers`.
@@ -244,6 +336,7 @@ def startups(rebalances: DataFrame) -> DataFrame:
 def in_force(
     by_day: DataFrame,
     members: DataFrame,
+    assigned: DataFrame,
     cluster_config: DataFrame,
     group_configs: DataFrame,
     defaults: Mapping[str, int | None],
@@ -253,6 +346,7 @@ def in_force(
     Args:
         by_day: As `days` returns it; what was in force last counts where nobody is there to ask.
         members: MEMBER_COLUMNS.
+        assigned: ASSIGNED_COLUMNS, of groups that exist.
         cluster_config: CLUSTER_COLUMNS.
         group_configs: SETTING_COLUMNS.
         defaults: What holds where neither sets anything, by settings.
@@ -266,7 +360,11 @@ def in_force(
     )
     own = group_configs.groupBy("group_id").agg(*(_set(key).alias(f"own_{key}") for key in SETTINGS))
     wide = cluster_config.agg(*(_set(key).alias(f"wide_{key}") for key in SETTINGS))
-    joined = by_day.join(asked, on="group_id", how="left").join(own, on="group_id", how="left")
+    joined = (
+        by_day.join(asked, on="group_id", how="left")
+        .join(own, on="group_id", how="left")
+        .join(assigned.select("group_id", "protocol_name", "partitions"), on="group_id", how="left")
+    )
 
     def narrowest(key: str, *asked_for: str) -> Column:
         return sf.coalesce(f"own_{key}", f"wide_{key}", sf.lit(defaults[key]).cast("int"), *map(sf.col, asked_for))
@@ -280,6 +378,8 @@ def in_force(
         narrowest("group_initial_rebalance_delay_ms").alias("present_initial_delay_ms"),
         narrowest("group_min_session_timeout_ms").alias("least_session_ms"),
         narrowest("group_max_session_timeout_ms").alias("most_session_ms"),
+        "protocol_name",
+        sf.coalesce("partitions", sf.lit(0)).alias("partitions"),
     )
 
 
@@ -287,13 +387,16 @@ def _set(key: str) -> Column:
     return sf.max(sf.when(sf.col("key") == key, sf.col("value").try_cast("int")))
 
 
-def evidence(present: DataFrame, put_out: DataFrame, rejoined: DataFrame, started: DataFrame) -> DataFrame:
+def evidence(
+    present: DataFrame, put_out: DataFrame, rejoined: DataFrame, summed: DataFrame, started: DataFrame
+) -> DataFrame:
     """Put together what is known of each group that was there.
 
     Args:
         present: As `in_force` returns it.
         put_out: As `evictions` returns it.
         rejoined: As `rejoins` returns it.
+        summed: As `totals` returns it.
         started: As `startups` returns it.
 
     Returns:
@@ -302,6 +405,7 @@ def evidence(present: DataFrame, put_out: DataFrame, rejoined: DataFrame, starte
     return (
         present.join(put_out, on="group_id", how="left")
         .join(rejoined, on="group_id", how="left")
+        .join(summed, on="group_id", how="left")
         .join(started, on="group_id", how="left")
         .select(*EVIDENCE_COLUMNS)
     )

@@ -59,6 +59,10 @@ def test_who_held_a_rebalance_up_is_told(client: Client, group: Group) -> None:
     assert (told["group_id"], told["rebalance_id"]) == (group.group_id, newest)
     assert (left["member_id"], left["outcome"], left["joined_after_ms"]) == (member.member_id, "left", None)
     assert (joined["member_id"], joined["outcome"], joined["joined_after_ms"]) == (newcomer, "joined", 0)
+    (waited,) = told["waited_for"]  # Both have one client id, on one host.
+    assert (waited["client_id"], waited["client_host"]) == (left["client_id"], left["client_host"])
+    assert waited["waited_for_ms"] == left["waited_for_ms"] + joined["waited_for_ms"]
+    assert waited["member_count"] == sum(part["waited_for_ms"] > 0 for part in (left, joined))
     assert [part["waited_for_ms"] for part in told["members"]] == sorted(
         (left["waited_for_ms"], joined["waited_for_ms"]), reverse=True
     )

@@ -22,6 +22,11 @@ STAY = (
     " session_timeout_ms, joined_at, started_at, ended_at, end_reason, heartbeat_count, heartbeat_gap_ms_max,"
     " heartbeat_gap_histogram) VALUES (%s, %s, now(), %s, %s, '127.0.0.1', 1, %s, %s, %s, %s, %s, 400, 3000, %s)"
 )
+REBALANCE = (
+    "INSERT INTO rebalances (rebalance_id, group_id, shard_id, group_created_at, generation, trigger, started_at,"
+    " completed_at, outcome, restarts, member_count_before, member_count_after, partitions_moved)"
+    " VALUES (gen_random_uuid(), %s, %s, now(), 1, %s, %s, %s, 'completed', 0, 2, 2, 0)"
+)
 REPORT = (
     "INSERT INTO timeout_advice (group_id, shard_id, interval_start, interval_end, run_id, as_of, window_start,"
     " heartbeats, session_present_ms, session_advised_ms, session_verdict, session_confidence, session_because,"
@@ -57,6 +62,11 @@ class Past:
             self.stay("flapping", gone, "session_expired", gone - MINUTE, timeout_ms)
             back = gone + back_after
             self.stay("flapping", back + 60 * MINUTE, "left", back, timeout_ms)
+
+    def rebalance(self, at: datetime, trigger: str) -> None:
+        """Add one that was over after two seconds."""
+        who = (self.group.group_id, shard_of(self.group.group_id, 50), trigger, at, at + timedelta(seconds=2))
+        self.execute(REBALANCE, who)
 
     def report(self, at: datetime, present_ms: int) -> None:
         effect, test = json.dumps({"evictions_avoided": 7}), json.dumps({"is_passed": True})
@@ -172,6 +182,8 @@ def test_a_rebalance_timeout_is_tried_out_too(past: Past) -> None:
     assert what_if["session_timeout_ms"] is None
     assert what_if["rebalance_timeout_ms"] == {
         "value": 60_000,
+        "cost": {"rebalances": 0, "evictions": 0, "stood_still_ms": 0, "repeated_work_ms": 0},
+        "present_cost": None,
         "avoided": [],
         "remaining": [],
         "no_shows": [],
@@ -206,6 +218,45 @@ def test_a_session_that_its_heartbeats_would_not_keep_alive_is_refused(client: C
     client.ok("PUT", f"{group.path}/config", {"values": slow, "reason": "a test"})
     answer = client.call("GET", f"{group.path}/tuning?session_timeout_ms=8000")
     assert answer.json["detail"] == "heartbeat_interval_ms (9000) must be below the session timeout (8000)"
+
+
+def test_the_whole_cost_of_a_timeout_stands_beside_that_of_the_one_in_force(past: Past) -> None:
+    past.flap(2, timedelta(seconds=6))
+    tried = past.tuning("?session_timeout_ms=17000")["what_if"]["session_timeout_ms"]
+    assert (tried["cost"]["evictions"], tried["present_cost"]["evictions"]) == (0, 2)
+    assert tried["present_cost"]["repeated_work_ms"] == 2 * 10_000
+
+
+def test_members_that_are_restarted_are_recommended_static_membership(past: Past) -> None:
+    """Three times a member leaves, and its client is back within the session; each time the group rebalances twice."""
+    for number in range(3):
+        left = past.now - timedelta(hours=number + 1)
+        past.stay("deployed", left, "left", left - MINUTE)
+        past.stay("deployed", left + 30 * MINUTE, "hour", left + timedelta(seconds=4))
+        for trigger, at in (("member_left", left), ("member_joined", left + timedelta(seconds=4))):
+            past.rebalance(at, trigger)
+    told = past.tuning()
+    (found,) = told["recommendations"]
+    assert (found["name"], found["effect"]["restarts"], found["effect"]["rebalances_saved"]) == (
+        "static_membership",
+        3,
+        6,
+    )
+    assert "saves up to 6 of 6 rebalances and 12 s without reading" in found["because"]
+
+
+def test_a_recommendation_of_a_report_is_told_until_it_was_followed(past: Past) -> None:
+    past.flap(6, timedelta(seconds=6))
+    past.report(past.now - timedelta(hours=3), present_ms=10_000)
+    followed = {"name": "cooperative-sticky", "because": "it moves little", "effect": {"rebalances": 12}}
+    update = "UPDATE timeout_advice SET recommendations = %s WHERE group_id = %s"
+    past.execute(update, (json.dumps([followed]), past.group.group_id))
+    assert past.tuning()["recommendations"] == [followed]
+    group = (
+        "INSERT INTO groups (group_id, shard_id, state, state_since, protocol_name) VALUES (%s, %s, 'Empty', now(), %s)"
+    )
+    past.execute(group, (past.group.group_id, shard_of(past.group.group_id, 50), "cooperative-sticky"))
+    assert past.tuning()["recommendations"] == []
 
 
 # -- reports --------------------------------------------------------------------------------------------------

@@ -34,6 +34,8 @@ def eviction(minute: int, client_id: str = "thumb-2") -> Json:
 def tuning(*avoided: Json, failures: tuple[Json, ...] = ()) -> Told:
     what_if = {
         "value": 15_000,
+        "cost": {"rebalances": 90, "evictions": 0, "stood_still_ms": 60_000, "repeated_work_ms": 0},
+        "present_cost": {"rebalances": 92, "evictions": 1, "stood_still_ms": 62_000, "repeated_work_ms": 10_000},
         "avoided": list(avoided),
         "remaining": [],
         "failures": list(failures),
@@ -42,8 +44,8 @@ def tuning(*avoided: Json, failures: tuple[Json, ...] = ()) -> Told:
         "added_at_most": 0,
     }
     window = {"from": "2026-11-14T00:00:00Z", "to": "2026-11-21T00:00:00Z"}
-    answer = {"window": window, "advice": {}, "in_force": {}, "what_if": {"session_timeout_ms": what_if}}
-    return Told(tuning=answer)
+    answer = {"window": window, "advice": {}, "in_force": {}, "recommendations": []}
+    return Told(tuning=answer | {"what_if": {"session_timeout_ms": what_if}})
 
 
 def test_who_would_have_been_spared_often_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,6 +57,20 @@ def test_who_would_have_been_spared_often_has_one_line(capsys: pytest.CaptureFix
     assert "    thumb-2 at 10.0.0.7, 3 times, last 2026-11-21 02:09:00 UTC" in said
     assert "  and nobody failed for real meanwhile, who would have been seen later." in said
     assert said[-1] == "  muster config set --group=thumbnails session_timeout_ms=15000"
+
+
+def test_the_cost_of_a_timeout_stands_beside_that_of_the_one_in_force(capsys: pytest.CaptureFixture[str]) -> None:
+    print_tuning(cast(Node, tuning(eviction(9))), "thumbnails", {}, as_json=False)
+    said = capsys.readouterr().out
+    assert "would have cost 90 rebalances, 0 evictions of live members, 1 min of standstill and 0 ms of" in said
+    assert "instead of 92 rebalances, 1 eviction of live members, 1 min of standstill and 10.0 s of repeated" in said
+
+
+def test_recommendations_are_printed_with_their_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    node = tuning(eviction(9))
+    node.answers["tuning"]["recommendations"] = [{"name": "static_membership", "because": "3 restarts"}]
+    print_tuning(cast(Node, node), "thumbnails", {}, as_json=False)
+    assert "  static_membership: 3 restarts" in capsys.readouterr().out.splitlines()
 
 
 def test_failures_that_would_have_been_seen_later_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +89,7 @@ def test_every_command_that_is_printed_names_just_that_group_when_pasted(
     change = {"value": 9_000, "verdict": "change", "confidence": "high", "because": "of that"}
     node.answers["tuning"]["advice"] = {"rebalance_timeout_ms": change}
     node.answers["rebalances"] = [rebalance("deploy")] * 3
-    node.answers["members"] = {"members": []}
+    node.answers["members"] = {"members": [], "waited_for": []}
     print_tuning(cast(Node, node), group_id, {}, as_json=False)
     print_rebalances(cast(Node, node), group_id, 10, as_json=False)
 
@@ -124,7 +140,7 @@ def test_who_stands_out_among_rebalances_is_named(
     capsys: pytest.CaptureFixture[str], waited_ms: int, begun_by: list[str], said: list[str]
 ) -> None:
     part = {"client_id": "batch", "waited_for_ms": waited_ms, "outcome": "joined"}
-    node = Told(rebalances=[rebalance(each) for each in begun_by], members={"members": [part]})
+    node = Told(rebalances=[rebalance(each) for each in begun_by], members={"members": [part], "waited_for": [part]})
     print_rebalances(cast(Node, node), "invoices", 10, as_json=False)
 
     out = capsys.readouterr().out
@@ -148,7 +164,8 @@ def test_who_was_put_out_while_all_waited_is_not_called_busy(
 
     class Waited(Told):
         def get(self, path: str, **_query: object) -> Json:
-            return {"members": [{"client_id": "batch", "waited_for_ms": 19_000, "outcome": next(told)}]}
+            part = {"client_id": "batch", "waited_for_ms": 19_000, "outcome": next(told)}
+            return {"members": [part], "waited_for": [part]}
 
     node = Waited(rebalances=[rebalance(each) for each in "abc"])
     print_rebalances(cast(Node, node), "invoices", 10, as_json=False)

@@ -162,6 +162,7 @@ def part_row(member_id: str = "m-1", rebalance: str = "first", **given: object) 
         "member_id": member_id,
         "group_instance_id": None,
         "client_id": "client",
+        "client_host": "10.0.0.1",
         "joined_after_ms": 2_000,
         "synced_after_ms": None,
         "waited_for_ms": 1_500,

@@ -195,7 +195,8 @@ class PostgresWorld:
                 RebalanceMemberRow(*row)
                 for row in self._fetch(
                     "SELECT rebalance_id::text, group_id, shard_id, ms(group_created_at), ms(completed_at), member_id,"
-                    " group_instance_id, client_id, joined_after_ms, synced_after_ms, waited_for_ms, outcome"
+                    " group_instance_id, client_id, client_host, joined_after_ms, synced_after_ms, waited_for_ms,"
+                    " outcome"
                     " FROM rebalance_members ORDER BY completed_at, member_id"
                 )
             ],

@@ -23,6 +23,7 @@ AUDIT = {**SPREAD, "generation": 4, "topics": 1, "score_before": None, "trend": 
 FREQUENCY = {
     **dict.fromkeys(("rebalances", "completed", "emptied", "abandoned", "restarts", "storms", "stormy_rebalances"), 1),
     **dict.fromkeys(("took_ms_p50", "took_ms_p95", "took_ms_max", "took_ms_total", "rebalancing_ms"), 7),
+    **dict.fromkeys(("lived_ms", "waited_for_client_host", "waited_for_members")),
     **dict.fromkeys(("waited_for_member_id", "waited_for_instance_id", "waited_for_client_id", "waited_for_ms")),
     "by_trigger": {"admin": 1},
     "rebalancing_share": 0.5,

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.protocol.advice.evidence import Evidence, Rejoins, Startups, merged
-from coordinator_core.protocol.advice.steps import counted
+from coordinator_core.protocol.advice.evidence import Evidence, Rebalances, Rejoins, Startups, merged
+from coordinator_core.protocol.advice.policy import Assigned
+from coordinator_core.protocol.advice.steps import BEYOND, counted, place_of
 from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import MemberSessionRow, RebalanceRow
 from coordinator_core.store.tuning import DAY_MS, TuningQuestion
@@ -161,7 +162,94 @@ def test_a_limit_on_rejoining_is_told_by_how_long_was_waited(owner: Owner, store
         )
     )
     assert told(store) == [("m-1", 25_000)]
-    assert store.tuning(QUESTION).evidence().rejoins == Rejoins(counted([25_000]), counted([25_000]))
+    rejoins = Rejoins(counted([25_000]), counted([25_000]), waits=counted([20_000]), needed=counted([25_000]))
+    assert store.tuning(QUESTION).evidence().rejoins == rejoins
+
+
+def test_a_live_member_that_was_evicted_at_a_rebalance_timeout_is_expected_back_for_longer(
+    owner: Owner, store: Store
+) -> None:
+    """A live member is silent for a third of its session at most; one that is not back counts beyond the steps."""
+    end_ms = NOW_MS + 21_000
+    rows = [
+        late("slow", NOW_MS, silent_ms=15_000),
+        back("slow-2", NOW_MS + 600_000, client_id="slow"),
+        late("dead", NOW_MS + 1, silent_ms=15_001),
+        back("dead-2", NOW_MS + 600_001, client_id="dead"),
+        late("lost", NOW_MS + 2, silent_ms=0),
+        back("lost-2", NOW_MS + 600_003, client_id="lost"),
+    ]
+    waited = [
+        part_row(name, joined_after_ms=None, waited_for_ms=20_000, outcome="evicted", completed_at_ms=end_ms)
+        for name in ("slow", "dead", "lost")
+    ]
+    rebalance = rebalance_row(completed_at_ms=end_ms, started_at_ms=NOW_MS - 20_000, member_count_before=2)
+    owner.write(write(rebalances=(rebalance,), rebalance_members=tuple(waited), sessions=tuple(rows)))
+    past = store.tuning(QUESTION)
+    assert [(each.member_id, each.is_live, each.needed_ms) for each in past.evictions] == [
+        ("lost", True, None),
+        ("dead", False, None),
+        ("slow", True, 620_000),
+    ]
+    rejoins = past.evidence().rejoins
+    assert (rejoins.late[place_of(620_000)], rejoins.late[BEYOND], rejoins.no_shows) == (1, 1, 1)
+    assert (rejoins.waits[place_of(20_000)], rejoins.needed[BEYOND], rejoins.needed[place_of(620_000)]) == (1, 2, 1)
+
+
+def late(client_id: str, at_ms: int, silent_ms: int) -> MemberSessionRow:
+    """Build the end of a stay that the rebalance timeout ended, after a silence."""
+    heard: dict[str, Any] = {"last_heartbeat_at_ms": at_ms - silent_ms, "started_at_ms": at_ms - HOUR_MS}
+    ended: dict[str, Any] = {"ended_at_ms": at_ms, "end_reason": "rebalance_timeout", "client_id": client_id}
+    return session_row(client_id, **heard, **ended)
+
+
+def test_members_that_were_back_within_their_session_were_restarted(owner: Owner, store: Store) -> None:
+    silent: dict[str, Any] = {"started_at_ms": NOW_MS - HOUR_MS, "last_heartbeat_at_ms": NOW_MS - 45_000}
+    rows = [
+        session_row("left-1", ended_at_ms=NOW_MS, end_reason="left", client_id="left"),
+        back("left-2", NOW_MS + 45_000, client_id="left"),
+        session_row("away-1", ended_at_ms=NOW_MS, end_reason="left", client_id="away"),
+        back("away-2", NOW_MS + 45_001, client_id="away"),
+        session_row("static-1", ended_at_ms=NOW_MS, end_reason="left", group_instance_id="pod"),
+        back("static-2", NOW_MS + 5, group_instance_id="pod"),
+        gone("crashed-1", NOW_MS, client_id="crashed", **silent),
+        back("crashed-2", NOW_MS - 1_000, client_id="crashed"),
+        gone("paused-1", NOW_MS, client_id="paused", **silent),
+        back("paused-2", NOW_MS + 1_000, client_id="paused"),
+    ]
+    owner.write(write(sessions=tuple(rows)))
+    past = store.tuning(QUESTION)
+    assert sorted(each.member_id for each in past.evictions if each.is_restart) == ["crashed-1", "left-1"]
+    assert past.evidence().rebalances == Rebalances(restarts=2)
+
+
+def test_rebalances_are_added_up_and_wait_for_their_slowest_member(owner: Owner, store: Store) -> None:
+    parts = (
+        part_row("quick", joined_after_ms=1_000, waited_for_ms=1_500),
+        part_row("gone", joined_after_ms=None, waited_for_ms=9_000, outcome="left"),
+        part_row("silent", joined_after_ms=None, waited_for_ms=8_000),
+        part_row("slow", "second", joined_after_ms=4_000, waited_for_ms=4_500, completed_at_ms=NOW_MS + 7_000),
+    )
+    rows = (
+        rebalance_row(partitions_moved=2),
+        rebalance_row("second", completed_at_ms=NOW_MS + 7_000, trigger="admin", outcome="emptied", partitions_moved=1),
+    )
+    owner.write(write(rebalances=rows, rebalance_members=parts))
+    past = store.tuning(QUESTION)
+    assert (sorted(past.waits_ms), sorted(past.rejoins_ms)) == ([4_000, 9_000], [1_000, 4_000])
+    took_ms = sum(row.completed_at_ms - row.started_at_ms for row in rows)
+    summed = Rebalances(count=2, took_ms=took_ms, completed=1, partitions_moved=3, by_members=1)
+    assert past.evidence().rebalances == summed
+
+
+def test_how_a_group_s_partitions_are_assigned_now_is_known(owner: Owner, store: Store) -> None:
+    members = {
+        "m-1": member_row("m-1"),
+        "m-2": member_row("m-2", assignment_json=None),
+        "m-3": member_row("m-3", assignment_json=[{"topic": "a", "partitions": [3]}, {"topic": "b", "partitions": []}]),
+    }
+    owner.write(write(group=group_row(protocol_name="range"), members=members))
+    assert store.tuning(QUESTION).assigned == Assigned("range", 3)
 
 
 def test_until_its_rebalance_is_over_such_an_eviction_is_not_told(owner: Owner, store: Store) -> None:

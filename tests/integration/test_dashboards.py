@@ -124,10 +124,27 @@ def test_ownership_shows_past_and_present_together(owner: Owner, ask: Ask) -> No
 
 def test_of_each_of_the_last_rebalances_the_three_slowest_are_told(owner: Owner, ask: Ask) -> None:
     waits = {"a": 10, "b": 0, "c": 900, "d": 20, "e": 30}
-    parts = [part_row(name, waited_for_ms=wait) for name, wait in waits.items()]
+    parts = [part_row(name, client_id=name, waited_for_ms=wait) for name, wait in waits.items()]
     owner.write(write(group=group_row(), rebalances=(rebalance_row(),), rebalance_members=tuple(parts)))
     found = ask("SELECT member_id, waited_for_ms, took_ms, trigger FROM dashboards.slowest_members")
     assert found == [(name, waits[name], 3_000, "member_joined") for name in "ced"]
+
+
+def test_the_member_ids_of_a_crash_loop_are_one_slow_consumer(owner: Owner, ask: Ask) -> None:
+    crashes = [part_row(f"c-{number}", client_id="crashes", waited_for_ms=40 + number) for number in range(3)]
+    others = [
+        part_row("other", client_id="other", waited_for_ms=100),
+        part_row("old", client_id="crashes", client_host=None, waited_for_ms=90),
+        part_row("static-1", client_id="x", group_instance_id="pod", waited_for_ms=50),
+        part_row("static-2", client_id="y", client_host="10.0.0.9", group_instance_id="pod", waited_for_ms=51),
+    ]
+    owner.write(write(group=group_row(), rebalances=(rebalance_row(),), rebalance_members=(*crashes, *others)))
+    columns = "member_id, client_id, client_host, member_count, waited_for_ms"
+    assert ask(f"SELECT {columns} FROM dashboards.slowest_members") == [  # noqa: S608 - columns of ours
+        ("c-2", "crashes", "10.0.0.1", 3, 123),
+        ("static-2", "y", "10.0.0.9", 2, 101),
+        ("other", "other", "10.0.0.1", 1, 100),
+    ]
 
 
 def test_nobody_is_slow_whom_nobody_waited_for_and_old_rebalances_are_left_out(owner: Owner, ask: Ask) -> None:

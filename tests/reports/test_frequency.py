@@ -10,12 +10,15 @@ from coordinator_core.protocol.reports.frequency import (
     HIGH,
     MEDIAN,
     Consumer,
+    Life,
     Thresholds,
     is_back_in_time,
     is_same_consumer,
     is_successor,
+    lived_ms,
     never_settles,
     percentile,
+    rebalancing_share,
     storms,
 )
 
@@ -106,3 +109,25 @@ def test_a_group_does_not_settle_when_it_takes_too_long_or_falls_back_too_often(
 def test_a_percentile_is_one_of_the_lengths() -> None:
     assert (percentile([], HIGH), percentile([7], HIGH), percentile([1, 2], MEDIAN)) == (None, 7, 1)
     assert (percentile(range(1, 21), HIGH), percentile(range(1, 22), HIGH)) == (19, 20)
+
+
+@pytest.mark.parametrize(
+    ("lives", "lived"),
+    [
+        ([Life(0)], 100),
+        ([Life(1_000)], 100),
+        ([Life(1_030)], 70),
+        ([Life(0, 1_030)], 30),
+        ([Life(1_030, 1_050)], 20),
+        ([Life(0, 1_020), Life(1_070)], 50),
+        ([Life(0, 2_000)], 100),
+        ([Life(1_100)], 0),
+        ([Life(0, 900)], 0),
+    ],
+)
+def test_a_group_lives_in_an_interval_from_its_creation_to_its_death(lives: list[Life], lived: int) -> None:
+    assert lived_ms(lives, 1_000, 1_100) == lived
+
+
+def test_the_share_goes_by_the_life_and_not_by_the_interval() -> None:
+    assert (rebalancing_share(51, lived_ms([Life(1_028)], 1_000, 1_100)), rebalancing_share(0, 0)) == (51 / 72, 0.0)

@@ -86,7 +86,8 @@ def rebalance(started_at: datetime, took_s: float = 2, **columns: object) -> Row
 def wait(of: Row, member_id: str, waited_for_ms: int, **columns: object) -> Row:
     """Build a member's part in a rebalance."""
     shared = {name: of[name] for name in ("rebalance_id", "group_id", "shard_id", "group_created_at", "completed_at")}
-    told = {"client_id": f"client of {member_id}", "waited_for_ms": waited_for_ms, "outcome": "joined"}
+    told: Row = {"client_id": f"client of {member_id}", "client_host": "/10.0.0.1"}
+    told |= {"waited_for_ms": waited_for_ms, "outcome": "joined"}
     return {**shared, "member_id": member_id, **told, **columns}
 
 

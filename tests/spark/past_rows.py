@@ -1,5 +1,6 @@
 """A past that is drawn by a seed and written into the tables of the ledger, of groups of each kind."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,8 +20,8 @@ Rows = list[tuple[Any, ...]]
 
 STAYS = (
     "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, group_instance_id, client_id,"
-    " client_host, generation, session_timeout_ms, joined_at, started_at, ended_at, end_reason, heartbeat_count,"
-    " heartbeat_gap_ms_max, heartbeat_gap_histogram) VALUES %s"
+    " client_host, generation, session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at,"
+    " heartbeat_count, heartbeat_gap_ms_max, heartbeat_gap_histogram) VALUES %s"
 )
 REBALANCES = (
     "INSERT INTO rebalances (rebalance_id, group_id, shard_id, group_created_at, generation, trigger, started_at,"
@@ -30,9 +31,10 @@ PARTS = (
     "INSERT INTO rebalance_members (rebalance_id, group_id, shard_id, group_created_at, completed_at, member_id,"
     " client_id, joined_after_ms, waited_for_ms, outcome) VALUES %s"
 )
+GROUPS = "INSERT INTO groups (group_id, shard_id, state, state_since, protocol_type, protocol_name) VALUES %s"
 MEMBERS = (
     "INSERT INTO members (group_id, shard_id, member_id, group_instance_id, client_id, client_host, session_timeout_ms,"
-    " rebalance_timeout_ms, joined_at) VALUES %s"
+    " rebalance_timeout_ms, joined_at, assignment) VALUES %s"
 )
 
 
@@ -46,11 +48,18 @@ class Past:
     rebalances: Rows = field(default_factory=list)
     parts: Rows = field(default_factory=list)
     members: Rows = field(default_factory=list)
+    groups: Rows = field(default_factory=list)
 
     def store(self, connection: pg.connection) -> None:
         """Write everything down."""
         with connection, connection.cursor() as cursor:
-            tables = ((STAYS, self.stays), (REBALANCES, self.rebalances), (PARTS, self.parts), (MEMBERS, self.members))
+            tables = (
+                (STAYS, self.stays),
+                (REBALANCES, self.rebalances),
+                (PARTS, self.parts),
+                (GROUPS, self.groups),
+                (MEMBERS, self.members),
+            )
             for statement, rows in tables:
                 execute_values(cursor, statement, rows)
 
@@ -68,9 +77,21 @@ class Past:
         self.member(group_id, "steady", 300_000)
         return group_id
 
-    def member(self, group_id: str, client_id: str, rebalance_timeout_ms: int, joined: datetime | None = None) -> None:
+    def assigned(self, group_id: str, protocol_name: str) -> None:
+        """Add the group's own row; its partitions are those of its members."""
+        self.groups.append((group_id, _shard(group_id), "Stable", self.end - DAY, "consumer", protocol_name))
+
+    def member(
+        self,
+        group_id: str,
+        client_id: str,
+        rebalance_timeout_ms: int,
+        joined: datetime | None = None,
+        partitions: Sequence[int] = (),
+    ) -> None:
         who = (group_id, _shard(group_id), f"{client_id}-now", None, client_id, HOST, self.timeout_ms)
-        self.members.append((*who, rebalance_timeout_ms, joined or self.end - 60 * DAY))
+        assignment = json.dumps([{"topic": "t", "partitions": list(partitions)}]) if partitions else None
+        self.members.append((*who, rebalance_timeout_ms, joined or self.end - 60 * DAY, assignment))
 
     def stay(
         self,
@@ -94,6 +115,7 @@ class Past:
                     joined,
                     ended,
                     end_reason,
+                    more.get("heard"),
                 ),
                 *(len(lengths), max(lengths, default=None), list(gaps(lengths))),
             )
@@ -111,7 +133,7 @@ class Past:
         """Add a rebalance; a part is a member id, when it joined, how long was waited for it, and its outcome."""
         key, over = str(UUID(int=len(self.rebalances) + 1)), started + timedelta(milliseconds=took_ms)
         who = (group_id, _shard(group_id), self.end - 90 * DAY)
-        outcome = ("completed", more.get("restarts", 0), more.get("before", 1), 2, 0)
+        outcome = ("completed", more.get("restarts", 0), more.get("before", 1), 2, more.get("moved", 0))
         self.rebalances.append((key, *who, 1, more.get("trigger", "member_joined"), started, over, over, *outcome))
         self.parts += [(key, *who, over, name, name, joined, waited, end) for name, joined, waited, end in parts]
 
@@ -136,7 +158,7 @@ def scattered(past: Past, group_id: str, seed: int) -> None:
     for number, at in enumerate(_moments(chance, past.end)):
         client = f"c{chance.randrange(3)}"
         instance = chance.choice([None, None, f"i{chance.randrange(2)}"])
-        who = {
+        who: dict[str, Any] = {
             "instance": instance,
             "host": f"10.0.0.{chance.randrange(2)}",
             "timeout_ms": chance.choice([6_000, 10_000]),
@@ -144,11 +166,16 @@ def scattered(past: Past, group_id: str, seed: int) -> None:
         reason = chance.choice(["session_expired", "rebalance_timeout", "sync_timeout", "left", "hour", "replaced"])
         lengths = [chance.randint(1, 20_000) for _ in range(chance.randrange(4))]
         joined = at - timedelta(milliseconds=chance.choice([1, 30_000, 59_999, 60_000, 60_001, 90_000]))
+        heard = at - timedelta(milliseconds=chance.choice([0, 1_999, 2_000, 2_001, 3_334, 30_000]))
+        who["heard"] = max(heard, joined) if chance.random() < 0.5 else None
         member_id = past.stay(group_id, client, joined, at, reason, member_id=f"m{number}", lengths=lengths, **who)
         waited = chance.randint(0, 90_000)
         outcome = "evicted" if reason == "rebalance_timeout" else chance.choice(["joined", "left"])
         joined_after = None if outcome == "evicted" else chance.choice([None, 0, waited, 2 * waited])
-        more = {"trigger": chance.choice(["member_joined", "member_joined", "member_left"])}
+        more = {
+            "trigger": chance.choice(["member_joined", "member_joined", "member_left", "admin"]),
+            "moved": chance.randrange(4),
+        }
         began = at - timedelta(milliseconds=chance.choice([0, 100, 400_000]))
         past.rebalance(
             group_id,

@@ -11,16 +11,21 @@ from coordinator_core.protocol.reports.frequency import (
     HIGH,
     MEDIAN,
     Consumer,
+    Life,
     Thresholds,
     is_back_in_time,
     is_same_consumer,
     is_successor,
+    lived_ms,
     never_settles,
     percentile,
+    rebalancing_share,
     storms,
 )
+from coordinator_core.protocol.reports.waiting import Wait, rank_waits
 from spark_jobs.rules import frequency as rules
 from spark_jobs.rules.frequency import ConsumerColumns
+from spark_jobs.transforms.rebalance_frequency import WAIT_COLUMNS, longest_waits
 
 THRESHOLDS = Thresholds(grace_ms=10, storm_rebalances=3, storm_window_ms=100, unsettled_ms=1_000, unsettled_restarts=10)
 
@@ -96,3 +101,48 @@ def test_a_group_that_does_not_settle_is_told_as_the_pure_rule_tells_it(spark: S
     frame = spark.createDataFrame(cases, "ms long, restarts int")
     answers = frame.select(rules.never_settles(sf.col("ms"), sf.col("restarts"), THRESHOLDS)).collect()
     assert [answer[0] for answer in answers] == [never_settles(*case, THRESHOLDS) for case in cases]
+
+
+lives = st.builds(Life, st.integers(0, 300), st.none() | st.integers(0, 300))
+
+
+@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@given(st.lists(st.tuples(lives, st.integers(0, 50)), min_size=40, max_size=80))
+def test_lives_and_shares_are_those_of_the_pure_rules(spark: SparkSession, cases: list[tuple[Life, int]]) -> None:
+    rows = [(life.created_at_ms, life.died_at_ms, spent_ms) for life, spent_ms in cases]
+    frame = spark.createDataFrame(rows, "created long, died long, spent long")
+    lived = rules.lived_ms(sf.col("created"), sf.col("died"), 100, 200)
+    found = frame.select(lived, rules.rebalancing_share(sf.col("spent"), lived)).collect()
+    expected = [lived_ms([life], 100, 200) for life, _ in cases]
+    shares = [rebalancing_share(spent_ms, ms) for (_, spent_ms), ms in zip(cases, expected, strict=True)]
+    assert list(map(tuple, found)) == list(zip(expected, shares, strict=True))
+
+
+waits = st.builds(
+    Wait,
+    member_id=st.uuids().map(str),
+    group_instance_id=st.none() | st.just("pod"),
+    client_id=st.sampled_from("xy"),
+    client_host=st.none() | st.just("h"),
+    waited_for_ms=st.integers(1, 4),
+)
+
+
+@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@given(st.lists(st.lists(waits, min_size=1, max_size=8), min_size=20, max_size=40))
+def test_the_longest_wait_of_a_group_is_that_of_the_pure_rule(spark: SparkSession, groups: list[list[Wait]]) -> None:
+    rows = [
+        (str(name), 1, each.member_id, each.group_instance_id, each.client_id, each.client_host, each.waited_for_ms)
+        for name, waited in enumerate(groups)
+        for each in waited
+    ]
+    types = ("string", "short", "string", "string", "string", "string", "long")
+    schema = ", ".join(f"{name} {kind}" for name, kind in zip(WAIT_COLUMNS, types, strict=True))
+    found = {
+        row.group_id: (row.waited_for_member_id, row.waited_for_members, row.waited_for_ms)
+        for row in longest_waits(spark.createDataFrame(rows, schema)).collect()
+    }
+    first = {str(name): rank_waits(waited)[0] for name, waited in enumerate(groups)}
+    assert found == {
+        name: (each.longest.member_id, each.member_count, each.waited_for_ms) for name, each in first.items()
+    }

@@ -235,3 +235,12 @@ def test_nothing_to_restore_is_told() -> None:
 def test_an_unknown_table_is_one_sentence(spark: SparkSession, database: Database, connection: pg.connection) -> None:
     with pytest.raises(JobError, match=r"There is no history table offsets; there are assignments, .* and rebalances"):
         restore_days(spark, database, connection, "offsets", OLD, OLD, "somebody")
+
+
+def test_days_that_are_older_than_a_column_come_back_with_nulls_in_it(
+    spark: SparkSession, database: Database, archived: pg.connection
+) -> None:
+    rows(archived, "ALTER TABLE offset_history ADD COLUMN added_since text")
+    restore_days(spark, database, archived, "offset_history", OLDER, OLD, "somebody")
+    found = "SELECT count(*), count(added_since) FROM offset_history WHERE at < %s"
+    assert rows(archived, found.replace("%s", f"'{KEPT}'")) == [(200, 0)]

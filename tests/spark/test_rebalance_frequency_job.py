@@ -87,12 +87,15 @@ def test_a_group_s_day_is_told_in_full(spark: SparkSession, database: Database, 
         "took_ms_max": 30_000,
         "took_ms_total": 45_000,
         "rebalancing_ms": 45_000,
+        "lived_ms": 86_400_000,
         "rebalancing_share": 45 / 86_400,
         "evicted": 2,
         "spuriously_evicted": 1,
         "waited_for_member_id": "slow",
         "waited_for_instance_id": None,
         "waited_for_client_id": "client of slow",
+        "waited_for_client_host": "/10.0.0.1",
+        "waited_for_members": 1,
         "waited_for_ms": 7_000,
         "storms": 0,
         "stormy_rebalances": 0,
@@ -138,6 +141,70 @@ def test_of_members_that_were_waited_for_equally_long_the_first_by_id_is_told(
     insert(connection, "rebalance_members", wait(first, names[0], 500), wait(second, names[1], 500))
     report(JOB, spark, database, connection, of_day())
     assert told(connection)[GROUP]["waited_for_member_id"] == "a"
+
+
+def test_the_member_ids_of_a_crash_loop_are_one_consumer(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    """A new member id each time, and together more than the one long wait for another client."""
+    crashes = [rebalance(at(1, 60 * number)) for number in range(5)]
+    insert(connection, "rebalances", *crashes)
+    insert(connection, "rebalance_members", wait(crashes[0], "clicks-2", 61_000, client_id="clicks-2"))
+    for number, each in enumerate(crashes):
+        insert(connection, "rebalance_members", wait(each, f"clicks-3-{number}", 60_400, client_id="clicks-3"))
+    elsewhere = {"client_id": "clicks-3", "client_host": "/10.0.0.2"}
+    insert(connection, "rebalance_members", wait(crashes[1], "clicks-3-a", 60_900, **elsewhere))
+    report(JOB, spark, database, connection, of_day())
+    row = told(connection)[GROUP]
+    named = ("member_id", "client_id", "client_host", "members", "ms")
+    assert [row[f"waited_for_{name}"] for name in named] == ["clicks-3-0", "clicks-3", "/10.0.0.1", 5, 302_000]
+
+
+def test_waits_that_were_stored_before_hosts_were_count_by_their_client(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    first, second = rebalance(at(1)), rebalance(at(2))
+    insert(connection, "rebalances", first, second)
+    for number, each in enumerate((first, second)):
+        old = wait(each, f"old-{number}", 400, client_id="old", client_host=None)
+        insert(connection, "rebalance_members", old, wait(each, "other", 300 + number))
+    report(JOB, spark, database, connection, of_day())
+    row = told(connection)[GROUP]
+    assert (row["waited_for_client_id"], row["waited_for_client_host"], row["waited_for_ms"]) == ("old", None, 800)
+
+
+def died(created_at: datetime, died_at: datetime) -> dict[str, Any]:
+    return transition(created_at, died_at, "Empty", "Dead")
+
+
+def transition(created_at: datetime, moment: datetime, before: str | None, state: str) -> dict[str, Any]:
+    key = {"group_id": GROUP, "shard_id": SHARD, "group_created_at": created_at, "at": moment}
+    return {**key, "generation": 3, "from_state": before, "to_state": state, "reason": "test"}
+
+
+def test_the_share_of_a_group_that_began_within_the_interval_goes_by_its_life(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    born = at(18)
+    insert(connection, "rebalances", rebalance(at(19), took_s=3_600, group_created_at=born))
+    report(JOB, spark, database, connection, of_day())
+    row = told(connection)[GROUP]
+    assert (row["lived_ms"], row["rebalancing_ms"], row["rebalancing_share"]) == (6 * 3_600_000, 3_600_000, 1 / 6)
+
+
+def test_the_lives_of_a_group_that_was_made_again_add_up(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    """One from before the interval, one that only held offsets, and one that goes on with a rebalance under way."""
+    second, third = at(6), at(20)
+    insert(connection, "rebalances", rebalance(at(-1), took_s=2 * 3_600))
+    insert(connection, "group_transitions", died(BORN, at(2)), transition(second, second, None, "Empty"))
+    insert(connection, "group_transitions", died(second, at(7)), transition(third, third, None, "Empty"))
+    insert(connection, "groups", group(created_at=third, rebalance_started_at=at(22), rebalance_trigger="admin"))
+    report(JOB, spark, database, connection, of_day())
+    row = told(connection)[GROUP]
+    assert (row["lived_ms"], row["rebalancing_ms"]) == ((2 + 1 + 4) * 3_600_000, (1 + 2) * 3_600_000)
+    assert row["rebalancing_share"] == 3 / 7
 
 
 def test_storms_and_groups_that_never_settle_are_told(

@@ -24,14 +24,16 @@ from spark_jobs.history import History, Relation, Span
 from spark_jobs.jdbc import write_staging
 from spark_jobs.jobs import rebalance_frequency_report, timeout_advice
 from spark_jobs.report_relations import (
+    evictions_and_exits_within,
     evictions_within,
     joins_within,
+    lives_within,
     newcomers_within,
+    rebalances_over_within,
     rebalances_within,
     rejoins_within,
     returns_within,
     stays_within,
-    timeouts_within,
     vain_waits_within,
     waits_within,
 )
@@ -189,6 +191,14 @@ def test_days_that_came_back_are_read_where_they_are(
     assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2)) == at_first
 
 
+LIVES = (
+    "INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generation, from_state, to_state, reason)"
+    " SELECT 'mortal-' || n, 7, moment - interval '1 hour', moment, 3, CASE WHEN n % 3 > 0 THEN 'Empty' END,"
+    " CASE WHEN n % 2 = 0 THEN 'Dead' ELSE 'Empty' END, 'test'"
+    " FROM (SELECT n, %s - n * interval '3 hours 7 microseconds' AS moment FROM generate_series(-2, 20) AS n) AS lives"
+)
+
+
 @pytest.mark.parametrize(
     "relation",
     [
@@ -197,10 +207,12 @@ def test_days_that_came_back_are_read_where_they_are(
         evictions_within(END - 2 * DAY, END),
         joins_within(END - 2 * DAY, END + GRACE),
         stays_within(END - 2 * DAY, END),
-        timeouts_within(END - 2 * DAY, END),
+        lives_within(END - 2 * DAY, END),
+        evictions_and_exits_within(END - 2 * DAY, END),
         returns_within(END - 2 * DAY, END, GRACE),
         vain_waits_within(END - 2 * DAY, END),
         rejoins_within(END - 2 * DAY, END),
+        rebalances_over_within(END - 2 * DAY, END),
         newcomers_within(END - 2 * DAY, END),
     ],
     ids=lambda relation: relation.name,
@@ -210,6 +222,7 @@ def test_postgres_and_spark_understand_a_relation_alike(
 ) -> None:
     """With bounds to the microsecond, and in Spark over the very same rows."""
     rows(past, "UPDATE groups SET rebalance_started_at = state_since")
+    rows(past, LIVES, END)
     history = History(spark, database, past)
     in_postgres = history.read(relation, ["*"])
     tables = {span.table: history.rows(replace(span, end=None)) for span in relation.spans}

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.advice.policy import FIXED_MS, GRACE_MS
+from coordinator_core.protocol.advice.advise import advise
+from coordinator_core.protocol.advice.policy import FIXED_MS, GRACE_MS, Bounds, InForce, Policy
 from coordinator_core.protocol.advice.steps import STEPS_MS, place_of
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.tuning import TuningQuestion
@@ -27,11 +28,12 @@ from spark_jobs.history import History, Relation, day_predicates
 from spark_jobs.jdbc import shard_predicates
 from spark_jobs.jobs.timeout_advice import JOB, defaults, find_evidence, wall_ms, window
 from spark_jobs.report_relations import (
+    evictions_and_exits_within,
     newcomers_within,
+    rebalances_over_within,
     rejoins_within,
     returns_within,
     stays_within,
-    timeouts_within,
     vain_waits_within,
 )
 from spark_jobs.reporting import ReportArguments, describe, report
@@ -80,7 +82,8 @@ def test_spark_counts_what_the_coordinator_s_own_reading_counts(
     groups = [f"scattered {seed}" for seed in range(12)]
     for seed, group_id in enumerate(groups):
         scattered(past, group_id, seed)
-        past.member(group_id, "c0", 60_000, NOW - timedelta(hours=seed))
+        past.member(group_id, "c0", 60_000, NOW - timedelta(hours=seed), range(seed))
+        past.assigned(group_id, "range")
     groups.append(just_now(past))
     past.store(connection)
     found = {row.group_id: row for row in evidence_rows(spark, database, connection)}
@@ -90,6 +93,8 @@ def test_spark_counts_what_the_coordinator_s_own_reading_counts(
         question = TuningQuestion(group_id, start_ms, end_ms, GRACE_MS, max_rows=10**6, max_evictions=10**6)
         told = postgres_store.tuning(question)
         assert evidence_of(found[group_id].asDict(recursive=True)) == told.evidence(), group_id
+        assigned = (found[group_id].protocol_name, found[group_id].partitions)
+        assert assigned == (told.assigned.protocol_name, told.assigned.partitions)
         present = (found[group_id].present_session_ms, found[group_id].present_rebalance_ms)
         assert present == (told.asked_session_ms, told.asked_rebalance_ms)
 
@@ -162,12 +167,13 @@ def test_a_setting_that_no_node_would_take_is_one_sentence(text: str) -> None:
     ("table", "relation"),
     [
         ("member_sessions", stays_within(*window(ARGUMENTS))),
-        ("member_sessions", timeouts_within(*window(ARGUMENTS))),
+        ("member_sessions", evictions_and_exits_within(*window(ARGUMENTS))),
         ("member_sessions", returns_within(*window(ARGUMENTS), GRACE)),
         ("rebalances", vain_waits_within(*window(ARGUMENTS))),
         ("rebalance_members", vain_waits_within(*window(ARGUMENTS))),
         ("rebalance_members", rejoins_within(*window(ARGUMENTS))),
         ("rebalances", newcomers_within(*window(ARGUMENTS))),
+        ("rebalances", rebalances_over_within(*window(ARGUMENTS))),
     ],
 )
 def test_only_days_that_can_matter_are_read_and_of_them_the_shards_asked_for(
@@ -190,7 +196,11 @@ def test_every_read_of_a_window_looks_through_days_of_its_own(connection: pg.con
     for day in days:
         bounds = f"FROM ('{day} 00:00+00') TO ('{day} 23:59:59+00')"
         rows(connection, f"CREATE TABLE member_sessions_p{day} PARTITION OF member_sessions FOR VALUES {bounds}")
-    for relation in (stays_within(start, end), timeouts_within(start, end), returns_within(start, end, GRACE)):
+    for relation in (
+        stays_within(start, end),
+        evictions_and_exits_within(start, end),
+        returns_within(start, end, GRACE),
+    ):
         asked = day_predicates(relation.at, start, end, 4)
         explained = [f"EXPLAIN SELECT * FROM {relation.in_postgres} WHERE {each}" for each in asked]  # noqa: S608 - ours
         plans = ["\n".join(line for (line,) in rows(connection, each)) for each in explained]
@@ -344,3 +354,42 @@ def test_a_row_holds_all_that_the_rules_say(spark: SparkSession, database: Datab
     assert (told["initial_delay_verdict"], told["initial_delay_present_ms"]) == ("too_little_data", 3_000)
     assert told["heartbeats"] > 20_000
     assert told["window_start"] == (NOW - 28 * DAY).isoformat()
+
+
+def test_a_timeout_that_evicts_a_slow_but_live_member_is_lengthened_and_a_rolling_restart_is_recommended_static(
+    spark: SparkSession, database: Database, connection: pg.connection, postgres_store: PostgresStore, past: Past
+) -> None:
+    """A member heartbeats throughout and joins after 41 seconds; it had 10. Another one is restarted each time."""
+    second, group_id = timedelta(seconds=1), "slow"
+    for number in range(40):
+        began = NOW - timedelta(hours=2) + number * 100 * second
+        past.stay(group_id, "restarted", began - 60 * second, began, "left", member_id=f"r{number}")
+        heard = began + 9 * second
+        slow = {"member_id": f"s{number}", "heard": heard, "timeout_ms": 45_000}
+        past.stay(group_id, "batch", began - 50 * second, began + 10 * second, "rebalance_timeout", **slow)
+        parts = [("steady-now", 2_000, 2_000, "joined"), (f"s{number}", None, 10_000, "evicted")]
+        past.rebalance(group_id, began, 11_000, parts, trigger="member_left")
+        past.stay(group_id, "restarted", began + second, began + 80 * second, "hour", member_id=f"r{number + 1}")
+        returned = began + 41 * second
+        past.stay(group_id, "batch", returned, returned + 50 * second, "hour", member_id=f"s{number + 1}")
+        past.rebalance(group_id, returned, 2_000, [("steady-now", 2_000, 2_000, "joined")], trigger="member_joined")
+    past.assigned(group_id, "range")
+    past.member(group_id, "steady", 10_000, partitions=range(6))
+    past.store(connection)
+    report(JOB, spark, database, connection, ARGUMENTS)
+    ((verdict, value_ms, because, effect, recommendations),) = rows(
+        connection,
+        "SELECT rebalance_verdict, rebalance_advised_ms, rebalance_because, rebalance_effect, recommendations"
+        " FROM timeout_advice",
+    )
+    assert (verdict, value_ms) == ("change", 52_000)
+    assert "40 of them by live members that had been evicted" in because
+    assert (effect["rebalances_present"], effect["rebalances_advised"]) == (80, 40)
+    assert [each["name"] for each in recommendations] == ["cooperative-sticky", "static_membership"]
+    assert recommendations[1]["effect"]["restarts"] == 40
+    start_ms, end_ms = map(wall_ms, window(ARGUMENTS))
+    question = TuningQuestion(group_id, start_ms, end_ms, GRACE_MS, max_rows=10**6, max_evictions=10**6)
+    told = postgres_store.tuning(question)
+    live = advise(told.evidence(), InForce(10_000, 10_000, 3_000), told.assigned, Bounds(), Policy())
+    assert (live.rebalance.because, dict(live.rebalance.effect)) == (because, effect)
+    assert [each.as_json() for each in live.recommendations] == recommendations

@@ -95,6 +95,7 @@ def test_a_part_is_a_row_beside_its_rebalance_s_own() -> None:
             member_id="a",
             group_instance_id="A",
             client_id="client a",
+            client_host="/127.0.0.1",
             joined_after_ms=30,
             synced_after_ms=50,
             waited_for_ms=50,
@@ -249,6 +250,23 @@ def test_a_take_over_before_the_assignment_keeps_what_was_known() -> None:
         ("a", 300, 4_970, 300 + 70, "joined"),
         ("b", 1, None, 1, "joined"),
     ]
+
+
+def test_a_take_over_keeps_the_hosts_of_those_who_went_if_the_node_before_stored_them() -> None:
+    ledger = ledger_of("a", "b")
+    observe(ledger, started(100), MemberRemoved(150, "b", Removal.LEFT))
+    joins(ledger, a=400)
+    observe(ledger, generation(400, 2))
+    kept = ledger.snapshot()
+    for has_hosts, expected in ((True, "/127.0.0.1"), (False, None)):
+        other = taken_over(ledger, 5_000, "a")
+        other.load_rebalance(kept if has_hosts else {key: kept[key] for key in kept if key != "gone_hosts"})
+        other.resume(COMPLETING, 5_000)
+        observe(other, accepted(5_070, "a"))
+        assert {row.member_id: row.client_host for row in other.take_rows().rebalance_members} == {
+            "b": expected,
+            "a": "/127.0.0.1",
+        }
 
 
 def test_a_take_over_in_a_join_phase_knows_of_those_who_went_only() -> None:

@@ -11,10 +11,11 @@ const VERDICTS = { change: ["▲", "warn", "change it"], keep: ["●", "good", "
 export function adviceSection(groupId, tuning, again) {
   if (tuning.refusal) return h("p", { class: "blank" }, `There is no advice: ${tuning.refusal}`);
   const pieces = Object.entries(tuning.advice).sort(([, one], [, other]) => (other.verdict === "change") - (one.verdict === "change"));
+  const wider = tuning.recommendations.map((each) => recommendation(each));
   if (!pieces.length) return h("p", { class: "blank" }, "There is no advice for this group.");
   const over = span(Date.parse(tuning.window.to) - Date.parse(tuning.window.from));
   return [h("p", { class: "faint" }, `From the last ${over} of this group${tuning.source === "report" ? ", as the nightly report has it" : ", worked out just now"}.`),
-    h("div", { class: "cards" }, pieces.map(([key, piece]) => card(groupId, key, piece, tuning.in_force[key], again)))];
+    h("div", { class: "cards" }, pieces.map(([key, piece]) => card(groupId, key, piece, tuning.in_force[key], again)), wider)];
 }
 
 function card(groupId, key, piece, inForce, again) {
@@ -27,6 +28,15 @@ function card(groupId, key, piece, inForce, again) {
     h("p", {}, sentence(piece.because)),
     isChange && effects(piece.effect),
     isChange && h("button", { type: "button", class: "primary", "data-key": `apply-${key}`, onclick: () => changeSetting(groupId, key, piece.value, again, `advice: ${piece.because}`) }, `Apply ${span(piece.value)}…`));
+}
+
+/** A change of the clients' configuration, which no button here can make. */
+function recommendation({ name, because, effect }) {
+  return h("article", { class: "card wanted" },
+    h("h3", { class: "key" }, plain(name)),
+    h("p", {}, h("span", { class: "badge warn" }, h("span", { "aria-hidden": "true" }, "▲"), " change the clients")),
+    h("p", {}, sentence(because)),
+    effects(effect));
 }
 
 const shown = (key, value) => (value === null || value === undefined ? "as members ask" : setting(key, value));

@@ -18,7 +18,7 @@ const SAME_PROCESS = /UNKNOWN_MEMBER_ID|UnknownMemberId|ILLEGAL_GENERATION|Illeg
 export function findings(groupId, rebalances, parts, stays, session, again) {
   const since = Date.now() - HOUR_MS;
   const recent = stays.filter((each) => Date.parse(each.ended_at) >= since);
-  const found = [...dead(recent), ...silent(groupId, recent.filter((each) => silence(each) >= (session ?? 0)), rebalances, again), ...restarted(recent), ...slow(groupId, rebalances, parts, since, again)];
+  const found = [...dead(recent), ...silent(groupId, recent.filter((each) => silence(each) >= (session ?? 0)), rebalances, again), ...restarted(recent), ...slow(rebalances, parts, since)];
   if (!found.length) return [];
   return h("aside", { class: "notice findings", "aria-label": "What stands out" }, h("h2", {}, "What stands out in the last hour"), h("ul", {}, found.map((each) => h("li", {}, each))));
 }
@@ -58,15 +58,14 @@ function restarted(stays) {
 }
 
 /** Who held up most of the last rebalances. */
-function slow(groupId, rebalances, parts, since, again) {
+function slow(rebalances, parts, since) {
   const recent = rebalances.slice(0, parts.length).map((each, index) => [each, parts[index][0]]).filter(([each, part]) => part && Date.parse(each.started_at) >= since);
   const held = recent.map(([, part]) => part).filter((part) => part.waited_for_ms >= WORTH_NAMING_MS);
   return byClient(held).filter(([, waits]) => waits.length >= TIMES && waits.length >= HALF * recent.length).map(([client, waits]) => {
     const longest = Math.max(...waits.map((each) => each.waited_for_ms));
     const waited = ["Everybody waited for ", h("strong", {}, client), ` in ${waits.length} of the last ${plural(recent.length, "rebalance")}, for up to ${span(longest)}`];
     if (waits.some((each) => each.outcome === "evicted")) return [...waited, ": it was put out, so it was dead or hanging. Its own log says why."];
-    return [...waited, ": it is busy and joins late. Let it take less work at a time, or let the group go on without it sooner. ",
-      h("button", { type: "button", "data-key": `sooner-${client}`, onclick: () => changeSetting(groupId, "rebalance_timeout_ms", null, again, `${client} holds every rebalance up`) }, "Change rebalance_timeout_ms…")];
+    return [...waited, ": it is busy and joins late. Let it take less work at a time. A shorter rebalance timeout would evict it though it is alive."];
   });
 }
 

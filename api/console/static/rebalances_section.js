@@ -2,7 +2,7 @@
 
 import { groupPath, read } from "./api.js";
 import { h } from "./dom.js";
-import { clock, plural, span } from "./format.js";
+import { clock, count, plural, span } from "./format.js";
 import { member, trigger } from "./words.js";
 
 const SHOWN = 12;
@@ -10,12 +10,12 @@ const WORTH_NAMING_MS = 100;
 const parts = new Map();
 const KEPT_MAX = 500;
 
-/** Return the rebalances to show, and who took part in each; a rebalance that is over does not change any more. */
+/** Return the rebalances to show, and the consumers that each waited for longest; a rebalance that is over does not change any more. */
 export async function partsOf(groupId, rebalances) {
   const shown = rebalances.slice(0, SHOWN);
   if (parts.size > KEPT_MAX) parts.clear();
   await Promise.all(shown.filter((each) => each.completed_at && !parts.has(each.rebalance_id)).map(async ({ rebalance_id: id }) => {
-    parts.set(id, (await read(groupPath(groupId, "rebalances", id, "members"))).members.slice(0, 3));
+    parts.set(id, (await read(groupPath(groupId, "rebalances", id, "members"))).waited_for.slice(0, 3));
   }));
   return [shown, shown.map((each) => parts.get(each.rebalance_id) ?? [])];
 }
@@ -58,8 +58,8 @@ function why(each) {
   ];
 }
 
-function slowest(members) {
-  const [first] = members;
+function slowest(consumers) {
+  const [first] = consumers;
   if (!first || first.waited_for_ms < WORTH_NAMING_MS) return null;
-  return h("span", { class: "slowest" }, "Slowest: ", member(first.member_id), `, waited for ${span(first.waited_for_ms)}${first.outcome === "joined" ? "" : `, ${first.outcome}`}.`);
+  return h("span", { class: "slowest" }, "Slowest: ", member(first.member_id), `, waited for ${span(first.waited_for_ms)}${first.member_count > 1 ? ` under ${count(first.member_count)} member ids` : ""}${first.outcome === "joined" ? "" : `, ${first.outcome}`}.`);
 }

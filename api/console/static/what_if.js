@@ -27,11 +27,18 @@ function sentences(key, found, window_) {
   const avoided = found.avoided.length, remaining = found.remaining.length;
   const first = `Over the last ${over}: ${avoided} of ${plural(avoided + remaining, "needless eviction")} would not have happened.`;
   if (key === "rebalance_timeout_ms") {
-    return `${first} ${plural(found.added, "member")} more would have been left out. Waiting for those who never came: ${signed(found.waiting_added_ms)}.`;
+    return `${cost(found)} ${first} ${plural(found.added, "member")} that joined in time would have been evicted. Waiting for members that never joined: ${signed(found.waiting_added_ms)}.`;
   }
   const added = found.added_at_least === found.added_at_most ? found.added_at_least : `${found.added_at_least} to ${found.added_at_most}`;
   const failures = found.failures.length === 0 ? "Nobody failed for real meanwhile." : `${plural(found.failures.length, "real failure")} would have been seen ${signed(found.detection_added_ms)}, added up.`;
-  return `${first} Further members put out though they lived: ${added}. ${failures}`;
+  return `${cost(found)} ${first} Further members put out though they lived: ${added}. ${failures}`;
+}
+
+/** Say the whole cost of a timeout, beside the one in force. */
+function cost(found) {
+  const parts = ({ rebalances, evictions, stood_still_ms: still, repeated_work_ms: repeated }) =>
+    `${plural(rebalances, "rebalance")}, ${plural(evictions, "eviction")} of live members, ${span(still)} of standstill and ${span(repeated)} of repeated work`;
+  return `It would have cost ${parts(found.cost)}${found.present_cost ? ` instead of ${parts(found.present_cost)}` : ""}.`;
 }
 
 const signed = (ms) => (ms === 0 ? "no later" : ms > 0 ? `${span(ms)} later` : `${span(-ms)} sooner`);

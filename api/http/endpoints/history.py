@@ -20,6 +20,7 @@ from api.http.fields import GroupId, PageLimit, PartitionAsked
 from api.http.limits import TOPIC_MAX_CHARS
 from api.http.times import as_ms, instant, instant_or_none, moment
 from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.reports.waiting import Wait, rank_waits
 from coordinator_core.store.history import (
     END_OF_TIME_MS,
     ListedRebalance,
@@ -107,18 +108,34 @@ class PartShown(Struct):
     member_id: str
     group_instance_id: str | None
     client_id: str
+    client_host: str | None
     joined_after_ms: int | None
     synced_after_ms: int | None
     waited_for_ms: int
     outcome: str
 
 
+class ConsumerWaitShown(Struct):
+    """How long the rebalance waited for one consumer: an instance id, or else a client id and a host."""
+
+    member_id: str
+    """Its member that was waited for longest; `outcome` is that member's."""
+    group_instance_id: str | None
+    client_id: str
+    client_host: str | None
+    member_count: int
+    """Under how many member ids it was waited for."""
+    waited_for_ms: int
+    outcome: str
+
+
 class PartsAnswer(Struct):
-    """Everybody's part; who was waited for longest comes first."""
+    """The members of a rebalance, and the consumers that it waited for; the longest wait comes first in both."""
 
     group_id: str
     rebalance_id: str
     members: list[PartShown]
+    waited_for: list[ConsumerWaitShown]
 
 
 @get(
@@ -131,7 +148,7 @@ async def list_rebalance_members(call: ThisCall, group_id: GroupId, rebalance_id
     if re.fullmatch(UUID_LETTERS, rebalance_id) is None:
         raise InvalidRequest("a rebalance id is a UUID, in small letters")
     found = await call.coordinator.history.rebalance_members(group_id, rebalance_id)
-    return PartsAnswer(group_id, rebalance_id, [_part(row) for row in found])
+    return PartsAnswer(group_id, rebalance_id, [_part(row) for row in found], _waited_for(found))
 
 
 def _part(row: RebalanceMemberRow) -> PartShown:
@@ -139,11 +156,31 @@ def _part(row: RebalanceMemberRow) -> PartShown:
         member_id=row.member_id,
         group_instance_id=row.group_instance_id,
         client_id=row.client_id,
+        client_host=row.client_host,
         joined_after_ms=row.joined_after_ms,
         synced_after_ms=row.synced_after_ms,
         waited_for_ms=row.waited_for_ms,
         outcome=row.outcome,
     )
+
+
+def _waited_for(rows: list[RebalanceMemberRow]) -> list[ConsumerWaitShown]:
+    waits = (
+        Wait(row.member_id, row.group_instance_id, row.client_id, row.client_host, row.waited_for_ms, row.outcome)
+        for row in rows
+    )
+    return [
+        ConsumerWaitShown(
+            member_id=each.longest.member_id,
+            group_instance_id=each.longest.group_instance_id,
+            client_id=each.longest.client_id,
+            client_host=each.longest.client_host,
+            member_count=each.member_count,
+            waited_for_ms=each.waited_for_ms,
+            outcome=each.longest.outcome,
+        )
+        for each in rank_waits(waits)
+    ]
 
 
 # -- transitions ------------------------------------------------------------------------------------------

@@ -56,13 +56,19 @@ class RebalanceReport(ReportShown, kw_only=True):
     took_ms_total: int
     rebalancing_ms: int
     """How long of the interval the group rebalanced."""
+    lived_ms: int | None
+    """How long of the interval the group lived; null in reports that are older than the column."""
     rebalancing_share: float
+    """The share of `lived_ms` in which the group rebalanced."""
     evicted: int
     spuriously_evicted: int
     """Those that were back within the grace."""
     waited_for_member_id: str | None
     waited_for_instance_id: str | None
     waited_for_client_id: str | None
+    waited_for_client_host: str | None
+    waited_for_members: int | None
+    """Under how many member ids."""
     waited_for_ms: int | None
     storms: int
     stormy_rebalances: int
@@ -177,6 +183,8 @@ class TimeoutReport(ReportShown, kw_only=True):
     initial_delay_effect: dict[str, int]
     back_test: dict[str, Any] | None
     """How such advice on the session timeout did on days held back, beside what is in force and 10 and 45 seconds."""
+    recommendations: list[dict[str, Any]] | None
+    """Changes of the clients' configuration with `name`, `because` and `effect`; null in reports older than these."""
 
 
 class TimeoutReports(Struct):

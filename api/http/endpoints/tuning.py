@@ -14,6 +14,7 @@ from api.http.call import ThisCall
 from api.http.express import REQUEST
 from api.http.fields import INT64_MAX, GroupId
 from api.http.times import instant, instant_or_none
+from coordinator_core.protocol.advice.cost import Cost
 from coordinator_core.protocol.advice.policy import Advice, Confidence, Verdict
 from coordinator_core.protocol.advice.what_if import Eviction, RejoinWhatIf, SessionWhatIf
 from coordinator_core.runtime.tuning import Tried, TuningView
@@ -49,7 +50,7 @@ class AdviceShown(Struct):
 
 
 class EvictionShown(Struct):
-    """A member that was put out; `needed_ms` is the timeout that would have spared it, null if it stayed away."""
+    """A member that was evicted; `needed_ms` is the timeout that would have spared it, null if it did not come back."""
 
     member_id: str
     group_instance_id: str | None
@@ -63,10 +64,24 @@ class EvictionShown(Struct):
     """Of one that stayed away: how much later it would have been missed; below zero: sooner."""
 
 
+class CostShown(Struct):
+    """What a timeout costs over the window; times in milliseconds."""
+
+    rebalances: int
+    evictions: int
+    """Of live members, at most."""
+    stood_still_ms: int
+    repeated_work_ms: int
+    """What evicted live members worked on and could not commit."""
+
+
 class SessionWhatIfShown(Struct):
     """What another session timeout would have done."""
 
     value: int
+    cost: CostShown
+    present_cost: CostShown | None
+    """Of the timeout in force; null: that is not known."""
     avoided: list[EvictionShown]
     remaining: list[EvictionShown]
     failures: list[EvictionShown]
@@ -80,6 +95,9 @@ class RebalanceWhatIfShown(Struct):
     """What another rebalance timeout would have done."""
 
     value: int
+    cost: CostShown
+    present_cost: CostShown | None
+    """Of the timeout in force; null: that is not known."""
     avoided: list[EvictionShown]
     remaining: list[EvictionShown]
     no_shows: list[EvictionShown]
@@ -96,6 +114,15 @@ class WhatIfShown(Struct):
     rebalance_timeout_ms: RebalanceWhatIfShown | None
 
 
+class RecommendationShown(Struct):
+    """A change of the clients' configuration that the group's history recommends."""
+
+    name: Literal["cooperative-sticky", "static_membership"]
+    because: str
+    effect: dict[str, int]
+    """What it would have saved over the window."""
+
+
 class TuningAnswer(Struct):
     """Advice by settings, from the newest report or worked out just now, and what was asked to be tried out."""
 
@@ -105,6 +132,7 @@ class TuningAnswer(Struct):
     run_id: str | None
     in_force: dict[str, int | None]
     advice: dict[str, AdviceShown]
+    recommendations: list[RecommendationShown]
     back_test: dict[str, Any] | None
     what_if: WhatIfShown | None
 
@@ -126,6 +154,9 @@ async def describe_tuning(
         run_id=told.run_id,
         in_force=dict(view.in_force),
         advice={setting: _advice(piece) for setting, piece in told.advice.items()},
+        recommendations=[
+            RecommendationShown(each.name, each.because, dict(each.effect)) for each in told.recommendations
+        ],
         back_test=told.back_test,
         what_if=_what_if(view),
     )
@@ -155,6 +186,8 @@ def _what_if(view: TuningView) -> WhatIfShown | None:
 def _session(found: SessionWhatIf) -> SessionWhatIfShown:
     return SessionWhatIfShown(
         value=found.timeout_ms,
+        cost=_cost(found.cost),
+        present_cost=None if found.present_cost is None else _cost(found.present_cost),
         avoided=[_eviction(each) for each in found.avoided],
         remaining=[_eviction(each) for each in found.remaining],
         failures=[_eviction(each, found.timeout_ms) for each in found.failures],
@@ -167,12 +200,18 @@ def _session(found: SessionWhatIf) -> SessionWhatIfShown:
 def _rebalance(found: RejoinWhatIf) -> RebalanceWhatIfShown:
     return RebalanceWhatIfShown(
         value=found.timeout_ms,
+        cost=_cost(found.cost),
+        present_cost=None if found.present_cost is None else _cost(found.present_cost),
         avoided=[_eviction(each) for each in found.avoided],
         remaining=[_eviction(each) for each in found.remaining],
         no_shows=[_eviction(each, found.timeout_ms) for each in found.no_shows],
         waiting_added_ms=found.waiting_added_ms,
         added=found.added,
     )
+
+
+def _cost(cost: Cost) -> CostShown:
+    return CostShown(cost.rebalances, cost.evictions, cost.stood_still_ms, cost.repeated_work_ms)
 
 
 def _eviction(each: Eviction, timeout_ms: int | None = None) -> EvictionShown:

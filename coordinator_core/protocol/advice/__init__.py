@@ -1,8 +1,9 @@
 """What a group's own history says of its timeouts: values in, advice out, and nothing else is looked at.
 
 Read in this order: `steps` (the timeouts there are to choose from), `evidence` (what history is boiled down to),
-`replay` (what another timeout would have done), `session`, `rejoin` and `startup` (one piece of advice each),
-`backtest` (whether advice holds on days that it has not seen), `advise` (all of it), `what_if` (eviction by eviction).
+`replay` (what another timeout would have done), `cost` (the whole cost of a timeout), `session`, `rejoin` and `startup`
+(one piece of advice each), `recommend` (what no timeout changes), `backtest` (whether advice holds on days that it has
+not seen), `advise` (all of it), `what_if` (eviction by eviction).
 
 Words:
 

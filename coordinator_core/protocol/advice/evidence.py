@@ -40,16 +40,38 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Rejoins:
-    """How long groups waited for members that they had."""
+    """How long groups waited for members that they had, by steps."""
 
     counts: tuple[int, ...] = NO_STEPS
-    """Rejoins by how long they took, by steps; those of members that were put out and came later as well."""
+    """Rejoins of live members by how long they took, those of members that were evicted and joined later as well."""
     late: tuple[int, ...] = NO_STEPS
-    """Those of them that came after they had been put out."""
+    """Those of them that were evicted first; beyond the steps, those that were live and did not join again."""
     no_shows: int = 0
-    """Members that were put out at the limit, and did not come back."""
-    no_shows_limit_ms: int = 0
-    """How long was waited for them, added up."""
+    """Members that were evicted at the limit, were not live, and did not join again."""
+    waits: tuple[int, ...] = NO_STEPS
+    """Rebalances by how long they waited for their slowest member."""
+    needed: tuple[int, ...] = NO_STEPS
+    """The same by how long they would have without a limit; beyond the steps, for a member that never joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalances:
+    """A group's rebalances as a whole."""
+
+    count: int = 0
+    took_ms: int = 0
+    """All of them together."""
+    completed: int = 0
+    partitions_moved: int = 0
+    by_members: int = 0
+    """Those that a member triggered which joined, left or expired."""
+    restarts: int = 0
+    """Members without an instance id that left or died, and whose client was back within its session timeout."""
+
+    @property
+    def mean_ms(self) -> int:
+        """Return how long a rebalance takes on average."""
+        return self.took_ms // self.count if self.count else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +94,31 @@ class Evidence:
     days: tuple[Day, ...] = ()
     rejoins: Rejoins = field(default_factory=Rejoins)
     startups: Startups = field(default_factory=Startups)
+    rebalances: Rebalances = field(default_factory=Rebalances)
+
+
+def rejoins_of(
+    in_time: tuple[int, ...],
+    late: tuple[int, ...],
+    no_shows: int,
+    waits: tuple[int, ...],
+    stalls: Iterable[tuple[int, int, int]],
+) -> Rejoins:
+    """Put together what is known of rejoins.
+
+    Args:
+        in_time: rejoins of members that were not evicted, by steps.
+        late: rejoins of live members that were evicted at the limit, by steps.
+        no_shows: members that were evicted there, were not live, and did not join again.
+        waits: rebalances by how long they waited for their slowest member.
+        stalls: join phases that reached the limit: the place of the limit, the place of what their slowest member
+            needed, and how many.
+    """
+    needed = list(waits)
+    for limit_place, needed_place, count in stalls:
+        needed[limit_place] = max(0, needed[limit_place] - count)
+        needed[needed_place] += count
+    return Rejoins(_sums(in_time, late), late, no_shows, waits, tuple(needed))
 
 
 def span_days(days: Sequence[Day]) -> int:

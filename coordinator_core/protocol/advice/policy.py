@@ -9,6 +9,10 @@ Confidence = Literal["high", "medium", "low", "none"]
 
 GRACE_MS: Final = 60_000
 """Who is back within this was put out in vain."""
+LATE_GRACE_MS: Final = 600_000
+"""A live member that was evicted at the rebalance timeout is expected to join again within this."""
+SIGNS_PER_SESSION: Final = 3
+"""Clients heartbeat at least so often per session timeout: a member that was heard that lately is live."""
 FIXED_MS: Final = (10_000, 45_000)
 """The fixed session timeouts that advice is judged beside: Kafka's default before 3.0, and since."""
 DAYS_PER_WEEK: Final = 7
@@ -20,8 +24,8 @@ class Policy:
 
     spurious_per_week: float = 1.0
     """How many spurious evictions a week a group may have."""
-    coverage: float = 0.999
-    """Which share of rejoins a rebalance timeout must leave time for."""
+    late_share: float = 0.001
+    """Which share of rejoins to come may be late, for the confidence in a rebalance timeout to be high."""
     startup_coverage: float = 0.9
     """Which share of start-ups an initial delay must bring together in one rebalance."""
     headroom_percent: int = 25
@@ -33,7 +37,13 @@ class Policy:
     least_days: int = 3
     least_heartbeats: int = 1_000
     least_rejoins: int = 100
+    least_late_rejoins: int = 3
+    """So many live members that were evicted at the rebalance timeout are enough to judge it."""
     least_startups: int = 3
+    least_rebalances: int = 10
+    """Completed rebalances that it takes to judge an assignor."""
+    least_restarts: int = 3
+    """Restarts that it takes to recommend static membership."""
     least_rebalance_timeout_ms: int = 10_000
     """No shorter rebalance timeout is advised: members hear of a rebalance by their heartbeats only."""
     most_initial_delay_ms: int = 60_000
@@ -70,6 +80,14 @@ class InForce:
 
 
 @dataclass(frozen=True, slots=True)
+class Assigned:
+    """How a group's partitions are assigned now; without members or a known protocol, nothing."""
+
+    protocol_name: str | None = None
+    partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """One piece of advice, with what it would have done over the window that it comes from."""
 
@@ -92,3 +110,14 @@ def too_little(present_ms: int | None, known: str, needed: str) -> Advice:
 def so_many(count: int, noun: str) -> str:
     """Return how many there are of something."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def seconds(length_ms: int) -> str:
+    """Return a length of time in seconds, to the tenth where that matters."""
+    tenths = (length_ms + 50) // 100
+    return f"{tenths // 10:,} s" if tenths % 10 == 0 or tenths >= 1_000 else f"{tenths / 10:.1f} s"
+
+
+def is_live(silent_ms: int, session_timeout_ms: int) -> bool:
+    """Return whether a member that was silent for so long still sent heartbeats."""
+    return silent_ms * SIGNS_PER_SESSION <= session_timeout_ms

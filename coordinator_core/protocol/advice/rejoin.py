@@ -1,69 +1,94 @@
-"""The rebalance timeout: the shortest that would have left time for nearly every rejoin.
+"""The rebalance timeout: the shortest that leaves time for every rejoin of a live member, where it costs less.
 
-It is lowered only where groups did wait to the limit for members that never came, and raised where living members were
-left out.
+* No value is proposed under which a live member of the group's own history would be evicted. A member is live that was
+  heard until it was evicted at the limit, however late it joined again; of one that did not join again it is not known
+  how long it would have needed, so nothing shorter than what evicted it is proposed.
+* A value is proposed only if it lowers the whole cost over that history (`cost`) beside the present value.
 """
 
-from coordinator_core.protocol.advice.evidence import Rejoins
-from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, so_many, too_little
+from coordinator_core.protocol.advice.cost import Cost, cost_of_rebalance_timeout
+from coordinator_core.protocol.advice.evidence import Rebalances, Rejoins
+from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, seconds, so_many, too_little
 from coordinator_core.protocol.advice.replay import rate_at_most
-from coordinator_core.protocol.advice.steps import STEPS_MS, candidates, covered, shortest
+from coordinator_core.protocol.advice.steps import BEYOND, STEPS_MS, candidates, covered, share_step_ms, shortest
 
 
-def advise_rebalance_timeout(rejoins: Rejoins, present_ms: int | None, policy: Policy) -> Advice:
-    """Return what the rejoins say of the rebalance timeout; `present_ms` None: nobody is there to ask."""
+def advise_rebalance_timeout(
+    rejoins: Rejoins, rebalances: Rebalances, present_ms: int | None, policy: Policy
+) -> Advice:
+    """Return what the rejoins say of the rebalance timeout; `present_ms` None: the group has no members to ask."""
     total = sum(rejoins.counts)
-    if total < policy.least_rejoins:
+    if total < policy.least_rejoins and sum(rejoins.late) < policy.least_late_rejoins:
         return too_little(present_ms, so_many(total, "rejoin"), so_many(policy.least_rejoins, "rejoin"))
     value_ms = shortest_timeout_ms(rejoins, policy)
-    is_change, because = _judged(rejoins, value_ms, present_ms, policy)
+    then = cost_of_rebalance_timeout(rejoins, rebalances, value_ms)
+    now = None if present_ms is None else cost_of_rebalance_timeout(rejoins, rebalances, present_ms)
+    is_change, because = _judged(rejoins, (present_ms, now), (value_ms, then), policy)
     return Advice(
         value_ms=value_ms,
         present_ms=present_ms,
         verdict="change" if is_change else "keep",
         confidence=_confidence(rejoins, value_ms, policy),
-        because=because,
+        because=f"{_seen(rejoins)}; {because}",
         effect={
             "rejoins": total,
+            "rejoin_p99_ms": share_step_ms(rejoins.counts, 0.99),
+            "rejoin_max_ms": share_step_ms(rejoins.counts, 1.0),
             "late_rejoins": sum(rejoins.late),
-            "evictions_avoided": covered(rejoins.late, value_ms),
             "no_shows": rejoins.no_shows,
-            "waiting_added_ms": rejoins.no_shows * value_ms - rejoins.no_shows_limit_ms,
+            **({} if now is None else now.as_effect("present")),
+            **then.as_effect("advised"),
         },
     )
 
 
 def shortest_timeout_ms(rejoins: Rejoins, policy: Policy) -> int:
-    """Return the shortest timeout that covers enough, with headroom; else the longest step."""
+    """Return the shortest timeout that leaves time for every rejoin whose length is known, with headroom."""
+    known = sum(rejoins.counts[:BEYOND])
     choices = candidates(policy.least_rebalance_timeout_ms, STEPS_MS[-1])
-    found = shortest(choices, lambda ms: _covers(rejoins, policy.without_headroom(ms), policy))
+    found = shortest(choices, lambda ms: covered(rejoins.counts, policy.without_headroom(ms)) >= known)
     return choices[-1] if found is None else found
 
 
-def _covers(rejoins: Rejoins, timeout_ms: int, policy: Policy) -> bool:
-    return covered(rejoins.counts, timeout_ms) >= policy.coverage * sum(rejoins.counts)
-
-
-def _judged(rejoins: Rejoins, value_ms: int, present_ms: int | None, policy: Policy) -> tuple[bool, str]:
-    share = f"{policy.coverage * 100:g} %"
-    if present_ms is None:
-        return False, f"{value_ms} ms covers {share} of rejoins, but nobody is there whose timeout could be compared"
-    if not _covers(rejoins, present_ms, policy):
-        if value_ms > present_ms:
-            return True, f"{present_ms} ms leaves out more living members than {value_ms} ms, which covers {share}"
-        return False, f"{present_ms} ms is as long as any that could be advised, and some come later even so"
+def _judged(
+    rejoins: Rejoins, present: tuple[int | None, Cost | None], advised: tuple[int, Cost], policy: Policy
+) -> tuple[bool, str]:
+    (present_ms, now), (value_ms, then) = present, advised
+    if present_ms is None or now is None:
+        return False, f"{seconds(value_ms)} leaves time for them, but the group has no members to compare with"
     if value_ms >= present_ms:
-        return False, f"{present_ms} ms covers {share} of rejoins, and nothing much shorter does with room to spare"
-    if not rejoins.no_shows:
-        return False, f"{present_ms} ms covers {share} of rejoins, and nobody was waited for in vain"
+        if now.evictions == then.evictions:
+            return False, f"{seconds(present_ms)} leaves time for them, and {seconds(value_ms)} would save nothing"
+        evicts = f"{seconds(present_ms)} evicts {so_many(now.evictions, 'live member')}"
+        return _compared(now, then, f"{evicts}, and {seconds(value_ms)} evicts {then.evictions:,}")
+    if rejoins.counts[BEYOND]:
+        live = so_many(rejoins.counts[BEYOND], "live member")
+        return False, f"{live} joined later than is known, so nothing shorter than {seconds(present_ms)} is proposed"
     if not policy.is_worth_it(present_ms, value_ms):
-        return False, f"{present_ms} ms covers {share} of rejoins, and {value_ms} ms is hardly shorter"
-    return True, f"{value_ms} ms covers {share} of rejoins too, and {rejoins.no_shows} members were waited for in vain"
+        return False, f"{seconds(present_ms)} leaves time for them, and {seconds(value_ms)} is hardly shorter"
+    return _compared(now, then, f"{seconds(value_ms)} leaves time for all of them and evicts no live member either")
+
+
+def _compared(now: Cost, then: Cost, what: str) -> tuple[bool, str]:
+    """Return whether the proposed cost is lower, and a sentence with both."""
+    rebalances = f"{then.rebalances:,} rebalances instead of {now.rebalances:,}"
+    still = f"{seconds(then.stood_still_ms)} of standstill instead of {seconds(now.stood_still_ms)}"
+    work = f"{seconds(then.repeated_work_ms)} of repeated work instead of {seconds(now.repeated_work_ms)}"
+    is_lower = then.total_ms < now.total_ms
+    return is_lower, f"{what}: {rebalances}, {still}, {work}" + ("" if is_lower else ", which is not less")
+
+
+def _seen(rejoins: Rejoins) -> str:
+    p99, longest = (share_step_ms(rejoins.counts, share) for share in (0.99, 1.0))
+    seen = f"{so_many(sum(rejoins.counts), 'rejoin')} took up to {seconds(longest)} (p99 {seconds(p99)})"
+    if not any(rejoins.late):
+        return seen
+    return f"{seen}, {sum(rejoins.late):,} of them by live members that had been evicted"
 
 
 def _confidence(rejoins: Rejoins, value_ms: int, policy: Policy) -> Confidence:
-    """Say how surely the share holds: by the share of late comers that what was seen does not rule out."""
+    """Return how surely rejoins to come are covered: by the share of late ones that what was seen does not rule out."""
     total = sum(rejoins.counts)
     late_share = rate_at_most(total - covered(rejoins.counts, value_ms)) / total
-    wanted = 1 - policy.coverage
+    wanted = policy.late_share
     return "high" if late_share <= wanted else "medium" if late_share <= 5 * wanted else "low"

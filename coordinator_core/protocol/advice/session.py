@@ -1,7 +1,8 @@
 """The session timeout: the shortest that would have kept spurious evictions under the target.
 
 * A value that does not meet the target is to be raised, as far as history asks, with headroom.
-* A good value is lowered only if members did die meanwhile, and would have been missed much sooner.
+* A good value is lowered only if members did die meanwhile, and would have been missed much sooner; and never below a
+  silence of a live member that the days know of, however few the target allows.
 * A change is advised only if it was put to the test: advice from the earlier days must do better on the days held back
   than what is in force and than the fixed values.
 """
@@ -10,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coordinator_core.protocol.advice.backtest import BackTest, back_test
-from coordinator_core.protocol.advice.evidence import Day, span_days
+from coordinator_core.protocol.advice.cost import cost_of_session_timeout
+from coordinator_core.protocol.advice.evidence import Day, Rebalances, span_days
 from coordinator_core.protocol.advice.policy import (
     DAYS_PER_WEEK,
     Advice,
@@ -32,12 +34,13 @@ from coordinator_core.protocol.advice.steps import candidates, shortest
 
 
 def advise_session_timeout(
-    days: Sequence[Day], present_ms: int | None, bounds: Bounds, policy: Policy
+    days: Sequence[Day], rebalances: Rebalances, present_ms: int | None, bounds: Bounds, policy: Policy
 ) -> tuple[Advice, BackTest | None]:
     """Return what the days say of the session timeout, and how such advice did on days held back.
 
     Args:
         days: in order; may be empty.
+        rebalances: of the same time.
         present_ms: what is in force; None: not known.
         bounds: between which to choose.
         policy: what is wanted.
@@ -47,12 +50,22 @@ def advise_session_timeout(
         known = f"{so_many(known_days, 'day')} and {so_many(heartbeats, 'heartbeat')}"
         needed = f"{so_many(policy.least_days, 'day')} and {so_many(policy.least_heartbeats, 'heartbeat')}"
         return too_little(present_ms, known, needed), None
-    value_ms = shortest_timeout_ms(days, bounds, policy)
-    tested = back_test(days, present_ms, policy, lambda earlier: shortest_timeout_ms(earlier, bounds, policy))
-    advice = _weighed(days, value_ms, present_ms, policy)
+    value_ms = timeout_to_advise_ms(days, present_ms, bounds, policy)
+    tested = back_test(
+        days, present_ms, policy, lambda earlier: timeout_to_advise_ms(earlier, present_ms, bounds, policy)
+    )
+    advice = _weighed(days, rebalances, value_ms, present_ms, policy)
     if advice.verdict == "change" and not tested.is_passed:
         advice = replace(advice, verdict="keep", because=f"{advice.because}, but {tested.because}")
     return advice, tested
+
+
+def timeout_to_advise_ms(days: Sequence[Day], present_ms: int | None, bounds: Bounds, policy: Policy) -> int:
+    """Return the shortest timeout that keeps to the target; below the present one, the shortest that evicts no one."""
+    value_ms = shortest_timeout_ms(days, bounds, policy)
+    if present_ms is None or value_ms >= present_ms:
+        return value_ms
+    return min(present_ms, shortest_timeout_ms(days, bounds, replace(policy, spurious_per_week=0)))
 
 
 def shortest_timeout_ms(days: Sequence[Day], bounds: Bounds, policy: Policy) -> int:
@@ -63,7 +76,9 @@ def shortest_timeout_ms(days: Sequence[Day], bounds: Bounds, policy: Policy) -> 
     return choices[-1] if found is None else found
 
 
-def _weighed(days: Sequence[Day], value_ms: int, present_ms: int | None, policy: Policy) -> Advice:
+def _weighed(
+    days: Sequence[Day], rebalances: Rebalances, value_ms: int, present_ms: int | None, policy: Policy
+) -> Advice:
     """Return the value with the verdict that it deserves beside the present one."""
     effect = {
         "spurious_evictions": sum(day.spurious for day in days),
@@ -71,7 +86,10 @@ def _weighed(days: Sequence[Day], value_ms: int, present_ms: int | None, policy:
         "evictions_added": added_at(days, value_ms)[1],
         "failures": failures_of(days),
         "detection_added_ms": detection_added_ms(days, value_ms),
+        **cost_of_session_timeout(days, rebalances, value_ms).as_effect("advised"),
     }
+    if present_ms is not None:
+        effect |= cost_of_session_timeout(days, rebalances, present_ms).as_effect("present")
     allowed = policy.allowed(span_days(days))
     is_change, because = _judged(days, value_ms, present_ms, allowed, policy)
     return Advice(

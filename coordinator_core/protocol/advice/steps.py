@@ -6,6 +6,7 @@ A length falls under the least step that is not below it, so a timeout of that s
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from math import ceil
 from typing import Final
 
 RUNS_MS: Final = (
@@ -39,6 +40,16 @@ def counted(lengths_ms: Iterable[int]) -> tuple[int, ...]:
 def covered(counts: tuple[int, ...], timeout_ms: int) -> int:
     """Return how many of the counted lengths a timeout certainly covers: those under a step that it reaches."""
     return sum(counts[: bisect_right(STEPS_MS, timeout_ms)])
+
+
+def share_step_ms(counts: tuple[int, ...], share: float) -> int:
+    """Return the step under which so large a share of the counted lengths falls; the last step for those beyond it."""
+    wanted, so_far = ceil(share * sum(counts)), 0
+    for step_ms, count in zip(STEPS_MS, counts, strict=False):
+        so_far += count
+        if so_far >= wanted:
+            return step_ms
+    return STEPS_MS[-1]
 
 
 def candidates(least_ms: int, most_ms: int) -> tuple[int, ...]:

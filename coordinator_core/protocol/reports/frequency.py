@@ -9,6 +9,8 @@ Rules, each with its twin in `spark_jobs/rules/frequency.py`:
   same consumer has the same instance id; without one, the same client id on the same host; and a new member id.
 * A group *never settles* if a rebalance has gone on for longer than a bound when the interval ends, or if one that was
   over within the interval had fallen back too often.
+* The *share* of an interval in which a group rebalanced is taken of the time that the group lived in it: from its
+  creation until its death, clipped to the interval, and the lives of a group that was made again added up.
 * Of lengths, the *median* and the *high* one (19 of 20 are no longer) are lengths that occurred: the smallest that so
   large a share is not longer than.
 """
@@ -88,6 +90,27 @@ def percentile(lengths_ms: Sequence[int], share: float) -> int | None:
     """Return the smallest of the lengths that so large a share is not longer than; None of none."""
     ordered = sorted(lengths_ms)
     return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else None
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of a group; `died_at_ms` None: it did not die within the interval."""
+
+    created_at_ms: int
+    died_at_ms: int | None = None
+
+
+def lived_ms(lives: Sequence[Life], start_ms: int, end_ms: int) -> int:
+    """Return how long of an interval a group lived."""
+    ends_ms = (end_ms if life.died_at_ms is None else min(life.died_at_ms, end_ms) for life in lives)
+    return sum(
+        max(0, until_ms - max(life.created_at_ms, start_ms)) for life, until_ms in zip(lives, ends_ms, strict=True)
+    )
+
+
+def rebalancing_share(rebalancing_ms: int, lived_ms: int) -> float:
+    """Return which share of its life within an interval a group rebalanced; 0 of a group that did not live in it."""
+    return rebalancing_ms / lived_ms if lived_ms else 0.0
 
 
 def never_settles(under_way_ms: int | None, restarts: int, thresholds: Thresholds) -> bool:
