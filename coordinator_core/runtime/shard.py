@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import islice
 
 import structlog
 
@@ -45,8 +46,9 @@ from coordinator_core.runtime.stays import NEVER_MS, ROWS_A_WRITE, SIGNS_OF_LIFE
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.runtime.writer import Entry, Writer
+from coordinator_core.store.awaited import awaited_members
 from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import load_group, project
+from coordinator_core.store.projection import group_row, load_group, project
 from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupWrite, StoredGroup
 
 log = structlog.get_logger("muster.runtime")
@@ -347,6 +349,32 @@ class Shard:
                 self._enqueue(hosted, GroupWrite(group_id, self.shard_id, sessions=rows), Pending((), ()))
                 told += len(rows)
         return told
+
+    # -- awaited members ---------------------------------------------------------------------------------
+
+    def store_awaited_members(self, after_ms: int, limit: int) -> int:
+        """Queue a write of each group whose awaited members changed, at most `limit`; return how many.
+
+        Args:
+            after_ms: how long a rebalance must have lasted.
+            limit: how many groups are written at most.
+        """
+        now = self._clock.now()
+        if self.valid_until_ms <= now.node_ms:
+            return 0
+        rebalancing = (
+            hosted
+            for hosted in self.groups.values()
+            if hosted.ledger.under_way is not None
+            and now.wall_ms - hosted.ledger.under_way.started_at_ms >= after_ms
+            and awaited_members(hosted.group) != hosted.ledger.awaited
+        )
+        changed = list(islice(rebalancing, limit))
+        for hosted in changed:
+            hosted.ledger.awaited = awaited_members(hosted.group)
+            row = group_row(hosted.group, hosted.ledger)
+            self._enqueue(hosted, GroupWrite(row.group_id, self.shard_id, group=row), Pending((), ()))
+        return len(changed)
 
     # -- which groups there are --------------------------------------------------------------------------
 

@@ -26,7 +26,9 @@ from coordinator_core.store.history import (
     OwnedSpan,
     PositionThen,
     RebalancePlace,
+    RebalanceWait,
     TransitionPlace,
+    WaitQuestion,
 )
 from coordinator_core.store.overview import Overview, OverviewFilter
 from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastPosition, Stretch
@@ -43,6 +45,7 @@ from coordinator_core.store.rows import (
     RebalanceMemberRow,
     RecordedChange,
     Renewal,
+    SettingOrigin,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -208,6 +211,10 @@ class Store(Protocol):
         """Return everybody's part in a rebalance that is over; who was waited for longest comes first, then by id."""
         ...
 
+    def rebalance_waits(self, question: WaitQuestion, limit: int) -> list[RebalanceWait]:
+        """Return at most `limit` waits, the longest first, then by rebalance and member."""
+        ...
+
     def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
         """Return at most `limit` stays after a place, the newest first, then by member id backwards."""
         ...
@@ -288,6 +295,10 @@ class Store(Protocol):
 
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
+        ...
+
+    def setting_origins(self, group_id: str) -> dict[str, SettingOrigin]:
+        """Return by whom and when each setting was set that the group or, less narrowly, the cluster has stored."""
         ...
 
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:

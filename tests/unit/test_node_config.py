@@ -14,4 +14,4 @@ def test_a_limit_that_is_set_is_the_nodes() -> None:
     changed = {name: Settings.model_fields[name].default + 1 for name in LIMITS}
     config = _node_config(Settings(**changed), "0")
     assert {name: getattr(config, name) for name in LIMITS} == changed
-    assert len(LIMITS) == 14
+    assert len(LIMITS) == 15

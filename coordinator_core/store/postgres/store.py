@@ -15,7 +15,9 @@ from coordinator_core.store.history import (
     OwnedSpan,
     PositionThen,
     RebalancePlace,
+    RebalanceWait,
     TransitionPlace,
+    WaitQuestion,
 )
 from coordinator_core.store.overview import Overview, OverviewFilter
 from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastPosition, Stretch
@@ -54,6 +56,7 @@ from coordinator_core.store.rows import (
     RebalanceMemberRow,
     RecordedChange,
     Renewal,
+    SettingOrigin,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -217,6 +220,10 @@ class PostgresStore:
         read = partial(history.read_rebalance_members, group_id=group_id, rebalance_id=rebalance_id)
         return self._readers.read(read)
 
+    def rebalance_waits(self, question: WaitQuestion, limit: int) -> list[RebalanceWait]:
+        """Return at most `limit` waits, the longest first."""
+        return self._readers.read(partial(history.read_waits, question=question, limit=limit))
+
     def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
         """Return a page of stays, the newest first."""
         return self._readers.read(partial(stays.read_stays, which=which, after=after, limit=limit))
@@ -313,6 +320,10 @@ class PostgresStore:
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
         return self._readers.read(small_tables.read_settings)
+
+    def setting_origins(self, group_id: str) -> dict[str, SettingOrigin]:
+        """Return by whom and when each stored setting of the group or the cluster was set."""
+        return self._readers.read(partial(small_tables.read_origins, group_id=group_id))
 
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
         """Set or (None) unset settings of a group, or of the cluster."""
