@@ -37,6 +37,7 @@ from coordinator_core.protocol.requests import (
     Token,
 )
 from coordinator_core.protocol.settings import Now
+from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.events import tell_of_members, tell_of_rebalances
@@ -99,6 +100,8 @@ class Shard:
         self.is_dropped = False
         self.is_loading = True
         self.groups: dict[str, Hosted] = {}
+        self._rebalancing: set[str] = set()
+        """Groups that are in the middle of a rebalance."""
         self.timers = Timers()
         self._clock = clock
         self._writer = writer
@@ -118,6 +121,7 @@ class Shard:
             group, ledger, forgotten = load_group(one, at_ms, self.epoch)
             hosted = Hosted(group, ledger)
             self.groups[group.group_id] = hosted
+            self._note_state(group)
             if forgotten is not None:
                 self._enqueue(hosted, forgotten, Pending((), ()))
         self.is_loading = False
@@ -272,7 +276,14 @@ class Shard:
         else:
             self._settle(hosted, decision, now_ms)
         if before.state is not decision.group.state:
+            self._note_state(decision.group)
             _log_transition(before, decision)
+
+    def _note_state(self, group: Group) -> None:
+        if group.state in {PREPARING, COMPLETING}:
+            self._rebalancing.add(group.group_id)
+        else:
+            self._rebalancing.discard(group.group_id)
 
     def _enqueue(self, hosted: Hosted, write: GroupWrite, pending: Pending) -> None:
         hosted.unsettled += 1
@@ -362,14 +373,15 @@ class Shard:
         now = self._clock.now()
         if self.valid_until_ms <= now.node_ms:
             return 0
-        rebalancing = (
+        rebalancing = (self.groups[group_id] for group_id in sorted(self._rebalancing))
+        due = (
             hosted
-            for hosted in self.groups.values()
+            for hosted in rebalancing
             if hosted.ledger.under_way is not None
             and now.wall_ms - hosted.ledger.under_way.started_at_ms >= after_ms
             and awaited_members(hosted.group) != hosted.ledger.awaited
         )
-        changed = list(islice(rebalancing, limit))
+        changed = list(islice(due, limit))
         for hosted in changed:
             hosted.ledger.awaited = awaited_members(hosted.group)
             row = group_row(hosted.group, hosted.ledger)

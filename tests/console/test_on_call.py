@@ -186,9 +186,7 @@ def test_who_pauses_is_named_with_the_timeout_that_would_have_kept_it(
     page = shows("groups/pauses")
 
     found = page.get_by_role("complementary", name="Diagnosis")
-    expect(found).to_contain_text(
-        "thumb-1 at here was evicted 3 times because it sent no heartbeat for 6 s, and was back"
-    )
+    expect(found).to_contain_text("thumb-1 at here was evicted 3 times because it sent no heartbeat for 6 s")
     expect(found).to_contain_text("It was the same process: it pauses.")
     stays = section(page, "Stays").locator("tbody tr")
     expect(stays).to_have_count(4)
@@ -366,13 +364,13 @@ def test_a_timeout_is_tried_out_before_it_is_set(shows: Callable[[str], Page], f
     expect(page.get_by_role("dialog")).to_contain_text("needless evictions would not have happened")
 
 
-def test_a_member_is_put_out_and_an_empty_group_deleted(shows: Callable[[str], Page], stage: Stage) -> None:
+def test_a_member_is_removed_and_an_empty_group_deleted(shows: Callable[[str], Page], stage: Stage) -> None:
     group = stage.client.group("short-lived")
     group.stable()
     page = shows("groups/short-lived")
     section(page, "Members").get_by_role("button", name=re.compile("Remove")).click()
-    decide(page, "it hangs", "Put it out")
-    expect(section(page, "Members")).to_contain_text("Nobody is in this group")
+    decide(page, "it hangs", "Remove it")
+    expect(section(page, "Members")).to_contain_text("This group has no members")
 
     page.get_by_role("button", name="Delete the group…").click()
     decide(page, "nobody needs it", "Delete")
