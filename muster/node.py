@@ -257,6 +257,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         max_batch_rows=settings.max_batch_rows,
         prepare_ahead_rows=settings.prepare_ahead_rows,
         pause_ms=settings.pause_ms,
+        awaited_members_after_ms=settings.awaited_members_after_ms,
         history_days_ahead=settings.history_days_ahead,
         lost_nodes_kept_hours=settings.lost_nodes_kept_hours,
         tuning_window_days=settings.tuning_window_days,

@@ -30,6 +30,7 @@ class MemberView:
     member_id: str
     client_id: str
     partition_count: int
+    """Partitions that it owns; during a rebalance, that it owned last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ ORDER BY shown.is_live DESC, shown.group_id
 
 MEMBERS_SQL = """
 SELECT group_id, member_id, client_id,
-       (SELECT coalesce(sum(jsonb_array_length(part -> 'partitions')), 0)
-        FROM jsonb_array_elements(CASE jsonb_typeof(assignment) WHEN 'array' THEN assignment END) AS part
+       (SELECT coalesce(sum(jsonb_array_length(span -> 'partitions')), 0)
+        FROM jsonb_array_elements(held) AS span
        )::int AS partition_count
 FROM members WHERE group_id = ANY(:groups) ORDER BY group_id, client_id, member_id
 """

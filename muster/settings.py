@@ -137,6 +137,8 @@ class Settings(GroupDefaults):
     """How many rows must wait before the next transaction is prepared while one is under way."""
     pause_ms: int = Field(default=500, ge=10, le=600_000)
     """How long a node may have been stopped before that time counts as nobody's silence."""
+    awaited_members_after_ms: int = Field(default=5_000, ge=0, le=INT32_MAX)
+    """How long a rebalance lasts before the members that it waits for are stored."""
     history_days_ahead: int = Field(default=7, ge=1, le=365)
     """How many days ahead the partitions of history tables are made."""
     lost_nodes_kept_hours: int = Field(default=24, ge=1, le=8_760)

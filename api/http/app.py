@@ -12,6 +12,7 @@ from api.http.edge import Edge
 from api.http.endpoints import (
     candidates,
     changes,
+    diagnosis,
     groups,
     history,
     lag,
@@ -64,6 +65,7 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     history.list_transitions,
     history.list_assignments,
     stays.list_stays,
+    diagnosis.describe_diagnosis,
     lag.describe_lag,
     lag.list_lag,
     settings.cluster_settings,

@@ -225,8 +225,8 @@ def _unsettled_groups(unsettled: Sequence[UnsettledGroup]) -> Iterator[Metric]:
     yield _gauge("muster_unsettled_group_seconds", "How long a group has rebalanced.", took_s, OF_UNSETTLED)
     awaited = {(each.group_id,): each.awaited_count for each in unsettled}
     yield _gauge("muster_awaited_members", "Members that a group waits for.", awaited, ["consumergroup"])
-    named = {(each.group_id, *one): 1 for each in unsettled for one in each.awaited}
-    yield _gauge("muster_awaited_member_info", "Whom a group waits for.", named, OF_AWAITED)
+    named = {(each.group_id, one.member_id, one.client_id or ""): 1 for each in unsettled for one in each.awaited}
+    yield _gauge("muster_awaited_member_info", "A member that a group waits for.", named, OF_AWAITED)
 
 
 def _restless_groups(restless: Sequence[RestlessGroup]) -> Metric:

@@ -179,13 +179,18 @@ class Group:
         return len(self.parked_joins) == len(self.members) and not self.pending_member_ids
 
     def waiting_for(self) -> list[str]:
-        """Return the members that the phase under way waits for: to join, or to sync. Longest-standing first."""
+        """Return the members that the phase under way waits for: to join, or to sync.
+
+        The leader comes first in a sync phase, as no other member gets an assignment before it syncs. The rest are in
+        order of age, pending members last.
+        """
         match self.state:
             case GroupState.PREPARING_REBALANCE:
                 absent = [member_id for member_id in self.members if member_id not in self.parked_joins]
                 return absent + sorted(self.pending_member_ids)
             case GroupState.COMPLETING_REBALANCE:
-                return [member_id for member_id in self.members if member_id in self.pending_syncs]
+                pending = [member_id for member_id in self.members if member_id in self.pending_syncs]
+                return sorted(pending, key=lambda member_id: member_id != self.leader_id)
             case _:
                 return []
 

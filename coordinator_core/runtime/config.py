@@ -31,6 +31,8 @@ class NodeConfig:
     """Rows that must wait before the next transaction is prepared while one is under way."""
     pause_ms: int = 500
     """A gap in the loop's own time beyond this counts as nobody's silence."""
+    awaited_members_after_ms: int = 5_000
+    """How long a rebalance lasts before the members that it waits for are stored."""
     history_days_ahead: int = 7
     lost_nodes_kept_hours: int = 24
     """How long the row of a node that was lost is kept, for whoever wonders where it went."""

@@ -1,7 +1,8 @@
 """The coordinator is what front doors call: it finds the shard, and the shard decides.
 
 It owns the loops of a node: the writer; the timekeeper; the renewal, which also notices changed settings and
-maintenance that waits to be worked off; history's upkeep; and the hours of stays that go on.
+maintenance that waits to be worked off; history's upkeep; the hours of stays that go on; and the members that long
+rebalances wait for.
 """
 
 import asyncio
@@ -30,12 +31,14 @@ from coordinator_core.protocol.requests import (
 )
 from coordinator_core.protocol.settings import Now
 from coordinator_core.runtime.archiving import Archiving
+from coordinator_core.runtime.awaited import AwaitedMembersLoop
 from coordinator_core.runtime.behind import GroupLag
 from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters, Counts, GroupCounts
 from coordinator_core.runtime.describe import describe_group
 from coordinator_core.runtime.desk import Desk
+from coordinator_core.runtime.diagnosis import Diagnosis
 from coordinator_core.runtime.history import History
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.loops import kept_running, told
@@ -113,6 +116,7 @@ class Coordinator:
         )
         self.history = History(store, self._read)
         self.tuning = Tuning(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms, config)
+        self.diagnosis = Diagnosis(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms)
         self.lag = GroupLag(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms, config)
         self._inspection = Inspection(store, self._read, config.schema, lambda: self._ownership.failure)
         self._is_stopping = False
@@ -165,6 +169,8 @@ class Coordinator:
         self._start_loop("history", self._keep_history)
         self._start_loop("log_ends", self._log_ends.run)
         self._start_loop("hours", Hours(self._owned_shards, self._is_writer_behind).run)
+        after_ms = self._config.awaited_members_after_ms
+        self._start_loop("awaited", AwaitedMembersLoop(self._owned_shards, self._is_writer_behind, after_ms).run)
 
     async def stop(self) -> None:
         """Hand every shard over, let whoever waits ask another node, and end."""

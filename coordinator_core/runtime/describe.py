@@ -1,15 +1,18 @@
-"""A group as its coordinator sees it now, put together from the group and its timers.
+"""Describing a group: what its coordinator has in memory, from the group, its ledger and its timers.
 
-Source: protocol.md section 11, with D-5: what members hold is shown while the group is Stable.
+Source: protocol.md section 11, with D-5: assignments are shown while the group is Stable. Ownership is always known.
 """
 
+from collections.abc import Set as AbstractSet
 from typing import Literal
 
+from coordinator_core.protocol.consumer_protocol import CONSUMER, TopicPartitions, partitions_of
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.requests import Deadline, DeadlineKind
 from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE
+from coordinator_core.runtime.hosting import Hosted
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.timers import Armed
 from coordinator_core.runtime.views import GroupView, MemberView
@@ -22,6 +25,8 @@ def describe_group(shard: Shard, group_id: str, context: Context, now: Now) -> G
     if hosted is None or not hosted.group.exists:
         return None
     group = hosted.group
+    waiting_for = tuple(group.waiting_for())
+    awaited = frozenset(waiting_for)
     return GroupView(
         group_id=group_id,
         state=group.state,
@@ -30,21 +35,41 @@ def describe_group(shard: Shard, group_id: str, context: Context, now: Now) -> G
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name if group.state is STABLE else None,
         leader_id=group.leader_id,
-        members=tuple(_member(shard, group, member, context, now) for member in group.members.values()),
+        members=tuple(_member(shard, hosted, member, awaited, context, now) for member in group.members.values()),
         pending_member_count=len(group.pending_member_ids),
-        waiting_for=tuple(group.waiting_for()),
+        waiting_for=waiting_for,
         waiting_until_ms=_waiting_until_ms(shard, group, now),
         settings=context.settings,
     )
 
 
-def _member(shard: Shard, group: Group, member: Member, context: Context, now: Now) -> MemberView:
+def _member(
+    shard: Shard, hosted: Hosted, member: Member, awaited: AbstractSet[str], context: Context, now: Now
+) -> MemberView:
+    group = hosted.group
     return MemberView(
         member=member,
         subscription=member.metadata_for(group.protocol_name) if group.state is STABLE else b"",
         last_heartbeat_at_ms=_last_sign_of_life_ms(shard, group, member, context, now),
         awaiting=_awaiting(group, member.member_id),
+        awaited=_awaited(group) if member.member_id in awaited else None,
+        owned=_owned(hosted, member),
     )
+
+
+def _awaited(group: Group) -> Literal["join", "sync"]:
+    return "join" if group.state is PREPARING else "sync"
+
+
+def _owned(hosted: Hosted, member: Member) -> tuple[TopicPartitions, ...] | None:
+    """Return what the member owns by the ledger, which knows it throughout a rebalance."""
+    is_unread = member.assignment and partitions_of(member.assignment) is None
+    if hosted.group.protocol_type != CONSUMER or is_unread:
+        return None
+    owned: dict[str, list[int]] = {}
+    for span in hosted.ledger.held.get(member.member_id, ()):
+        owned.setdefault(span.topic, []).extend(span.partitions)
+    return tuple(TopicPartitions(topic, tuple(sorted(numbers))) for topic, numbers in sorted(owned.items()))
 
 
 def _awaiting(group: Group, member_id: str) -> Literal["join", "sync"] | None:

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import islice
 
 import structlog
 
@@ -36,6 +37,7 @@ from coordinator_core.protocol.requests import (
     Token,
 )
 from coordinator_core.protocol.settings import Now
+from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.events import tell_of_members, tell_of_rebalances
@@ -46,8 +48,9 @@ from coordinator_core.runtime.stays import NEVER_MS, ROWS_A_WRITE, SIGNS_OF_LIFE
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.timers import Armed, Timers
 from coordinator_core.runtime.writer import Entry, Writer
+from coordinator_core.store.awaited import awaited_members
 from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import load_group, project
+from coordinator_core.store.projection import group_row, load_group, project
 from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupWrite, StoredGroup
 
 log = structlog.get_logger("muster.runtime")
@@ -99,6 +102,8 @@ class Shard:
         self.is_dropped = False
         self.is_loading = True
         self.groups: dict[str, Hosted] = {}
+        self._rebalancing: set[str] = set()
+        """Groups that are in the middle of a rebalance."""
         self.timers = Timers()
         self._clock = clock
         self._writer = writer
@@ -119,6 +124,7 @@ class Shard:
             group, ledger, forgotten = load_group(one, at_ms, self.epoch)
             hosted = Hosted(group, ledger)
             self.groups[group.group_id] = hosted
+            self._note_state(group)
             if forgotten is not None:
                 self._enqueue(hosted, forgotten, Pending((), ()))
         self.is_loading = False
@@ -280,7 +286,14 @@ class Shard:
         else:
             self._settle(hosted, decision, now_ms)
         if before.state is not decision.group.state:
+            self._note_state(decision.group)
             _log_transition(before, decision)
+
+    def _note_state(self, group: Group) -> None:
+        if group.state in {PREPARING, COMPLETING}:
+            self._rebalancing.add(group.group_id)
+        else:
+            self._rebalancing.discard(group.group_id)
 
     def _enqueue(self, hosted: Hosted, write: GroupWrite, pending: Pending) -> None:
         hosted.unsettled += 1
@@ -357,6 +370,33 @@ class Shard:
                 self._enqueue(hosted, GroupWrite(group_id, self.shard_id, sessions=rows), Pending((), ()))
                 told += len(rows)
         return told
+
+    # -- awaited members ---------------------------------------------------------------------------------
+
+    def store_awaited_members(self, after_ms: int, limit: int) -> int:
+        """Queue a write of each group whose awaited members changed, at most `limit`; return how many.
+
+        Args:
+            after_ms: how long a rebalance must have lasted.
+            limit: how many groups are written at most.
+        """
+        now = self._clock.now()
+        if self.valid_until_ms <= now.node_ms:
+            return 0
+        rebalancing = (self.groups[group_id] for group_id in sorted(self._rebalancing))
+        due = (
+            hosted
+            for hosted in rebalancing
+            if hosted.ledger.under_way is not None
+            and now.wall_ms - hosted.ledger.under_way.started_at_ms >= after_ms
+            and awaited_members(hosted.group) != hosted.ledger.awaited
+        )
+        changed = list(islice(due, limit))
+        for hosted in changed:
+            hosted.ledger.awaited = awaited_members(hosted.group)
+            row = group_row(hosted.group, hosted.ledger)
+            self._enqueue(hosted, GroupWrite(row.group_id, self.shard_id, group=row), Pending((), ()))
+        return len(changed)
 
     # -- which groups there are --------------------------------------------------------------------------
 

@@ -7,23 +7,16 @@ named as one that stands.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import nlargest
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.states import GroupState
 from coordinator_core.runtime.hosting import Hosted
+from coordinator_core.store.awaited import AwaitedMember, awaited_members
 
 NAMED_GROUPS_MAX: Final = 20
 NAMED_MEMBERS_MAX: Final = 5
 """Of each of these groups; both bound what a scrape adds to a time series database."""
-
-
-class Awaited(NamedTuple):
-    """A member that its group waits for; the client id is empty for an id that was handed out and not used yet."""
-
-    member_id: str
-    client_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +27,8 @@ class UnsettledGroup:
     state: GroupState
     rebalancing_s: float
     awaited_count: int
-    awaited: tuple[Awaited, ...]
-    """Of those awaited, the longest-standing."""
+    awaited: tuple[AwaitedMember, ...]
+    """The first of them, as `Group.waiting_for` orders them."""
 
 
 def unsettled_groups(groups: Iterable[Hosted], wall_ms: int) -> tuple[UnsettledGroup, ...]:
@@ -51,11 +44,6 @@ def _under_way(groups: Iterable[Hosted], wall_ms: int) -> Iterator[tuple[int, st
 
 
 def _unsettled(group: Group, rebalancing_ms: int) -> UnsettledGroup:
-    waiting_for = group.waiting_for()
-    awaited = tuple(Awaited(each, _client_id(group, each)) for each in islice(waiting_for, NAMED_MEMBERS_MAX))
-    return UnsettledGroup(group.group_id, group.state, max(0, rebalancing_ms) / 1000, len(waiting_for), awaited)
-
-
-def _client_id(group: Group, member_id: str) -> str:
-    member = group.members.get(member_id)
-    return "" if member is None else member.client_id
+    awaited = awaited_members(group)
+    count, named = (0, ()) if awaited is None else (awaited.count, awaited.members[:NAMED_MEMBERS_MAX])
+    return UnsettledGroup(group.group_id, group.state, max(0, rebalancing_ms) / 1000, count, named)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from coordinator_core.protocol.consumer_protocol import TopicPartitions
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.protocol.states import GroupState
@@ -20,6 +21,12 @@ class MemberView:
     last_heartbeat_at_ms: int | None
     """Wall time of the last sign of life; None before the first."""
     awaiting: Literal["join", "sync"] | None
+    """Which request of the member is parked: it is ready, and waits for other members."""
+    awaited: Literal["join", "sync"] | None
+    """Which request of the member the group waits for."""
+    owned: tuple[TopicPartitions, ...] | None
+    """The partitions that the member owns, by topic; during a rebalance those that it owned last. None: not known, as
+    its assignment cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

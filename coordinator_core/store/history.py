@@ -56,6 +56,31 @@ class ListedRebalance:
         return RebalancePlace(at_ms, self.rebalance_id)
 
 
+# -- waits ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WaitQuestion:
+    """Which waits of a group are asked for: in rebalances that were over at an instant or later, and so long."""
+
+    group_id: str
+    from_ms: int
+    at_least_ms: int
+
+
+class RebalanceWait(NamedTuple):
+    """How long a rebalance waited for a member, which may be gone since."""
+
+    rebalance_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str | None
+    """None: neither the present nor the sessions since `from_ms` know the member."""
+    waited_for_ms: int
+    outcome: str
+
+
 # -- transitions ------------------------------------------------------------------------------------------
 
 RANK_IN_GENERATION: Final = {EMPTY: 0, COMPLETING: 0, STABLE: 1, PREPARING: 2, DEAD: 3}

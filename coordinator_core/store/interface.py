@@ -28,7 +28,9 @@ from coordinator_core.store.history import (
     OwnedSpan,
     PositionThen,
     RebalancePlace,
+    RebalanceWait,
     TransitionPlace,
+    WaitQuestion,
 )
 from coordinator_core.store.log_ends import LogEndReport
 from coordinator_core.store.overview import Overview, OverviewFilter
@@ -47,6 +49,7 @@ from coordinator_core.store.rows import (
     RebalanceMemberRow,
     RecordedChange,
     Renewal,
+    SettingOrigin,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -256,6 +259,10 @@ class Store(Protocol):
         """Return everybody's part in a rebalance that is over; who was waited for longest comes first, then by id."""
         ...
 
+    def rebalance_waits(self, question: WaitQuestion, limit: int) -> list[RebalanceWait]:
+        """Return at most `limit` waits, the longest first, then by rebalance and member."""
+        ...
+
     def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
         """Return at most `limit` stays after a place, the newest first, then by member id backwards."""
         ...
@@ -343,6 +350,10 @@ class Store(Protocol):
 
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
+        ...
+
+    def setting_origins(self, group_id: str) -> dict[str, SettingOrigin]:
+        """Return by whom and when each setting was set that the group or, less narrowly, the cluster has stored."""
         ...
 
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:

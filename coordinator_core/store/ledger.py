@@ -44,6 +44,7 @@ from coordinator_core.protocol.records import (
     WindowExtended,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
+from coordinator_core.store.awaited import AwaitedMembers
 from coordinator_core.store.parts import Parts
 from coordinator_core.store.rows import (
     Json,
@@ -130,6 +131,8 @@ class Ledger:
         """(topic, partition) → the member that held it last, where that member has gone and none has followed."""
         self.stays: dict[str, Stay] = {}
         """Everybody who is in the group, newcomers included."""
+        self.awaited: AwaitedMembers | None = None
+        """The awaited members as the group's row has them, or will have with the writes under way."""
         self._parts = Parts()
         self._rows = HistoryRows()
 
@@ -207,6 +210,7 @@ class Ledger:
             )
         )
         self.state = state
+        self.awaited = None
 
     def _rebalance_started(self, record: RebalanceStarted) -> None:
         reason = record.trigger if record.client_reason is None else f"{record.trigger}: {record.client_reason}"

@@ -25,6 +25,7 @@ from coordinator_core.protocol.records import (
     VolatileRecord,
 )
 from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
+from coordinator_core.store.awaited import AwaitedMembers, awaited_members
 from coordinator_core.store.ledger import Ledger, spans_from_json, spans_to_json, stay_of
 from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupRow, GroupWrite, Json, MemberRow, StoredGroup
 
@@ -79,6 +80,8 @@ def _whole(
     ledger.is_consumer = group.protocol_type == CONSUMER
     for record in records:
         ledger.observe(record)
+    if ledger.awaited is not None:
+        ledger.awaited = awaited_members(group)
     history = ledger.take_rows()
     is_gone = isinstance(stored[-1], GroupDied)
     return GroupWrite(
@@ -120,6 +123,7 @@ def group_row(group: Group, ledger: Ledger) -> GroupRow:
         rebalance_trigger=_trigger_of(group, ledger),
         rebalance=ledger.snapshot(),
         created_at_ms=ledger.created_at_ms,
+        awaited_members=None if ledger.awaited is None else ledger.awaited.to_json(),
     )
 
 
@@ -273,4 +277,5 @@ def _ledger_of(stored: StoredGroup, at_ms: int, epoch: int) -> Ledger:
     ledger.held = {member.member_id: spans_from_json(member.held) for member in stored.members}
     ledger.stays = {member.member_id: stay_of(member, at_ms) for member in stored.members}
     ledger.load_rebalance(row.rebalance)
+    ledger.awaited = None if row.awaited_members is None else AwaitedMembers.from_json(row.awaited_members)
     return ledger

@@ -42,6 +42,8 @@ class GroupRow:
     rebalance: Json
     """What the ledger knows of the rebalance under way; None outside of one."""
     created_at_ms: int
+    awaited_members: Json = None
+    """The members that the phase under way waits for (`awaited.AwaitedMembers`); None: none, or not for long yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +415,13 @@ class StoredSettings:
     cluster: Mapping[str, str]
     groups: Mapping[str, Mapping[str, str]]
     """Group → key → value."""
+
+
+class SettingOrigin(NamedTuple):
+    """By whom and when a setting was set that is stored."""
+
+    set_by: str
+    set_at_ms: int
 
 
 # -- lists ------------------------------------------------------------------------------------------------------

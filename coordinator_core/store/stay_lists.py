@@ -7,6 +7,7 @@ Whose successor joined while it was silent, before it was put out, was dead: tha
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from coordinator_core.protocol.reports.eviction_cause import EvictionCause, eviction_cause
 from coordinator_core.store.history import END_OF_TIME_MS
 from coordinator_core.store.rows import MemberSessionRow
 
@@ -45,6 +46,24 @@ class ListedStay:
     """None: not within BACK_WITHIN_MS, or the stay goes on, or the member had a successor already."""
     successor_at_ms: int | None = None
     """Of a member that was put out: when its client had joined again by then, after the member was last heard."""
+
+    @property
+    def silent_ms(self) -> int:
+        """Return how long the member had been silent when its session ended, as far as this row tells."""
+        since_ms = self.row.started_at_ms if self.row.last_heartbeat_at_ms is None else self.row.last_heartbeat_at_ms
+        return max(0, self.row.ended_at_ms - since_ms)
+
+    @property
+    def cause(self) -> EvictionCause | None:
+        """Return why the member was evicted; None if it was not."""
+        row = self.row
+        return eviction_cause(row.end_reason, self.silent_ms, row.heartbeat_gap_ms_max, row.session_timeout_ms)
+
+    @property
+    def late_by_ms(self) -> int | None:
+        """Return how long after its eviction a live member joined; None if it did not, or was silent or not evicted."""
+        is_late = self.cause in {EvictionCause.LATE_JOIN, EvictionCause.LATE_SYNC}
+        return self.back_at_ms - self.row.ended_at_ms if is_late and self.back_at_ms is not None else None
 
     @property
     def place(self) -> StayPlace:

@@ -103,6 +103,8 @@ groups = Table(
     # What the ledger knows of the rebalance under way, until it becomes a row of `rebalances`.
     Column("rebalance", JSONB, nullable=True),
     Column("created_at", At, nullable=False, server_default=text("now()")),
+    # The members that a long rebalance waits for: {"phase", "since_ms", "count", "members": [...]}.
+    Column("awaited_members", JSONB, nullable=True),
     PrimaryKeyConstraint("group_id"),
     Index("groups_shard_id", "shard_id"),
     postgresql_with={"fillfactor": 80},

@@ -1,10 +1,10 @@
-"""What an operator does to one group: make it rebalance, put a member out, delete offsets."""
+"""What an operator does to one group: make it rebalance, remove a member, delete offsets."""
 
 from __future__ import annotations
 
 from muster import wording
 from muster.commands.asking import Json, Node, group_path, segment
-from muster.commands.describing import assigned
+from muster.commands.describing import owned_count, owned_list
 from muster.commands.output import Table, counted, print_json
 from muster.commands.reading import topic_and_partitions
 from muster.errors import FAILURE_EXIT_CODE, UserError
@@ -25,25 +25,39 @@ def force_rebalance(node: Node, group_id: str, reason: str, *, as_json: bool) ->
     print(f"{wording.name(group_id)} rebalances; muster groups watch shows it.")
 
 
-def put_out(node: Node, group_id: str, named: str, reason: str, *, is_dry_run: bool, as_json: bool) -> None:
-    """Put a member out, or tell what that would do.
+def remove_member(node: Node, group_id: str, named: str, reason: str, *, is_dry_run: bool, as_json: bool) -> None:
+    """Remove a member, or say what that would do.
 
     Raises:
         UserError: nobody, or more than one member, goes by that name.
     """
-    member = _member(node.get(group_path(group_id)), named)
-    held = sum(len(partitions) for _, partitions in assigned(member))
+    described = node.get(group_path(group_id))
+    member = _member(described, named)
+    count = owned_count(member)
     who = wording.name(f"{member['client_id']} at {member['client_host']} ({member['member_id']})")
     if not is_dry_run:
         node.delete(group_path(group_id, f"/members/{segment(member['member_id'])}"), reason)
     if as_json:
         change_id = None if is_dry_run else node.change_id
-        what = {"member_id": member["member_id"], "partition_count": held, "change_id": change_id}
+        what = {"member_id": member["member_id"], "partition_count": count, "change_id": change_id}
         print_json({"dry_run": is_dry_run, "group_id": group_id, **what})
     elif is_dry_run:
-        print(f"{who} would be put out, and its {counted(held, 'partition')} go to others. {NOTHING_CHANGED}")
+        print(f"{who} would be removed. {_handed_over(described, member)} {NOTHING_CHANGED}")
     else:
-        print(f"{who} was put out; its {counted(held, 'partition')} go to others.")
+        print(f"{who} was removed. {_handed_over(described, member)}")
+
+
+def _handed_over(described: Json, member: Json) -> str:
+    """Say how many partitions a member owns, which, and where they go."""
+    count = owned_count(member)
+    if count is None:
+        return "Its partitions are not known, as its assignment cannot be read."
+    if not count:
+        return "It owns no partition."
+    owned = f"Its {counted(count, 'partition')} ({wording.name(owned_list(member))})"
+    if len(described["members"]) == 1:
+        return f"{owned} have no owner until another member joins."
+    return f"{owned} go to the other members."
 
 
 def _member(described: Json, named: str) -> Json:

@@ -1,16 +1,20 @@
-"""How groups stand, in a list and one by one: state, who is waited for, members, offsets with lag and owner."""
+"""How groups stand, in a list and one by one: state, awaited members, diagnosis, members, offsets with lag."""
 
 from __future__ import annotations
 
 import datetime as dt
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster import wording
 from muster.commands.asking import Json, Node, Refused, group_path
+from muster.commands.diagnosis import findings, print_findings
 from muster.commands.output import Table, counted, moment, print_json
 from muster.errors import FAILURE_EXIT_CODE, UserError
+
+PREPARING: Final = "PreparingRebalance"
+PARKED: Final = {"join": "joining", "sync": "syncing"}
 
 
 class Parts(NamedTuple):
@@ -84,15 +88,28 @@ def print_descriptions(node: Node, groups: Sequence[str], parts: Parts, *, is_ve
 
 def _described(node: Node, group_id: str, parts: Parts) -> Json:
     described = node.get(group_path(group_id))
+    if parts.state:
+        described["findings"] = findings(node, group_id)
     if parts.offsets:
         described["offsets"] = node.get(group_path(group_id, "/lag"))["partitions"]
     return described
 
 
-def assigned(member: Json) -> list[tuple[str, list[int]]]:
-    """Return what a member holds; nothing where that is not to be known."""
-    held = member["assignment"]
-    return [(each["topic"], each["partitions"]) for each in held["partitions"]] if isinstance(held, dict) else []
+def owned_count(member: Json) -> int | None:
+    """Return how many partitions a member owns, or owned last; None: its assignment cannot be read."""
+    owned = member["owned_partitions"]
+    return None if owned is None else sum(len(each["partitions"]) for each in owned)
+
+
+def owned_list(member: Json) -> str:
+    """Write the partitions that a member owns, topic by topic."""
+    return " ".join(f"{each['topic']}:{','.join(map(str, each['partitions']))}" for each in member["owned_partitions"])
+
+
+def awaited(member: Json, leader: str | None) -> str | None:
+    """Say which request of a member the group waits for; the leader's sync brings the assignment of every member."""
+    is_leader = member["awaited"] == "sync" and member["member_id"] == leader
+    return "sync (leader)" if is_leader else member["awaited"]
 
 
 # -- for people -------------------------------------------------------------------------------------------
@@ -101,6 +118,7 @@ def assigned(member: Json) -> list[tuple[str, list[int]]]:
 def _print(described: Json, parts: Parts, *, is_verbose: bool) -> None:
     if parts.state:
         _print_state(described)
+        print_findings(described["group_id"], described["findings"])
     if parts.members:
         _print_members(described, is_verbose=is_verbose)
     if parts.offsets:
@@ -154,17 +172,20 @@ def waiting_lines(described: Json) -> list[str]:
 
 
 def waited_for(described: Json) -> str:
-    """Name who is waited for, by client id, host and member id, and until when."""
+    """Name the awaited members, by client id, host and member id, say what they have to do, and until when."""
     members = {each["member_id"]: each for each in described["members"]}
-    named = ", ".join(_known_as(each, members.get(each)) for each in described["waiting_for"])
+    named = ", ".join(_known_as(each, members.get(each), described) for each in described["waiting_for"])
     until = described["waiting_until"]
+    named += " to join" if described["state"] == PREPARING else " to sync"
     return named + (f" until {moment(until)} UTC{_left(until)}" if until else "")
 
 
-def _known_as(member_id: str, member: Json | None) -> str:
+def _known_as(member_id: str, member: Json | None, described: Json) -> str:
     if member is None:
         return wording.name(member_id)
-    return wording.name(f"{member['client_id']} at {member['client_host'] or '?'} ({member_id})")
+    is_leader = described["state"] != PREPARING and member_id == described["leader"]
+    role = ", the leader" if is_leader else ""
+    return wording.name(f"{member['client_id']} at {member['client_host'] or '?'} ({member_id}{role})")
 
 
 def _left(until: str) -> str:
@@ -187,30 +208,35 @@ def _print_members(described: Json, *, is_verbose: bool) -> None:
         *(["ASSIGNMENT"] if is_verbose else []),
         "HEARTBEAT",
         "SESSION-MS",
-        "AWAITING",
+        "AWAITED",
     )
     for member in described["members"]:
-        held = assigned(member)
         table.add(
             described["group_id"],
             member["member_id"],
             *([member["group_instance_id"]] if is_static else []),
             member["client_host"],
             member["client_id"],
-            sum(len(partitions) for _, partitions in held) if member["assignment"] is not None else None,
+            owned_count(member),
             *([_assignment(member)] if is_verbose else []),
-            _ago(member["last_heartbeat_at"]),
+            _heartbeat(member),
             member["session_timeout_ms"],
-            member["awaiting"],
+            awaited(member, described["leader"]),
         )
     table.print()
 
 
 def _assignment(member: Json) -> str | None:
-    held = member["assignment"]
-    if isinstance(held, str):
-        return f"base64:{held}"
-    return " ".join(f"{topic}:{','.join(map(str, partitions))}" for topic, partitions in assigned(member)) or None
+    if isinstance(member["assignment"], str):
+        return f"base64:{member['assignment']}"
+    return owned_list(member) if owned_count(member) else None
+
+
+def _heartbeat(member: Json) -> str | None:
+    """Say when a member was last heard. A parked request is a sign of life: its member does not expire."""
+    if member["awaiting"] is not None:
+        return f"{PARKED[member['awaiting']]}, waiting"
+    return _ago(member["last_heartbeat_at"])
 
 
 def _ago(at: str | None) -> str | None:

@@ -283,14 +283,14 @@ def remove_member(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a member out; a dry run without --execute.
+    """Remove a member; a dry run without --execute.
 
     It is as if it had left: the group rebalances, and it may join again.
     """
-    from muster.commands.acting import put_out
+    from muster.commands.acting import remove_member as remove
     from muster.commands.asking import Node
 
-    put_out(Node(url, actor), group, member, reason, is_dry_run=dry_run or not execute, as_json=as_json)
+    remove(Node(url, actor), group, member, reason, is_dry_run=dry_run or not execute, as_json=as_json)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Why a group rebalanced, as the ledger has it: what began it, how long it took, and who was waited for longest."""
+"""Why a group rebalanced: what began it, how long it took, and which member was slowest."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import Final
 
 from muster import wording
 from muster.commands.asking import Json, Node, group_path
-from muster.commands.output import Table, counted, moment, print_json
+from muster.commands.diagnosis import findings, print_findings
+from muster.commands.output import Table, moment, print_json
 from muster.commands.reading import instant, one_partition, topic_and_partitions
 from muster.member_names import client_id_of
 
 WORTH_NAMING: Final = 3
 """How many rebalances of one member's are no chance."""
-WORTH_NAMING_MS: Final = 5_000
-"""A member may learn of a rebalance by its next heartbeat, three seconds later, and is not late for that."""
-EVICTED: Final = "evicted"
-"""The part in a rebalance of a member that was put out for its silence meanwhile."""
 
 
 def print_rebalances(node: Node, group_id: str, limit: int, *, as_json: bool) -> None:
@@ -46,30 +43,16 @@ def print_rebalances(node: Node, group_id: str, limit: int, *, as_json: bool) ->
         )
     table.print()
     _print_cause(group_id, found)
+    print_findings(group_id, findings(node, group_id))
 
 
 def _print_cause(group_id: str, rebalances: list[Json]) -> None:
-    """Say who began most of them, and whom most waited for long, where somebody stands out."""
+    """Say which client began most of them, where one stands out."""
     begun = Counter(client_id_of(each["trigger_member_id"]) or "" for each in rebalances if each["trigger_member_id"])
     for client_id, number in begun.most_common(1):
         if number >= WORTH_NAMING and 2 * number >= len(rebalances):
             command = f"muster groups stays {wording.group_option(group_id)}"
             print(f"{number} of {len(rebalances)} on account of {wording.name(client_id)}: {command}")
-    held = [each["waited_for"][0] for each in rebalances if each["waited_for"]]
-    slow = [each for each in held if each["waited_for_ms"] >= WORTH_NAMING_MS]
-    for client_id, number in Counter(each["client_id"] for each in slow).most_common(1):
-        if number >= WORTH_NAMING and 2 * number >= len(rebalances):
-            evicted = sum(each["client_id"] == client_id and each["outcome"] == EVICTED for each in slow)
-            why = _why_late(number, evicted)
-            print(f"{number} of {len(rebalances)} waited for {wording.name(client_id)}, {why}.")
-
-
-def _why_late(number: int, evicted: int) -> str:
-    """Say what keeps a client from joining, of which so many members were put out instead of `number` joining late."""
-    if not evicted:
-        return "which is busy and joins late"
-    times = "" if evicted == number else f" {counted(evicted, 'time')}"
-    return f"which was put out{times}: it was dead or hanging"
 
 
 def print_owners(node: Node, group_id: str, at: str | None, topic: str | None, *, as_json: bool) -> None:

@@ -16,6 +16,8 @@ from muster.commands.reading import instant
 GOES_ON: Final = "hour"
 ENDS: Final = ["left", "session_expired", "rebalance_timeout", "sync_timeout", "admin", "replaced"]
 """Whatever ends a stay; other rows are hours of stays that go on."""
+ALIVE: Final = {"late_join", "late_sync"}
+"""Causes of evictions of members that heartbeated to the end."""
 ROOM: Final = 1.25
 """How much longer a timeout that is suggested is than the longest silence that was seen."""
 STEPS_S: Final = (6, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1_200, 1_800)
@@ -56,7 +58,7 @@ def _table(stays: list[Json]) -> Table:
         gap_ms = each["heartbeat_gap_ms_max"]
         table.add(
             moment(each["ended_at"]),
-            "goes on" if each["end_reason"] == GOES_ON else each["end_reason"],
+            _how(each),
             each["group_instance_id"] or each["client_id"],
             each["client_host"],
             _between(each["joined_at"], each["ended_at"]),
@@ -67,6 +69,14 @@ def _table(stays: list[Json]) -> Table:
             _between(each["ended_at"], each["back_at"]),
         )
     return table
+
+
+def _how(stay: Json) -> str:
+    """Say how a session ended; of a member that missed a rebalance, whether it was alive."""
+    if stay["end_reason"] == GOES_ON:
+        return "goes on"
+    how: str = stay["end_reason"]
+    return f"{how}, alive" if stay["cause"] in ALIVE else how
 
 
 def _conclusions(group_id: str, stays: list[Json], in_force_s: float | None) -> Iterator[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muster.commands.asking import Json, Node, group_path
-from muster.commands.describing import assigned, state_lines
+from muster.commands.describing import awaited, owned_count, state_lines
 from muster.commands.output import STYLES, Table, counted
 from muster.errors import UNREACHABLE_EXIT_CODE, UserError
 
@@ -154,14 +154,13 @@ def _drawn(url: str, look: Look) -> RenderableType:
 
 
 def _members(described: Json) -> Table:
-    table = Table("CLIENT-ID", "HOST", "#PARTITIONS", "AWAITING", "CONSUMER-ID")
+    table = Table("CLIENT-ID", "HOST", "#PARTITIONS", "AWAITED", "CONSUMER-ID")
     for member in described["members"]:
-        held = sum(len(partitions) for _, partitions in assigned(member))
         table.add(
             member["client_id"],
             member["client_host"],
-            None if member["assignment"] is None else held,
-            "waited for" if member["member_id"] in described["waiting_for"] else member["awaiting"],
+            owned_count(member),
+            awaited(member, described["leader"]),
             member["member_id"],
         )
     return table

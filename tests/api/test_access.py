@@ -63,6 +63,7 @@ ROUTES: Final[dict[tuple[str, str], tuple[set[str], str]]] = {
     ("GET", "/v1/groups/{group_id:str}/transitions"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/assignments"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/stays"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/diagnosis"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/config"): (READERS, "one"),
     ("GET", "/v1/config"): (READERS, "own"),
     ("GET", "/v1/changes"): (READERS, "own"),

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.api.client import Client, Group, fresh_id, join_body, position
+from tests.api.client import Client, Group, fresh_id, gives, join_body, position
 from tests.nodes import Node
 from tests.waiting import PATIENCE_S
 
@@ -135,7 +135,9 @@ def test_a_description_has_what_the_contract_says_and_nothing_else(client: Clien
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 10_000,
         "assignment": {"partitions": [{"topic": "orders", "partitions": [0]}], "user_data": None},
+        "owned_partitions": [{"topic": "orders", "partitions": [0]}],
         "awaiting": None,
+        "awaited": None,
     }
 
 
@@ -150,10 +152,41 @@ def test_a_description_says_who_is_waited_for(client: Client, group: Group) -> N
     assert datetime.fromisoformat(described["waiting_until"]) > datetime.fromisoformat(described["state_since"])
     awaiting = {each["group_instance_id"]: each["awaiting"] for each in described["members"]}
     assert awaiting == {None: None, "i-1": "join"}
+    assert {each["group_instance_id"]: each["awaited"] for each in described["members"]} == {None: "join", "i-1": None}
     assert [each["assignment"] for each in described["members"]] == [None, None]
+    owned = {each["group_instance_id"]: each["owned_partitions"] for each in described["members"]}
+    assert owned == {None: [{"topic": "orders", "partitions": [0]}], "i-1": []}
 
     group.post("join", join_body(member_id=old.member_id))
     assert newcomer.result(PATIENCE_S).status == 200
+
+
+def test_a_sync_phase_waits_for_its_leader_first_and_members_own_what_they_owned(client: Client, group: Group) -> None:
+    old = group.stable()
+    newcomer = client.later(group, "join", join_body(group_instance_id="i-1"))
+    while old.ask("heartbeat").status == 200:
+        pass
+    leader = group.member(group.post("join", join_body(member_id=old.member_id)))
+    follower = group.member(newcomer.result(PATIENCE_S))
+
+    described = group.describe()
+    by_id = {each["member_id"]: each for each in described["members"]}
+    assert described["waiting_for"] == [described["leader"], follower.member_id]
+    assert {each["awaited"] for each in described["members"]} == {"sync"}
+    assert by_id[leader.member_id]["owned_partitions"] == [{"topic": "orders", "partitions": [0]}]
+    parked = client.later(group, "sync", {"generation": 2, "member_id": follower.member_id, "assignments": []})
+    while group.describe()["waiting_for"] != [leader.member_id]:
+        pass
+    by_id = {each["member_id"]: each for each in group.describe()["members"]}
+    assert [(each["awaited"], each["awaiting"]) for each in (by_id[leader.member_id], by_id[follower.member_id])] == [
+        ("sync", None),
+        (None, "sync"),
+    ]
+
+    assert leader.sync(gives(leader.member_id), gives(follower.member_id, 0)).status == 200
+    assert parked.result(PATIENCE_S).status == 200
+    by_id = {each["member_id"]: each["owned_partitions"] for each in group.describe()["members"]}
+    assert by_id == {leader.member_id: [], follower.member_id: [{"topic": "orders", "partitions": [0]}]}
 
 
 def test_handshake_ids_are_counted_and_not_shown(group: Group) -> None:

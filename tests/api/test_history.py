@@ -214,6 +214,32 @@ def test_a_stay_is_told_with_how_it_ended_and_when_its_client_was_back(group: Gr
     assert listed(group, "stays", "?end_reason=admin&end_reason=session_expired")["stays"] == []
 
 
+def test_an_evicted_member_has_a_cause_and_its_client_a_finding(group: Group, rows: PsycopgConnection) -> None:
+    member = group.stable()
+    member.ask("heartbeat")
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "UPDATE member_sessions SET end_reason = 'rebalance_timeout', heartbeat_gap_ms_max = 3000"
+            " WHERE group_id = %s",
+            (group.group_id,),
+        )
+
+    (evicted,) = listed(group, "stays")["stays"]
+    (finding,) = listed(group, "diagnosis")["findings"]
+
+    assert (evicted["cause"], evicted["late_by_ms"]) == ("late_join", None)
+    assert finding.pop("text").startswith("agent-1 at 127.0.0.1 was evicted once although it was alive")
+    assert finding == {
+        "kind": "late_join",
+        "group_instance_id": None,
+        "client_id": "agent-1",
+        "client_host": "127.0.0.1",
+        "setting": "rebalance_timeout_ms",
+        "value": None,
+    }
+
+
 def test_a_stay_has_the_columns_of_its_table(group: Group, rows: PsycopgConnection) -> None:
     rebalanced(group, 1)
     with rows.cursor() as cursor:
@@ -222,7 +248,7 @@ def test_a_stay_has_the_columns_of_its_table(group: Group, rows: PsycopgConnecti
             " ORDER BY attnum"
         )
         columns = [name for (name,) in cursor.fetchall()]
-    assert list(listed(group, "stays")["stays"][0]) == [*columns, "back_at", "successor_at"]
+    assert list(listed(group, "stays")["stays"][0]) == [*columns, "back_at", "successor_at", "cause", "late_by_ms"]
 
 
 # -- who is known, and who may answer -----------------------------------------------------------------------

@@ -12,6 +12,7 @@ from muster.commands.asking import Json, Node
 from muster.commands.history import print_rebalances
 
 UUID = "8a56c3f2-3649-49c0-aa33-20d5caf80b0a"
+NO_WAITS: Json = {"members": [], "waited_for": []}
 
 
 class Told:
@@ -89,16 +90,18 @@ def test_every_command_that_is_printed_names_just_that_group_when_pasted(
     change = {"value": 9_000, "verdict": "change", "confidence": "high", "because": "of that"}
     node.answers["tuning"]["advice"] = {"rebalance_timeout_ms": change}
     node.answers["rebalances"] = [rebalance("deploy")] * 3
-    node.answers["members"] = {"members": [], "waited_for": []}
+    node.answers["members"] = NO_WAITS
+    node.answers["diagnosis"] = {"findings": [{"text": "late", "setting": "rebalance_timeout_ms", "value": 9_000}]}
     print_tuning(cast(Node, node), group_id, {}, as_json=False)
     print_rebalances(cast(Node, node), group_id, 10, as_json=False)
 
-    printed = capsys.readouterr().out.split("muster ")[1:]
+    printed = capsys.readouterr().out.replace("\n* late\n", "\n").split("muster ")[1:]
     pasted = [_words(tmp_path, re.sub(r"(_timeout_ms=[0-9]+)\n.*", r"\1", each, flags=re.DOTALL)) for each in printed]
     assert [words[:3] for words in pasted] == [
         ["config", "set", f"--group={group_id}"],
         ["config", "set", f"--group={group_id}"],
         ["groups", "stays", f"--group={group_id}"],
+        ["config", "set", f"--group={group_id}"],
     ]
     assert not list(tmp_path.iterdir())
 
@@ -127,48 +130,33 @@ def rebalance(client_id: str) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("waited_ms", "begun_by", "said"),
-    [
-        (19_000, ["deploy"] * 3, ["on account of deploy: muster groups stays --group=invoices", "waited for batch"]),
-        (1_900, ["deploy"] * 3, ["on account of deploy"]),
-        (1_900, ["a", "b", "c"], []),
-        (19_000, ["a", "b", "c"], ["waited for batch"]),
-    ],
-    ids=["both", "prompt", "nobody", "slow"],
+    ("begun_by", "said"),
+    [(["deploy"] * 3, ["on account of deploy: muster groups stays --group=invoices"]), (["a", "b", "c"], [])],
+    ids=["one", "none"],
 )
-def test_who_stands_out_among_rebalances_is_named(
-    capsys: pytest.CaptureFixture[str], waited_ms: int, begun_by: list[str], said: list[str]
+def test_a_client_that_began_most_rebalances_is_named(
+    capsys: pytest.CaptureFixture[str], begun_by: list[str], said: list[str]
 ) -> None:
-    part = {"client_id": "batch", "waited_for_ms": waited_ms, "outcome": "joined"}
-    node = Told(rebalances=[rebalance(each) for each in begun_by], members={"members": [part], "waited_for": [part]})
+    node = Told(
+        rebalances=[rebalance(each) for each in begun_by],
+        members=NO_WAITS,
+        diagnosis={"findings": []},
+    )
     print_rebalances(cast(Node, node), "invoices", 10, as_json=False)
 
-    out = capsys.readouterr().out
-    below = [line for line in out.splitlines() if " of 3 " in line]
+    below = [line for line in capsys.readouterr().out.splitlines() if " of 3 " in line]
     assert len(below) == len(said)
     assert all(part in line for part, line in zip(said, below, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "why"),
-    [
-        (["evicted"] * 3, "which was put out: it was dead or hanging."),
-        (["evicted", "joined", "evicted"], "which was put out 2 times: it was dead or hanging."),
-    ],
-    ids=["always", "mostly"],
-)
-def test_who_was_put_out_while_all_waited_is_not_called_busy(
-    capsys: pytest.CaptureFixture[str], outcomes: list[str], why: str
-) -> None:
-    told = iter(outcomes)
-
-    class Waited(Told):
-        def get(self, path: str, **_query: object) -> Json:
-            part = {"client_id": "batch", "waited_for_ms": 19_000, "outcome": next(told)}
-            return {"members": [part], "waited_for": [part]}
-
-    node = Waited(rebalances=[rebalance(each) for each in "abc"])
+def test_findings_are_the_nodes_with_the_command_that_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    late = {"text": "batch at \x1b[31mhost was evicted", "setting": "rebalance_timeout_ms", "value": 60_000}
+    slow = {"text": "other is slow", "setting": "rebalance_timeout_ms", "value": None}
+    node = Told(rebalances=[rebalance("a")], members=NO_WAITS, diagnosis={"findings": [late, slow]})
     print_rebalances(cast(Node, node), "invoices", 10, as_json=False)
-    out = capsys.readouterr().out
-    assert f"3 of 3 waited for batch, {why}" in out
-    assert "busy" not in out
+
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "* batch at \N{REPLACEMENT CHARACTER}[31mhost was evicted",
+        "  muster config set --group=invoices rebalance_timeout_ms=60000",
+        "* other is slow",
+    ]

@@ -121,7 +121,7 @@ def test_who_is_waited_for_is_named(muster: Muster, group: Group) -> None:
 
     said = muster.ok("groups", "describe", group.group_id, "--state").out
 
-    assert f"waits for slow-one at 127.0.0.1 ({first.member_id}) until 20" in said
+    assert f"waits for slow-one at 127.0.0.1 ({first.member_id}) to join until 20" in said
     group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": first.member_id}]})
 
 
@@ -255,7 +255,8 @@ def test_a_member_is_put_out_when_asked_for(muster: Muster, group: Group, name: 
     ]
 
     told = muster.ok(*wanted).out
-    assert told.startswith(f"slow one at 127.0.0.1 ({member.member_id}) would be put out, and its 1 partition go")
+    owned = "Its 1 partition (orders:0) have no owner until another member joins."
+    assert told.startswith(f"slow one at 127.0.0.1 ({member.member_id}) would be removed. {owned}")
     assert len(group.describe()["members"]) == 1
     would = muster.ok(*wanted, "--json").json
     assert (would["dry_run"], would["member_id"], would["change_id"]) == (True, member.member_id, None)
@@ -264,6 +265,34 @@ def test_a_member_is_put_out_when_asked_for(muster: Muster, group: Group, name: 
     assert group.client.ok("GET", f"/v1/changes/{done['change_id']}")["action"] == "remove_member"
     assert group.describe()["members"] == []
     assert muster.refused(1, *wanted) == f"{group.group_id} has no member {wanted[2]}."
+
+
+def test_members_own_and_wait_in_a_rebalance_as_they_do(muster: Muster, group: Group) -> None:
+    slow = group.stable(client_id="slow-one", **PATIENT)
+    ready = join_body(member_id=group.handshake(), client_id="ready", **PATIENT)
+    group.client.later(group, "join", ready)
+    poll_until(lambda: group.describe()["state"] == "PreparingRebalance")
+
+    rows = {row[3]: row for row in muster.ok("groups", "members", group.group_id).rows}
+    told = muster.ok("groups", "remove-member", slow.member_id, "--group", group.group_id).out
+    counted = muster.ok("groups", "remove-member", slow.member_id, "--group", group.group_id, "--json").json
+
+    assert (rows["slow-one"][4], rows["slow-one"][-1]) == ("1", "join")
+    assert rows["slow-one"][5:7] != ["joining,", "waiting"]
+    assert (rows["ready"][4], rows["ready"][5:7], rows["ready"][-1]) == ("0", ["joining,", "waiting"], "-")
+    assert "Its 1 partition (orders:0) go to the other members." in told
+    assert counted["partition_count"] == 1
+    group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": slow.member_id}]})
+
+
+def test_the_leader_of_a_sync_phase_is_named(muster: Muster, group: Group) -> None:
+    leader = group.join(**PATIENT)
+
+    said = muster.ok("groups", "describe", group.group_id).out
+
+    assert f"waits for agent-1 at 127.0.0.1 ({leader.member_id}, the leader) to sync until 20" in said
+    assert "sync (leader)" in said
+    group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": leader.member_id}]})
 
 
 def test_of_two_members_of_one_name_none_is_put_out(muster: Muster, group: Group) -> None:

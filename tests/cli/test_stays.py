@@ -26,6 +26,7 @@ def stay(second: int, end_reason: str = "session_expired", back_second: int | No
         "session_timeout_ms": 10_000,
         "back_at": None if back_second is None else f"2026-11-21T02:13:{back_second:02}Z",
         "successor_at": None,
+        "cause": None,
         **given,
     }
 
@@ -67,6 +68,12 @@ def test_who_was_put_out_and_back_at_once_is_named_with_a_timeout_to_try(capsys:
     assert "courier was put out for silence 2 times, and was back within 4.0 s." in out
     assert "muster groups tuning --group=couriers --session-timeout-ms 20000" in out
     assert "other was put out" not in out
+
+
+def test_a_member_that_missed_a_rebalance_is_said_to_have_been_alive(capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(Told(stay(0, "rebalance_timeout", cause="late_join"), stay(1, "sync_timeout", cause="silent")), capsys)
+    assert "rebalance_timeout, alive" in out
+    assert "sync_timeout, alive" not in out
 
 
 def test_who_stayed_away_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,7 +132,7 @@ def test_without_a_name_all_are_watched(muster: Muster, client: Client) -> None:
     said = muster.ok("groups", "watch", "--count", "1").out
 
     assert f"{unsettled.group_id}: CompletingRebalance" in said
-    assert f"waits for agent-1 at 127.0.0.1 ({member.member_id})" in said
+    assert f"waits for agent-1 at 127.0.0.1 ({member.member_id}, the leader) to sync" in said
     assert f"{settled.group_id}: Empty, generation 0, 0 members" in said
     unsettled.post("leave", {"members": [{"member_id": member.member_id}]})
     poll_until(lambda: unsettled.describe()["state"] == "Empty")

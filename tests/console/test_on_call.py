@@ -97,14 +97,28 @@ def test_whoever_waits_stands_first_and_says_for_whom(
 
 def test_a_stuck_group_says_whom_it_waits_for_and_until_when(shows: Callable[[str], Page], stuck: Group) -> None:
     page = shows(f"groups/{stuck.group_id}")
-    notice = page.get_by_text(re.compile("Waits for 1 member of 2 to join again until"))
+    notice = page.get_by_text(re.compile("Waits for 1 member to join until"))
 
     expect(notice).to_be_visible()
     expect(notice).to_contain_text(re.compile(r"\d\d:\d\d:\d\d, 1\d min .* from now"))
     members = section(page, "Members").locator("tbody tr")
     expect(members.nth(0)).to_contain_text("slowpoke")
-    expect(members.nth(0)).to_contain_text("waited for")
-    expect(members.nth(1)).to_contain_text("ready, waits in join")
+    expect(members.nth(0)).to_contain_text("awaited to join")
+    expect(members.nth(0).locator("td").nth(5)).to_have_text("4")
+    expect(members.nth(1)).to_contain_text("joining, waiting")
+    expect(members.nth(1)).not_to_contain_text("awaited")
+    expect(members.nth(1).locator(".loud")).to_have_count(0)
+
+
+def test_removing_a_member_says_what_it_owns_while_the_group_rebalances(
+    shows: Callable[[str], Page], stuck: Group
+) -> None:
+    page = shows(f"groups/{stuck.group_id}")
+    members = section(page, "Members").locator("tbody tr")
+    members.nth(0).get_by_role("button", name=re.compile("Remove")).click()
+
+    expect(page.get_by_role("dialog")).to_contain_text("its 4 partitions (orders:0,1,2,3) go to the other members.")
+    page.keyboard.press("Escape")
 
 
 def test_who_holds_what_and_how_far_behind_is_on_one_map(shows: Callable[[str], Page], healthy: Group) -> None:
@@ -171,8 +185,8 @@ def test_who_pauses_is_named_with_the_timeout_that_would_have_kept_it(
     put_out(stage, group, "heartbeat: UNKNOWN_MEMBER_ID")
     page = shows("groups/pauses")
 
-    found = page.get_by_role("complementary", name="What stands out")
-    expect(found).to_contain_text("thumb-1 was put out 3 times for silence of more than 6 s, and was back within 3 s")
+    found = page.get_by_role("complementary", name="Diagnosis")
+    expect(found).to_contain_text("thumb-1 at here was evicted 3 times because it sent no heartbeat for 6 s")
     expect(found).to_contain_text("It was the same process: it pauses.")
     stays = section(page, "Stays").locator("tbody tr")
     expect(stays).to_have_count(4)
@@ -192,8 +206,8 @@ def test_who_dies_and_is_started_again_gets_no_longer_timeout(shows: Callable[[s
     put_out(stage, group, "joining")
     page = shows("groups/crashes")
 
-    found = page.get_by_role("complementary", name="What stands out")
-    expect(found).to_contain_text("Each time it was a new process: it dies, and is started again")
+    found = page.get_by_role("complementary", name="Diagnosis")
+    expect(found).to_contain_text("Each time it was a new process: it dies and is started again")
     expect(found.get_by_role("button")).to_have_count(0)
 
 
@@ -222,17 +236,41 @@ def test_who_is_started_again_before_it_is_put_out_is_said_to_die(shows: Callabl
         cursor.execute(WAITED_FOR, {"group_id": group.group_id})
     page = shows(f"groups/{group.group_id}")
 
-    found = page.get_by_role("complementary", name="What stands out")
-    expect(found).to_contain_text("worker died 3 times")
-    expect(found).to_contain_text("Everybody waited for worker")
-    expect(found).to_contain_text("it was put out, so it was dead or hanging")
+    found = page.get_by_role("complementary", name="Diagnosis")
+    expect(found).to_contain_text("worker at here died 3 times")
+    expect(found).to_contain_text("Rebalances waited 21 s for it.")
     expect(found.get_by_role("button")).to_have_count(0)
+
+
+LATE = (
+    "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,"
+    " session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,"
+    " heartbeat_gap_ms_max, heartbeat_gap_histogram) SELECT %(group_id)s, 0, now(), 'worker-1', 'worker', 'here',"
+    " 1, 45000, now() - interval '1 hour', now() - interval '1 hour', now() - interval '1 min', 'rebalance_timeout',"
+    " now() - interval '62 s', 900, 3000, array_fill(0, ARRAY[12]) || 900 || array_fill(0, ARRAY[10])"
+)
+
+
+def test_a_live_member_that_missed_a_rebalance_is_not_called_dead(shows: Callable[[str], Page], stage: Stage) -> None:
+    group = stage.client.group("late")
+    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    group.client.ok("PUT", f"{group.path}/config", {"values": {"rebalance_timeout_ms": 10_000}, "reason": "advice"})
+    with stage.rows.cursor() as cursor:
+        cursor.execute(LATE, {"group_id": group.group_id})
+    page = shows(f"groups/{group.group_id}")
+
+    found = page.get_by_role("complementary", name="Diagnosis")
+    expect(found).to_contain_text("worker at here was evicted once although it was alive")
+    expect(found).to_contain_text("rebalance_timeout_ms is 10 s, set since for this group by ada at")
+    expect(found).not_to_contain_text("dead")
+    expect(found.get_by_role("button", name="Change rebalance_timeout_ms…")).to_be_visible()
+    expect(section(page, "Stays").locator("tbody tr").first).to_contain_text("joined too late, alive")
 
 
 def test_nothing_stands_out_in_a_healthy_group(shows: Callable[[str], Page], healthy: Group) -> None:
     page = shows(f"groups/{healthy.group_id}")
     expect(section(page, "Stays")).to_contain_text("No stay has ended within the last day")
-    expect(page.get_by_role("complementary", name="What stands out")).to_have_count(0)
+    expect(page.get_by_role("complementary", name="Diagnosis")).to_have_count(0)
 
 
 # -- changing ---------------------------------------------------------------------------------------------
@@ -326,13 +364,13 @@ def test_a_timeout_is_tried_out_before_it_is_set(shows: Callable[[str], Page], f
     expect(page.get_by_role("dialog")).to_contain_text("needless evictions would not have happened")
 
 
-def test_a_member_is_put_out_and_an_empty_group_deleted(shows: Callable[[str], Page], stage: Stage) -> None:
+def test_a_member_is_removed_and_an_empty_group_deleted(shows: Callable[[str], Page], stage: Stage) -> None:
     group = stage.client.group("short-lived")
     group.stable()
     page = shows("groups/short-lived")
-    section(page, "Members").get_by_role("button", name=re.compile("Put out")).click()
-    decide(page, "it hangs", "Put it out")
-    expect(section(page, "Members")).to_contain_text("Nobody is in this group")
+    section(page, "Members").get_by_role("button", name=re.compile("Remove")).click()
+    decide(page, "it hangs", "Remove it")
+    expect(section(page, "Members")).to_contain_text("This group has no members")
 
     page.get_by_role("button", name="Delete the group…").click()
     decide(page, "nobody needs it", "Delete")

@@ -10,7 +10,9 @@ from coordinator_core.store.history import (
     OwnedSpan,
     PositionThen,
     RebalancePlace,
+    RebalanceWait,
     TransitionPlace,
+    WaitQuestion,
     place_of,
 )
 from coordinator_core.store.interface import Store
@@ -26,6 +28,7 @@ from tests.contract.builders import (
     part_row,
     rebalance_row,
     removed,
+    session_row,
     transition_row,
     uuid_of,
     write,
@@ -107,6 +110,49 @@ def test_parts_in_a_rebalance_come_by_how_long_each_was_waited_for(owner: Owner,
     assert store.rebalance_members("orders", uuid_of("second")) == [other]
     assert store.rebalance_members("other", uuid_of("first")) == []
     assert store.rebalance_members("orders", uuid_of("unheard of")) == []
+
+
+# -- waits ------------------------------------------------------------------------------------------------
+
+
+def test_waits_name_their_members_hosts_though_they_are_gone(owner: Owner, store: Store) -> None:
+    late_ms = NOW_MS + 3_000
+    parts = (
+        part_row("m-1", client_id="present", waited_for_ms=7_000),
+        part_row("m-2", client_id="gone", waited_for_ms=9_000, outcome="evicted"),
+        part_row("m-3", client_id="unknown", waited_for_ms=8_000, group_instance_id="i"),
+        part_row("m-4", client_id="prompt", waited_for_ms=4_999),
+        part_row("m-1", "old", client_id="present", waited_for_ms=60_000, completed_at_ms=late_ms - 1),
+    )
+    sessions = (
+        session_row("m-2", client_host="10.0.0.2", ended_at_ms=late_ms, end_reason="hour"),
+        session_row("m-2", client_host="10.0.0.3", ended_at_ms=late_ms + 9),
+        session_row("m-3", client_host="10.0.0.4", ended_at_ms=late_ms - 1),
+    )
+    owner.write(
+        write(
+            group=group_row(),
+            members={"m-1": member_row("m-1", client_host="10.0.0.1")},
+            rebalances=(rebalance_row(), rebalance_row("old", completed_at_ms=late_ms - 1)),
+            rebalance_members=parts,
+            sessions=sessions,
+        ),
+        write(
+            "other",
+            rebalances=(rebalance_row("else", "other"),),
+            rebalance_members=(part_row("m-2", "else", group_id="other", waited_for_ms=90_000),),
+        ),
+    )
+    first = uuid_of("first")
+    waits = [
+        RebalanceWait(first, "m-2", None, "gone", "10.0.0.3", 9_000, "evicted"),
+        RebalanceWait(first, "m-3", "i", "unknown", None, 8_000, "joined"),
+        RebalanceWait(first, "m-1", None, "present", "10.0.0.1", 7_000, "joined"),
+    ]
+    question = WaitQuestion("orders", late_ms, 5_000)
+    assert store.rebalance_waits(question, 10) == waits
+    assert store.rebalance_waits(question, 1) == waits[:1]
+    assert store.rebalance_waits(WaitQuestion("nobody", late_ms, 0), 10) == []
 
 
 # -- transitions ----------------------------------------------------------------------------------------

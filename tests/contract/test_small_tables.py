@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_core.store.interface import Store
-from coordinator_core.store.rows import StoredSettings, TopicRow, Versions
+from coordinator_core.store.rows import SettingOrigin, StoredSettings, TopicRow, Versions
 from tests.contract.builders import change_row
 from tests.contract.conftest import World
 
@@ -66,6 +66,19 @@ def test_settings_are_set_and_unset_by_name(store: Store) -> None:
     store.put_settings("orders", {"group_max_size": "3"}, change_row("second"))
     store.put_settings(None, {"session_timeout_ms": None, "unheard": None}, change_row("third"))
     assert store.settings() == StoredSettings({"group_max_size": "5"}, {"orders": {"group_max_size": "3"}})
+
+
+def test_each_setting_says_who_set_it_last_and_when(store: Store) -> None:
+    at_ms = change_row().at_ms
+    values = {"session_timeout_ms": "9000", "rebalance_timeout_ms": "9000"}
+    store.put_settings(None, values, change_row("first", actor="ada"))
+    store.put_settings("g", {"rebalance_timeout_ms": "5000"}, change_row("second", actor="bob", at_ms=at_ms + 7))
+    cluster = SettingOrigin("ada", at_ms)
+    own = SettingOrigin("bob", at_ms + 7)
+    assert store.setting_origins("g") == {"session_timeout_ms": cluster, "rebalance_timeout_ms": own}
+    assert store.setting_origins("other") == dict.fromkeys(values, cluster)
+    store.put_settings("g", {"rebalance_timeout_ms": None}, change_row("third"))
+    assert store.setting_origins("g") == dict.fromkeys(values, cluster)
 
 
 def test_a_group_without_settings_is_not_named(store: Store) -> None:

@@ -26,7 +26,9 @@ from tests.contract.conftest import NODE, TTL_MS, Owner, World
 
 
 def test_a_group_comes_back_as_it_was_written(owner: Owner, store: Store) -> None:
-    group = group_row(rebalance={"trigger": "admin", "at_ms": NOW_MS, "names": ["ü", "\u2028", "\U0001f600"]})
+    rebalance = {"trigger": "admin", "at_ms": NOW_MS, "names": ["ü", "\u2028", "\U0001f600"]}
+    awaited = {"phase": "join", "since_ms": NOW_MS, "count": 1, "members": [{"member_id": "ü", "client_id": None}]}
+    group = group_row(rebalance=rebalance, awaited_members=awaited)
     static = member_row("m-2", group_instance_id="static", held=[{"topic": "clicks", "partitions": [3]}], position=1)
     unreadable = member_row(
         "m-1", subscription_json=None, assignment_json=None, assigned_since_ms=None, protocols=(), assignment=b""

@@ -1,6 +1,7 @@
 """The views about lag, rebalances by the hour, unsettled groups, idle members, expiry, changes and runs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.protocol.log_ends import LogEnd, behind
+from coordinator_core.store.awaited import AwaitedMember, AwaitedMembers
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.reports import ReportKind
 from spark_jobs import submit
@@ -117,6 +119,40 @@ def test_an_unsettled_group_says_why_until_when_and_whom_it_waited_for_last(owne
     )
     why = ("member_joined", "m-2", "polls late", 3)
     assert ask(UNSETTLED) == [("orders", "PreparingRebalance", *why, 90_000, 90_000, "slow", 900, NODE, "http://node")]
+
+
+AWAITED = (
+    "SELECT awaited_phase, awaited_since = state_since, awaited_count, awaited_member_ids, awaited_instance_ids,"
+    " awaited_client_ids, awaited_client_hosts, last_waited_for_client_id FROM dashboards.unsettled_groups"
+)
+
+
+def test_an_unsettled_group_names_the_members_that_it_waits_for_now(owner: Owner, ask: Ask) -> None:
+    members = (
+        AwaitedMember("m-2", None, "stuck", "10.0.0.2"),
+        AwaitedMember("m-1", "i-1", "static", "10.0.0.1"),
+        AwaitedMember("pending"),
+    )
+    row = group_row(state="PreparingRebalance")
+    awaited = AwaitedMembers("join", row.state_since_ms, 7, members).to_json()
+    parts = (part_row("m-9", client_id="slow last time", waited_for_ms=900),)
+    owner.write(
+        write(group=replace(row, awaited_members=awaited), rebalances=(rebalance_row(),), rebalance_members=parts)
+    )
+    assert ask(AWAITED) == [
+        (
+            "join",
+            True,
+            7,
+            ["m-2", "m-1", "pending"],
+            [None, "i-1", None],
+            ["stuck", "static", None],
+            ["10.0.0.2", "10.0.0.1", None],
+            "slow last time",
+        )
+    ]
+    owner.write(write(group=row))
+    assert ask(AWAITED) == [(*[None] * 7, "slow last time")]
 
 
 def test_the_timeout_of_an_unsettled_group_is_the_narrowest_that_is_set(owner: Owner, ask: Ask) -> None:

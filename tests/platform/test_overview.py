@@ -21,7 +21,7 @@ INSERT INTO groups (group_id, shard_id, state, state_since, settled_state, gener
                     subscribed_topics, created_at)
 VALUES ('billing', 0, 'Stable', now(), 'Stable', 4, 'consumer', 1, '{orders}', now());
 INSERT INTO members (group_id, shard_id, member_id, client_id, client_host, session_timeout_ms, rebalance_timeout_ms,
-                     assignment, joined_at, protocol_names, protocol_metadata, assignment_bytes, position)
+                     held, joined_at, protocol_names, protocol_metadata, assignment_bytes, position)
 VALUES ('billing', 0, 'a-1', 'a', '127.0.0.1', 6000, 6000, '[{"topic": "orders", "partitions": [0, 1, 2]}]', now(),
         '{range}', '{""}', '', 0);
 INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, log_end_offset, committed_at)

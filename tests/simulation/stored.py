@@ -10,6 +10,7 @@ from typing import Any
 
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState, is_legal
+from coordinator_core.store.awaited import AwaitedMembers
 from coordinator_core.store.ledger import HOUR
 from coordinator_core.store.rows import (
     Batch,
@@ -194,12 +195,24 @@ class Stored(Witness):
             self._fail("RowsFollowTransitions", one, f"the row says {row.state} at {row.generation}, history {seen}")
         life.row = row
         self._members(life, one, row)
+        self._awaited(life, one, row)
         if life.state is not PREPARING and row.member_count != len(life.members):
             detail = f"the row counts {row.member_count} members, and there are {len(life.members)}"
             self._fail("RowsFollowTransitions", one, detail)
         # All may have left during a join phase that is forgotten; what is decided next makes such a group Empty.
         if life.state in {STABLE, COMPLETING} and life.members and row.leader_id not in life.members:
             self._fail("RowsFollowTransitions", one, f"{row.leader_id} leads, and is no member")
+
+    def _awaited(self, life: Life, one: GroupWrite, row: GroupRow) -> None:
+        """Check that awaited members are of the phase under way: a join phase's or a sync phase's, and no other's."""
+        if row.awaited_members is None:
+            return
+        awaited = AwaitedMembers.from_json(row.awaited_members)
+        if {"join": PREPARING, "sync": COMPLETING}[awaited.phase] is not life.state:
+            self._fail("RowsFollowTransitions", one, f"members are awaited to {awaited.phase}, and it is {life.state}")
+        named = {member.member_id for member in awaited.members}
+        if awaited.since_ms != row.state_since_ms or named & life.removed:
+            self._fail("RowsFollowTransitions", one, f"{sorted(named)} are awaited, and are not of this phase")
 
     def _members(self, life: Life, one: GroupWrite, row: GroupRow) -> None:
         for member_id, member in one.members.items():

@@ -250,6 +250,12 @@ def test_who_is_awaited_is_told_in_the_order_of_joining() -> None:
     assert stable().waiting_for() == []
 
 
+def test_a_sync_phase_waits_for_its_leader_first() -> None:
+    group = completing(synced=["a"])
+    group.leader_id = "s"
+    assert group.waiting_for() == ["s", "b"]
+
+
 @pytest.mark.parametrize("group", [Group("g"), empty()], ids=["no group", "Empty"])
 def test_nobody_is_awaited_where_there_is_nobody(group: Group) -> None:
     assert group.waiting_for() == []

@@ -17,16 +17,25 @@ export async function forceRebalance(group, again) {
   again();
 }
 
-/** Put one member out. */
-export async function removeMember(groupId, memberId, again) {
+/** Remove one member. */
+export async function removeMember(group, member, again) {
   const done = await askReason({
-    title: "Put this member out?",
-    text: `${memberId} loses its partitions and the others take them over. If its process lives, it joins again by itself.`,
-    verb: "Put it out", danger: true,
-    act: ({ reason }) => change("DELETE", groupPath(groupId, "members", memberId), { query: { reason } }),
+    title: "Remove this member?",
+    text: `${member.member_id}: ${handedOver(group, member)} If its process lives, it joins again by itself.`,
+    verb: "Remove it", danger: true,
+    act: ({ reason }) => change("DELETE", groupPath(group.group_id, "members", member.member_id), { query: { reason } }),
   });
-  if (done) toast("The member is out.");
+  if (done) toast("The member is removed.");
   again();
+}
+
+/** Say how many partitions a member owns, which, and where they go. */
+function handedOver(group, { owned_partitions: owned }) {
+  if (owned === null) return "its partitions are not known, as its assignment cannot be read.";
+  const number = owned.reduce((sum, each) => sum + each.partitions.length, 0);
+  if (!number) return "it owns no partition.";
+  const named = owned.map((each) => `${each.topic}:${each.partitions.join(",")}`).join(" ");
+  return `its ${plural(number, "partition")} (${named}) ${group.members.length === 1 ? "have no owner until another member joins." : "go to the other members."}`;
 }
 
 /** Delete a group that has no members. */

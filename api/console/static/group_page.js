@@ -37,16 +37,16 @@ const SECTIONS = [
 export function groupPage(main, [groupId]) {
   const head = h("div", { class: "head" }, h("h1", { class: "id" }, groupId), h("p", { class: "faint" }, "Loading…"));
   const notice = h("div", { role: "status" });
-  const standsOut = h("div", {});
+  const diagnosis = h("div", {});
   const bodies = Object.fromEntries(SECTIONS.map(([name]) => [name, h("div", { class: "body" }, h("p", { class: "faint" }, "Loading…"))]));
   const sections = h("div", {}, contents(), SECTIONS.map(([name, title], index) =>
     h("section", { id: name, "aria-labelledby": `${name}-title` }, h("h2", { id: `${name}-title`, tabindex: "-1" }, title, " ", h("kbd", { class: "faint" }, index + 1)), bodies[name])));
-  swap(main, h("p", { class: "crumb" }, h("a", { href: "#/" }, "Groups")), head, notice, standsOut, sections);
+  swap(main, h("p", { class: "crumb" }, h("a", { href: "#/" }, "Groups")), head, notice, diagnosis, sections);
 
   const draw = {
     head: redrawn(head, (group, lag) => heading(group, lag, again)),
     notice: redrawn(notice, waiting),
-    standsOut: redrawn(standsOut, (...found) => findings(groupId, ...found, again)),
+    diagnosis: redrawn(diagnosis, (found) => findings(groupId, found, again)),
     stays: redrawn(bodies.stays, staysTable),
     members: redrawn(bodies.members, (group, lag) => membersTable(group, lag, again)),
     holdings: redrawn(bodies.holdings, holdings),
@@ -77,7 +77,7 @@ export function groupPage(main, [groupId]) {
     sections.hidden = false;
     memberCount = group.members.length;
     draw.head(group, lag);
-    draw.notice(group.state, group.waiting_for, group.waiting_until, group.members.map((each) => [each.member_id, each.awaiting]), Math.floor(Date.now() / 1000));
+    draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.filter((each) => !each.awaited).length, Math.floor(Date.now() / 1000));
     draw.members(group, lag);
     draw.holdings(group.members.map((each) => [each.member_id, each.client_id]), lag?.partitions ?? null);
     drawOffsets(lag?.partitions ?? []);
@@ -94,18 +94,17 @@ export function groupPage(main, [groupId]) {
 
   async function past() {
     const path = (what) => groupPath(groupId, what);
-    const [transitions, rebalances, stays, config, changes] = await Promise.all([
+    const [transitions, rebalances, stays, found, config, changes] = await Promise.all([
       quietly(read(path("transitions"), { limit: TRANSITIONS })), quietly(read(path("rebalances"), { limit: REBALANCES })),
       quietly(read(path("stays"), { limit: STAYS, end_reason: ENDS, from: new Date(Date.now() - STAYS_MS).toISOString() })),
-      read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
+      quietly(read(path("diagnosis"))), read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
     ]);
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
     draw.settings(config.values);
     draw.changes(changes.changes);
     draw.stays(stays?.stays ?? []);
-    const [shown, parts] = await partsOf(groupId, rebalances?.rebalances ?? []);
-    draw.rebalances(shown, parts);
-    draw.standsOut(rebalances?.rebalances ?? [], parts, stays?.stays ?? [], config.values.session_timeout_ms?.value ?? null);
+    draw.diagnosis(found?.findings ?? []);
+    draw.rebalances(...await partsOf(groupId, rebalances?.rebalances ?? []));
   }
 
   async function slow() {
@@ -159,15 +158,14 @@ function heading(group, lag, again) {
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
-/** Say whom the group waits for, for what, and until when. */
-function waiting(state, names, until, members) {
+/** Say which members the group waits for, for what, and until when; `ready` counts the others. */
+function waiting(state, names, until, leader, ready) {
   if (!["PreparingRebalance", "CompletingRebalance"].includes(state)) return [];
-  const what = state === "PreparingRebalance" ? "to join again" : "to fetch its assignment";
+  const what = state === "PreparingRebalance" ? "to join" : "to sync";
   const ms = until && left(until);
   const limit = until ? h("span", {}, " until ", h("strong", {}, clock(until)), ms > 0 ? `, ${span(ms)} from now. Then it goes on without them.` : ", which is now.") : ".";
-  const ready = members.length - names.length;
   return h("div", { class: "notice warn" },
-    h("p", {}, h("strong", {}, names.length ? `Waits for ${plural(names.length, "member")}` : "Waits for newcomers"), names.length ? ` of ${members.length} ${what}` : "", limit),
-    names.length > 0 && h("ul", {}, names.map((name) => h("li", {}, member(name)))),
+    h("p", {}, h("strong", {}, names.length ? `Waits for ${plural(names.length, "member")}` : "Waits for new members"), names.length ? ` ${what}` : "", limit),
+    names.length > 0 && h("ul", {}, names.map((name) => h("li", {}, member(name), state === "CompletingRebalance" && name === leader && ", the leader, which sends the assignment of every member"))),
     names.length > 0 && ready > 0 && h("p", { class: "faint" }, `${plural(ready, "member")} ${ready === 1 ? "is" : "are"} ready and cannot go on.`));
 }

@@ -25,7 +25,7 @@ function row(each) {
   const isPutOut = !["left", "replaced"].includes(each.end_reason);
   return h("tr", {},
     h("td", { title: each.ended_at }, clock(each.ended_at)),
-    h("td", { class: isPutOut ? "act loud" : "act" }, end(each.end_reason), isPutOut && " !"),
+    h("td", { class: isPutOut ? "act loud" : "act" }, end(each.end_reason, each.cause), isPutOut && " !"),
     h("td", { class: "id" }, member(each.member_id), each.group_instance_id && h("span", { class: "tag", title: "static member" }, `static ${each.group_instance_id}`)),
     h("td", { class: "number" }, between(each.joined_at, each.ended_at)),
     h("td", { class: "number" }, between(each.last_heartbeat_at, each.ended_at)),

@@ -40,13 +40,13 @@ const SHORT_TRIGGERS = {
 
 const ENDS = {
   left: "left", session_expired: "fell silent", rebalance_timeout: "joined too late", sync_timeout: "synced too late",
-  admin: "put out by hand", replaced: "replaced by a new process", hour: "goes on",
+  admin: "removed by an operator", replaced: "replaced by a new process", hour: "goes on",
 };
 
 const ACTIONS = {
   put_group_config: "set", put_settings: "set", reset_offsets: "offsets reset", delete_group: "group deleted",
   delete_offsets: "offsets deleted", delete_topic: "topic deleted", put_topic: "topic set", undo: "undo",
-  force_rebalance: "rebalance forced", remove_member: "member put out", apply_run: "run applied", reject_run: "run rejected",
+  force_rebalance: "rebalance forced", remove_member: "member removed", apply_run: "run applied", reject_run: "run rejected",
   start_incarnation: "database restored",
 };
 
@@ -77,8 +77,10 @@ export function member(memberId) {
 /** Name a member by what its client calls itself alone. */
 export const clientOf = (memberId) => MEMBER.exec(memberId ?? "")?.[1] ?? memberId ?? "";
 
-/** Say how a stay ended. */
-export const end = (reason) => ENDS[reason] ?? plain(reason);
+const CAUSES = { silent: "silent", late_join: "alive", late_sync: "alive" };
+
+/** Say how a stay ended; of a member that missed a rebalance, whether it was alive. */
+export const end = (reason, cause) => (ENDS[reason] ?? plain(reason)) + (cause && reason !== "session_expired" ? `, ${CAUSES[cause]}` : "");
 
 /** Say a word of the API as people write it. */
 export const plain = (word) => word.replaceAll("_", " ");

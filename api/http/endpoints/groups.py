@@ -3,6 +3,7 @@
 Source: http-api.md "For operators".
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
@@ -16,8 +17,8 @@ from api.http.cursors import Name, read_cursor, write_cursor
 from api.http.express import REQUEST
 from api.http.fields import GivenReason, GroupId, PageLimit, ReasonNeeded, StatesAsked
 from api.http.times import instant_or_none
-from api.http.translation import AssignmentJson, assignment_shown
-from coordinator_core.protocol.consumer_protocol import CONSUMER
+from api.http.translation import AssignmentJson, PartitionsOfTopic, assignment_shown
+from coordinator_core.protocol.consumer_protocol import CONSUMER, TopicPartitions
 from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.states import DEAD, EMPTY, STABLE, GroupState
 from coordinator_core.runtime.views import GroupView, MemberView
@@ -117,7 +118,12 @@ class MemberDescribed(Struct):
     last_heartbeat_at: datetime | None
     assignment: AssignmentJson | str | None
     """Null while the group is not Stable; base64 where it cannot be read."""
+    owned_partitions: list[PartitionsOfTopic] | None
+    """During a rebalance those that the member owned last; null where assignments cannot be read."""
     awaiting: Literal["join", "sync"] | None
+    """The member's parked request: it is ready, and waits for other members."""
+    awaited: Literal["join", "sync"] | None
+    """The request of the member that the group waits for."""
 
 
 class GroupDescribed(Struct, kw_only=True):
@@ -191,8 +197,14 @@ def _member(view: GroupView, shown: MemberView) -> MemberDescribed:
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         last_heartbeat_at=instant_or_none(shown.last_heartbeat_at_ms),
         assignment=_assignment(view, member.assignment),
+        owned_partitions=_owned_partitions(shown.owned),
         awaiting=shown.awaiting,
+        awaited=shown.awaited,
     )
+
+
+def _owned_partitions(owned: Sequence[TopicPartitions] | None) -> list[PartitionsOfTopic] | None:
+    return None if owned is None else [PartitionsOfTopic(topic, list(partitions)) for topic, partitions in owned]
 
 
 def _assignment(view: GroupView, assignment: bytes) -> AssignmentJson | str | None:

@@ -18,6 +18,7 @@ from api.http.express import REQUEST
 from api.http.fields import GroupId, PageLimit
 from api.http.times import instant, instant_or_none, moment_ms
 from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.reports.eviction_cause import EvictionCause
 from coordinator_core.store.history import END_OF_TIME_MS
 from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
 
@@ -49,6 +50,10 @@ class StayShown(Struct):
     """When the same client joined again, if within a minute."""
     successor_at: datetime | None
     """Of who was put out: when the same client had joined again before that, so that this member was dead."""
+    cause: EvictionCause | None
+    """Of an evicted member: `silent`, or alive and `late_join` or `late_sync`; null: it was not evicted."""
+    late_by_ms: int | None
+    """Of a live member: how long after its eviction the client joined, if within a minute."""
 
 
 class StaysAnswer(Struct):
@@ -115,4 +120,6 @@ def _stay(listed: ListedStay) -> StayShown:
         heartbeat_gap_histogram=list(row.heartbeat_gap_histogram),
         back_at=instant_or_none(listed.back_at_ms),
         successor_at=instant_or_none(listed.successor_at_ms),
+        cause=listed.cause,
+        late_by_ms=listed.late_by_ms,
     )

@@ -11,7 +11,9 @@ from coordinator_core.store.history import (
     OwnedSpan,
     PositionThen,
     RebalancePlace,
+    RebalanceWait,
     TransitionPlace,
+    WaitQuestion,
     in_order,
     place_of,
 )
@@ -52,6 +54,32 @@ def rebalance_members(past: History, group_id: str, rebalance_id: str) -> list[R
     """Return everybody's part, who was waited for longest first."""
     parts = [row for row in past.rebalance_members if (row.group_id, row.rebalance_id) == (group_id, rebalance_id)]
     return sorted(parts, key=lambda row: (-row.waited_for_ms, row.member_id))
+
+
+def waits(group: Group, past: History, question: WaitQuestion) -> list[RebalanceWait]:
+    """Return every wait that is long enough, the longest first."""
+    hosts = {
+        row.member_id: row.client_host
+        for row in past.sessions
+        if row.group_id == question.group_id and row.ended_at_ms >= question.from_ms
+    }
+    hosts |= {row.member_id: row.client_host for row in group.members.values()}
+    found = [
+        RebalanceWait(
+            row.rebalance_id,
+            row.member_id,
+            row.group_instance_id,
+            row.client_id,
+            hosts.get(row.member_id),
+            row.waited_for_ms,
+            row.outcome,
+        )
+        for row in past.rebalance_members
+        if row.group_id == question.group_id
+        and row.completed_at_ms >= question.from_ms
+        and row.waited_for_ms >= question.at_least_ms
+    ]
+    return sorted(found, key=lambda wait: (-wait.waited_for_ms, wait.rebalance_id, wait.member_id))
 
 
 def transitions(past: History, group_id: str, after: TransitionPlace | None) -> list[TransitionRow]:

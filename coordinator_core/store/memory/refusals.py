@@ -18,7 +18,7 @@ WIDE = frozenset({"offset", "log_end_offset", "commit_version", "topics_version"
 """Numbers that have eight bytes; instants apart, all others have four."""
 
 NOT_INSTANTS = frozenset({"session_timeout_ms", "rebalance_timeout_ms"})
-JSON = frozenset({"subscription_json", "assignment_json", "held", "rebalance", "before", "after"})
+JSON = frozenset({"subscription_json", "assignment_json", "held", "rebalance", "awaited_members", "before", "after"})
 """What is kept as JSON: any number will do there."""
 
 

@@ -8,7 +8,7 @@ from coordinator_core.store.interface import NotUndoable
 from coordinator_core.store.memory.groups import Groups
 from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.memory.maintenance import Maintenance
-from coordinator_core.store.rows import ChangeRow, Json, StoredSettings, TopicRow, Undone, Versions
+from coordinator_core.store.rows import ChangeRow, Json, SettingOrigin, StoredSettings, TopicRow, Undone, Versions
 from coordinator_core.store.runs import TOPIC_DELETION, UNDO, CandidateRow
 from coordinator_core.store.undoing import (
     NEWER,
@@ -37,7 +37,7 @@ class SmallTables:
         self._topics: dict[str, TopicRow] = {}
         self._cluster_settings: dict[str, str] = {}
         self._group_settings: dict[str, dict[str, str]] = {}
-        self._set_at_ms: dict[tuple[str | None, str], int] = {}
+        self._origins: dict[tuple[str | None, str], SettingOrigin] = {}
 
     def jump(self, by: int) -> None:
         """Raise the versions, so that every node reads all tables again."""
@@ -104,19 +104,27 @@ class SmallTables:
             return
         stored = self._stored(group_id)
         before = {key: stored.get(key) for key in values}
-        self._set(group_id, values, change.at_ms)
+        self._set(group_id, values, change)
         self._note(change, before, dict(values))
+
+    def setting_origins(self, group_id: str) -> dict[str, SettingOrigin]:
+        """Return by whom and when each stored setting was set; the group's own comes before the cluster's."""
+        return {
+            key: self._origins[owner, key]
+            for owner, stored in ((None, self._cluster_settings), (group_id, self._group_settings.get(group_id, {})))
+            for key in stored
+        }
 
     def _stored(self, group_id: str | None) -> dict[str, str]:
         return self._cluster_settings if group_id is None else self._group_settings.setdefault(group_id, {})
 
-    def _set(self, group_id: str | None, values: Mapping[str, str | None], at_ms: int) -> None:
+    def _set(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
         stored = self._stored(group_id)
         for key, value in values.items():
             stored.pop(key, None)
             if value is not None:
                 stored[key] = value
-                self._set_at_ms[group_id, key] = at_ms
+                self._origins[group_id, key] = SettingOrigin(change.actor, change.at_ms)
         cluster, groups, topics = self.versions
         is_cluster = group_id is None
         self.versions = Versions(cluster + is_cluster, groups + (not is_cluster), topics)
@@ -135,9 +143,10 @@ class SmallTables:
             return made.change
         undone = self._undoable(change_id)
         group_id = undone.group_id
-        standing = {key: (value, self._set_at_ms[group_id, key]) for key, value in self._stored(group_id).items()}
+        stored = self._stored(group_id).items()
+        standing = {key: (value, self._origins[group_id, key].set_at_ms) for key, value in stored}
         restored = settings_to_restore(undone, standing)
-        self._set(group_id, restored, change.at_ms)
+        self._set(group_id, restored, change)
         return self._undo(change_id, undo_of_settings(undone, change, standing, restored))
 
     def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:

@@ -21,7 +21,9 @@ from coordinator_core.store.history import (
     OwnedSpan,
     PositionThen,
     RebalancePlace,
+    RebalanceWait,
     TransitionPlace,
+    WaitQuestion,
 )
 from coordinator_core.store.incarnations import IDENTITY_CHANGED, change_of, jump_over
 from coordinator_core.store.log_ends import LogEndReport
@@ -53,6 +55,7 @@ from coordinator_core.store.rows import (
     RebalanceMemberRow,
     RecordedChange,
     Renewal,
+    SettingOrigin,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -322,6 +325,11 @@ class MemoryStore:
         with self._lock:
             return history.rebalance_members(self.history, group_id, rebalance_id)
 
+    def rebalance_waits(self, question: WaitQuestion, limit: int) -> list[RebalanceWait]:
+        """Return at most `limit` waits, the longest first."""
+        with self._lock:
+            return history.waits(self._groups.standing(question.group_id), self.history, question)[:limit]
+
     def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
         """Return a page of stays, the newest first."""
         with self._lock:
@@ -410,6 +418,11 @@ class MemoryStore:
         """Return every stored setting."""
         with self._lock:
             return self._small_tables.settings()
+
+    def setting_origins(self, group_id: str) -> dict[str, SettingOrigin]:
+        """Return by whom and when each stored setting of the group or the cluster was set."""
+        with self._lock:
+            return self._small_tables.setting_origins(group_id)
 
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
         """Set or (None) unset settings of a group, or of the cluster."""

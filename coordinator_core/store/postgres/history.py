@@ -36,7 +36,9 @@ from coordinator_core.store.history import (
     OwnedSpan,
     PositionThen,
     RebalancePlace,
+    RebalanceWait,
     TransitionPlace,
+    WaitQuestion,
     in_order,
 )
 from coordinator_core.store.postgres.connections import Transaction
@@ -125,6 +127,39 @@ def read_rebalance_members(transaction: Transaction, group_id: str, rebalance_id
         .order_by(parts.waited_for_ms.desc(), parts.member_id)
     )
     return [RebalanceMemberRow(*row) for row in transaction.execute(wanted)]
+
+
+_WAITS: Final = """
+SELECT part.rebalance_id::text, part.member_id, part.group_instance_id, part.client_id,
+    coalesce(present.client_host, past.client_host), part.waited_for_ms, part.outcome
+FROM rebalances
+JOIN rebalance_members AS part USING (rebalance_id, completed_at)
+LEFT JOIN members AS present ON (present.group_id, present.member_id) = (rebalances.group_id, part.member_id)
+LEFT JOIN LATERAL (
+    SELECT client_host
+    FROM member_sessions
+    WHERE group_id = %(group_id)s AND member_id = part.member_id AND ended_at >= to_timestamp(%(from_ms)s / 1000.0)
+    ORDER BY ended_at DESC
+    LIMIT 1
+) AS past ON present.member_id IS NULL
+WHERE rebalances.group_id = %(group_id)s
+    AND rebalances.completed_at >= to_timestamp(%(from_ms)s / 1000.0)
+    AND part.completed_at >= to_timestamp(%(from_ms)s / 1000.0)
+    AND part.waited_for_ms >= %(at_least_ms)s
+ORDER BY part.waited_for_ms DESC, part.rebalance_id, part.member_id
+LIMIT %(limit)s
+"""
+
+
+def read_waits(transaction: Transaction, question: WaitQuestion, limit: int) -> list[RebalanceWait]:
+    """Return how long rebalances waited for members, the longest wait first."""
+    parameters = {
+        "group_id": question.group_id,
+        "from_ms": question.from_ms,
+        "at_least_ms": question.at_least_ms,
+        "limit": limit,
+    }
+    return [RebalanceWait(*row) for row in transaction.execute(_WAITS, parameters)]
 
 
 # -- transitions ------------------------------------------------------------------------------------------

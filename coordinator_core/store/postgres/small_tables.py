@@ -21,7 +21,7 @@ from coordinator_core.store.postgres.instants import as_ms, from_ms
 from coordinator_core.store.postgres.log_ends import forget_log_ends
 from coordinator_core.store.postgres.maintenance import begin_topic_deletion, begin_undo_run
 from coordinator_core.store.postgres.statements import mark_undone
-from coordinator_core.store.rows import ChangeRow, Json, StoredSettings, TopicRow, Undone
+from coordinator_core.store.rows import ChangeRow, Json, SettingOrigin, StoredSettings, TopicRow, Undone
 from coordinator_core.store.tables import cluster_config, group_configs, topics, versions
 from coordinator_core.store.undoing import settings_to_restore, topic_json, undo_of_settings
 
@@ -105,6 +105,16 @@ def put_settings(
     _replace_values(transaction, table, owner, values, change)
     transaction.execute(update(versions).values({version: version + 1}))
     note(transaction, replace(change, before={key: before.get(key) for key in values}, after=dict(values)))
+
+
+def read_origins(transaction: Transaction, group_id: str) -> dict[str, SettingOrigin]:
+    """Return by whom and when each stored setting was set; the group's own comes before the cluster's."""
+    origins: dict[str, SettingOrigin] = {}
+    for table, owner in ((cluster_config, {}), (group_configs, {"group_id": group_id})):
+        columns = (table.c.key, table.c.set_by, as_ms(table.c.set_at))
+        for key, set_by, set_at_ms in transaction.execute(select(*columns).where(*_owned(table, owner))):
+            origins[key] = SettingOrigin(set_by, set_at_ms)
+    return origins
 
 
 def _read_values(transaction: Transaction, table: Table, owner: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,9 @@ from coordinator_core.store.history import (
     OwnedSpan,
     PositionThen,
     RebalancePlace,
+    RebalanceWait,
     TransitionPlace,
+    WaitQuestion,
 )
 from coordinator_core.store.log_ends import LogEndReport
 from coordinator_core.store.overview import Overview, OverviewFilter
@@ -59,6 +61,7 @@ from coordinator_core.store.rows import (
     RebalanceMemberRow,
     RecordedChange,
     Renewal,
+    SettingOrigin,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -232,6 +235,10 @@ class PostgresStore:
         read = partial(history.read_rebalance_members, group_id=group_id, rebalance_id=rebalance_id)
         return self._readers.read(read)
 
+    def rebalance_waits(self, question: WaitQuestion, limit: int) -> list[RebalanceWait]:
+        """Return at most `limit` waits, the longest first."""
+        return self._readers.read(partial(history.read_waits, question=question, limit=limit))
+
     def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
         """Return a page of stays, the newest first."""
         return self._readers.read(partial(stays.read_stays, which=which, after=after, limit=limit))
@@ -340,6 +347,10 @@ class PostgresStore:
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
         return self._readers.read(small_tables.read_settings)
+
+    def setting_origins(self, group_id: str) -> dict[str, SettingOrigin]:
+        """Return by whom and when each stored setting of the group or the cluster was set."""
+        return self._readers.read(partial(small_tables.read_origins, group_id=group_id))
 
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
         """Set or (None) unset settings of a group, or of the cluster."""

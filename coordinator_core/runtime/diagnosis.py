@@ -1,0 +1,336 @@
+"""Diagnosis of a group's last hour: which clients cost it rebalances, why, and what would cure it.
+
+Findings are worked out from history, so any node answers, and a client is named although its members are gone. A client
+is an instance id, or, of dynamic members, a client id and a host: a process that is started again has a new member id.
+The console and the command line show these findings as they are.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, Literal, NamedTuple
+
+from coordinator_core.protocol.errors import GroupIdNotFound
+from coordinator_core.protocol.records import Removal, Trigger
+from coordinator_core.protocol.reports.eviction_cause import EvictionCause
+from coordinator_core.runtime.history import Read
+from coordinator_core.runtime.surroundings import Surroundings
+from coordinator_core.runtime.views import SettingInForce
+from coordinator_core.store.history import ListedRebalance, RebalanceWait, WaitQuestion
+from coordinator_core.store.interface import Store
+from coordinator_core.store.rows import SettingOrigin
+from coordinator_core.store.stay_lists import ListedStay, StayFilter
+
+WINDOW_MS: Final = 3_600_000
+"""How far back a diagnosis looks."""
+SESSIONS_MAX: Final = 1_000
+"""Sessions that it looks at, the newest."""
+REBALANCES_MAX: Final = 500
+"""Rebalances that it looks at, the newest."""
+WAITS_MAX: Final = 1_000
+"""Waits that it looks at, the longest."""
+WAIT_MIN_MS: Final = 5_000
+"""A shorter wait is no finding: a member learns of a rebalance by its next heartbeat, three seconds later."""
+SLOW_MIN: Final = 2
+"""Rebalances that waited for one client before it counts as slow."""
+SLOW_SHARE: Final = 0.5
+"""The share of all rebalances with such a wait, likewise."""
+RESTARTS_MIN: Final = 3
+"""Times that a client left and was back before it counts as restarted again and again."""
+HEADROOM: Final = 1.25
+"""How much longer a suggested timeout is than the time that was needed."""
+STEPS_S: Final = (6, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1_200, 1_800)
+"""Timeouts that people choose."""
+SAME_PROCESS: Final = ("UNKNOWN_MEMBER_ID", "UnknownMemberId", "ILLEGAL_GENERATION", "IllegalGeneration")
+"""What the reason of a join contains when the client had been a member before."""
+SESSION: Final = "session_timeout_ms"
+REBALANCE: Final = "rebalance_timeout_ms"
+
+FindingKind = Literal["crashed", "silent", "paused", "late_join", "late_sync", "removed", "restarted", "slow"]
+ENDS: Final = (*(str(each) for each in Removal),)
+"""How sessions end that a diagnosis looks at."""
+
+
+class Client(NamedTuple):
+    """A client across its member ids: an instance id alone, or a client id and a host."""
+
+    group_instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+
+    @classmethod
+    def of(cls, instance_id: str | None, client_id: str, client_host: str | None) -> "Client":
+        """Return the client of a member."""
+        return cls(None, client_id, client_host) if instance_id is None else cls(instance_id, None, None)
+
+    def __str__(self) -> str:
+        host = f" at {self.client_host}" if self.client_host else ""
+        return f"{self.group_instance_id or self.client_id}{host}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence or two about one client; `text` begins with the client's name."""
+
+    kind: FindingKind
+    client: Client
+    text: str
+    setting: str | None = None
+    """A setting of the group that would help; None: no setting does."""
+    value_ms: int | None = None
+    """What to set it to; None: that is for people to weigh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a diagnosis rests on; sessions and rebalances the newest first, waits the longest first."""
+
+    sessions: Sequence[ListedStay]
+    rebalances: Sequence[ListedRebalance]
+    waits: Sequence[RebalanceWait]
+    settings: Mapping[str, SettingInForce]
+    origins: Mapping[str, SettingOrigin]
+
+
+class Diagnosis:
+    """Looks at the last hour of a group."""
+
+    def __init__(self, store: Store, read: Read, surroundings: Surroundings, wall_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._read = read
+        self._surroundings = surroundings
+        self._wall_ms = wall_ms
+
+    async def look(self, group_id: str) -> list[Finding]:
+        """Return what stands out in the last hour.
+
+        Raises:
+            GroupIdNotFound: there never was such a group.
+        """
+        evidence = await self._read(partial(self._evidence, group_id, self._wall_ms() - WINDOW_MS))
+        if not evidence.rebalances and not evidence.sessions:
+            if not await self._read(partial(self._store.knows, group_id)):
+                raise GroupIdNotFound("there never was such a group")
+            return []
+        return list(findings(evidence))
+
+    def _evidence(self, group_id: str, from_ms: int) -> Evidence:
+        which = StayFilter(group_id, from_ms, end_reasons=ENDS)
+        rebalances = self._store.rebalances(group_id, None, REBALANCES_MAX)
+        return Evidence(
+            sessions=self._store.stays(which, None, SESSIONS_MAX),
+            rebalances=[each for each in rebalances if each.completed_at_ms is None or each.completed_at_ms >= from_ms],
+            waits=self._store.rebalance_waits(WaitQuestion(group_id, from_ms, WAIT_MIN_MS), WAITS_MAX),
+            settings=self._surroundings.in_force(group_id),
+            origins=self._store.setting_origins(group_id),
+        )
+
+
+# -- the rules --------------------------------------------------------------------------------------------
+
+
+def findings(evidence: Evidence) -> Iterator[Finding]:
+    """Return what stands out: evictions first, then clients that left and came back, then slow ones."""
+    sessions: dict[Client, list[ListedStay]] = defaultdict(list)
+    for each in evidence.sessions:
+        sessions[Client.of(each.row.group_instance_id, each.row.client_id, each.row.client_host)].append(each)
+    waits: dict[Client, list[RebalanceWait]] = defaultdict(list)
+    for wait in evidence.waits:
+        waits[Client.of(wait.group_instance_id, wait.client_id, wait.client_host)].append(wait)
+    by_number = sorted(sessions, key=lambda client: -len(sessions[client]))
+    named: set[Client] = set()
+    for client in by_number:
+        of_client = _Ended(client, sessions[client], waits.get(client, ()), evidence)
+        for finding in of_client.findings():
+            named.add(client)
+            yield finding
+    yield from _slow({client: found for client, found in waits.items() if client not in named})
+
+
+class _Ended:
+    """The sessions of one client that ended, and the waits for it."""
+
+    def __init__(
+        self, client: Client, sessions: Sequence[ListedStay], waits: Sequence[RebalanceWait], evidence: Evidence
+    ) -> None:
+        self.client = client
+        self.sessions = sessions
+        self.waits = waits
+        self.evidence = evidence
+
+    def findings(self) -> Iterator[Finding]:
+        evicted = [each for each in self.sessions if each.cause is not None]
+        crashed = [each for each in evicted if each.successor_at_ms is not None]
+        alive = [each for each in evicted if each.successor_at_ms is None]
+        if crashed:
+            yield self._crashed(crashed)
+        silent = [each for each in alive if each.cause is EvictionCause.SILENT]
+        if back := [each for each in silent if each.back_at_ms is not None and not self._is_cured(each)]:
+            yield self._paused(back)
+        if gone := [each for each in silent if each.back_at_ms is None]:
+            yield self._gone(gone)
+        for cause in (EvictionCause.LATE_JOIN, EvictionCause.LATE_SYNC):
+            if late := [each for each in alive if each.cause is cause]:
+                yield self._late(cause, late)
+        if removed := [each for each in self.sessions if each.row.end_reason == Removal.ADMIN]:
+            yield self._removed(removed)
+        left = [each for each in self.sessions if each.row.end_reason == Removal.LEFT and each.back_at_ms is not None]
+        if len(left) >= RESTARTS_MIN:
+            yield self._restarted(left)
+
+    def _is_cured(self, session: ListedStay) -> bool:
+        """Tell whether the session timeout in force, set since, is longer than the silence was."""
+        value = self.evidence.settings[SESSION].value
+        return isinstance(value, int) and value > session.row.session_timeout_ms + _away_ms(session)
+
+    def _crashed(self, found: Sequence[ListedStay]) -> Finding:
+        text = (
+            f"{self.client} died {_times(found)}, the last time before {_clock(found)}: a new process joined before the"
+            f" silent member was evicted.{self._waited()} Its own log says why; no timeout cures that."
+        )
+        return Finding("crashed", self.client, text)
+
+    def _paused(self, found: Sequence[ListedStay]) -> Finding:
+        away_ms = max(_away_ms(each) for each in found)
+        timeout_ms = max(each.row.session_timeout_ms for each in found)
+        text = (
+            f"{self.client} was evicted {_times(found)} because it sent no heartbeat for {_span(timeout_ms)}, and was"
+            f" back within {_span(away_ms)}; the last time at {_clock(found)}.{self._waited()}"
+        )
+        reasons = self._join_reasons()
+        is_same = any(word in reason for reason in reasons for word in SAME_PROCESS)
+        if reasons and not is_same:
+            return Finding(
+                "crashed",
+                self.client,
+                f"{text} Each time it was a new process: it dies and is started again. Its own log says why; no timeout"
+                " cures that.",
+            )
+        value_ms = _suggested_ms(timeout_ms + away_ms)
+        which = "It was the same process: it pauses." if is_same else "It paused, or was started again at once."
+        text = f"{text} {which} A session timeout of {_span(value_ms)} would have kept it."
+        return Finding("paused", self.client, text, SESSION, value_ms)
+
+    def _join_reasons(self) -> list[str]:
+        """Return what the client said when it joined as a new member."""
+        name = self.client.group_instance_id or self.client.client_id
+        return [
+            each.client_reason or ""
+            for each in self.evidence.rebalances
+            if each.trigger == Trigger.MEMBER_JOINED and (each.trigger_member_id or "").startswith(f"{name}-")
+        ]
+
+    def _gone(self, found: Sequence[ListedStay]) -> Finding:
+        silent_ms = max(each.silent_ms for each in found)
+        text = (
+            f"{self.client} was evicted {_times(found)} after {_span(silent_ms)} without a heartbeat, the last time at"
+            f" {_clock(found)}, and was not back within a minute: its process is dead, hangs or is cut off."
+            f"{self._waited()} Its own log says why."
+        )
+        return Finding("silent", self.client, text)
+
+    def _late(self, cause: EvictionCause, found: Sequence[ListedStay]) -> Finding:
+        verb = "join" if cause is EvictionCause.LATE_JOIN else "sync"
+        silent_ms = max(each.silent_ms for each in found)
+        late_ms = max((each.late_by_ms for each in found if each.late_by_ms is not None), default=None)
+        evicted = {each.row.member_id for each in found}
+        timeout_ms = max((wait.waited_for_ms for wait in self.waits if wait.member_id in evicted), default=None)
+        within = "" if timeout_ms is None else f" of {_span(timeout_ms)}"
+        late = "" if late_ms is None else f"; it joined {_span(late_ms)} too late"
+        text = (
+            f"{self.client} was evicted {_times(found)} although it was alive, the last time at {_clock(found)}: its"
+            f" heartbeats went on (the last one at most {_span(silent_ms)} before), and it did not {verb} within the"
+            f" rebalance timeout{within}{late}. Either that timeout is too short for it, or it processes for too long"
+            f" between two polls. {self._timeout_origin(found[0].row.ended_at_ms)}"
+        )
+        value_ms = None if timeout_ms is None or late_ms is None else _suggested_ms(timeout_ms + late_ms)
+        kind: FindingKind = "late_join" if cause is EvictionCause.LATE_JOIN else "late_sync"
+        return Finding(kind, self.client, text, REBALANCE, value_ms)
+
+    def _timeout_origin(self, evicted_at_ms: int) -> str:
+        """Say what the rebalance timeout is and where it comes from."""
+        setting = self.evidence.settings[REBALANCE]
+        if not isinstance(setting.value, int):
+            return (
+                "No rebalance_timeout_ms is set: the longest that a member asks for holds, which is its"
+                " max.poll.interval.ms."
+            )
+        value = f"rebalance_timeout_ms is {_span(setting.value)}"
+        origin = self.evidence.origins.get(REBALANCE)
+        if setting.source not in {"group", "cluster"} or origin is None:
+            return f"{value}, from the {setting.source} of the node."
+        since = " since" if origin.set_at_ms > evicted_at_ms else ""
+        at = f"{_instant(origin.set_at_ms):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{value}, set{since} for this {setting.source} by {origin.set_by} at {at}."
+
+    def _removed(self, found: Sequence[ListedStay]) -> Finding:
+        text = (
+            f"{self.client} was removed {_times(found)} by an operator, or by a lower group_max_size, the last time at"
+            f" {_clock(found)}.{self._waited()}"
+        )
+        return Finding("removed", self.client, text)
+
+    def _restarted(self, found: Sequence[ListedStay]) -> Finding:
+        text = (
+            f"{self.client} left {_times(found)} and was back within a minute: it is being deployed, or a supervisor"
+            " starts it again. As a static member (group_instance_id) it could do so without a rebalance."
+        )
+        return Finding("restarted", self.client, text)
+
+    def _waited(self) -> str:
+        if not self.waits:
+            return ""
+        together_ms = sum(wait.waited_for_ms for wait in self.waits)
+        return f" Rebalances waited {_span(together_ms)} for it."
+
+
+def _slow(waits: Mapping[Client, Sequence[RebalanceWait]]) -> Iterator[Finding]:
+    """Name the clients that most of the slow rebalances waited for."""
+    rebalances = {wait.rebalance_id for found in waits.values() for wait in found}
+    for client, found in waits.items():
+        slow = {wait.rebalance_id for wait in found}
+        if len(slow) < SLOW_MIN or len(slow) < SLOW_SHARE * len(rebalances):
+            continue
+        longest_ms, together_ms = found[0].waited_for_ms, sum(wait.waited_for_ms for wait in found)
+        text = (
+            f"{client} is slow: {len(slow)} of {len(rebalances)} slow rebalances waited for it, up to"
+            f" {_span(longest_ms)} and {_span(together_ms)} together. It is busy and joins late: let it take less work"
+            " between two polls. A shorter rebalance timeout would evict it although it is alive."
+        )
+        yield Finding("slow", client, text)
+
+
+# -- words ------------------------------------------------------------------------------------------------
+
+
+def _away_ms(session: ListedStay) -> int:
+    return 0 if session.back_at_ms is None else session.back_at_ms - session.row.ended_at_ms
+
+
+def _suggested_ms(needed_ms: int) -> int:
+    wanted_s = HEADROOM * needed_ms / 1_000
+    return 1_000 * next((step for step in STEPS_S if step >= wanted_s), STEPS_S[-1])
+
+
+def _times(found: Sequence[ListedStay]) -> str:
+    return "once" if len(found) == 1 else f"{len(found)} times"
+
+
+def _clock(found: Sequence[ListedStay]) -> str:
+    """Write when the newest of them ended."""
+    return f"{_instant(found[0].row.ended_at_ms):%H:%M:%S} UTC"
+
+
+def _instant(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1_000, UTC)
+
+
+def _span(length_ms: int) -> str:
+    """Write a length of time: milliseconds below a second, then seconds, then minutes."""
+    if length_ms < 1_000:
+        return f"{length_ms} ms"
+    if length_ms < 60_000:
+        return f"{length_ms / 1_000:.3g} s"
+    return f"{length_ms // 60_000} min {length_ms % 60_000 // 1_000} s".removesuffix(" 0 s")

@@ -1,0 +1,65 @@
+"""Awaited members: those that a rebalance under way waits for, as `groups.awaited_members` stores them.
+
+A node stores them once a rebalance has lasted for a while, and again when they change (`runtime/awaited.py`). The end
+of a phase clears them in its own write. Source: tables.md, `groups`.
+"""
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Literal, NamedTuple, Self
+
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.states import PREPARING
+from coordinator_core.store.rows import Json
+
+AWAITED_MEMBERS_MAX: Final = 100
+"""Members of one group that are stored by name; `count` counts them all."""
+
+Phase = Literal["join", "sync"]
+
+
+class AwaitedMember(NamedTuple):
+    """A member that has not joined, or has not synced; a pending member has an id and nothing else."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedMembers:
+    """The members that the phase under way waits for; of a sync phase the leader comes first."""
+
+    phase: Phase
+    since_ms: int
+    """When the phase began, in wall time."""
+    count: int
+    members: tuple[AwaitedMember, ...]
+
+    def to_json(self) -> Json:
+        """Return the value of the column `groups.awaited_members`."""
+        members = [member._asdict() for member in self.members]
+        return {"phase": self.phase, "since_ms": self.since_ms, "count": self.count, "members": members}
+
+    @classmethod
+    def from_json(cls, stored: Json) -> Self:
+        """Return what the column `groups.awaited_members` holds."""
+        return cls(**(stored | {"members": tuple(AwaitedMember(**member) for member in stored["members"])}))
+
+
+def awaited_members(group: Group) -> AwaitedMembers | None:
+    """Return the members that a group waits for; None if it waits for none."""
+    member_ids = group.waiting_for()
+    if not member_ids:
+        return None
+    named = tuple(_awaited_member(group, member_id) for member_id in islice(member_ids, AWAITED_MEMBERS_MAX))
+    phase: Phase = "join" if group.state is PREPARING else "sync"
+    return AwaitedMembers(phase, group.state_since_ms, len(member_ids), named)
+
+
+def _awaited_member(group: Group, member_id: str) -> AwaitedMember:
+    member = group.members.get(member_id)
+    if member is None:
+        return AwaitedMember(member_id)
+    return AwaitedMember(member_id, member.group_instance_id, member.client_id, member.client_host)

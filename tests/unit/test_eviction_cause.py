@@ -1,0 +1,32 @@
+"""An evicted member was silent, or alive and late: its last heartbeat tells."""
+
+import pytest
+
+from coordinator_core.protocol.reports.eviction_cause import EvictionCause, eviction_cause
+
+SESSION_MS = 45_000
+LATE_JOIN, LATE_SYNC, SILENT = EvictionCause.LATE_JOIN, EvictionCause.LATE_SYNC, EvictionCause.SILENT
+
+
+@pytest.mark.parametrize(
+    ("end_reason", "silent_ms", "gap_ms_max", "cause"),
+    [
+        ("session_expired", 45_000, 3_000, SILENT),
+        ("rebalance_timeout", 2_900, 3_000, LATE_JOIN),
+        ("rebalance_timeout", 6_000, 3_000, LATE_JOIN),
+        ("rebalance_timeout", 6_001, 3_000, SILENT),
+        ("rebalance_timeout", 45_001, 40_000, SILENT),
+        ("rebalance_timeout", 15_000, None, LATE_JOIN),
+        ("rebalance_timeout", 15_001, None, SILENT),
+        ("sync_timeout", 3_000, 3_000, LATE_SYNC),
+        ("sync_timeout", 30_000, 3_000, SILENT),
+        ("left", 0, 3_000, None),
+        ("admin", 0, 3_000, None),
+        ("replaced", 0, 3_000, None),
+        ("hour", 0, 3_000, None),
+    ],
+)
+def test_the_last_heartbeat_tells_a_late_member_from_a_silent_one(
+    end_reason: str, silent_ms: int, gap_ms_max: int | None, cause: EvictionCause | None
+) -> None:
+    assert eviction_cause(end_reason, silent_ms, gap_ms_max, SESSION_MS) is cause
