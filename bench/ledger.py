@@ -37,6 +37,7 @@ from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.hosting import Hosted
 from coordinator_core.runtime.log_ends import LogEndReports
+from coordinator_core.runtime.quarantine import Quarantine
 from coordinator_core.runtime.restless import Restlessness
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.surroundings import Surroundings
@@ -222,12 +223,14 @@ def _shard() -> Shard:
     return Shard(
         SHARD,
         1,
+        SHARD + 1,
         clock=clock,
         writer=Writer(MemoryStore(), NODE, clock, threads, counters, max_batch_rows=1, prepare_ahead_rows=1),
         surroundings=Surroundings(GroupSettings(), frozenset()),
         counters=counters,
         restlessness=Restlessness(),
         log_ends=LogEndReports(MemoryStore(), threads, LOG_END_MAX_AGE_MS),
+        quarantine=Quarantine(lambda _: False),
         on_timer=lambda: None,
         on_drop=lambda _: None,
     )

@@ -72,11 +72,16 @@ def _drawn(groups: int, seed: int, *, is_due: bool) -> Iterator[str]:
 
 
 _GROUPS = """
-INSERT INTO groups (group_id, shard_id, state, settled_state, state_since, generation, protocol_type, subscribed_topics)
+INSERT INTO members (group_id, shard_id, member_id, client_id, client_host, session_timeout_ms, rebalance_timeout_ms,
+    protocol_names, protocol_metadata)
+SELECT group_id, shard_id, 'm', 'c', 'h', 1800000, 300000, '{range}', '{""}' FROM drawn WHERE kind = 'stable';
+INSERT INTO groups (group_id, shard_id, state, settled_state, state_since, generation, protocol_type, subscribed_topics,
+    leader_id, protocol_name, member_count)
 SELECT group_id, shard_id, CASE kind WHEN 'stable' THEN 'Stable' ELSE 'Empty' END,
     CASE kind WHEN 'stable' THEN 'Stable' ELSE 'Empty' END,
     now() - CASE kind WHEN 'empty_long' THEN interval '30 days' ELSE interval '1 day' END, 3, 'consumer',
-    CASE kind WHEN 'stable' THEN ARRAY['orders'] ELSE ARRAY[]::text[] END
+    CASE kind WHEN 'stable' THEN ARRAY['orders'] ELSE ARRAY[]::text[] END,
+    CASE kind WHEN 'stable' THEN 'm' END, CASE kind WHEN 'stable' THEN 'range' END, (kind = 'stable')::integer
 FROM drawn WHERE kind <> 'simple'
 """
 

@@ -18,11 +18,22 @@ from spark_jobs.rules.advised import LEFT, REBALANCE_TIMEOUT, SESSION_EXPIRED
 
 # -- how evenly groups' partitions are spread -------------------------------------------------------------------
 
+_PARTITIONS = '@.topic.type() == "string" && @.partitions.type() == "array"'
+_CAN_BE_READ = f"""(
+    jsonb_typeof(subscription -> 'topics') = 'array'
+    AND jsonb_typeof(held) = 'array'
+    AND NOT jsonb_path_exists(held, '$[*] ? (!({_PARTITIONS} && @.generation.type() == "number"))')
+    AND (assignment IS NULL
+        OR jsonb_typeof(assignment) = 'array' AND NOT jsonb_path_exists(assignment, '$[*] ? (!({_PARTITIONS}))'))
+)"""
+"""Of a member's row; one that people have changed so that it cannot be read must not stop the audit of other groups."""
+
 _IS_AUDITED = f"owner.state = '{STABLE.value}' AND owner.protocol_type = '{CONSUMER}'"
 
 AUDITED_MEMBERS = f"""(
 SELECT owner.group_id, owner.shard_id, owner.generation, member_id,
-    subscription::text AS subscription, assignment::text AS assignment, held::text AS held
+    CASE WHEN {_CAN_BE_READ} THEN subscription::text END AS subscription,
+    assignment::text AS assignment, held::text AS held
 FROM groups AS owner JOIN members ON members.group_id = owner.group_id
 WHERE {_IS_AUDITED}
 ) AS audited_members"""  # noqa: S608 - words of the protocol

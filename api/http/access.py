@@ -69,6 +69,7 @@ NEEDS: Final = {
     "ListTopics": Need(EVERYBODY, Scope.OWN),
     "ListGroups": Need(VIEWERS, Scope.OWN),
     "ListGroupOverview": Need(VIEWERS, Scope.OWN),
+    "ListQuarantinedGroups": Need(VIEWERS, Scope.OWN),
     "ListChanges": Need(VIEWERS, Scope.OWN),
     "DescribeChange": Need(VIEWERS, Scope.OWN),
     "UndoChange": Need(OPERATORS, Scope.OWN),

@@ -60,6 +60,8 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     groups.delete_group,
     groups.force_rebalance,
     groups.remove_member,
+    groups.list_quarantined_groups,
+    groups.reload_group,
     history.list_rebalances,
     history.list_rebalance_members,
     history.list_transitions,

@@ -104,7 +104,7 @@ class Scrape:
         """Return every family. Source: prometheus_client, custom collectors."""
         counts = self._counts
         yield from _requests(self._metrics)
-        yield from _groups(counts.groups, counts.deadlines_armed)
+        yield from _groups(counts.groups, counts.deadlines_armed, counts.quarantined_groups)
         yield from _unsettled(counts)
         yield from _rebalances(counts.sums)
         yield from _members(counts.sums)
@@ -137,7 +137,7 @@ def _requests(metrics: Metrics) -> Iterator[Metric]:
 OF_ERROR: Final = ("request", "error")
 
 
-def _groups(groups: GroupCounts, deadlines_armed: int) -> Iterator[Metric]:
+def _groups(groups: GroupCounts, deadlines_armed: int, quarantined: int) -> Iterator[Metric]:
     states = {(str(state),): count for state, count in groups.by_state.items()}
     yield _gauge("muster_num_groups", "Groups of this node's shards.", states, ["state"])
     yield _plain("muster_num_members", "Members of all groups.", groups.members)
@@ -145,6 +145,7 @@ def _groups(groups: GroupCounts, deadlines_armed: int) -> Iterator[Metric]:
     yield _plain("muster_num_pending_members", "Member ids handed out and not used yet.", groups.pending_member_ids)
     parked = {("JoinGroup",): groups.parked_joins, ("SyncGroup",): groups.parked_syncs}
     yield _gauge("muster_parked_requests", "Requests that wait for others of their group.", parked, ["request"])
+    yield _plain("muster_quarantined_groups", "Groups whose rows cannot be loaded.", quarantined)
     yield _plain("muster_deadlines_armed", "Sessions, join and sync limits that run.", deadlines_armed)
 
 
@@ -207,6 +208,7 @@ def _shards(counts: Counts) -> Iterator[Metric]:
     yield _total("muster_shards_taken", "Shards taken, each under a new epoch.", sums.shards_taken)
     lost = {("failed",): sums.shards_failed, ("given_up",): sums.shards_given_up}
     yield _counter("muster_shards_lost", "Shards lost.", lost, ["reason"])
+    yield _total("muster_shard_loads_failed", "Shards that could not be loaded.", sums.loads_failed)
     yield _histogram("muster_shard_load_time_seconds", "Time to load the shards of one take-over.", {(): sums.load_s})
     yield _plain("muster_lease_left_seconds", "How long the lease runs that ends first.", counts.lease_left_s)
     renewals = {("renewed",): sums.renewals, ("failed",): sums.renewals_failed}

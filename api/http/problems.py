@@ -25,6 +25,7 @@ from coordinator_core.protocol.errors import (
     RetryError,
 )
 from coordinator_core.runtime.act import CannotUndo, ChangeUnknown, KeyTaken
+from coordinator_core.runtime.quarantine import ReloadRefused
 
 PROBLEM_JSON: Final = b"application/problem+json"
 
@@ -127,6 +128,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     RunDecided: 409,
     CannotUndo: 409,
     KeyTaken: 409,
+    ReloadRefused: 409,
     BodyTooLarge: 413,
     UnsupportedMediaType: 415,
     errors.NotCoordinator: 421,

@@ -77,6 +77,17 @@ def read_setting(key: str, text: str) -> SettingValue:
     return RULES[key].read(text)
 
 
+def is_readable(key: str, text: str) -> bool:
+    """Tell whether a stored text is a value that its setting may have; a key that is no setting is never read."""
+    rule = RULES.get(key)
+    if rule is None:
+        return True
+    try:
+        return rule.check(rule.read(text)) is None
+    except ValueError:
+        return False
+
+
 def check_settings(values: Mapping[str, SettingValue]) -> None:
     """Check the values that somebody wants to set; None takes a setting back, and always may.
 

@@ -45,7 +45,8 @@ from coordinator_core.runtime.loops import kept_running, told
 from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.operators import Operators
 from coordinator_core.runtime.ownership import Ownership
-from coordinator_core.runtime.readiness import Inspection
+from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
+from coordinator_core.runtime.readiness import Inspection, quarantine_notice
 from coordinator_core.runtime.restless import Restlessness
 from coordinator_core.runtime.scraped import Scraped
 from coordinator_core.runtime.shard import MemberRequest, Shard, given
@@ -94,6 +95,7 @@ class Coordinator:
         self._counters = sums = Counters()
         self._restlessness = Restlessness()
         self._log_ends = LogEndReports(store, self._threads, config.log_end_max_age_ms)
+        self._quarantine = Quarantine(self._is_served)
         shared = (self._clock, self._threads, sums)
         self._writer = Writer(
             store,
@@ -113,6 +115,7 @@ class Coordinator:
             chunk=config.maintenance_chunk,
             groups_at_once=config.maintenance_groups,
             archiving=archiving,
+            quarantine=self._quarantine,
         )
         self.history = History(store, self._read)
         self.tuning = Tuning(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms, config)
@@ -130,6 +133,8 @@ class Coordinator:
             self._serving,
             lambda: self._clock.now().wall_ms,
             config.log_end_max_age_ms,
+            self._loaded_shard,
+            self._quarantine,
         )
         self.operators = Operators(desk, self._surroundings, self._look_around, self._ownership.hurry)
         self._shard_count = 0
@@ -138,18 +143,24 @@ class Coordinator:
         return Shard(
             shard_id,
             epoch,
+            self._shard_count,
             clock=self._clock,
             writer=self._writer,
             surroundings=self._surroundings,
             counters=self._counters,
             restlessness=self._restlessness,
             log_ends=self._log_ends,
+            quarantine=self._quarantine,
             on_timer=self._timekeeper.look_again,
             on_drop=self._ownership.forget,
         )
 
     def _owned_shards(self) -> list[Shard]:
         return list(self._ownership.owned.values())
+
+    def _is_served(self, group_id: str) -> bool:
+        shard = self._ownership.owned.get(self.shard_id_of(group_id))
+        return shard is not None and group_id in shard.groups
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -274,6 +285,7 @@ class Coordinator:
         """
         now = self._clock.now()
         shard = self._shard_of(group_id, now)
+        self._quarantine.check(group_id)
         if shard.is_loading:
             return given(answer_while_loading(request, self._surroundings.context(group_id).settings))
         if not isinstance(request, Heartbeat) and self._writer.queued_rows > self._config.max_queued_rows:
@@ -295,7 +307,8 @@ class Coordinator:
         is_elsewhere = lease is not None and lease.node_id not in {None, self.node_id} and not lease.is_expired
         if is_elsewhere and lease is not None:
             raise NotCoordinator("another node owns this group", lease.url)
-        raise CoordinatorNotAvailable(self._ownership.failure or "the group's shard is between two owners")
+        why = self._ownership.failure or self._ownership.loading.why(shard_id)
+        raise CoordinatorNotAvailable(why or "the group's shard is between two owners")
 
     def shard_id_of(self, group_id: str) -> int:
         """Return the shard that a group belongs to."""
@@ -321,6 +334,11 @@ class Coordinator:
     # -- what stands -----------------------------------------------------------------------------------------
 
     def _serving(self, group_id: str) -> Shard:
+        shard = self._loaded_shard(group_id)
+        self._quarantine.check(group_id)
+        return shard
+
+    def _loaded_shard(self, group_id: str) -> Shard:
         shard = self._shard_of(group_id, self._clock.now())
         if shard.is_loading:
             raise CoordinatorLoadInProgress("the group is being loaded")
@@ -334,6 +352,10 @@ class Coordinator:
         """
         shard = self._serving(group_id)
         return describe_group(shard, group_id, self._surroundings.context(group_id), self._clock.now())
+
+    def quarantined(self) -> list[QuarantinedGroup]:
+        """Return the groups of this node's shards that are not served because their rows cannot be loaded, by id."""
+        return self._quarantine.of_shards(self._ownership.owned)
 
     async def was_seen(self, group_id: str) -> bool:
         """Tell whether history knows a group that is gone."""
@@ -412,6 +434,7 @@ class Coordinator:
             longest_rebalance_s=max(0, now.wall_ms - began_ms) / 1000,
             unsettled=unsettled_groups((hosted for shard in shards for hosted in shard.groups.values()), now.wall_ms),
             restless=self._restlessness.most(now_ms),
+            quarantined_groups=len(self.quarantined()),
             members_of_group=tuple((group.group_id, len(group.members)) for group in groups),
             shard_count=self._shard_count,
             shards_active=self._shards_active(),
@@ -436,9 +459,13 @@ class Coordinator:
             # The database itself bounds every write by less than half a lease: one that takes longer hangs.
             hanging = f"a write to the database has been hanging for {busy_ms // 1000} s"
             return Readiness(is_ready=False, reasons=(hanging,))
-        if self._shards_active() or self._is_spare():
-            return found
-        return Readiness(is_ready=False, reasons=(*found.reasons, "the node owns no shard yet"))
+        if failures := self._ownership.loading.reasons():
+            return Readiness(is_ready=False, reasons=(*found.reasons, *failures))
+        if not self._shards_active() and not self._is_spare():
+            return Readiness(is_ready=False, reasons=(*found.reasons, "the node owns no shard yet"))
+        if quarantined := len(self.quarantined()):
+            return replace(found, reasons=(*found.reasons, quarantine_notice(quarantined)))
+        return found
 
     def _shards_active(self) -> int:
         """Return how many shards are served now."""

@@ -121,6 +121,8 @@ class Counters:
         self.shards_failed = 0
         self.shards_given_up = 0
         self.load_s = Distribution(QUICK_S)
+        self.loads_failed = 0
+        """Shards that were released because they could not be loaded, each attempt."""
         self.loop_gap_s = Distribution(PATIENT_S)
 
     def observe(self, records: Iterable[Record]) -> None:
@@ -207,6 +209,8 @@ class Counts:
     """The groups that have rebalanced for longest, with whom they wait for."""
     restless: tuple[RestlessGroup, ...]
     """The groups that rebalanced most often of late."""
+    quarantined_groups: int
+    """Groups that are not served because their rows cannot be loaded."""
     members_of_group: tuple[tuple[str, int], ...]
     """Group and how many members it has, of every group of the node."""
     shard_count: int

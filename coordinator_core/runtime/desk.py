@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from coordinator_core.protocol.requests import Token
 from coordinator_core.runtime.act import Act, check_same
+from coordinator_core.runtime.quarantine import Quarantine
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.store.actions import Action
 from coordinator_core.store.interface import Store
@@ -31,9 +32,12 @@ class Desk:
     read: Reading
     new_token: Callable[[], Token]
     serving: Callable[[str], Shard]
-    """Returns the shard of a group, if this node certainly owns it."""
+    """Returns the shard of a group, if this node certainly owns it and the group is not quarantined."""
     wall_ms: Callable[[], int]
     log_end_max_age_ms: int
+    loaded_shard: Callable[[str], Shard]
+    """Returns the shard of a group, be the group quarantined or not."""
+    quarantine: Quarantine
 
     async def made(
         self, act: Act, action: Action, group_id: str | None, what: Mapping[str, Json] | None = None

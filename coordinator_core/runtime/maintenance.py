@@ -30,6 +30,7 @@ from coordinator_core.protocol.settings import Now
 from coordinator_core.runtime.archiving import Archiving
 from coordinator_core.runtime.clock import Threads
 from coordinator_core.runtime.notes import to_restore
+from coordinator_core.runtime.quarantine import Quarantine
 from coordinator_core.runtime.shard import HeldAsk, Shard, nothing_beside
 from coordinator_core.store.interface import Store, StoreError
 from coordinator_core.store.rows import Beside
@@ -51,6 +52,7 @@ class Maintenance:
         chunk: int,
         groups_at_once: int,
         archiving: Archiving,
+        quarantine: Quarantine,
     ) -> None:
         self._store = store
         self._threads = threads
@@ -59,6 +61,7 @@ class Maintenance:
         self._chunk = chunk
         self._groups_at_once = groups_at_once
         self._archiving = archiving
+        self._quarantine = quarantine
 
     async def work_off(self) -> None:
         """Judge every undecided candidate of our shards and every day of history; finish runs that have none left."""
@@ -72,10 +75,12 @@ class Maintenance:
             log.warning("maintenance_paused", why=str(error))
 
     async def _judge_chunk(self) -> bool:
-        shards = self._shards()
+        """Judge some candidates; those of quarantined groups stay undecided until the group is reloaded."""
+        shards = {shard_id: shard for shard_id, shard in self._shards().items() if not shard.is_loading}
         if not shards:
             return False
-        find = partial(self._store.next_candidates, list(shards), self._chunk)
+        without = [group.group_id for group in self._quarantine.of_shards(shards)]
+        find = partial(self._store.next_candidates, list(shards), self._chunk, without)
         candidates = await self._threads.read(find)
         of_groups = [list(rows) for _, rows in groupby(candidates, key=lambda row: (row.run_id, row.group_id))]
         limit = asyncio.Semaphore(self._groups_at_once)
@@ -93,7 +98,7 @@ class Maintenance:
         """Judge one group's candidates beside those of others; a failure stops none of them."""
         async with limit:
             shard = self._shards().get(rows[0].shard_id)
-            if shard is None or shard.is_loading:
+            if shard is None or shard.is_loading or self._quarantine.get(rows[0].group_id) is not None:
                 return
             try:
                 await self._judge_group(shard, rows)

@@ -14,8 +14,10 @@ from coordinator_core.protocol.requests import DeleteGroup, DeleteOffsets, Force
 from coordinator_core.runtime.act import Act, Noting
 from coordinator_core.runtime.desk import Desk
 from coordinator_core.runtime.notes import deleted_json, deletion_noted, group_json, offsets_json, removed
+from coordinator_core.runtime.quarantine import ReloadRefused
 from coordinator_core.runtime.shard import nothing_beside
 from coordinator_core.store.actions import Action
+from coordinator_core.store.row_checks import UnreadableRow
 from coordinator_core.store.rows import Json
 
 
@@ -94,6 +96,27 @@ async def force_rebalance(desk: Desk, group_id: str, act: Act) -> None:
 
 def _tell_states(before: Group, after: Group, _: Answer) -> tuple[Json, Json]:
     return group_json(before), group_json(after)
+
+
+async def reload_group(desk: Desk, group_id: str, act: Act) -> None:
+    """Load a quarantined group again from its rows."""
+    shard = desk.loaded_shard(group_id)
+    if await desk.made(act, Action.RELOAD_GROUP, group_id) is not None:
+        return
+    quarantined = desk.quarantine.get(group_id)
+    if quarantined is None:
+        raise ReloadRefused("the group is not quarantined, so there is nothing to reload")
+    stored = await desk.read(partial(desk.store.load_group, group_id))
+    token = desk.new_token()
+    noting = Noting(act, Action.RELOAD_GROUP, group_id, token, partial(_tell_reload, quarantined.reason))
+    try:
+        await shard.reload(group_id, stored, token, noting.beside)
+    except UnreadableRow as failure:
+        raise ReloadRefused(f"the group stays quarantined: {failure}") from failure
+
+
+def _tell_reload(reason: str, _before: Group, after: Group, _: Answer) -> tuple[Json, Json]:
+    return {"quarantined": reason}, group_json(after)
 
 
 async def remove_member(desk: Desk, group_id: str, member_id: str, act: Act) -> None:

@@ -95,6 +95,15 @@ class Operators:
         """
         await operations.remove_member(self._desk, group_id, member_id, act)
 
+    async def reload_group(self, group_id: str, act: Act) -> None:
+        """Load a quarantined group again from its rows, which an operator has repaired or deleted.
+
+        Raises:
+            ReloadRefused: the group is not quarantined, or its rows still cannot be loaded.
+            KeyTaken: the change id belongs to another act.
+        """
+        await operations.reload_group(self._desk, group_id, act)
+
     async def try_reset(self, group_id: str, reset: Reset) -> OffsetsReset:
         """Tell what a reset would do.
 

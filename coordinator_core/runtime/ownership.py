@@ -3,9 +3,10 @@
 * A lease counts from *before* its renewal was sent, by the node's own monotonic clock, so a node stops answering
   before anybody else may begin. Until it hears from the database again it answers for nothing.
 * A shard that is lost, or was dropped, comes back under a new epoch, loaded from what was stored.
-* Shards are taken and loaded a few at a time, and leases renewed in between, so that however much there is to load
+* Shards are taken and loaded a few at a time, and leases are renewed meanwhile, so that however much there is to load
   takes nothing away from what is owned already.
 * A new incarnation of the database (`store/incarnations.py`) drops every shard at the next renewal.
+* A shard that cannot be loaded, or not within the time of a lease, is released, and is tried again later.
 * Of two processes under one name the elder gives way: it finds that its shards are its name's and not its own.
 * The loop decides when to renew; the calls run on a thread and a connection of their own.
 
@@ -24,10 +25,11 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordin
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.load_failures import LoadFailures
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.store.incarnations import ROLLED_BACK, is_rolled_back
 from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import Incarnation, LeaseRow, Renewal, StoredGroup
+from coordinator_core.store.rows import Incarnation, LeaseRow, Renewal, StoredGroup, UnreadableGroup
 
 log = structlog.get_logger("muster.runtime")
 
@@ -73,6 +75,9 @@ class Ownership:
         """Shard → the epoch under which this process took it and has not given it up; others may have it by now."""
         self._has_told_of_failure = False
         self._make_shard = make_shard
+        self.loading = LoadFailures(clock)
+        self._load_task: asyncio.Task[None] | None = None
+        """The load under way, or the last one."""
         self._hurry = asyncio.Event()
         self._moved: dict[tuple[int, int], asyncio.Event] = {}
         """(shard, epoch) → what is set when the epoch is over; only where somebody waits for that."""
@@ -138,6 +143,7 @@ class Ownership:
         self._note_success()
         self.last_renewal = renewal
         self.leases = {lease.shard_id: lease for lease in renewal.leases}
+        self.loading.forget(lease.shard_id for lease in renewal.leases if self._is_served_elsewhere(lease))
         for shard_id, epoch in list(self._moved):
             if self.leases[shard_id].epoch != epoch:
                 self._moved.pop((shard_id, epoch)).set()
@@ -224,21 +230,34 @@ class Ownership:
             await self.give_up(list(self.owned)[missing:])
 
     def _is_free(self, lease: LeaseRow) -> bool:
+        if self.loading.is_waiting(lease.shard_id):
+            return False
         is_mine = lease.node_id == self._config.node_id and lease.shard_id not in self.owned and not self.namesake
         return is_mine or lease.node_id is None or lease.is_expired
 
+    def _is_served_elsewhere(self, lease: LeaseRow) -> bool:
+        return lease.node_id not in {None, self._config.node_id} and not lease.is_expired
+
     async def _take_in_steps(self, shard_ids: list[int]) -> None:
         """Take shards until all are taken, or it is time to renew; the next turn, which is soon, goes on."""
-        began_ms = self._clock.now().node_ms
-        at_once = ceil(len(self.leases) / TAKE_OVER_STEPS)
-        for first in range(0, len(shard_ids), at_once):
-            if self._clock.now().node_ms - began_ms > self._config.lease_ttl_ms / RENEWALS_PER_TTL:
+        renew_at_ms = self._clock.now().node_ms + self._config.lease_ttl_ms / RENEWALS_PER_TTL
+        for step in self.loading.steps(shard_ids, ceil(len(self.leases) / TAKE_OVER_STEPS)):
+            if not await self._is_loaded_by(renew_at_ms):
                 return
             try:
-                await self._take(shard_ids[first : first + at_once])
+                await self._take(step)
             except StoreError as error:
                 self.note_failure(str(error))
                 return
+        await self._is_loaded_by(renew_at_ms)
+
+    async def _is_loaded_by(self, node_ms: float) -> bool:
+        """Wait for the load under way, but not beyond a moment; tell whether there is time left."""
+        left_ms = node_ms - self._clock.now().node_ms
+        if self._load_task is not None and not self._load_task.done():
+            await asyncio.wait([self._load_task], timeout=max(0, left_ms) / 1000)
+            return self._load_task.done() and self._clock.now().node_ms <= node_ms
+        return left_ms >= 0
 
     async def _take(self, shard_ids: list[int]) -> None:
         sent_ms = self._clock.now().node_ms
@@ -252,7 +271,8 @@ class Ownership:
             self._taking = None
             raise
         self._taking = None
-        await self._load([self._open(shard_id, epoch, sent_ms) for shard_id, epoch in epochs.items()])
+        shards = [self._open(shard_id, epoch, sent_ms) for shard_id, epoch in epochs.items()]
+        self._load_task = asyncio.create_task(self._load(shards), name="muster-load")
 
     def _open(self, shard_id: int, epoch: int, sent_ms: int) -> Shard:
         self._counters.shards_taken += 1
@@ -264,25 +284,55 @@ class Ownership:
         return shard
 
     async def _load(self, shards: list[Shard]) -> None:
+        """Load shards that were just taken; release those that cannot be loaded."""
         ids = [shard.shard_id for shard in shards]
         began_ms = self._clock.now().node_ms
+        ttl_s = self._config.lease_ttl_ms / 1000
         try:
-            stored = await self._threads.read(partial(self._store.load_shards, ids))
-        except Exception:  # whatever it is, a shard that is never loaded would be served by nobody
-            for shard in shards:
-                shard.fail(NotCoordinator("the shard could not be loaded"))
-            raise
-        of_shard: dict[int, list[StoredGroup]] = {shard_id: [] for shard_id in ids}
-        for one in stored:
-            of_shard[one.group.shard_id].append(one)
+            async with asyncio.timeout(ttl_s):
+                stored = await self._threads.read(partial(self._store.load_shards, ids))
+        except TimeoutError:
+            await self._give_load_up(shards, f"its groups were not read within {ttl_s:g} s, the time of a lease")
+            return
+        except StoreError as error:
+            await self._give_load_up(shards, str(error))
+            return
+        except Exception as error:
+            log.exception("load_broke", shards=ids)
+            await self._give_load_up(shards, f"{type(error).__name__}: {error}")
+            return
         for shard in shards:
-            shard.load(of_shard[shard.shard_id])
+            await self._load_one(shard, [one for one in stored if one.shard_id == shard.shard_id])
         took_ms = self._clock.now().node_ms - began_ms
         self._counters.load_s.add(took_ms / 1000)
         log.info("shards_taken", shards=sorted(ids), groups=len(stored), took_ms=took_ms)
 
+    async def _load_one(self, shard: Shard, stored: list[StoredGroup | UnreadableGroup]) -> None:
+        if shard.is_dropped:
+            return
+        try:
+            shard.load(stored)
+        except Exception as error:
+            log.exception("load_broke", shards=[shard.shard_id])
+            await self._give_load_up([shard], f"{type(error).__name__}: {error}")
+        else:
+            self.loading.forget([shard.shard_id])
+
+    async def _give_load_up(self, shards: list[Shard], why: str) -> None:
+        """Drop and release shards that could not be loaded; each is tried again after a while."""
+        lost = [shard for shard in shards if not shard.is_dropped]
+        for shard in lost:
+            self.loading.add(shard.shard_id, why)
+            shard.fail(CoordinatorNotAvailable(f"the group's shard cannot be loaded: {why}"))
+        self._counters.loads_failed += len(lost)
+        log.error("shards_not_loaded", shards=[shard.shard_id for shard in lost], why=why)
+        await self._release({shard.shard_id: shard.epoch for shard in lost})
+
     async def hand_over(self) -> None:
         """Give up all shards, also those that were dropped, or about to be taken, when the loops were stopped."""
+        if self._load_task is not None:
+            self._load_task.cancel()
+            await asyncio.gather(self._load_task, return_exceptions=True)
         await self.give_up(list(self.owned))
         try:
             if self._taking is not None:

@@ -19,6 +19,12 @@ PATIENCE_S: Final = 1.0
 LACKS_PARTITIONS: Final = "history tables lack partitions of their own, and their default partitions fill"
 
 
+def quarantine_notice(groups: int) -> str:
+    """Return the sentence about groups that are not served; the node is ready all the same."""
+    counted = "1 group is" if groups == 1 else f"{groups} groups are"
+    return f"{counted} quarantined, and not served: muster groups quarantined lists them"
+
+
 class Inspection:
     """Looks at the database on behalf of whoever asks whether the node serves."""
 

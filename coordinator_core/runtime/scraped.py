@@ -14,7 +14,7 @@ from coordinator_core.protocol.log_ends import behind
 from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.history import Read
 from coordinator_core.store.history import ExpiryForecast, GroupPosition
-from coordinator_core.store.interface import Store
+from coordinator_core.store.interface import Store, StoreError
 from coordinator_core.store.positions import LaggingPosition
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Scraped:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 found = await self._read(partial(find, shard_ids))
-        except (CoordinatorNotAvailable, TimeoutError):
+        except (CoordinatorNotAvailable, StoreError, TimeoutError):
             return None
         ended_ms = self._clock.now().node_ms
         good_until_ms = ended_ms + REST_FACTOR * (ended_ms - began_ms)

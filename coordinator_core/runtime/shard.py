@@ -10,10 +10,11 @@ retriable error, and the shard is loaded again from what was stored, under a new
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -21,7 +22,7 @@ from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.replies import Answer
+from coordinator_core.protocol.replies import Answer, Done, Reply
 from coordinator_core.protocol.requests import (
     CommitOffsets,
     Deadline,
@@ -43,6 +44,7 @@ from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.events import tell_of_members, tell_of_rebalances
 from coordinator_core.runtime.hosting import Hosted, Pending
 from coordinator_core.runtime.log_ends import LogEndReports
+from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.restless import Restlessness
 from coordinator_core.runtime.stays import NEVER_MS, ROWS_A_WRITE, SIGNS_OF_LIFE, hear
 from coordinator_core.runtime.surroundings import Surroundings
@@ -51,9 +53,12 @@ from coordinator_core.runtime.writer import Entry, Writer
 from coordinator_core.store.awaited import awaited_members
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import group_row, load_group, project
-from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupWrite, StoredGroup
+from coordinator_core.store.row_checks import UnreadableRow, check_shard
+from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupWrite, StoredGroup, UnreadableGroup
 
 log = structlog.get_logger("muster.runtime")
+
+LOADED_AGAIN: Final = "the group's shard is being loaded again"
 
 BesideOf = Callable[[Group, Decision, Now], Beside]
 """Says what is stored beside a decision: from the group before it, the decision, and its moment."""
@@ -76,6 +81,14 @@ def nothing_beside(_before: Group, _decision: Decision, _now: Now) -> Beside:
     return NOTHING_BESIDE
 
 
+class Loaded(NamedTuple):
+    """A group made from its rows, what is stored of a join phase that was forgotten, and what the group owes."""
+
+    hosted: Hosted
+    forgotten: GroupWrite | None
+    decision: Decision
+
+
 class Shard:
     """The groups of one shard, under one epoch of its lease."""
 
@@ -83,6 +96,7 @@ class Shard:
         self,
         shard_id: int,
         epoch: int,
+        shard_count: int,
         *,
         clock: Clock,
         writer: Writer,
@@ -90,6 +104,7 @@ class Shard:
         counters: Counters,
         restlessness: Restlessness,
         log_ends: LogEndReports,
+        quarantine: Quarantine,
         on_timer: Callable[[], None],
         on_drop: Callable[["Shard"], None],
     ) -> None:
@@ -105,31 +120,92 @@ class Shard:
         self._rebalancing: set[str] = set()
         """Groups that are in the middle of a rebalance."""
         self.timers = Timers()
+        self._shard_count = shard_count
         self._clock = clock
         self._writer = writer
         self._surroundings = surroundings
         self._counters = counters
         self._restlessness = restlessness
         self._log_ends = log_ends
+        self._quarantine = quarantine
         self._on_timer = on_timer
         self._on_drop = on_drop
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
 
     # -- loading and dropping ------------------------------------------------------------------------
 
-    def load(self, stored: list[StoredGroup]) -> None:
-        """Take up every group as it was stored, and go on: sessions afresh, owed rebalances started."""
-        at_ms = self._clock.now().wall_ms
+    def load(self, stored: Iterable[StoredGroup | UnreadableGroup]) -> None:
+        """Serve every group as it was stored: sessions start afresh, and owed rebalances start.
+
+        A group whose rows cannot be loaded is quarantined alone.
+        """
+        self._quarantine.begin_load(self.shard_id)
         for one in stored:
-            group, ledger, forgotten = load_group(one, at_ms, self.epoch)
-            hosted = Hosted(group, ledger)
-            self.groups[group.group_id] = hosted
-            self._note_state(group)
-            if forgotten is not None:
-                self._enqueue(hosted, forgotten, Pending((), ()))
+            now = self._clock.now()
+            try:
+                loaded = self._loaded(one, now)
+            except UnreadableRow as failure:
+                self._quarantine.add(QuarantinedGroup(one.group_id, self.shard_id, str(failure), now.wall_ms))
+            else:
+                self._serve(loaded, NOTHING_BESIDE, now)
         self.is_loading = False
-        for group_id in list(self.groups):
-            self.perform(group_id, Resume())
+
+    def reload(
+        self, group_id: str, stored: StoredGroup | UnreadableGroup | None, token: Token, beside_of: BesideOf
+    ) -> asyncio.Future[Answer]:
+        """Serve a quarantined group again, now that its rows can be loaded, or are gone.
+
+        Raises:
+            UnreadableRow: the rows still cannot be loaded; the group stays quarantined.
+            CoordinatorError: the shard was lost.
+        """
+        self._check_lease()
+        if self.is_dropped:
+            raise NotCoordinator("the shard has moved on")
+        now = self._clock.now()
+        if stored is None:
+            loaded = Loaded(self._absent(group_id), None, Decision(Group(group_id)))
+        else:
+            loaded = self._loaded(stored, now)
+        self._quarantine.release(group_id)
+        answer = self._waiting[token] = asyncio.get_running_loop().create_future()
+        decision = loaded.decision._replace(replies=(Reply(token, Done()),))
+        beside = beside_of(loaded.hosted.group, decision, now)
+        self._serve(loaded._replace(decision=decision), beside, now)
+        return answer
+
+    def _loaded(self, stored: StoredGroup | UnreadableGroup, now: Now) -> Loaded:
+        """Return what follows from a group's rows; nothing is changed yet.
+
+        Raises:
+            UnreadableRow: whatever is wrong with the rows.
+        """
+        if isinstance(stored, UnreadableGroup):
+            raise UnreadableRow(stored.reason)
+        check_shard(stored, self.shard_id, self._shard_count)
+        try:
+            group, ledger, forgotten = load_group(stored, now.wall_ms, self.epoch)
+            decision = decide(group, Resume(), now, self._surroundings.context(group.group_id))
+        except UnreadableRow:
+            raise
+        except Exception as failure:
+            log.exception("group_not_loaded", group=stored.group_id)
+            raise UnreadableRow(f"its rows cannot be loaded ({type(failure).__name__}: {failure})") from failure
+        return Loaded(Hosted(group, ledger), forgotten, decision)
+
+    def _serve(self, loaded: Loaded, beside: Beside, now: Now) -> None:
+        """Take a group in, and carry out what it owes."""
+        hosted = loaded.hosted
+        group_id = hosted.group.group_id
+        self.groups[group_id] = hosted
+        self._note_state(hosted.group)
+        if loaded.forgotten is not None:
+            self._enqueue(hosted, loaded.forgotten, Pending((), ()))
+        try:
+            self._carry_out(hosted, loaded.decision, beside, now.node_ms)
+        except Exception:  # whatever it is, memory is no longer to be trusted: the database is
+            log.exception("invariant_broken", group=group_id, request=Resume.__name__)
+            self.fail(CoordinatorNotAvailable(LOADED_AGAIN))
 
     def extend_lease(self, valid_until_ms: int) -> None:
         """Count on the lease for longer. While it was in doubt nobody was heard, so that time is nobody's silence."""
@@ -266,7 +342,7 @@ class Shard:
             self._carry_out(hosted, decision, beside_of(hosted.group, decision, now), now.node_ms)
         except Exception:  # whatever it is, memory is no longer to be trusted: the database is
             log.exception("invariant_broken", group=group_id, request=type(request).__name__)
-            self.fail(CoordinatorNotAvailable("the group's shard is being loaded again"))
+            self.fail(CoordinatorNotAvailable(LOADED_AGAIN))
 
     def _carry_out(self, hosted: Hosted, decision: Decision, beside: Beside, now_ms: int) -> None:
         before = hosted.group

@@ -8,11 +8,15 @@ Source: settings.md "Of groups": narrower wins: default, environment, cluster, g
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import structlog
+
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.setting_rules import SETTING_KEYS, check_together, clash, narrowed
+from coordinator_core.protocol.setting_rules import SETTING_KEYS, check_together, clash, is_readable, narrowed
 from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
 from coordinator_core.runtime.views import SettingInForce, SettingSource
 from coordinator_core.store.rows import StoredSettings, TopicRow, Versions
+
+log = structlog.get_logger("muster.runtime")
 
 NOTHING_READ = Versions(-1, -1, -1)
 
@@ -37,14 +41,14 @@ class Surroundings:
         """Take up what the store has now; return the topics that are in the catalogue no more."""
         known_before = self._common.catalogue.keys()
         self.versions = versions
-        self._cluster = settings.cluster
-        self._groups = settings.groups
+        self._cluster = _readable(None, settings.cluster)
+        self._groups = {group_id: _readable(group_id, stored) for group_id, stored in settings.groups.items()}
         catalogue = {row.topic: CataloguedTopic(row.partitions, row.version) for row in topics}
-        common = narrowed(self._defaults, settings.cluster)
+        common = narrowed(self._defaults, self._cluster)
         self._common = Context(common, catalogue, versions.topics)
         self._own = {
             group_id: replace(self._common, settings=narrowed(common, stored))
-            for group_id, stored in settings.groups.items()
+            for group_id, stored in self._groups.items()
         }
         return frozenset(known_before - catalogue.keys())
 
@@ -88,3 +92,11 @@ class Surroundings:
             said = clash(narrowed(settings, own))
             if said is not None and clash(self.context(other).settings) is None:
                 raise InvalidRequest(f"group {other}: {said}")
+
+
+def _readable(group_id: str | None, stored: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings that can be read; in place of any other the wider level's value is in force."""
+    unreadable = [key for key, text in stored.items() if not is_readable(key, text)]
+    for key in unreadable:
+        log.warning("setting_not_read", group=group_id, key=key)
+    return {key: text for key, text in stored.items() if key not in unreadable} if unreadable else stored

@@ -11,6 +11,7 @@ class Action(StrEnum):
     RESET_OFFSETS = "reset_offsets"
     FORCE_REBALANCE = "force_rebalance"
     REMOVE_MEMBER = "remove_member"
+    RELOAD_GROUP = "reload_group"
     PUT_SETTINGS = "put_settings"
     PUT_TOPIC = "put_topic"
     DELETE_TOPIC = "delete_topic"

@@ -54,6 +54,7 @@ from coordinator_core.store.rows import (
     StoredSettings,
     TopicRow,
     TransitionRow,
+    UnreadableGroup,
     Versions,
     Written,
 )
@@ -168,8 +169,15 @@ class Store(Protocol):
 
     # -- reads ----------------------------------------------------------------------------------------
 
-    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup]:
-        """Return every group of these shards with its members. Offsets stay where they are."""
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
+        """Return every group of these shards with its members. Offsets stay where they are.
+
+        Rows that cannot be read make their own group unreadable and no other.
+        """
+        ...
+
+    def load_group(self, group_id: str) -> StoredGroup | UnreadableGroup | None:
+        """Return one group with its members, or None if it has no rows."""
         ...
 
     def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
@@ -438,8 +446,11 @@ class Store(Protocol):
         """Return as of when each job last ran, in milliseconds by the job's name; one that never did is missing."""
         ...
 
-    def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
-        """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
+    def next_candidates(self, shard_ids: Iterable[int], limit: int, without: Sequence[str] = ()) -> list[CandidateRow]:
+        """Return at most `limit` undecided candidates of applying runs in these shards, by run and group.
+
+        Candidates of the groups in `without` are left out.
+        """
         ...
 
     def finish_runs(self) -> list[str]:

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from coordinator_core.protocol.consumer_protocol import partitions_of
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.records import (
@@ -40,12 +42,14 @@ from coordinator_core.protocol.records import (
     Removal,
     SyncParked,
     SyncReceived,
+    Trigger,
     VolatileRecord,
     WindowExtended,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from coordinator_core.store.awaited import AwaitedMembers
 from coordinator_core.store.parts import Parts
+from coordinator_core.store.row_checks import Count, InstantMs, UuidText, read_json
 from coordinator_core.store.rows import (
     Json,
     MemberRow,
@@ -82,14 +86,31 @@ class Span(NamedTuple):
 class RebalanceUnderWay:
     """What is known of a rebalance that is not over."""
 
-    rebalance_id: str
-    trigger: str
+    rebalance_id: UuidText
+    trigger: Trigger
     trigger_member_id: str | None
     client_reason: str | None
-    started_at_ms: int
-    member_count_before: int
-    joined_at_ms: int | None = None
-    restarts: int = 0
+    started_at_ms: InstantMs
+    member_count_before: Count
+    joined_at_ms: InstantMs | None = None
+    restarts: Count = 0
+
+
+class SnapshotShape(Struct):
+    """The column `groups.rebalance`, without the parts of members."""
+
+    under_way: RebalanceUnderWay | None
+    orphans: list[tuple[str, int, str]]
+
+
+class SpanShape(Struct):
+    """One element of the column `members.held`."""
+
+    topic: str
+    partitions: list[int]
+    since_ms: InstantMs
+    generation: Count
+    rebalance_id: UuidText
 
 
 @dataclass(slots=True)
@@ -406,12 +427,16 @@ class Ledger:
         }
 
     def load_rebalance(self, snapshot: Json) -> None:
-        """Take up what another node knew of the rebalance under way, once it is known who stays."""
+        """Take up what another node knew of the rebalance under way, once it is known who stays.
+
+        Raises:
+            UnreadableRow: the snapshot has another shape than `snapshot` returns.
+        """
         if snapshot is None:
             return
-        known = snapshot["under_way"]
-        self.under_way = None if known is None else RebalanceUnderWay(**known)
-        self.orphans = {(topic, partition): member_id for topic, partition, member_id in snapshot["orphans"]}
+        known = read_json("groups.rebalance", snapshot, SnapshotShape)
+        self.under_way = known.under_way
+        self.orphans = {(topic, partition): member_id for topic, partition, member_id in known.orphans}
         if self.under_way is not None:
             # Who had joined a phase that led to no generation was not stored, so nobody's part in it is known.
             has_generation = self.under_way.joined_at_ms is not None
@@ -436,8 +461,15 @@ def spans_to_json(spans: Iterable[Span]) -> Json:
 
 
 def spans_from_json(held: Json) -> tuple[Span, ...]:
-    """Return the spans of a column `members.held`."""
-    return tuple(Span(**(span | {"partitions": tuple(span["partitions"])})) for span in held)
+    """Return the spans of a column `members.held`.
+
+    Raises:
+        UnreadableRow: the column has another shape than `spans_to_json` returns.
+    """
+    spans = read_json("members.held", held, list[SpanShape])
+    return tuple(
+        Span(span.topic, tuple(span.partitions), span.since_ms, span.generation, span.rebalance_id) for span in spans
+    )
 
 
 def _each(partitions: Partitions) -> Iterable[tuple[str, int]]:

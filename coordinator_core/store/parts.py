@@ -9,10 +9,13 @@ Source: tables.md, `rebalance_members`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from msgspec import Struct
+
+from coordinator_core.store.row_checks import InstantMs, read_json
 from coordinator_core.store.rows import Json, RebalanceMemberRow, RebalanceRow
 from coordinator_core.store.stays import Stay
 
@@ -42,6 +45,14 @@ class Part:
         if self.awaited_since_ms is not None:
             self.waited_ms += max(0, at_ms - self.awaited_since_ms)
             self.awaited_since_ms = None
+
+
+class PartsShape(Struct):
+    """What the column `groups.rebalance` says of the parts of members."""
+
+    gone: list[list[Any]] = []
+    gone_hosts: dict[str, str | None] = {}
+    joined: list[tuple[str, InstantMs | None, int]] = []
 
 
 class Parts:
@@ -153,21 +164,30 @@ class Parts:
         }
 
     def load(self, snapshot: Mapping[str, Json], stays: Mapping[str, Stay]) -> None:
-        """Take up what another node knew of members that went, and of those that stay."""
+        """Take up what another node knew of members that went, and of those that stay.
+
+        Raises:
+            UnreadableRow: the snapshot has another shape than `snapshot` returns.
+        """
         self._is_under_way = True
-        hosts = snapshot.get("gone_hosts", {})
+        found = read_json(COLUMN, snapshot, PartsShape)
         self._gone = {
-            member_id: replace(Part(*values), client_host=hosts.get(member_id))
-            for member_id, *values in snapshot.get("gone", ())
+            member_id: _part_from(values, found.gone_hosts.get(member_id)) for member_id, *values in found.gone
         }
-        known = {member_id: values for member_id, *values in snapshot.get("joined", ())}
+        known = {member_id: (joined_at_ms, waited_ms) for member_id, joined_at_ms, waited_ms in found.joined}
         for member_id, stay in stays.items():
             part = self._present[member_id] = _part_of(stay)
             part.joined_at_ms, part.waited_ms = known.get(member_id, (None, 0))
 
 
-_VALUES = attrgetter(*(each.name for each in fields(Part) if each.name != "client_host"))
-"""The values that nodes of the release before read by their places; hosts lie beside them."""
+_NAMES = tuple(each.name for each in fields(Part) if each.name != "client_host")
+"""What nodes of the release before read by its place; hosts lie beside it."""
+_VALUES = attrgetter(*_NAMES)
+COLUMN: Final = "groups.rebalance"
+
+
+def _part_from(values: list[Json], client_host: str | None) -> Part:
+    return read_json(COLUMN, {**dict(zip(_NAMES, values, strict=True)), "client_host": client_host}, Part)
 
 
 def _part_of(stay: Stay) -> Part:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.retention import GroupFacts
+from coordinator_core.protocol.states import STABLE, GroupState
 
 EARLY_FACTOR: Final = 4
 """How much longer steps are where positions are only wanted to tell since when logs are ahead of them."""
@@ -34,6 +35,17 @@ class GroupPositions:
 
     facts: GroupFacts
     partitions: list[HeldPosition]
+
+
+def facts_of(
+    state: str, protocol_type: str | None, state_since_ms: int | None, topics: Iterable[str] | None
+) -> GroupFacts:
+    """Return what decides how long a group's offsets are kept.
+
+    A group whose stored state is none is quarantined. It counts as Stable: nothing of it expires.
+    """
+    known = GroupState(state) if state in set(GroupState) else STABLE
+    return GroupFacts(known, protocol_type, state_since_ms, None if topics is None else frozenset(topics))
 
 
 class LaggingPosition(NamedTuple):

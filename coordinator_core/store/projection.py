@@ -27,6 +27,7 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
 from coordinator_core.store.awaited import AwaitedMembers, awaited_members
 from coordinator_core.store.ledger import Ledger, spans_from_json, spans_to_json, stay_of
+from coordinator_core.store.row_checks import check_rows
 from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupRow, GroupWrite, Json, MemberRow, StoredGroup
 
 # -- a decision becomes rows ---------------------------------------------------------------------------
@@ -209,7 +210,11 @@ def load_group(stored: StoredGroup, at_ms: int, epoch: int = 0) -> tuple[Group, 
 
     Returns:
         The group in a settled state, its ledger, and what is to be stored of a phase that was forgotten.
+
+    Raises:
+        UnreadableRow: the rows cannot be loaded.
     """
+    check_rows(stored)
     group = _group_of(stored)
     ledger = _ledger_of(stored, at_ms, epoch)
     ledger.resume(group.state, at_ms)

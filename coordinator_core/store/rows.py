@@ -78,6 +78,29 @@ class StoredGroup:
     group: GroupRow
     members: tuple[MemberRow, ...]
 
+    @property
+    def group_id(self) -> str:
+        """Return whose rows these are."""
+        return self.group.group_id
+
+    @property
+    def shard_id(self) -> int:
+        """Return under which shard the group is stored."""
+        return self.group.shard_id
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableGroup:
+    """A group whose rows cannot be read; `reason` is one sentence that names the table and the column."""
+
+    group_id: str
+    shard_id: int
+    reason: str
+
+
+WITHOUT_GROUP: Final = "members has rows of the group, and groups has none"
+"""Why members alone are no group."""
+
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:

@@ -30,10 +30,23 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, UUID
 
+from coordinator_core.protocol.records import Trigger
+
 metadata = MetaData()
 
 Name = Text(collation="C")
 At = DateTime(timezone=True)
+TRIGGERS = ", ".join(f"'{trigger}'" for trigger in Trigger)
+
+
+def _check(name: str, condition: str) -> CheckConstraint:
+    """Declare what must hold of a row; `row_checks.py` checks the same of rows that are loaded."""
+    return CheckConstraint(text(condition), name=name)
+
+
+def _time(column: str) -> str:
+    """Return the condition that a column is a time that a node can show."""
+    return f"{column} >= '1970-01-01 00:00:00+00' AND {column} < '10000-01-01 00:00:00+00'"
 
 
 def _group_key() -> tuple[Column[str], Column[int]]:
@@ -107,6 +120,14 @@ groups = Table(
     Column("awaited_members", JSONB, nullable=True),
     PrimaryKeyConstraint("group_id"),
     Index("groups_shard_id", "shard_id"),
+    _check("groups_shard_id", "shard_id BETWEEN 0 AND 9999"),
+    _check("groups_state", "state IN ('Empty', 'PreparingRebalance', 'CompletingRebalance', 'Stable')"),
+    _check("groups_settled_state", "settled_state IN ('Empty', 'CompletingRebalance', 'Stable')"),
+    _check("groups_counts", "generation >= 0 AND member_count >= 0 AND topics_version >= 0"),
+    _check("groups_times", " AND ".join(map(_time, ("state_since", "created_at", "rebalance_started_at")))),
+    _check("groups_subscribed_topics", "array_position(subscribed_topics, NULL) IS NULL"),
+    _check("groups_rebalance_trigger", f"rebalance_trigger IN ({TRIGGERS})"),
+    _check("groups_rebalance", "jsonb_typeof(rebalance) = 'object'"),
     postgresql_with={"fillfactor": 80},
 )
 
@@ -135,6 +156,16 @@ members = Table(
     Column("position", Integer, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("group_id", "member_id"),
     Index("members_shard_id", "shard_id"),
+    _check("members_shard_id", "shard_id BETWEEN 0 AND 9999"),
+    _check("members_timeouts", "session_timeout_ms > 0 AND rebalance_timeout_ms >= 0"),
+    _check("members_position", "position >= 0"),
+    _check("members_joined_at", _time("joined_at")),
+    _check(
+        "members_protocols",
+        "cardinality(protocol_names) = cardinality(protocol_metadata)"
+        " AND array_position(protocol_names, NULL) IS NULL AND array_position(protocol_metadata, NULL) IS NULL",
+    ),
+    _check("members_held", "jsonb_typeof(held) = 'array'"),
     postgresql_with={"fillfactor": 80},
 )
 
@@ -157,6 +188,12 @@ offsets = Table(
     Column("log_end_at", At, nullable=True),
     PrimaryKeyConstraint("group_id", "topic", "partition"),
     Index("offsets_shard_id", "shard_id"),
+    _check(
+        "offsets_numbers",
+        "shard_id BETWEEN 0 AND 9999 AND partition >= 0 AND committed_offset >= 0 AND leader_epoch >= -1"
+        " AND log_end_offset >= 0",
+    ),
+    _check("offsets_committed_at", _time("committed_at")),
     postgresql_with={"fillfactor": 70},
 )
 
@@ -181,6 +218,7 @@ topics = Table(
     Column("partitions", Integer, nullable=False),
     Column("log_start_offset", BigInteger, nullable=False, server_default=text("0")),
     Column("version", BigInteger, nullable=False, server_default=text("0")),
+    _check("topics_numbers", "partitions > 0 AND log_start_offset >= 0"),
 )
 
 group_configs = Table(
@@ -212,7 +250,8 @@ versions = Table(
     Column("group_configs", BigInteger, nullable=False, server_default=text("0")),
     Column("topics", BigInteger, nullable=False, server_default=text("0")),
     Column("shard_count", SmallInteger, nullable=False),
-    CheckConstraint("only_row", name="versions_only_row"),
+    _check("versions_only_row", "only_row"),
+    _check("versions_shard_count", "shard_count BETWEEN 1 AND 10000"),
 )
 
 # -- history: inserted once, partitioned by day ---------------------------------------------------------
@@ -375,6 +414,8 @@ maintenance_runs = Table(
     Column("undoes", UUID(as_uuid=False), nullable=True),
     Index("maintenance_runs_kind_as_of", "kind", text("as_of DESC")),
     Index("maintenance_runs_applying", "run_id", postgresql_where=text("status = 'applying'")),
+    _check("maintenance_runs_status", "status IN ('proposed', 'applying', 'applied', 'rejected', 'failed')"),
+    _check("maintenance_runs_counts", "jsonb_typeof(counts) = 'object'"),
 )
 
 

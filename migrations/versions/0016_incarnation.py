@@ -1,12 +1,12 @@
 """The database knows its identity and its incarnation, and nodes count their renewals.
 
-Revision 0016, after 0014. Its statements are in `sql/0016/`.
+Revision 0016, after 0015. Its statements are in `sql/0016/`.
 """
 
 from migrations.statements import run_file
 
 revision = "0016"
-down_revision = "0014"
+down_revision = "0015"
 branch_labels = None
 depends_on = None
 

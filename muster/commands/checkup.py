@@ -30,6 +30,7 @@ from muster.commands.database_checks import (
 )
 from muster.commands.findings import Finding, fine, look, wrong
 from muster.commands.output import Table, counted, print_json
+from muster.commands.stored_groups import check_constraints, check_groups
 from muster.data_dir import DataDir
 from muster.database import url_in_use
 from muster.errors import FAILURE_EXIT_CODE, UserError
@@ -135,8 +136,9 @@ def _database(settings: Settings) -> Iterator[Finding]:
         return
     with closing(connection):
         connection.set_session(readonly=True, autocommit=True)
-        for check in (check_postgres, check_schema, check_incarnation, check_leases, check_clocks):
+        for check in (check_postgres, check_schema, check_incarnation, check_leases, check_constraints, check_clocks):
             yield _made(check, connection)
+        yield check_groups(url.replace("postgresql://", "postgresql+psycopg2://", 1))
 
 
 def _made(

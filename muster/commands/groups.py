@@ -272,6 +272,38 @@ def rebalance(
     force_rebalance(Node(url, actor), one_group(group_id, group), reason, as_json=as_json)
 
 
+@app.command()
+def quarantined(url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """List groups whose rows cannot be loaded.
+
+    A node lists the groups of its own shards; muster doctor checks the groups of all shards.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.quarantine import print_quarantined
+
+    print_quarantined(Node(url), as_json=as_json)
+
+
+@app.command()
+def reload(
+    group_id: GroupArgument = None,
+    group: GroupOption = None,
+    reason: ReasonOption = REASON,
+    url: UrlOption = None,
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Load a quarantined group again.
+
+    Repair its rows first. The node refuses if they still cannot be loaded, and if the group is not quarantined.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.choosing import one_group
+    from muster.commands.quarantine import reload_group
+
+    reload_group(Node(url, actor), one_group(group_id, group), reason, as_json=as_json)
+
+
 @app.command("remove-member")
 def remove_member(
     member: Annotated[str, typer.Argument(metavar="MEMBER", help="Its id, or its client id if it is the only one.")],

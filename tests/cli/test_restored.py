@@ -9,7 +9,7 @@ from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.rows import ChangeFilter
 from muster.settings import psql_url
 from tests.cli.conftest import Muster
-from tests.contract.builders import SHARD, group_row, write
+from tests.contract.builders import SHARD, group_row, loaded, write
 from tests.contract.conftest import Owner
 
 
@@ -40,7 +40,7 @@ def test_it_starts_a_new_incarnation_once(bare_muster: Muster, store: PostgresSt
 
     assert first == "Incarnation 2 has started. Every group with members rebalances once a node serves it.\n"
     assert second == "Incarnation 1 is over already; the database is at 2. Nothing was changed.\n"
-    assert store.load_shards([SHARD])[0].group.generation > 10_000
+    assert loaded(store, [SHARD])[0].group.generation > 10_000
     (recorded,) = store.changes(ChangeFilter(None, None, 10))
     assert (recorded.change.actor, recorded.change.reason) == ("ada", "Monday's disk")
 

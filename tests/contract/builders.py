@@ -1,10 +1,12 @@
 """Rows for tests: each builder fills in what a test does not care about."""
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from coordinator_core.protocol.records import OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import GroupSeen, Offer, OffsetToCommit, StoredOffset
+from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import (
     ChangeRow,
     GroupRow,
@@ -14,6 +16,7 @@ from coordinator_core.store.rows import (
     OwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
+    StoredGroup,
     TransitionRow,
 )
 from coordinator_core.store.runs import GROUP_CLEANUP, WHOLE_GROUP, CandidateRow, OutcomeRow, RunRow
@@ -28,6 +31,14 @@ SHARD = 7
 def uuid_of(name: str) -> str:
     """Return the same UUID for the same name, always."""
     return str(uuid5(NAMESPACE_OID, name))
+
+
+def loaded(store: Store, shard_ids: Iterable[int]) -> list[StoredGroup]:
+    """Load shards of which every group can be read."""
+    found = store.load_shards(shard_ids)
+    readable = [one for one in found if isinstance(one, StoredGroup)]
+    assert len(readable) == len(found)
+    return readable
 
 
 def group_row(group_id: str = "orders", **given: object) -> GroupRow:

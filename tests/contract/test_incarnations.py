@@ -5,7 +5,7 @@ from dataclasses import replace
 from coordinator_core.store.incarnations import GENERATION_JUMP, GENERATION_MAX, GENERATIONS_A_MINUTE, is_rolled_back
 from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import ChangeFilter, Renewal, Written
-from tests.contract.builders import MINUTE_MS, NOW_MS, SHARD, committed, group_row, member_row, write
+from tests.contract.builders import MINUTE_MS, NOW_MS, SHARD, committed, group_row, loaded, member_row, write
 from tests.contract.conftest import NODE, TTL_MS, Owner, World
 
 OTHER = "node-2:8080"
@@ -17,7 +17,7 @@ def renew(store: Store, epochs: dict[int, int], node_id: str = NODE, renewals: i
 
 
 def generation_of(store: Store, group_id: str = "orders") -> int:
-    return next(one.group.generation for one in store.load_shards([SHARD]) if one.group.group_id == group_id)
+    return next(one.group.generation for one in loaded(store, [SHARD]) if one.group.group_id == group_id)
 
 
 def test_the_first_renewal_adopts_the_database(store: Store) -> None:
@@ -71,7 +71,7 @@ def test_generations_jump_and_groups_with_members_are_to_rebalance(world: World,
     )
     world.fail_over()
     renew(store, {})
-    resting, orders = (one.group for one in sorted(store.load_shards([SHARD]), key=lambda one: one.group.generation))
+    resting, orders = (one.group for one in sorted(loaded(store, [SHARD]), key=lambda one: one.group.generation))
     assert (orders.generation, orders.must_rebalance) == (7 + GENERATION_JUMP, True)
     assert orders.rebalance_trigger == "database_restored"
     assert (resting.generation, resting.must_rebalance) == (3 + GENERATION_JUMP, False)
@@ -83,7 +83,7 @@ def test_the_first_members_protocol_is_forgotten_with_it(world: World, store: St
     owner.write(write(group=row))
     world.fail_over()
     renew(store, {})
-    (found,) = store.load_shards([SHARD])
+    (found,) = loaded(store, [SHARD])
     assert (found.group.generation, found.group.protocol_type) == (GENERATION_JUMP, None)
     assert (found.group.must_rebalance, found.group.rebalance_trigger) == (False, "member_joined")
 

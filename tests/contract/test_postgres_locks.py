@@ -12,7 +12,7 @@ from coordinator_core.store.postgres.partitions import ADVISORY_LOCK, partition_
 from coordinator_core.store.rows import Written
 from coordinator_core.store.tables import HISTORY_TABLES
 from muster.settings import psql_url
-from tests.contract.builders import SHARD, change_row, committed, group_row, write
+from tests.contract.builders import SHARD, change_row, committed, group_row, loaded, write
 from tests.contract.conftest import NODE, TTL_MS, Owner
 from tests.contract.gate import Gate
 from tests.waiting import in_background
@@ -115,7 +115,7 @@ def test_a_write_that_waits_for_a_take_over_finds_its_shard_lost(
             cursor.execute("UPDATE shard_leases SET node_id = 'x', epoch = epoch + 1 WHERE shard_id = %s", (SHARD,))
     assert written.result() == Written(lost_shards=frozenset({SHARD}))
     assert not store.has_offsets("orders")
-    assert [stored.group.group_id for stored in store.load_shards([SHARD, SHARD + 1])] == ["other"]
+    assert [stored.group.group_id for stored in loaded(store, [SHARD, SHARD + 1])] == ["other"]
 
 
 def test_two_nodes_that_want_one_shard_take_it_once(

@@ -119,7 +119,7 @@ def translate(store: Store, life: str, step: Step, name: str) -> GroupWrite:
 
 
 def seen(store: Store, life: str) -> object:
-    groups = [stored for stored in store.load_shards([SHARD]) if stored.group.group_id.startswith(life)]
+    groups = [stored for stored in store.load_shards([SHARD]) if stored.group_id.startswith(life)]
     offsets = [store.fetch_offsets(life + group) for group in "ab"]
     lists = [
         store.list_groups(GroupFilter(prefix=life, states=states)) for states in (frozenset[str](), frozenset({"Dead"}))

@@ -12,6 +12,7 @@ from tests.contract.builders import (
     change_row,
     committed,
     group_row,
+    loaded,
     member_row,
     ownership_row,
     part_row,
@@ -34,7 +35,7 @@ def test_a_group_comes_back_as_it_was_written(owner: Owner, store: Store) -> Non
         "m-1", subscription_json=None, assignment_json=None, assigned_since_ms=None, protocols=(), assignment=b""
     )
     owner.write(write(group=group, members={"m-1": unreadable, "m-2": static}))
-    assert store.load_shards([SHARD]) == [StoredGroup(group, (unreadable, static))]
+    assert loaded(store, [SHARD]) == [StoredGroup(group, (unreadable, static))]
 
 
 def test_a_group_may_be_without_protocol_leader_and_known_topics(owner: Owner, store: Store) -> None:
@@ -48,30 +49,30 @@ def test_a_group_may_be_without_protocol_leader_and_known_topics(owner: Owner, s
         rebalance_trigger="admin",
     )
     owner.write(write(group=group))
-    assert store.load_shards([SHARD]) == [StoredGroup(group, ())]
+    assert loaded(store, [SHARD]) == [StoredGroup(group, ())]
 
 
 def test_no_known_topic_is_not_the_same_as_unknown_topics(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(subscribed_topics=())))
-    assert store.load_shards([SHARD])[0].group.subscribed_topics == ()
+    assert loaded(store, [SHARD])[0].group.subscribed_topics == ()
 
 
 def test_members_come_back_in_the_order_in_which_they_were_added(owner: Owner, store: Store) -> None:
     members = {name: member_row(name, position=position) for name, position in [("b", 2), ("c", 0), ("a", 1)]}
     owner.write(write(group=group_row(), members=members))
-    assert [member.member_id for member in store.load_shards([SHARD])[0].members] == ["c", "a", "b"]
+    assert [member.member_id for member in loaded(store, [SHARD])[0].members] == ["c", "a", "b"]
 
 
 def test_only_the_shards_asked_for_are_loaded(owner: Owner, store: Store) -> None:
     owner.write(write("a", 1, group=group_row("a", shard_id=1)), write("b", 2, group=group_row("b", shard_id=2)))
-    assert [stored.group.group_id for stored in store.load_shards([2, 3])] == ["b"]
-    assert store.load_shards([]) == []
+    assert [stored.group.group_id for stored in loaded(store, [2, 3])] == ["b"]
+    assert loaded(store, []) == []
 
 
 def test_what_is_loaded_is_the_callers_own(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(), members={"m-1": member_row(held=[{"topic": "clicks"}])}))
-    store.load_shards([SHARD])[0].members[0].held.clear()
-    assert store.load_shards([SHARD])[0].members[0].held == [{"topic": "clicks"}]
+    loaded(store, [SHARD])[0].members[0].held.clear()
+    assert loaded(store, [SHARD])[0].members[0].held == [{"topic": "clicks"}]
 
 
 def test_history_is_stored_with_the_write(owner: Owner, world: World) -> None:
@@ -132,14 +133,14 @@ def test_a_large_batch_is_stored_whole(owner: Owner, store: Store) -> None:
 
 def test_of_several_writes_to_a_group_the_last_counts(owner: Owner, store: Store) -> None:
     owner.write(*(write(group=group_row(generation=generation)) for generation in (1, 3, 2)))
-    assert [stored.group.generation for stored in store.load_shards([SHARD])] == [2]
+    assert [stored.group.generation for stored in loaded(store, [SHARD])] == [2]
 
 
 def test_a_write_that_does_not_name_the_group_leaves_its_row(owner: Owner, store: Store) -> None:
     owner.write(
         write(group=group_row(generation=5)), write(members={"m-1": member_row()}), write(committed=(committed(),))
     )
-    assert [stored.group.generation for stored in store.load_shards([SHARD])] == [5]
+    assert [stored.group.generation for stored in loaded(store, [SHARD])] == [5]
 
 
 def test_of_a_member_written_and_removed_the_last_counts(owner: Owner, store: Store) -> None:
@@ -148,20 +149,20 @@ def test_of_a_member_written_and_removed_the_last_counts(owner: Owner, store: St
         write(members={"gone": None, "back": None, "never-there": None}),
         write(members={"back": member_row("back", client_id="again")}),
     )
-    assert [(row.member_id, row.client_id) for row in store.load_shards([SHARD])[0].members] == [("back", "again")]
+    assert [(row.member_id, row.client_id) for row in loaded(store, [SHARD])[0].members] == [("back", "again")]
 
 
 def test_a_member_of_an_earlier_batch_can_be_removed(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(), members={name: member_row(name) for name in ("a", "b")}))
     owner.write(write("other", group=group_row("other"), members={"a": member_row("a", "other")}))
     owner.write(write(members={"a": None}))
-    assert [[row.member_id for row in stored.members] for stored in store.load_shards([SHARD])] == [["b"], ["a"]]
+    assert [[row.member_id for row in stored.members] for stored in loaded(store, [SHARD])] == [["b"], ["a"]]
 
 
 def test_a_group_that_is_gone_takes_its_members_but_not_its_offsets(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(), members={"m-1": member_row()}, committed=(committed(),)))
     owner.write(write(is_group_gone=True))
-    assert store.load_shards([SHARD]) == []
+    assert loaded(store, [SHARD]) == []
     assert store.has_offsets("orders")
 
 
@@ -172,19 +173,19 @@ def test_a_group_can_go_and_come_again_in_one_batch(owner: Owner, store: Store) 
         write(is_group_gone=True),
         write(group=group_row(generation=0), members={"new": member_row("new")}),
     )
-    (stored,) = store.load_shards([SHARD])
+    (stored,) = loaded(store, [SHARD])
     assert (stored.group.generation, [row.member_id for row in stored.members]) == (0, ["new"])
 
 
 def test_a_group_that_goes_is_replaced_within_one_write(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(), members={"old": member_row("old")}))
     owner.write(write(is_group_gone=True, group=group_row(generation=0), members={"new": member_row("new")}))
-    assert [row.member_id for row in store.load_shards([SHARD])[0].members] == ["new"]
+    assert [row.member_id for row in loaded(store, [SHARD])[0].members] == ["new"]
 
 
 def test_a_group_can_come_and_go_in_one_batch(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(), members={"m-1": member_row()}), write(is_group_gone=True))
-    assert store.load_shards([SHARD]) == []
+    assert loaded(store, [SHARD]) == []
 
 
 def test_history_of_one_batch_is_kept_whole(owner: Owner, world: World) -> None:
@@ -272,7 +273,7 @@ def test_nothing_of_a_refused_group_is_stored(owner: Owner, world: World, store:
         write(changes=(change_row(),)),
     )
     history = world.history()
-    assert (store.load_shards([SHARD]), store.fetch_offsets("orders")) == ([], [])
+    assert (loaded(store, [SHARD]), store.fetch_offsets("orders")) == ([], [])
     assert (history.transitions, history.changes) == ([], [])
 
 

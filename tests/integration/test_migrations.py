@@ -14,7 +14,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from sqlalchemy import Engine, create_engine, text
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.tables import HISTORY_TABLES, metadata
@@ -352,3 +352,19 @@ def test_every_view_begins_with_its_question() -> None:
     first_lines = {path.stem: path.read_text().partition("\n")[0] for path in files}
     assert first_lines.keys() >= {"group_overview", "ownership"}
     assert [name for name, line in first_lines.items() if not (line.startswith("-- ") and line.endswith("?"))] == []
+
+
+# -- rows that were there before ------------------------------------------------------------------------------
+
+
+def test_a_row_that_violates_a_constraint_does_not_stop_the_migration(config: Config, engine: Engine) -> None:
+    command.upgrade(config, "0011")
+    bad = "INSERT INTO groups (group_id, shard_id, state, state_since) VALUES ('{}', 0, 'stable', now())"
+    with engine.begin() as connection:
+        connection.execute(text(bad.format("old")))
+    command.upgrade(config, "head")
+    with engine.connect() as connection:
+        unchecked = text("SELECT conname FROM pg_constraint WHERE contype = 'c' AND NOT convalidated")
+        assert connection.execute(unchecked).all() == [("groups_state",)]
+    with engine.begin() as connection, pytest.raises(IntegrityError, match="groups_state"):
+        connection.execute(text(bad.format("new")))

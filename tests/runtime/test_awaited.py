@@ -9,6 +9,7 @@ import pytest
 from coordinator_core.runtime.awaited import GROUPS_A_LOOK, AwaitedMembersLoop
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
+from tests.contract.builders import loaded
 from tests.runtime.nodes import config, running, until
 from tests.runtime.test_time import JumpingClock
 from tests.runtime.test_triggers import Caller, state_of
@@ -22,7 +23,7 @@ STANDING = config(pause_ms=10**9, lease_ttl_ms=10**9, awaited_members_after_ms=A
 
 def stored(store: MemoryStore) -> Any:  # noqa: ANN401 - JSON
     """Return what the group's row says of awaited members."""
-    (group,) = store.load_shards(range(50))
+    (group,) = loaded(store, range(50))
     return group.group.awaited_members
 
 

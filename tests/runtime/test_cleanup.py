@@ -14,6 +14,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.runs import GROUP_CLEANUP, WHOLE_GROUP, CandidateRow, RunRow
+from tests.contract.builders import loaded
 from tests.runtime.nodes import HeldStore, Member, config, running, until
 from tests.runtime.test_operations import commit_simple, outcome_counts, state_of
 
@@ -27,7 +28,7 @@ def propose(store: MemoryStore, *group_ids: str) -> str:
     """Propose to retire groups as they are stored now, as the job does."""
     run_id = str(uuid4())
     run = RunRow(run_id, GROUP_CLEANUP, 0, None, None, "proposed", dry_run=False, counts={})
-    stored = {one.group.group_id: one.group for one in store.load_shards(range(50))}
+    stored = {one.group.group_id: one.group for one in loaded(store, range(50))}
     candidates = [
         CandidateRow(
             run_id,

@@ -10,7 +10,7 @@ import structlog
 
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import Renewal, StoredGroup
+from coordinator_core.store.rows import Renewal, StoredGroup, UnreadableGroup
 from tests.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
 from tests.waiting import PATIENCE_S, limited
 
@@ -53,7 +53,7 @@ class TroubledStore(MemoryStore):
         self.taken_at_once.append(len(wanted))
         return super().take_over(node_id, wanted, ttl_ms)
 
-    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup]:
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
         self.before_load()
         return super().load_shards(shard_ids)
 

@@ -121,6 +121,23 @@ def test_a_group_is_audited_as_a_whole_and_topic_by_topic(
         assert rows(connection, f"SELECT * FROM {table}_staging") == []  # noqa: S608 - tables of ours
 
 
+def test_rows_that_cannot_be_read_keep_their_own_group_out_of_the_audit_only(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    uneven_group(connection)
+    held = {"clicks": {0: 5}}
+    spoilt: dict[str, dict[str, object]] = {
+        "held": {"held": [{"topic": "clicks"}]},
+        "assignment": {"assignment": [7]},
+        "subscription": {"subscription": ["clicks"]},
+    }
+    for group_id, columns in spoilt.items():
+        insert(connection, "groups", group(group_id))
+        insert(connection, "members", member("a", ["clicks"], held, group_id=group_id, **columns))
+    assert report(JOB, spark, database, connection, ARGUMENTS) == [1, 1]
+    assert audited(connection, "members") == {GROUP: (3,)}
+
+
 @pytest.mark.parametrize(("first", "last", "moved"), [("gone", "b", 0), ("b", "gone", 1)])
 def test_of_those_who_lost_a_partition_one_after_the_other_the_last_had_it(
     spark: SparkSession, database: Database, connection: pg.connection, first: str, last: str, moved: int

@@ -16,7 +16,7 @@ from api.http.call import Call, ThisCall
 from api.http.cursors import Name, read_cursor, write_cursor
 from api.http.express import REQUEST
 from api.http.fields import GivenReason, GroupId, PageLimit, ReasonNeeded, StatesAsked
-from api.http.times import instant_or_none
+from api.http.times import instant, instant_or_none
 from api.http.translation import AssignmentJson, PartitionsOfTopic, assignment_shown
 from coordinator_core.protocol.consumer_protocol import CONSUMER, TopicPartitions
 from coordinator_core.protocol.errors import GroupIdNotFound
@@ -26,6 +26,13 @@ from coordinator_core.store.rows import GroupFilter, ListedGroup
 
 TAGS: Final = ["Operators: groups"]
 STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
+
+
+class ReasonBody(Struct, forbid_unknown_fields=True):
+    """The operator's reason."""
+
+    reason: GivenReason
+
 
 # -- list -------------------------------------------------------------------------------------------
 
@@ -214,6 +221,39 @@ def _assignment(view: GroupView, assignment: bytes) -> AssignmentJson | str | No
     return assignment_shown(assignment, as_json=view.protocol_type == CONSUMER)
 
 
+# -- quarantine -------------------------------------------------------------------------------------
+
+
+class QuarantinedShown(Struct):
+    """A group that the node does not serve because its stored rows cannot be loaded."""
+
+    group_id: str
+    shard_id: int
+    reason: str
+    since: datetime
+
+
+class QuarantineAnswer(Struct):
+    """The quarantined groups of the node that is asked, by id."""
+
+    groups: list[QuarantinedShown]
+
+
+@get("/v1/quarantined-groups", tags=TAGS, opt={REQUEST: "ListQuarantinedGroups"})
+async def list_quarantined_groups(call: ThisCall) -> QuarantineAnswer:
+    """List the groups that this node does not serve because their stored rows cannot be loaded."""
+    found = [each for each in call.coordinator.quarantined() if call.sees(each.group_id)]
+    return QuarantineAnswer(
+        [QuarantinedShown(each.group_id, each.shard_id, each.reason, instant(each.since_ms)) for each in found]
+    )
+
+
+@post("/v1/groups/{group_id:str}/reload", status_code=204, tags=TAGS, opt={REQUEST: "ReloadGroup"})
+async def reload_group(call: ThisCall, group_id: GroupId, data: JSONBody[ReasonBody]) -> None:
+    """Load a quarantined group again from its rows, which were repaired or deleted."""
+    await call.coordinator.operators.reload_group(group_id, call.act(data.reason))
+
+
 # -- coordinator ------------------------------------------------------------------------------------
 
 
@@ -234,12 +274,6 @@ async def find_coordinator(call: ThisCall, group_id: GroupId) -> ShardOwnerShown
 
 
 # -- changes ----------------------------------------------------------------------------------------
-
-
-class ReasonBody(Struct, forbid_unknown_fields=True):
-    """Why somebody does this."""
-
-    reason: GivenReason
 
 
 @delete("/v1/groups/{group_id:str}", tags=TAGS, opt={REQUEST: "DeleteGroups"})

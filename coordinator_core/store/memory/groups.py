@@ -5,9 +5,9 @@ passed, so a refused group is left as it was.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Trigger
 from coordinator_core.protocol.requests import StoredOffset
@@ -15,6 +15,7 @@ from coordinator_core.protocol.states import DEAD, EMPTY
 from coordinator_core.store.incarnations import Jump
 from coordinator_core.store.memory.refusals import refusal
 from coordinator_core.store.rows import (
+    WITHOUT_GROUP,
     ArchivedOffset,
     ChangeFilter,
     ChangeRow,
@@ -33,6 +34,7 @@ from coordinator_core.store.rows import (
     StoredGroup,
     TransitionRow,
     Undone,
+    UnreadableGroup,
 )
 from coordinator_core.store.runs import OutcomeRow
 
@@ -224,13 +226,25 @@ class Groups:
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def load(self, shard_ids: frozenset[int]) -> list[StoredGroup]:
+    def load(self, shard_ids: frozenset[int]) -> list[StoredGroup | UnreadableGroup]:
         """Return the groups of the shards by id, their members by position."""
-        return [
-            StoredGroup(_copied_group(group.row), _in_order(group.members.values()))
-            for _, group in sorted(self._groups.items(), key=lambda entry: entry[0])
-            if group.row is not None and group.row.shard_id in shard_ids
-        ]
+        found = [each for group_id in sorted(self._groups) if (each := self.load_one(group_id)) is not None]
+        ours = [each for each in found if each.shard_id in shard_ids]
+        return sorted(ours, key=lambda each: isinstance(each, UnreadableGroup))
+
+    def load_one(self, group_id: str) -> StoredGroup | UnreadableGroup | None:
+        """Return one group with its members by position, or None if it has no row."""
+        group = self._groups.get(group_id, Group())
+        if group.row is not None:
+            return StoredGroup(_copied_group(group.row), _in_order(group.members.values()))
+        shards = [member.shard_id for member in group.members.values()]
+        return UnreadableGroup(group_id, shards[0], WITHOUT_GROUP) if shards else None
+
+    def edit(self, group_id: str, columns: Mapping[str, Any]) -> None:
+        """Change columns of a group's row, whatever they hold then."""
+        group = self._groups[group_id]
+        assert group.row is not None, "there is no row to edit"
+        group.row = replace(group.row, **columns)
 
     def fetch(self, group_id: str, topics: frozenset[str] | None) -> list[FetchedOffset]:
         """Return committed offsets by topic and partition."""

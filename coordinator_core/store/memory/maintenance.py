@@ -132,12 +132,12 @@ class Maintenance:
             if candidate and candidate.outcome is None:
                 candidate.outcome = outcome.outcome
 
-    def next_candidates(self, shard_ids: frozenset[int], limit: int) -> list[CandidateRow]:
+    def next_candidates(self, shard_ids: frozenset[int], limit: int, without: frozenset[str]) -> list[CandidateRow]:
         """Return undecided candidates of applying runs."""
         found: list[CandidateRow] = []
         for run_id, run in sorted(self._runs.items()):
             if run.row.status == RunStatus.APPLYING:
-                found += _undecided(run_id, run, shard_ids)
+                found += [row for row in _undecided(run_id, run, shard_ids) if row.group_id not in without]
         return sorted(found[:limit], key=lambda row: (row.run_id, row.group_id))
 
     def finish(self) -> list[str]:

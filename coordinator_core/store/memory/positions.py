@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from coordinator_core.protocol.log_ends import LogEnd, furthest, own_log_end, rising, telling
 from coordinator_core.protocol.records import CommittedOffset
 from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
-from coordinator_core.protocol.states import GroupState
 from coordinator_core.store.memory.groups import Group, History, PastOffset
 from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.positions import (
@@ -15,6 +14,7 @@ from coordinator_core.store.positions import (
     LaggingPosition,
     PastPosition,
     Stretch,
+    facts_of,
     in_time,
     last_of_each_step,
 )
@@ -50,8 +50,7 @@ def _facts(group: Group) -> GroupFacts:
     row = group.row
     if row is None:
         return NO_GROUP
-    topics = None if row.subscribed_topics is None else frozenset(row.subscribed_topics)
-    return GroupFacts(GroupState(row.state), row.protocol_type, row.state_since_ms, topics)
+    return facts_of(row.state, row.protocol_type, row.state_since_ms, row.subscribed_topics)
 
 
 def _held_position(

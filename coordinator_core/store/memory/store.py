@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import RLock
+from typing import Any
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
@@ -60,6 +61,7 @@ from coordinator_core.store.rows import (
     StoredSettings,
     TopicRow,
     TransitionRow,
+    UnreadableGroup,
     Versions,
     Written,
 )
@@ -108,6 +110,11 @@ class MemoryStore:
         """Write a proposal, as a Spark job does; the candidates' change ids are not looked at."""
         with self._lock:
             self._maintenance.propose(run, candidates, self._clock_ms(), forecasts)
+
+    def edit_group(self, group_id: str, **columns: Any) -> None:  # noqa: ANN401 - what people write may have any type
+        """Change a group's row past every check, as people with SQL can."""
+        with self._lock:
+            self._groups.edit(group_id, columns)
 
     def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None:
         """Write reports, as a Spark job does."""
@@ -217,10 +224,15 @@ class MemoryStore:
 
     # -- reads --------------------------------------------------------------------------------------------
 
-    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup]:
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
         """Return every group of these shards with its members."""
         with self._lock:
             return self._groups.load(frozenset(shard_ids))
+
+    def load_group(self, group_id: str) -> StoredGroup | UnreadableGroup | None:
+        """Return one group with its members, or None if it has no rows."""
+        with self._lock:
+            return self._groups.load_one(group_id)
 
     def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
         """Return committed offsets by topic and partition; of all topics where none is named."""
@@ -490,10 +502,10 @@ class MemoryStore:
         with self._lock:
             return self._maintenance.newest_runs(self._clock_ms())
 
-    def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
+    def next_candidates(self, shard_ids: Iterable[int], limit: int, without: Sequence[str] = ()) -> list[CandidateRow]:
         """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
         with self._lock:
-            return self._maintenance.next_candidates(frozenset(shard_ids), limit)
+            return self._maintenance.next_candidates(frozenset(shard_ids), limit, frozenset(without))
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run that has no undecided candidate as applied, and return their ids."""

@@ -42,6 +42,7 @@ from coordinator_core.store.history import (
     in_order,
 )
 from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.failures import DataRefused
 from coordinator_core.store.postgres.instants import as_ms, columns_of, from_ms
 from coordinator_core.store.rows import RebalanceMemberRow, TransitionRow
 from coordinator_core.store.tables import group_transitions, groups, rebalance_members, rebalances
@@ -64,13 +65,18 @@ def read_rebalances(
 ) -> list[ListedRebalance]:
     """Return a page of rebalances, the one under way first."""
     page = _over(group_id, after).limit(limit).subquery()
-    wanted = select(page)
-    if after is None:
-        both = union_all(_under_way(group_id), wanted).subquery()
-        newest_first = (both.c.completed_at_ms.desc().nulls_first(), both.c.rebalance_id.desc())
-        wanted = select(both).order_by(*newest_first).limit(limit)
-    else:
-        wanted = wanted.order_by(page.c.completed_at_ms.desc(), page.c.rebalance_id.desc())
+    past = select(page).order_by(page.c.completed_at_ms.desc(), page.c.rebalance_id.desc())
+    if after is not None:
+        return _listed(transaction, past)
+    both = union_all(_under_way(group_id), select(page)).subquery()
+    newest_first = (both.c.completed_at_ms.desc().nulls_first(), both.c.rebalance_id.desc())
+    try:
+        return _listed(transaction, select(both).order_by(*newest_first).limit(limit))
+    except DataRefused:  # groups.rebalance cannot be read: the group is quarantined, and its past is known all the same
+        return _listed(transaction, past)
+
+
+def _listed(transaction: Transaction, wanted: Select[Any]) -> list[ListedRebalance]:
     return [ListedRebalance(**row) for row in transaction.execute(wanted).mappings()]
 
 

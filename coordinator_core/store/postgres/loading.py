@@ -1,53 +1,90 @@
-"""A take-over reads all groups of its shards with their members; tens of thousands of rows should be quick.
+"""Loading of groups: reads the groups of some shards, or one group, with their members.
 
-So rows are made from plain tuples, in the order in which the rows' attributes stand, and arrays stay as the driver
-reads them.
+A take-over reads tens of thousands of rows, so rows are made from plain tuples, in the order in which the rows'
+attributes stand, and arrays stay as the driver reads them. Nothing is converted by the database or by the driver that
+could fail there: one value would make the whole read fail. Values are decoded here, group by group.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, Table, select, type_coerce
+from sqlalchemy import ARRAY, ColumnElement, Table, Text, case, cast, func, select, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import NullType
 
 from coordinator_core.protocol.requests import Offer
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import columns_of
-from coordinator_core.store.rows import GroupRow, MemberRow, StoredGroup
+from coordinator_core.store.postgres.instants import as_ms
+from coordinator_core.store.row_checks import UnreadableRow
+from coordinator_core.store.rows import WITHOUT_GROUP, GroupRow, MemberRow, StoredGroup, UnreadableGroup
 from coordinator_core.store.tables import groups, members
 
+Loaded = StoredGroup | UnreadableGroup
+Columns = Sequence[Any]
+"""What the database says of one row."""
 
-def load_shards(transaction: Transaction, shard_ids: Iterable[int]) -> list[StoredGroup]:
+
+def load_shards(transaction: Transaction, shard_ids: Iterable[int]) -> list[Loaded]:
     """Return every group of the shards, by id, with its members."""
     shards = list(shard_ids)
-    members_by_group = _load_members(transaction, shards)
-    of_shards = select(*_GROUP_COLUMNS).where(groups.c.shard_id.in_(shards)).order_by(groups.c.group_id)
-    return [_stored_group(row, members_by_group) for row in transaction.execute(of_shards)]
+    return _load(transaction, groups.c.shard_id.in_(shards), members.c.shard_id.in_(shards))
 
 
-def _load_members(transaction: Transaction, shards: Sequence[int]) -> dict[str, list[MemberRow]]:
-    of_shards = (
-        select(*_MEMBER_COLUMNS)
-        .where(members.c.shard_id.in_(shards))
-        .order_by(members.c.group_id, members.c.position, members.c.member_id)
-    )
-    by_group: dict[str, list[MemberRow]] = {}
-    for row in transaction.execute(of_shards):
-        by_group.setdefault(row[0], []).append(_member(row))
+def load_group(transaction: Transaction, group_id: str) -> Loaded | None:
+    """Return one group with its members, or None if it has no rows."""
+    found = _load(transaction, groups.c.group_id == group_id, members.c.group_id == group_id)
+    return found[0] if found else None
+
+
+def _load(transaction: Transaction, of_groups: ColumnElement[bool], of_members: ColumnElement[bool]) -> list[Loaded]:
+    # Members first: a group that is deleted in between has neither, and a take-over reads what nobody writes.
+    members_by_group = _read_members(transaction, of_members)
+    found = transaction.execute(select(*_GROUP_COLUMNS).where(of_groups).order_by(groups.c.group_id))
+    loaded = [_decoded(row, members_by_group.pop(row[0], ())) for row in found]
+    return loaded + [_without_group(rows[0]) for rows in members_by_group.values()]
+
+
+def _read_members(transaction: Transaction, of_members: ColumnElement[bool]) -> dict[str, list[Columns]]:
+    in_order = (members.c.group_id, members.c.position, members.c.member_id)
+    by_group: dict[str, list[Columns]] = {}
+    for row in transaction.execute(select(*_MEMBER_COLUMNS).where(of_members).order_by(*in_order)):
+        by_group.setdefault(row[0], []).append(row)
     return by_group
 
 
-def _stored_group(row: Sequence[Any], members_by_group: dict[str, list[MemberRow]]) -> StoredGroup:
-    topics = row[_TOPICS]
-    values = (*row[:_TOPICS], None if topics is None else tuple(topics), *row[_TOPICS + 1 :])
-    return StoredGroup(GroupRow(*values), tuple(members_by_group.get(row[0], ())))
+def _decoded(row: Columns, member_rows: Iterable[Columns]) -> Loaded:
+    """Return a group; whatever is wrong with its rows is said of this group alone."""
+    try:
+        return StoredGroup(_group(row), tuple([_member(each) for each in member_rows]))
+    except UnreadableRow as failure:
+        return UnreadableGroup(row[0], row[1], str(failure))
+    except Exception as failure:  # noqa: BLE001 - a row that people wrote may hold anything
+        return UnreadableGroup(row[0], row[1], f"its rows cannot be decoded ({type(failure).__name__}: {failure})")
 
 
-def _member(row: Sequence[Any]) -> MemberRow:
+def _without_group(member: Columns) -> UnreadableGroup:
+    return UnreadableGroup(member[0], member[1], WITHOUT_GROUP)
+
+
+def _group(row: Columns) -> GroupRow:
+    values = list(row)
+    topics, rebalance = values[_TOPICS], values[_REBALANCE]
+    values[_TOPICS] = None if topics is None else tuple(topics)
+    values[_REBALANCE] = None if rebalance is None else json.loads(rebalance)
+    return GroupRow(*values)
+
+
+def _member(row: Columns) -> MemberRow:
     names, metadata, assignment = row[_PROTOCOLS : _PROTOCOLS + 3]
+    if len(names) != len(metadata):
+        lengths = f"{len(names)} elements, and members.protocol_metadata {len(metadata)}"
+        raise UnreadableRow(f"members.protocol_names has {lengths}")
     protocols = tuple(map(Offer, names, map(bytes, metadata)))
-    values = (*row[:_PROTOCOLS], protocols, bytes(assignment), *row[_PROTOCOLS + 3 :])
+    values = [*row[:_PROTOCOLS], protocols, bytes(assignment), *row[_PROTOCOLS + 3 :]]
+    for place in _MEMBER_JSON:
+        values[place] = None if values[place] is None else json.loads(values[place])
     return MemberRow(*values)
 
 
@@ -55,14 +92,23 @@ def _member(row: Sequence[Any]) -> MemberRow:
 
 
 def _plain(table: Table, names: Iterable[str]) -> list[ColumnElement[Any]]:
-    return [
-        type_coerce(column, NullType()) if isinstance(column.type, ARRAY) else column
-        for column in columns_of(table, names)
-    ]
+    """Return columns that neither the database nor the driver converts: JSON is text, and no instant is infinite."""
+    return [_plain_column(table, name) for name in names]
+
+
+def _plain_column(table: Table, name: str) -> ColumnElement[Any]:
+    if name not in table.c:
+        instant = table.c[name.removesuffix("_ms")]
+        return case((func.isfinite(instant), as_ms(instant)))
+    column = table.c[name]
+    if isinstance(column.type, JSONB):
+        return cast(column, Text)
+    return type_coerce(column, NullType()) if isinstance(column.type, ARRAY) else column
 
 
 _GROUP_NAMES = [field.name for field in fields(GroupRow)]
 _TOPICS = _GROUP_NAMES.index("subscribed_topics")
+_REBALANCE = _GROUP_NAMES.index("rebalance")
 _GROUP_COLUMNS = _plain(groups, _GROUP_NAMES)
 
 _STORED_AS = {
@@ -73,4 +119,5 @@ _STORED_AS = {
 }
 _MEMBER_NAMES = [field.name for field in fields(MemberRow)]
 _PROTOCOLS = _MEMBER_NAMES.index("protocols")
+_MEMBER_JSON = [_MEMBER_NAMES.index(name) for name in ("subscription_json", "assignment_json", "held")]
 _MEMBER_COLUMNS = _plain(members, (stored for name in _MEMBER_NAMES for stored in _STORED_AS.get(name, (name,))))

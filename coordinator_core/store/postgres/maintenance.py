@@ -108,12 +108,14 @@ CROSS JOIN LATERAL (
         NULL::bigint AS state_since_ms
     FROM expiry_candidates
     WHERE run_id = run.run_id AND shard_id = ours.shard_id AND outcome IS NULL
+        AND group_id <> ALL(%(without)s::text[])
     ORDER BY group_id, topic, partition
     LIMIT %(limit)s)
     UNION ALL
     (SELECT shard_id, group_id, '', -1, 0, generation, floor(extract(epoch FROM state_since) * 1000)::bigint
     FROM cleanup_candidates
     WHERE run_id = run.run_id AND shard_id = ours.shard_id AND outcome IS NULL
+        AND group_id <> ALL(%(without)s::text[])
     ORDER BY group_id
     LIMIT %(limit)s)
 ) AS next
@@ -121,9 +123,11 @@ LIMIT %(limit)s
 """
 
 
-def next_candidates(transaction: Transaction, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
+def next_candidates(
+    transaction: Transaction, shard_ids: Iterable[int], limit: int, without: Sequence[str]
+) -> list[CandidateRow]:
     """Return undecided candidates of applying runs by run and group."""
-    wanted = {"shards": array_literal(sorted(shard_ids)), "limit": limit}
+    wanted = {"shards": array_literal(sorted(shard_ids)), "limit": limit, "without": list(without)}
     found = [_candidate(*row) for row in transaction.execute(_NEXT_CANDIDATES, wanted)]
     return sorted(found, key=lambda candidate: (candidate.run_id, candidate.group_id))
 

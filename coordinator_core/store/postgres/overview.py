@@ -17,6 +17,14 @@ from coordinator_core.store.overview import (
 )
 from coordinator_core.store.postgres.connections import Transaction
 
+_MS: Final = "floor(extract(epoch FROM {}) * 1000)::bigint"
+
+
+def _shown(column: str) -> str:
+    """Return a time that can be shown: a row that people wrote may say infinity, and must not hide the other groups."""
+    return f"least(greatest({column}, '1970-01-01 00:00:00+00'), '9999-12-31 23:59:59+00')"
+
+
 _RECENT: Final = """
 LEFT JOIN (
     SELECT group_id, count(*) AS rebalances FROM rebalances
@@ -46,7 +54,7 @@ _ATTENTION: Final = (
 _KEYS: Final[dict[GroupOrder, tuple[str, str]]] = {
     GroupOrder.ATTENTION: (_ATTENTION, _RECENT),
     GroupOrder.GROUP_ID: ("0", ""),
-    GroupOrder.SINCE: ("floor(extract(epoch FROM state_since) * 1000)", ""),
+    GroupOrder.SINCE: (_MS.format(_shown("state_since")), ""),
     GroupOrder.MEMBERS: ("-member_count", ""),
     GroupOrder.LAG: ("coalesce(-behind.lag, %(lag_unknown)s)", _BEHIND),
     GroupOrder.REBALANCES: (f"-{_REBALANCES}", _RECENT),
@@ -72,9 +80,9 @@ counts AS (
     SELECT coalesce(jsonb_object_agg(state, number), '{{}}') AS counts
     FROM (SELECT state, count(*) AS number FROM matching GROUP BY state) AS by_state
 )
-SELECT counts.counts, page.key, page.group_id, page.state, floor(extract(epoch FROM page.state_since) * 1000)::bigint,
+SELECT counts.counts, page.key, page.group_id, page.state, {since},
     page.generation, page.protocol_type, page.member_count, shard_leases.node_id,
-    floor(extract(epoch FROM page.rebalance_started_at) * 1000)::bigint, page.rebalance_trigger,
+    CASE WHEN page.rebalance_started_at IS NOT NULL THEN {started} END, page.rebalance_trigger,
     (SELECT count(*) FROM rebalances
         WHERE group_id = page.group_id AND completed_at > now() - %(recent_ms)s * interval '1 ms'),
     lag.lag, coalesce(lag.is_lag_at_least, false), lag.log_end_at_ms,
@@ -93,7 +101,14 @@ ORDER BY page.key, page.group_id
 """
 
 _STATEMENTS: Final = {
-    order: _OVERVIEW.format(key=key, beside=beside, lag=_LAG) for order, (key, beside) in _KEYS.items()
+    order: _OVERVIEW.format(
+        key=key,
+        beside=beside,
+        lag=_LAG,
+        since=_MS.format(_shown("page.state_since")),
+        started=_MS.format(_shown("page.rebalance_started_at")),
+    )
+    for order, (key, beside) in _KEYS.items()
 }
 
 

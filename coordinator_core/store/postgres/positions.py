@@ -8,7 +8,6 @@ from typing import Final
 
 from coordinator_core.protocol.log_ends import LogEnd, rising
 from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
-from coordinator_core.protocol.states import GroupState
 from coordinator_core.store.positions import (
     EARLY_FACTOR,
     GroupPositions,
@@ -16,13 +15,15 @@ from coordinator_core.store.positions import (
     LaggingPosition,
     PastPosition,
     Stretch,
+    facts_of,
 )
 from coordinator_core.store.postgres.connections import Transaction
 
 # -- now ---------------------------------------------------------------------------------------------------
 
 _FACTS: Final = """
-SELECT state, protocol_type, floor(extract(epoch FROM state_since) * 1000)::bigint, subscribed_topics
+SELECT state, protocol_type,
+    CASE WHEN isfinite(state_since) THEN floor(extract(epoch FROM state_since) * 1000)::bigint END, subscribed_topics
 FROM groups
 WHERE group_id = %(group_id)s
 """
@@ -43,8 +44,10 @@ WITH present AS (
 ), held AS (
     SELECT DISTINCT ON (1, 2) span ->> 'topic' AS topic, number::integer AS partition, member_id, client_id
     FROM members
-    CROSS JOIN LATERAL jsonb_array_elements(held) AS span
-    CROSS JOIN LATERAL jsonb_array_elements_text(span -> 'partitions') AS number
+    CROSS JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(held) WHEN 'array' THEN held END) AS span
+    CROSS JOIN LATERAL jsonb_array_elements_text(
+        CASE jsonb_typeof(span -> 'partitions') WHEN 'array' THEN span -> 'partitions' END
+    ) AS number
     WHERE group_id = %(group_id)s
     ORDER BY 1, 2, member_id
 )
@@ -70,7 +73,7 @@ def _facts(transaction: Transaction, group_id: str) -> GroupFacts:
     if row is None:
         return NO_GROUP
     state, protocol_type, since_ms, topics = row
-    return GroupFacts(GroupState(state), protocol_type, since_ms, None if topics is None else frozenset(topics))
+    return facts_of(state, protocol_type, since_ms, topics)
 
 
 def _held_position(

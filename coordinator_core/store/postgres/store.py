@@ -66,6 +66,7 @@ from coordinator_core.store.rows import (
     StoredSettings,
     TopicRow,
     TransitionRow,
+    UnreadableGroup,
     Versions,
     Written,
 )
@@ -180,9 +181,13 @@ class PostgresStore:
 
     # -- reads --------------------------------------------------------------------------------------------
 
-    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup]:
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
         """Return every group of these shards with its members."""
         return self._readers.read(partial(loading.load_shards, shard_ids=list(shard_ids)))
+
+    def load_group(self, group_id: str) -> StoredGroup | UnreadableGroup | None:
+        """Return one group with its members, or None if it has no rows."""
+        return self._readers.read(partial(loading.load_group, group_id=group_id))
 
     def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
         """Return committed offsets by topic and partition; of all topics where none is named."""
@@ -396,10 +401,11 @@ class PostgresStore:
         """Return as of when each job last ran."""
         return self._readers.read(maintenance.read_newest_runs)
 
-    def next_candidates(self, shard_ids: Iterable[int], limit: int) -> list[CandidateRow]:
+    def next_candidates(self, shard_ids: Iterable[int], limit: int, without: Sequence[str] = ()) -> list[CandidateRow]:
         """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
         wanted = list(shard_ids)
-        return self._readers.read(partial(maintenance.next_candidates, shard_ids=wanted, limit=limit))
+        read = partial(maintenance.next_candidates, shard_ids=wanted, limit=limit, without=without)
+        return self._readers.read(read)
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run that has no undecided candidate as applied, and return their ids."""

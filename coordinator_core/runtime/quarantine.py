@@ -1,0 +1,83 @@
+"""Quarantine: groups whose stored rows cannot be loaded.
+
+A node refuses every request for a quarantined group with a retriable error, and writes nothing for it, until an
+operator has repaired the rows and reloads the group. The other groups of the shard are served.
+"""
+
+from collections.abc import Callable, Container
+from typing import NamedTuple
+
+import structlog
+
+from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
+
+log = structlog.get_logger("muster.runtime")
+
+
+class ReloadRefused(InvalidRequest):
+    """The group is not quarantined, or its rows still cannot be loaded."""
+
+
+class QuarantinedGroup(NamedTuple):
+    """A group that is not served; `reason` is one sentence about its rows."""
+
+    group_id: str
+    shard_id: int
+    reason: str
+    since_ms: int
+    """Wall time."""
+
+
+class Quarantine:
+    """The quarantined groups of one node.
+
+    A shard that was dropped keeps its groups here until it is loaded again, so that they are refused meanwhile too.
+    """
+
+    def __init__(self, is_served: Callable[[str], bool]) -> None:
+        """Start empty.
+
+        Args:
+            is_served: whether the node serves a group from memory.
+        """
+        self._is_served = is_served
+        self._groups: dict[str, QuarantinedGroup] = {}
+
+    def add(self, group: QuarantinedGroup) -> None:
+        """Quarantine a group, unless it is served: then rows of it lie under another shard, and are passed over."""
+        if self._is_served(group.group_id):
+            log.warning("rows_passed_over", group=group.group_id, shard=group.shard_id, why=group.reason)
+            return
+        self._groups[group.group_id] = group
+        log.error("group_quarantined", group=group.group_id, shard=group.shard_id, why=group.reason)
+
+    def release(self, group_id: str) -> None:
+        """Let requests for a group through again."""
+        if self._groups.pop(group_id, None) is not None:
+            log.info("group_released", group=group_id)
+
+    def begin_load(self, shard_id: int) -> None:
+        """Forget the groups of a shard, which is about to be loaded."""
+        for group in [each for each in self._groups.values() if each.shard_id == shard_id]:
+            del self._groups[group.group_id]
+
+    def get(self, group_id: str) -> QuarantinedGroup | None:
+        """Return a group if it is quarantined."""
+        return self._groups.get(group_id)
+
+    def check(self, group_id: str) -> None:
+        """Refuse a request for a group that is quarantined.
+
+        Raises:
+            CoordinatorNotAvailable: it is; the text says why, and what an operator does.
+        """
+        group = self._groups.get(group_id)
+        if group is not None:
+            raise CoordinatorNotAvailable(
+                f"the group is quarantined because its stored rows cannot be loaded: {group.reason}."
+                " An operator repairs the rows with SQL, and then runs muster groups reload"
+            )
+
+    def of_shards(self, shard_ids: Container[int]) -> list[QuarantinedGroup]:
+        """Return the quarantined groups of some shards, by id."""
+        return sorted(each for each in self._groups.values() if each.shard_id in shard_ids)
