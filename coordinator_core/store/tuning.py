@@ -9,7 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from coordinator_core.protocol.advice.evidence import Day, Evidence, Rebalances, Rejoins, Startups, merged, rejoins_of
+from coordinator_core.protocol.advice.evidence import (
+    BY_MEMBERS,
+    COMPLETED,
+    Day,
+    Evidence,
+    Rebalances,
+    Rejoins,
+    Startups,
+    merged,
+    rejoins_of,
+)
 from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, Advice, Assigned, is_live
 from coordinator_core.protocol.advice.recommend import Recommendation
 from coordinator_core.protocol.advice.startup import followed
@@ -18,16 +28,12 @@ from coordinator_core.protocol.advice.what_if import Eviction
 from coordinator_core.store.rows import Json
 
 DAY_MS: Final = 86_400_000
-COMPLETED: Final = "completed"
-"""The outcome of a rebalance that ended with the group Stable."""
 
 SESSION_EXPIRED: Final = "session_expired"
 REBALANCE_TIMEOUT: Final = "rebalance_timeout"
 LEFT: Final = "left"
 BY_TIMEOUT: Final = (SESSION_EXPIRED, REBALANCE_TIMEOUT)
 """Ends of stays that a timeout brings, and another one might not have."""
-BY_MEMBERS: Final = ("member_joined", "member_left", SESSION_EXPIRED)
-"""Triggers of rebalances that a member's absence and return bring."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,6 @@ TOLD: Final = (
 SESSION_EXPIRED: Final = "session_expired"
 REBALANCE_TIMEOUT: Final = "rebalance_timeout"
 LEFT: Final = "left"
-COMPLETED: Final = "completed"
-BY_MEMBERS: Final = ("member_joined", "member_left", SESSION_EXPIRED)
-"""Triggers of rebalances that a member's absence and return bring."""
 
 Counted = Mapping[str, int]
 """How often something falls under a step: place and count; a step may be missing, or come in parts."""

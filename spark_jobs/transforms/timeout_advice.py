@@ -15,13 +15,12 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from coordinator_core.protocol.advice.evidence import BY_MEMBERS, COMPLETED
 from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Policy
 from coordinator_core.protocol.advice.startup import STARTUP_MS
 from coordinator_core.protocol.advice.steps import BEYOND
 from spark_jobs.rules.advice import day_of, identity_of, place_of, summed_gaps
 from spark_jobs.rules.advised import (
-    BY_MEMBERS,
-    COMPLETED,
     LEFT,
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,

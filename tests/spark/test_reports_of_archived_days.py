@@ -191,12 +191,13 @@ def test_days_that_came_back_are_read_where_they_are(
     assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2)) == at_first
 
 
-LIVES = (
-    "INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generation, from_state, to_state, reason)"
-    " SELECT 'mortal-' || n, 7, moment - interval '1 hour', moment, 3, CASE WHEN n % 3 > 0 THEN 'Empty' END,"
-    " CASE WHEN n % 2 = 0 THEN 'Dead' ELSE 'Empty' END, 'test'"
-    " FROM (SELECT n, %s - n * interval '3 hours 7 microseconds' AS moment FROM generate_series(-2, 20) AS n) AS lives"
-)
+LIVES = f"""
+INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generation, from_state, to_state, reason)
+SELECT 'mortal-' || n, 7, moment - interval '1 hour', moment, 3, CASE WHEN n % 3 > 0 THEN 'Empty' END,
+    CASE WHEN n % 2 = 0 THEN 'Dead' ELSE 'Empty' END, 'test'
+FROM generate_series(-2, 20) AS n
+CROSS JOIN LATERAL (SELECT timestamptz '{END.isoformat()}' - n * interval '3 hours 7 microseconds' AS moment) AS died
+"""  # noqa: S608 - an instant
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,7 @@ def test_postgres_and_spark_understand_a_relation_alike(
 ) -> None:
     """With bounds to the microsecond, and in Spark over the very same rows."""
     rows(past, "UPDATE groups SET rebalance_started_at = state_since")
-    rows(past, LIVES, END)
+    rows(past, LIVES)
     history = History(spark, database, past)
     in_postgres = history.read(relation, ["*"])
     tables = {span.table: history.rows(replace(span, end=None)) for span in relation.spans}

@@ -12,6 +12,11 @@ from coordinator_core.protocol.advice.steps import BEYOND
 GAP_BOUNDS_MS: Final = tuple(1 << power for power in range(22))
 """Gaps between signs of life are counted by these bounds, each beyond the bound before; last come longer ones."""
 
+COMPLETED: Final = "completed"
+"""The outcome of a rebalance that ended with the group Stable."""
+BY_MEMBERS: Final = ("member_joined", "member_left", "session_expired")
+"""Triggers of rebalances that a member's absence and return bring."""
+
 NO_GAPS: Final = (0,) * (len(GAP_BOUNDS_MS) + 1)
 NO_STEPS: Final = (0,) * (BEYOND + 1)
 
