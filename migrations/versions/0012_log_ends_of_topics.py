@@ -21,3 +21,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     run_file(revision, "down.sql")
+    for earlier, name in (("0008", "partition_lag.sql"), ("0008", "lag_history.sql"), ("0009", "up.sql")):
+        run_file(earlier, name)

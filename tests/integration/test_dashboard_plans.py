@@ -18,7 +18,8 @@ DECLARE
     day date;
 BEGIN
     FOR kept IN SELECT * FROM (VALUES ('rebalances', 'completed_at'), ('rebalance_members', 'completed_at'),
-        ('offset_history', 'at'), ('member_sessions', 'ended_at'), ('assignments', 'valid_to')) AS kept (name, at) LOOP
+        ('offset_history', 'at'), ('log_end_history', 'at'), ('member_sessions', 'ended_at'),
+        ('assignments', 'valid_to')) AS kept (name, at) LOOP
         FOR day IN SELECT generate_series(current_date - 30, current_date - 1, interval '1 day') LOOP
             EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
                 kept.name || '_p' || to_char(day, 'YYYYMMDD'), kept.name, day, day + 1);
@@ -42,6 +43,11 @@ INSERT INTO rebalances SELECT id, group_id, shard_id, at, 1, 'admin', NULL, NULL
 FROM moments;
 INSERT INTO rebalance_members SELECT id, group_id, shard_id, at, at, 'm', NULL, 'c', 1, 1, 1, 'joined' FROM moments;
 INSERT INTO offset_history SELECT group_id, shard_id, 't', 0, at, 10, 20, 'm' FROM moments;
+INSERT INTO log_end_offsets SELECT topic, partition, 20, now(), current_date - 30
+FROM unnest(ARRAY['t', 'u', 'v', 'w']) AS topic CROSS JOIN generate_series(0, 9) AS partition;
+INSERT INTO log_end_history SELECT topic, partition, at, 1000000 - extract(epoch FROM now() - at) / 130
+FROM (SELECT DISTINCT at FROM moments) AS moment
+CROSS JOIN unnest(ARRAY['t', 'u', 'v', 'w']) AS topic CROSS JOIN generate_series(0, 1) AS partition;
 INSERT INTO member_sessions SELECT group_id, shard_id, at, 'm', NULL, 'c', 'h', 1, 1, at, at, at, 'session_expired', at,
     1, 1, '{1}' FROM moments;
 INSERT INTO assignments SELECT group_id, shard_id, at, id, 1, 'm', 't', '{1}', at - interval '1 h', at FROM moments;
@@ -50,7 +56,14 @@ ANALYZE;
 """
 
 DAY = re.compile(r"(Seq Scan|Index Scan|Index Only Scan|Bitmap Heap Scan)\b.* on (\w+)_p(\d{8})")
-HISTORY = {"rebalances", "rebalance_members", "offset_history", "member_sessions", "assignments"}
+HISTORY = {
+    "rebalances",
+    "rebalance_members",
+    "offset_history",
+    "log_end_history",
+    "member_sessions",
+    "assignments",
+}
 
 ALL_GROUPS = {
     "SELECT * FROM dashboards.group_overview ORDER BY lag_records DESC NULLS LAST LIMIT 100": set[str](),

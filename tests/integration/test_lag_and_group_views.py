@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.protocol.log_ends import LogEnd, behind
+from coordinator_core.protocol.log_ends import LogEnd, behind, rising, telling
 from coordinator_core.store.awaited import AwaitedMember, AwaitedMembers
+from coordinator_core.store.log_ends import LogEndReport
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.reports import ReportKind
 from spark_jobs import submit
@@ -271,45 +272,57 @@ def test_lag_is_told_by_partition_with_its_owner(owner: Owner, ask: Ask, now_ms:
     )
     assert found == [
         (0, "m-1", "client", 5, 9, 4, False, True),
-        (1, None, None, 9, 8, 0, False, False),
+        (1, None, None, 9, 9, 0, False, False),
         (2, "m-1", "client", 1, None, None, True, None),
     ]
 
 
 STEPS = st.lists(
-    st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(0, 12), st.booleans()), min_size=2, max_size=8
+    st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(0, 12), st.sampled_from(["nobody", "own", "trusted"])),
+    min_size=2,
+    max_size=8,
 )
-"""Minutes that pass, records that are written, how far behind the commit is, and whether it reports the end."""
+"""Minutes that pass, records that are written, how far behind the commit is, and who reports the end."""
 
 
-@given(steps=STEPS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_lag_in_seconds_is_what_the_rule_says(owner: Owner, ask: Ask, steps: list[tuple[int, int, int, bool]]) -> None:
-    """The view's column and the coordinator's function are one rule, written twice."""
-    (began_ms,) = ask("SELECT floor(extract(epoch FROM now()) * 1000)::bigint - 60 * 60000")[0]
-    group_id = f"life-{next(EXAMPLES)}"
+@given(steps=STEPS, pause_minutes=st.integers(0, 60))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_lag_in_seconds_is_what_the_rule_says(
+    owner: Owner, ask: Ask, steps: list[tuple[int, int, int, str]], pause_minutes: int
+) -> None:
+    """The view's columns and the coordinator's function are one rule, written twice."""
+    length = sum(minutes for minutes, *_ in steps) + pause_minutes
+    (began_ms,) = ask("SELECT floor(extract(epoch FROM now()) * 1000)::bigint - %s * 60000", length + 1)[0]
+    group_id = topic = f"life-{next(EXAMPLES)}"
     minute = end = offset = 0
-    ends: list[LogEnd] = []
-    for minutes, written, behind_by, is_reported in steps:
+    own: list[LogEnd] = []
+    trusted: list[LogEnd] = []
+    for minutes, written, behind_by, reporter in steps:
         minute, end = minute + minutes, end + written
         at_ms, offset = began_ms + minute * MINUTE_MS, max(0, end - behind_by)
-        record = committed(offset=offset, log_end_offset=end if is_reported else None, at_ms=at_ms)
+        record = committed(topic, offset=offset, log_end_offset=end if reporter == "own" else None, at_ms=at_ms)
         owner.write(write(group_id, committed=(record,)))
-        ends = [each for each in ends if each.at_ms // MINUTE_MS < at_ms // MINUTE_MS]
-        if is_reported:
-            ends.append(LogEnd(at_ms, end))
-    ((lag_s, now_ms, at_least),) = ask(
-        "SELECT lag_seconds, floor(extract(epoch FROM now()) * 1000)::bigint, is_lag_at_least"
-        " FROM dashboards.partition_lag WHERE group_id = %s",
+        own = [each for each in own if each.at_ms // MINUTE_MS < at_ms // MINUTE_MS]
+        if reporter == "own":
+            own.append(LogEnd(at_ms, end))
+        elif reporter == "trusted":
+            owner.store.report_log_ends([LogEndReport(topic, 0, end, at_ms)])
+            trusted = [each for each in trusted if each.at_ms // MINUTE_MS < at_ms // MINUTE_MS]
+            trusted.append(LogEnd(at_ms, end))
+    ((lag, lag_s, now_ms, at_least, is_stale),) = ask(
+        "SELECT lag_records, lag_seconds, floor(extract(epoch FROM now()) * 1000)::bigint, is_lag_at_least,"
+        " is_log_end_stale FROM dashboards.partition_lag WHERE group_id = %s",
         group_id,
     )
-    if not steps[-1][3]:
-        assert (lag_s, at_least) == (None, None)
-        return
-    expected = behind(ends, offset, now_ms)
-    assert expected is not None
-    assert lag_s == pytest.approx(expected.ms / 1000, abs=0.01)
-    assert at_least == expected.is_at_least
+    reported = telling(own, offset) if steps[-1][3] == "own" else []
+    expected = behind(rising([*reported, *telling(trusted, offset)]), offset, now_ms)
+    if expected is None:
+        assert (lag, lag_s, at_least, is_stale) == (None, None, None, None)
+    elif not expected.is_known:
+        assert (lag, lag_s, at_least, is_stale) == (None, None, True, True)
+    else:
+        assert (lag, at_least, is_stale) == (expected.records, expected.is_at_least, expected.is_stale)
+        assert lag_s == pytest.approx(expected.ms / 1000, abs=0.01)
 
 
 def test_lag_is_told_over_time_until_now(owner: Owner, ask: Ask, now_ms: int) -> None:
@@ -318,6 +331,18 @@ def test_lag_is_told_over_time_until_now(owner: Owner, ask: Ask, now_ms: int) ->
         owner.write(write(committed=(record,)))
     found = ask("SELECT committed_offset, lag_records, member_id FROM dashboards.lag_history ORDER BY at")
     assert found == [(1, 8, "m-1"), (2, None, "m-1"), (3, 0, "m-1")]
+
+
+def test_a_stuck_group_falls_behind_minute_by_minute(owner: Owner, ask: Ask, now_ms: int) -> None:
+    began_ms = now_ms - 10 * MINUTE_MS
+    owner.write(write(committed=(committed(offset=5, log_end_offset=5, at_ms=began_ms),)))
+    for minute in range(1, 5):
+        owner.store.report_log_ends([LogEndReport("clicks", 0, 5 + 10 * minute, began_ms + minute * MINUTE_MS)])
+    found = ask(
+        "SELECT committed_offset, lag_records, is_lag_at_least FROM dashboards.lag_history"
+        " WHERE group_id = 'orders' ORDER BY at"
+    )
+    assert found == [(5, 0, False), (5, 10, False), (5, 20, False), (5, 30, False), (5, 40, False)]
 
 
 # -- runs ---------------------------------------------------------------------------------------------------

@@ -267,6 +267,7 @@ JOBS_WRITE = {
 }
 VIEWS = {
     "dashboards.group_overview",
+    "dashboards.known_log_ends",
     "dashboards.ownership",
     "dashboards.slowest_members",
     "dashboards.spurious_evictions",

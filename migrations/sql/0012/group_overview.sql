@@ -30,8 +30,9 @@ LEFT JOIN (
     SELECT
         group_id,
         count(*) AS partitions,
-        least(sum(greatest(log_end_offset - committed_offset, 0)) FILTER (WHERE log_end_offset IS NOT NULL),
-            9223372036854775807)::bigint AS lag_records,
+        CASE WHEN count(log_end_offset) > 0
+            THEN least(sum(greatest(log_end_offset - committed_offset, 0)), 9223372036854775807)::bigint
+        END AS lag_records,
         bool_or(log_end_at < now() - interval '5 minutes') AS is_lag_at_least,
         min(log_end_at) AS log_end_at,
         max(committed_at) AS last_committed_at
