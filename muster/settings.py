@@ -77,6 +77,8 @@ class Settings(GroupDefaults):
 
     database_url: SecretStr | None = None
     """Where the groups are kept, `postgresql://user:password@host:port/name`; None: the embedded Postgres."""
+    jobs_database_url: SecretStr | None = None
+    """The same database as a member of `muster_jobs`, for Spark jobs; None: `database_url` serves them too."""
     http_host: str = "127.0.0.1"
     """The address a node listens on; another than this machine's own needs a tokens file."""
     http_port: Port = 8_080
@@ -151,7 +153,7 @@ class Settings(GroupDefaults):
     min_free_disk_mb: int = Field(default=512, ge=0)
     """How much room the data directory's disk must have before anything is started."""
 
-    @field_validator("database_url")
+    @field_validator("database_url", "jobs_database_url")
     @classmethod
     def _driver_is_ours(cls, url: SecretStr | None) -> SecretStr | None:
         return None if url is None else SecretStr(sqlalchemy_url(url.get_secret_value()))

@@ -9,7 +9,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.store.interface import NotUndoable, StoreUnavailable
 from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.postgres.partitions import ADVISORY_LOCK
+from coordinator_core.store.postgres.partitions import TAKE_TURN
 from coordinator_core.store.rows import ChangeRow
 from muster.settings import psql_url
 from tests.waiting import in_background, poll_until
@@ -221,22 +221,11 @@ def test_a_drop_takes_turns_with_whoever_makes_or_restores_partitions(
 ) -> None:
     propose(day)
     with closing(psycopg2.connect(psql_url(database_url))) as other, other.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
+        cursor.execute(TAKE_TURN)
         with in_background(lambda: outcome(postgres_store), other.rollback) as dropping:
-            wait_until_advised(day)
+            wait_until_locked(day, "archived_partitions")
             assert left(day) == 1
         assert dropping.result() == "dropped"
-
-
-def wait_until_advised(connection: PsycopgConnection) -> None:
-    """Return when somebody waits for the lock on partitions."""
-
-    def is_so() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-            return cursor.fetchone() == (1,)
-
-    poll_until(is_so)
 
 
 @pytest.mark.parametrize("status", ["proposed", "rejected", "applied", "failed"])

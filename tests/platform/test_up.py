@@ -62,8 +62,8 @@ class Run:
     def database_url(self) -> str:
         holder = self.data_dir.holder()
         assert holder is not None
-        assert holder.database_url is not None
-        return psql_url(holder.database_url)
+        assert holder.database_urls is not None
+        return psql_url(holder.database_urls.owner)
 
     def is_ready(self) -> bool:
         try:

@@ -19,9 +19,9 @@ from spark_jobs.publish import (
     publish,
 )
 from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT
-from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS, CANDIDATE_ORDER, FORECAST_COLUMNS
+from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS, FORECAST_COLUMNS
 
-TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY, CANDIDATE_ORDER)
+TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY)
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 PROPOSAL = Proposal(
     RUN_ID, "offset_retention", "2026-11-21T12:00:00+00:00", None, None, is_dry_run=False, share_from=2, report_days=30

@@ -25,7 +25,7 @@ from coordinator_core.store.dropping import (
     DroppedDay,
 )
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.partitions import ADVISORY_LOCK, midnight, partition_name, present
+from coordinator_core.store.postgres.partitions import TAKE_TURN, midnight, partition_name, present
 from coordinator_core.store.tables import HISTORY_TABLES
 
 DETACH_LOCK_TIMEOUT_MS = 200
@@ -47,7 +47,8 @@ class _Day(NamedTuple):
 _NEXT = """
 SELECT run_id::text, table_name, day, source, row_count, day < (clock_timestamp() AT TIME ZONE 'UTC')::date
 FROM archive_candidates
-WHERE outcome IS NULL AND run_id IN (SELECT run_id FROM maintenance_runs WHERE status = 'applying')
+WHERE outcome IS NULL
+    AND run_id IN (SELECT run_id FROM maintenance_runs WHERE status = 'applying' AND kind = 'history_archive')
 ORDER BY run_id, day, table_name
 LIMIT 1
 FOR UPDATE SKIP LOCKED
@@ -72,8 +73,7 @@ def _judge_and_drop(transaction: Transaction, found: _Day) -> str:
         return UNKNOWN_PARTITION
     if not found.is_over:
         return STILL_OPEN
-    # With whoever makes or restores partitions one takes turns.
-    transaction.execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": ADVISORY_LOCK})
+    transaction.execute(TAKE_TURN)
     if found.source == f"{found.table}_default":
         return _delete_strays(transaction, found)
     if found.source == partition_name(found.table, found.day):
