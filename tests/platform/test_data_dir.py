@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_a_new_directory_is_private(data_dir: DataDir) -> None:
 
 def test_a_second_run_is_refused_and_told_who_holds_the_directory(data_dir: DataDir) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(data_dir.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLD, str(data_dir.path), *astuple(URLS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
