@@ -137,6 +137,10 @@ class Settings(GroupDefaults):
     """How many evictions they look at one by one, the newest."""
     tuning_advice_max_age_hours: int = Field(default=48, ge=0, le=8_760)
     """How old a report may be that is told in place of advice worked out on demand."""
+    archive_uri: str | None = None
+    """The directory that `history_archive` copies to, as this node sees it; None: `archive` in the data directory."""
+    archive_check: bool = True
+    """Whether a day of history is dropped only after this node has found its copy."""
     maintenance_chunk: int = Field(default=500, ge=1, le=100_000)
     """How many candidates of a maintenance run are judged in one step."""
     maintenance_groups: int = Field(default=4, ge=1, le=1_000)

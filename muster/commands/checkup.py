@@ -22,9 +22,9 @@ import urllib3
 from api.http.tokens import TokensFileError, read_tokens_file
 from muster.commands.asking import Node
 from muster.commands.database_checks import check_clocks, check_leases, check_postgres, check_schema
-from muster.commands.role_checks import check_jobs_role, check_roles
 from muster.commands.findings import Finding, fine, look, wrong
 from muster.commands.output import Table, counted, print_json
+from muster.commands.role_checks import check_jobs_role, check_roles
 from muster.data_dir import DataDir
 from muster.database import urls_in_use
 from muster.errors import FAILURE_EXIT_CODE, UserError

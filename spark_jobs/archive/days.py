@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Composable, Identifier, Literal
