@@ -6,8 +6,8 @@ A job claims where the copy of a day is and how many rows it has. A node believe
   setting names.
 * The row counts in the footers of its Parquet files add up to the number of rows that the day has in Postgres.
 
-What the rows are is not decoded; the job has compared their checksum. A node sees directories that are mounted on its
-machine. Of an archive elsewhere (`s3a://…`) it finds no copy, and drops nothing unless its operator turns the check off.
+The rows themselves are not decoded; the job has compared their checksum. A node sees directories that are mounted on
+its machine. Of an archive elsewhere (`s3a://…`) it finds no copy, and drops nothing unless the check is turned off.
 
 Source: https://parquet.apache.org/docs/file-format/, and Thrift's compact protocol, in which footers are written.
 """

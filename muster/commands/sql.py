@@ -25,7 +25,8 @@ def sql(
 ) -> None:
     """Ask the database in use with SQL; without SQL, open psql.
 
-    It logs in as the role that only reads, where the database is that of muster up. psql is that of this machine, or else the one that comes with the embedded Postgres.
+    In the database of muster up it logs in as the role that only reads. psql is that of this machine, or else the one
+    that comes with the embedded Postgres.
     """
     from muster.commands.querying import open_psql, print_answer
     from muster.database import urls_in_use

@@ -123,7 +123,7 @@ SELECT EXISTS (
 
 
 def _has_moved(transaction: Transaction, found: _Day) -> bool:
-    """Return whether rows of the day were dropped or restored since they were copied, or the copy is of dropped rows."""
+    """Return whether rows of the day were dropped or restored since they were copied, or the copy is of other rows."""
     named = {"run_id": found.run_id, "table": found.table, "day": found.day}
     return bool(transaction.execute(_HAS_MOVED, named).scalar_one())
 
