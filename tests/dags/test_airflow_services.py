@@ -63,6 +63,14 @@ def test_what_is_meant_for_another_airflow_or_database_is_left_out(
     assert environment["MUSTER_OFFSETS_RETENTION_MINUTES"] == "60"
 
 
+def test_no_service_gets_the_url_of_the_database_s_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = "postgresql+psycopg2://muster_owner:of-the-owner@127.0.0.1:5432/muster"
+    monkeypatch.setenv("MUSTER_DATABASE_URL", owner)
+    for child in services(tmp_path).children():
+        assert child.env is not None
+        assert not [name for name, value in child.env.items() if "muster_owner" in value or "of-the-owner" in value]
+
+
 def test_dags_get_the_token_and_never_the_nodes_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_TOKEN", "muster_of-the-dags")
     monkeypatch.setenv("MUSTER_CLUSTER_SECRET", "of the nodes alone")
