@@ -187,9 +187,7 @@ class LocalPlatform:
         self._addresses += [
             Address("Console", f"{url}/"),
             Address("Node", f"{url}/v1/groups (described at {url}/docs)"),
-            Address(
-                "Postgres", f"psql {psql_url(self._postgres.reader_url())} (reads; muster database-url prints others)"
-            ),
+            Address("Postgres", f"psql {psql_url(self._postgres.reader_url())}"),
         ]
 
     def _is_ready(self, node: LocalNode) -> bool:

@@ -123,7 +123,8 @@ class _Compact:
         elif kind == DOUBLE:
             self._at += 8
         elif kind == BINARY:
-            self._at += self._varint()
+            length = self._varint()
+            self._at += length
         elif kind in {LIST, SET}:
             self._skip_list()
         elif kind == STRUCT:

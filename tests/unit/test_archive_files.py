@@ -9,7 +9,7 @@ from coordinator_core.store.dropping import ClaimedCopy
 
 DIRECTORY = Path("offset_history/day=2026-01-02/attempt=1")
 VERSION = bytes([0x15, 0x04])
-SCHEMA = bytes([0x19, 0x2C, 0x48, 0x01, 0x61, 0x00, 0x11, 0x17, *bytes(8), 0x00])
+SCHEMA = bytes([0x19, 0x2C, 0x48, 0x05, *b"\x00\xff\xff\xff\x00", 0x00, 0x11, 0x17, *bytes(8), 0x00])
 """Two elements: one with a name; one with a boolean and a floating-point number."""
 
 
