@@ -1,10 +1,14 @@
 #!/bin/sh
-# Airflow has a role and a database of its own beside Muster's. Spark jobs log in as a member of muster_jobs and Grafana as
-# one of muster_reader, which the migrations give their rights. The Postgres image runs this once, on an empty volume.
+# Nodes log in as the owner of Muster's database, Spark jobs as a member of muster_jobs and Grafana as a member of
+# muster_reader, which the migrations give their rights; Airflow has a role and a database of its own. None of them is a
+# superuser, and each connects to its own database only. The Postgres image runs this once, on an empty volume.
 set -eu
 psql --set=ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" \
+    --set=owner_password="$OWNER_DATABASE_PASSWORD" \
     --set=airflow_password="$AIRFLOW_DATABASE_PASSWORD" --set=jobs_password="$JOBS_DATABASE_PASSWORD" \
     --set=grafana_password="$GRAFANA_DATABASE_PASSWORD" <<'SQL'
+CREATE ROLE muster_owner LOGIN PASSWORD :'owner_password';
+ALTER DATABASE muster OWNER TO muster_owner;
 CREATE ROLE airflow LOGIN PASSWORD :'airflow_password';
 CREATE DATABASE airflow OWNER airflow;
 CREATE ROLE muster_jobs NOLOGIN;
@@ -13,4 +17,6 @@ CREATE ROLE muster_reader NOLOGIN;
 CREATE ROLE grafana LOGIN PASSWORD :'grafana_password' IN ROLE muster_reader;
 ALTER ROLE grafana SET statement_timeout = '20s';
 ALTER ROLE grafana SET default_transaction_read_only = on;
+REVOKE CONNECT, TEMPORARY ON DATABASE muster, airflow FROM PUBLIC;
+GRANT CONNECT ON DATABASE muster TO muster_jobs, muster_reader;
 SQL

@@ -17,6 +17,7 @@ random_text() {
 
 cat > .env.new <<EOT
 POSTGRES_PASSWORD=$(random_text 24)
+OWNER_DATABASE_PASSWORD=$(random_text 24)
 AIRFLOW_DATABASE_PASSWORD=$(random_text 24)
 JOBS_DATABASE_PASSWORD=$(random_text 24)
 GRAFANA_DATABASE_PASSWORD=$(random_text 24)

@@ -2,8 +2,8 @@
 
 Rules:
 
-* One run at a time in a database: an advisory lock is held around all of it, and whoever waits for it then finds
-  nothing left to do.
+* One run at a time in a database: a connection of its own keeps `alembic_version` locked around all of it, and a run
+  that waited for another finds nothing left to do. A role that only reads cannot hold that lock.
 * A migration waits at most `LOCK_TIMEOUT_MS` for a table. It fails then, and the queue that formed behind it goes on.
 * Each migration is one transaction, so a failed one leaves the schema as the one before left it.
 
@@ -15,13 +15,18 @@ import os
 from alembic import context
 from sqlalchemy import create_engine, pool, text
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
 
 LOCK_TIMEOUT_MS = 5_000
 STATEMENT_TIMEOUT_MS = 300_000
 OTHER_RUN_TIMEOUT_MS = 120_000
 CONNECT_TIMEOUT_S = 10
-ADVISORY_LOCK = 0x6D757374_6D696772
-"""Any number would do, if nobody else takes it; these are the letters "must" and "migr"."""
+VERSION_TABLE = """
+CREATE TABLE IF NOT EXISTS alembic_version (
+    version_num varchar(32) NOT NULL CONSTRAINT alembic_version_pkc PRIMARY KEY
+)
+"""
+"""As Alembic makes it."""
 
 
 def run() -> None:
@@ -31,19 +36,25 @@ def run() -> None:
         poolclass=pool.NullPool,
         connect_args={"application_name": "muster-migrations", "connect_timeout": CONNECT_TIMEOUT_S},
     )
-    with engine.connect() as connection:
-        take_lock(connection)
+    with engine.connect() as guard, engine.connect() as connection:
+        take_lock(guard)
         set_timeouts(connection, LOCK_TIMEOUT_MS, STATEMENT_TIMEOUT_MS)
         context.configure(connection=connection, transaction_per_migration=True)
         with context.begin_transaction():
             context.run_migrations()
 
 
-def take_lock(connection: Connection) -> None:
-    """Wait for whoever else migrates this database; the lock goes with the connection."""
-    set_timeouts(connection, OTHER_RUN_TIMEOUT_MS, OTHER_RUN_TIMEOUT_MS)
-    connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": ADVISORY_LOCK})
-    connection.commit()
+def take_lock(guard: Connection) -> None:
+    """Wait for another run on this database, and leave a transaction open that holds the lock until the run's end."""
+    set_timeouts(guard, LOCK_TIMEOUT_MS, STATEMENT_TIMEOUT_MS)
+    guard.execute(text("SELECT set_config('idle_in_transaction_session_timeout', '0', false)"))
+    try:
+        guard.execute(text(VERSION_TABLE))
+        guard.commit()
+    except IntegrityError:
+        guard.rollback()  # Another run made the table at the same time.
+    set_timeouts(guard, OTHER_RUN_TIMEOUT_MS, OTHER_RUN_TIMEOUT_MS)
+    guard.execute(text("LOCK TABLE alembic_version IN SHARE UPDATE EXCLUSIVE MODE"))
 
 
 def set_timeouts(connection: Connection, lock_ms: int, statement_ms: int) -> None:

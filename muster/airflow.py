@@ -57,7 +57,7 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
 
 MUST_BE_HEALTHY = ("metadatabase", "scheduler", "dag_processor")
 
-FOREIGN_VARIABLES = ("AIRFLOW", "MUSTER_JOBS_")
+FOREIGN_VARIABLES = ("AIRFLOW", "MUSTER_DATABASE_URL", "MUSTER_JOBS_")
 """How the variables begin that may be meant for another Airflow, or for another database than the platform's own."""
 
 OF_NODES_ALONE = ("MUSTER_CLUSTER_SECRET",)
@@ -69,12 +69,14 @@ LEFT_OUT = (*FOREIGN_VARIABLES, *OF_NODES_ALONE)
 class AirflowServices:
     """One Airflow for one data directory."""
 
-    def __init__(self, data_dir: Path, database_url: str, airflow_database_url: str, node_url: str, port: int) -> None:
+    def __init__(
+        self, data_dir: Path, jobs_database_url: str, airflow_database_url: str, node_url: str, port: int
+    ) -> None:
         """Name what it works with; nothing is made or started yet.
 
         Args:
             data_dir: the platform's directory; Airflow's home and secrets go into `airflow/` there, logs into `logs/`.
-            database_url: Muster's database, which jobs read and write proposals to.
+            jobs_database_url: Muster's database as a member of `muster_jobs`, which can read and propose.
             airflow_database_url: Airflow's own database, which exists.
             node_url: the node that DAGs ask to apply what a job proposed.
             port: of Airflow's pages and API.
@@ -85,7 +87,7 @@ class AirflowServices:
         self._home = data_dir / "airflow"
         self._logs = data_dir / "logs"
         self._data_dir = data_dir
-        self._database_url = database_url
+        self._jobs_database_url = jobs_database_url
         self._airflow_database_url = airflow_database_url
         self._node_url = node_url
 
@@ -173,7 +175,7 @@ class AirflowServices:
     def _ours(self) -> dict[str, str]:
         """Return what our DAGs and jobs read, and where they find our packages."""
         return {
-            "MUSTER_DATABASE_URL": self._database_url,
+            "MUSTER_JOBS_DATABASE_URL": self._jobs_database_url,
             "MUSTER_URL": self._node_url,
             "MUSTER_SPARK_POOL": os.environ.get("MUSTER_SPARK_POOL") or SPARK_POOL,
             "MUSTER_ARCHIVE_URI": archive_uri(self._data_dir),

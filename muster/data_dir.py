@@ -22,15 +22,24 @@ SECRET_BYTES = 24
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseUrls:
+    """The URLs of one database for the roles that log in to it."""
+
+    owner: str
+    jobs: str
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
-    """The run that is using the directory; `database_url` is None while its database is still starting.
+    """The run that is using the directory; `database_urls` is None while its database is still starting.
 
     `node_url` is where its first node answers, or will, and `airflow_url` where Airflow does; None for a run without.
     """
 
     process: ProcessKey
     command: str
-    database_url: str | None = None
+    database_urls: DatabaseUrls | None = None
     node_url: str | None = None
     airflow_url: str | None = None
 
@@ -47,9 +56,9 @@ class RunLock:
         self._holder = Holder(process_table.this_process(), command)
         self._publish()
 
-    def publish_database_url(self, url: str) -> None:
+    def publish_database_urls(self, urls: DatabaseUrls) -> None:
         """Let other commands find the database of this run."""
-        self._holder = replace(self._holder, database_url=url)
+        self._holder = replace(self._holder, database_urls=urls)
         self._publish()
 
     def publish_node_url(self, url: str) -> None:
@@ -174,5 +183,6 @@ def _read_holder(file: IO[str]) -> Holder | None:
         state = json.loads(file.read())
     except ValueError:  # Nobody's, or being written at this moment.
         return None
-    process = ProcessKey(**state["process"])
-    return Holder(process, state["command"], state["database_url"], state.get("node_url"), state.get("airflow_url"))
+    process, urls = ProcessKey(**state["process"]), state.get("database_urls")
+    found = None if urls is None else DatabaseUrls(**urls)
+    return Holder(process, state["command"], found, state.get("node_url"), state.get("airflow_url"))

@@ -2,6 +2,8 @@
 
 Rules that the launcher keeps:
 
+* Nothing but the launcher logs in as the superuser: it makes roles and databases (`embedded_roles.py`).
+
 * The server is a direct child, so its end is seen at once; it never outlives us (`processes.py`).
 * The cluster is made beside its place and moved there whole, so a killed start leaves nothing half made.
 * TCP only: a socket's path may be too long, and Java reads none. The port is outside the range from which the kernel
@@ -21,21 +23,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import psycopg2
-from psycopg2 import sql
-
 from muster import process_table
 from muster.child_registry import ChildRegistry
 from muster.data_dir import PRIVATE_DIRECTORY, keep_secret
+from muster.embedded_roles import AIRFLOW, JOBS, LOGINS, OWNER, READER, SUPERUSER, prepare_databases
 from muster.errors import UserError, disk_error
 from muster.ports import is_free_port
 from muster.processes import Child, ChildSpec, RootDrop, set_log_aside, stop_children
-from muster.settings import psql_url
 from muster.unprivileged import choose_root_drop, give_away
 
 HOST = "127.0.0.1"
-SUPERUSER = "muster"
-DATABASES = ("muster", "airflow")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 INITDB_TIMEOUT_S = 60.0
@@ -120,7 +117,7 @@ class EmbeddedPostgres:
                 self._make_cluster(root_drop)
             self._forget_stranger()
             self._start_server(root_drop, on_wait)
-            self._create_databases()
+            prepare_databases(self.superuser_url, {role: self._password(role) for role in LOGINS})
         except BaseException as failure:
             self.stop()
             if isinstance(failure, OSError) and (explained := disk_error(failure)):
@@ -149,10 +146,31 @@ class EmbeddedPostgres:
         assert self._port is not None, "the port is chosen by start"
         return self._port
 
-    def database_url(self, database: str = "muster") -> str:
-        """Return the URL of a database, with the superuser's password; only after `start`."""
-        password = keep_secret(self._password_file)
-        return f"postgresql+psycopg2://{SUPERUSER}:{password}@{HOST}:{self.port}/{database}"
+    def database_url(self) -> str:
+        """Return the URL of Muster's database as the role that owns it; only after `start`, as every URL."""
+        return self._url(OWNER, "muster")
+
+    def jobs_url(self, database: str = "muster") -> str:
+        """Return the URL of Muster's database for Spark jobs, which can read and propose."""
+        return self._url(JOBS, database)
+
+    def reader_url(self, database: str = "muster") -> str:
+        """Return the URL of Muster's database for questions, which change nothing."""
+        return self._url(READER, database)
+
+    def airflow_url(self) -> str:
+        """Return the URL of Airflow's own database."""
+        return self._url(AIRFLOW, "airflow")
+
+    def superuser_url(self, database: str) -> str:
+        """Return the URL of a database as the superuser, for this launcher and for tests."""
+        return self._url(SUPERUSER, database)
+
+    def _url(self, role: str, database: str) -> str:
+        return f"postgresql+psycopg2://{role}:{self._password(role)}@{HOST}:{self.port}/{database}"
+
+    def _password(self, role: str) -> str:
+        return keep_secret(self._password_file if role == SUPERUSER else self._home / f"{role}-password")
 
     def _make_cluster(self, root_drop: RootDrop) -> None:
         draft = self._home / "data.new"
@@ -260,19 +278,6 @@ class EmbeddedPostgres:
         candidates = [last] if last is not None else []
         candidates += [secrets.choice(PORTS) for _ in range(PORT_ATTEMPTS)]
         return next(port for port in candidates if is_free_port(HOST, port))
-
-    def _create_databases(self) -> None:
-        connection = psycopg2.connect(psql_url(self.database_url("postgres")))
-        try:
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT datname FROM pg_database")
-                present = {name for (name,) in cursor.fetchall()}
-                for name in DATABASES:
-                    if name not in present:
-                        cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        finally:
-            connection.close()
 
 
 def _tool(program: str) -> str:

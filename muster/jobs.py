@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import create_engine, func, select
@@ -27,6 +28,8 @@ SPARK_STOP_TIMEOUT_S = 5.0
 PROGRESS_INTERVAL_S = 1.0
 APPLY_POLL_S = 0.5
 ACTOR = "muster job"
+URL_VARIABLES = ("MUSTER_DATABASE_URL", "MUSTER_JOBS_DATABASE_URL")
+"""A job gets the one that is for it: a report or a proposal the jobs', `history_restore` the owner's."""
 
 
 def run_job(
@@ -53,11 +56,11 @@ def run_job(
     timeout_s = apply_timeout_s()
     own_token()  # One that cannot be sent is refused before Spark has worked for nothing.
     DataDir(settings.data_dir).create()
-    with shared_database(settings, "job") as database_url:
-        require_newest(database_url, settings.shards)
-        _run_spark(name, arguments, database_url, settings.data_dir)
+    with shared_database(settings, "job") as urls:
+        require_newest(urls.owner, settings.shards)
+        _run_spark(name, arguments, {"MUSTER_JOBS_DATABASE_URL": urls.jobs}, settings.data_dir)
         if name in submit.PROPOSALS and not dry_run:
-            apply_by_any_node(run_id, database_url, timeout_s)
+            apply_by_any_node(run_id, urls.owner, timeout_s)
 
 
 def restore_history(interval: str | None, table: str | None, settings: Settings, *, execute: bool) -> None:
@@ -79,9 +82,9 @@ def restore_history(interval: str | None, table: str | None, settings: Settings,
     arguments = [f"--first-day={start.date()}", f"--last-day={last}", f"--table={table or ''}"]
     arguments += [f"--archive={submit.archive_uri(settings.data_dir)}", *(["--execute"] if execute else [])]
     DataDir(settings.data_dir).create()
-    with shared_database(settings, "job") as database_url:
-        require_newest(database_url, settings.shards)
-        _run_spark(submit.HISTORY_RESTORE, arguments, database_url, settings.data_dir)
+    with shared_database(settings, "job") as urls:
+        require_newest(urls.owner, settings.shards)
+        _run_spark(submit.HISTORY_RESTORE, arguments, {"MUSTER_DATABASE_URL": urls.owner}, settings.data_dir)
     if not execute:
         print("Nothing was changed; --execute does it.")
 
@@ -173,14 +176,14 @@ def _in_utc(moment: dt.datetime) -> dt.datetime:
     return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment.astimezone(dt.UTC)
 
 
-def _run_spark(name: str, arguments: list[str], database_url: str, data_dir: Path) -> None:
-    """Run the job in a child that ends with us, and print its last line."""
+def _run_spark(name: str, arguments: list[str], database: Mapping[str, str], data_dir: Path) -> None:
+    """Run the job in a child that ends with us, and print its last line; `database` is the one URL that it gets."""
     try:
         command = submit.command(name, master=submit.spark_master(), jar=submit.find_jdbc_jar(), arguments=arguments)
     except JobError as failure:
         raise UserError(str(failure)) from failure
-    base = {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_JOBS_")}
-    environment = base | spark_environment(find_java(data_dir), base) | {"MUSTER_DATABASE_URL": database_url}
+    base = {key: value for key, value in os.environ.items() if key not in URL_VARIABLES}
+    environment = {**base, **spark_environment(find_java(data_dir), base), **database}
     log = new_log_file(name, data_dir)
     child = Child(ChildSpec(name, tuple(command), environment, log))
     try:

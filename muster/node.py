@@ -264,6 +264,8 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         tuning_max_rows=settings.tuning_max_rows,
         tuning_max_evictions=settings.tuning_max_evictions,
         tuning_advice_max_age_hours=settings.tuning_advice_max_age_hours,
+        archive_uri=settings.archive_uri or (settings.data_dir / "archive").as_uri(),
+        archive_check=settings.archive_check,
         maintenance_chunk=settings.maintenance_chunk,
         maintenance_groups=settings.maintenance_groups,
         log_end_max_age_ms=settings.log_end_max_age_ms,

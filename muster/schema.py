@@ -17,6 +17,8 @@ from muster.errors import DATABASE_ADVICE, UserError
 from muster.settings import DEFAULT_SHARDS
 
 CONNECT_TIMEOUT_S = 10
+VERSION_TABLE = "alembic_version"
+"""A run of migrations that failed at the first leaves this table behind, empty."""
 
 
 def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
@@ -54,7 +56,7 @@ def require_newest(database_url: str, shards: int = DEFAULT_SHARDS) -> None:
     """
     with _connection(database_url) as connection:
         current = _current(connection)
-        is_empty = current is None and not inspect(connection).get_table_names()
+        is_empty = current is None and set(inspect(connection).get_table_names()) <= {VERSION_TABLE}
     if is_empty:
         upgrade(database_url, shards)
     elif current != newest():

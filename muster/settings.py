@@ -86,6 +86,8 @@ class Settings(GroupDefaults):
 
     database_url: SecretStr | None = None
     """Where the groups are kept, `postgresql://user:password@host:port/name`; None: the embedded Postgres."""
+    jobs_database_url: SecretStr | None = None
+    """The same database as a member of `muster_jobs`, for Spark jobs; None: `database_url` serves them too."""
     http_host: str = "127.0.0.1"
     """The address a node listens on; another than this machine's own needs a tokens file."""
     http_port: Port = 8_080
@@ -151,6 +153,10 @@ class Settings(GroupDefaults):
     """How many evictions they look at one by one, the newest."""
     tuning_advice_max_age_hours: int = Field(default=48, ge=0, le=8_760)
     """How old a report may be that is told in place of advice worked out on demand."""
+    archive_uri: str | None = None
+    """The directory that `history_archive` copies to, as this node sees it; None: `archive` in the data directory."""
+    archive_check: bool = True
+    """Whether a day of history is dropped only after this node has found its copy."""
     maintenance_chunk: int = Field(default=500, ge=1, le=100_000)
     """How many candidates of a maintenance run are judged in one step."""
     maintenance_groups: int = Field(default=4, ge=1, le=1_000)
@@ -167,7 +173,7 @@ class Settings(GroupDefaults):
     min_free_disk_mb: int = Field(default=512, ge=0)
     """How much room the data directory's disk must have before anything is started."""
 
-    @field_validator("database_url")
+    @field_validator("database_url", "jobs_database_url")
     @classmethod
     def _driver_is_ours(cls, url: SecretStr | None) -> SecretStr | None:
         return None if url is None else SecretStr(sqlalchemy_url(url.get_secret_value()))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from muster import wording
 from muster.child_registry import ChildRegistry
 from muster.data_dir import DataDir, RunLock
-from muster.database import embedded_postgres
+from muster.database import database_urls, embedded_postgres
 from muster.demo_data import insert_past_groups
 from muster.demo_fleet import DemoFleet
 from muster.errors import UserError
@@ -163,7 +163,7 @@ class LocalPlatform:
         with self._screen.step("Schema") as step:
             before = upgrade(url, self._settings.shards)
             step.note = "made" if before is None else "there already"
-        self._lock.publish_database_url(url)
+        self._lock.publish_database_urls(database_urls(self._postgres))
         self._reader = OverviewReader(url)
         return self._reader
 
@@ -187,7 +187,7 @@ class LocalPlatform:
         self._addresses += [
             Address("Console", f"{url}/"),
             Address("Node", f"{url}/v1/groups (described at {url}/docs)"),
-            Address("Postgres", f"psql {psql_url(self._postgres.database_url())}"),
+            Address("Postgres", f"psql {psql_url(self._postgres.reader_url())}"),
         ]
 
     def _is_ready(self, node: LocalNode) -> bool:
@@ -210,8 +210,8 @@ class LocalPlatform:
 
         airflow = AirflowServices(
             self._data_dir.path,
-            self._postgres.database_url(),
-            self._postgres.database_url("airflow"),
+            self._postgres.jobs_url(),
+            self._postgres.airflow_url(),
             self._settings.node_url,
             self._settings.airflow_port,
         )

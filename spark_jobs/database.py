@@ -1,10 +1,12 @@
 """A job reaches Postgres through JDBC and through psycopg2 by one address, whose password is on no command line.
 
-The address is `MUSTER_JOBS_DATABASE_URL` (the role `muster_jobs`, where there is one), else `MUSTER_DATABASE_URL`, in
-SQLAlchemy's form: `postgresql+psycopg2://user:password@host:port/database?sslmode=…`.
+The address is `MUSTER_JOBS_DATABASE_URL` (a member of the role `muster_jobs`), else `MUSTER_DATABASE_URL`, in
+SQLAlchemy's form: `postgresql+psycopg2://user:password@host:port/database?sslmode=…`. `history_restore` writes history,
+so it takes the owner's, `MUSTER_DATABASE_URL`, alone.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
@@ -14,7 +16,8 @@ from psycopg2.extensions import make_dsn
 
 from spark_jobs.errors import JobError
 
-URL_VARIABLES = ("MUSTER_JOBS_DATABASE_URL", "MUSTER_DATABASE_URL")
+OWNER_VARIABLE = "MUSTER_DATABASE_URL"
+URL_VARIABLES = ("MUSTER_JOBS_DATABASE_URL", OWNER_VARIABLE)
 SCHEMES = ("postgresql", "postgresql+psycopg2", "postgres")
 # What libpq and JDBC call by the same name.
 SHARED_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
@@ -69,16 +72,16 @@ class Database:
         )
 
 
-def database_from_environment() -> Database:
-    """Read the address from the environment.
+def database_from_environment(variables: Sequence[str] = URL_VARIABLES) -> Database:
+    """Read the address from the environment, from the first of the variables that is set.
 
     Raises:
         JobError: It is missing, or is not one that Spark can use.
     """
-    for variable in URL_VARIABLES:
+    for variable in variables:
         if os.environ.get(variable):
             return parse_url(os.environ[variable], variable)
-    raise JobError(f"No database is named: set {' or '.join(URL_VARIABLES)}.")
+    raise JobError(f"No database is named: set {' or '.join(variables)}.")
 
 
 def parse_url(url: str, source: str = "the database URL") -> Database:

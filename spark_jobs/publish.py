@@ -2,8 +2,9 @@
 
 Rules:
 
-* Candidates are replaced only while the run is `proposed`. Once it is being applied, was applied, rejected or failed, a
-  job that comes again changes nothing and says so.
+* Runs and candidates are written by functions of the database (migration 0017), which a member of `muster_jobs` may
+  call. They change a run only while it is `proposed`. Once it is being applied, was applied, rejected or failed, a job
+  that comes again changes nothing and says so.
 * A proposal without candidates is published too: "nothing was due" is an answer.
 * A report that goes with a proposal is published in the same transaction. It is kept by the end of its data interval,
   so a second run of an interval replaces the first; of the reports of one day the last stays, once its instant has
@@ -45,8 +46,6 @@ class CandidateTable:
     """The query for how many rows there are of which these are candidates."""
     largest: str | None = None
     """The query for the most candidates of one group, and the greatest share of one in thousandths."""
-    order: tuple[str, ...] = ("shard_id", "group_id")
-    """In which order candidates are worked off; put down in it, they take a third less of Postgres' time."""
 
     @property
     def staging(self) -> str:
@@ -110,7 +109,7 @@ def publish(
     with _transaction(connection) as cursor:
         status, counts = _claim(cursor, proposal)
         if status == PROPOSED:
-            _replace_candidates(cursor, proposal.run_id, table, attempt_id)
+            cursor.execute("SELECT publish_candidates(%s, %s)", (proposal.run_id, attempt_id))
             counts = _count(cursor, proposal, table)
             _describe(cursor, proposal, counts)
             if report is not None:
@@ -119,7 +118,8 @@ def publish(
             if staged is not None:
                 _discard(cursor, staged, attempt_id)
     with _transaction(connection) as cursor:
-        _forget_rejected(cursor, proposal, table)
+        forgotten = (proposal.kind, proposal.report_days, FORGOTTEN_AT_ONCE)
+        cursor.execute("SELECT forget_rejected_candidates(%s, %s, %s)", forgotten)
     return Published(status, counts, status == PROPOSED)
 
 
@@ -157,8 +157,11 @@ def discard_staged(
 
 
 def take_turn(cursor: pg.cursor, report: ReportTable) -> None:
-    """Wait until nobody else replaces rows of this report, and have others wait until the transaction's end."""
-    cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (report.name,))
+    """Wait for other replacements of this report's rows, and block further ones until the end of the transaction.
+
+    A table lock, because a role that only reads cannot hold one that blocks others.
+    """
+    cursor.execute(SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(Identifier(report.name)))
 
 
 def count_shards(connection: pg.connection) -> int:
@@ -180,39 +183,17 @@ def least_retention_ms(connection: pg.connection, key: str, default_ms: int) -> 
 
 
 def _claim(cursor: pg.cursor, proposal: Proposal) -> tuple[str, dict[str, int]]:
-    """Make the run if there is none, lock it, and return its status and counts."""
+    """Make the run if there is none, lock it while it is proposed, and return its status and counts."""
     cursor.execute(
-        "INSERT INTO maintenance_runs (run_id, kind, as_of, interval_start, interval_end, status, dry_run)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (run_id) DO NOTHING",
-        (
-            proposal.run_id,
-            proposal.kind,
-            proposal.as_of,
-            proposal.interval_start,
-            proposal.interval_end,
-            PROPOSED,
-            proposal.is_dry_run,
-        ),
+        "SELECT * FROM propose_run(%s, %s, %s, %s, %s, %s)",
+        (proposal.run_id, proposal.kind, *_about(proposal)),
     )
-    cursor.execute("SELECT status, counts FROM maintenance_runs WHERE run_id = %s FOR UPDATE", (proposal.run_id,))
     status, counts = _only_row(cursor)
     return status, counts
 
 
-def _replace_candidates(cursor: pg.cursor, run_id: str, table: CandidateTable, attempt_id: str) -> None:
-    # A partition that Spark wrote twice leaves its rows twice in staging: the second of a key is dropped.
-    replace = SQL(
-        "DELETE FROM {table} WHERE run_id = %(run_id)s;"
-        " INSERT INTO {table} (run_id, {columns})"
-        " SELECT %(run_id)s, {columns} FROM {staging} WHERE attempt_id = %(attempt_id)s"
-        " ORDER BY {order} ON CONFLICT DO NOTHING"
-    ).format(
-        table=Identifier(table.name),
-        order=SQL(", ").join(map(Identifier, table.order)),
-        staging=Identifier(table.staging),
-        columns=SQL(", ").join(map(Identifier, table.columns)),
-    )
-    cursor.execute(replace, {"run_id": run_id, "attempt_id": attempt_id})
+def _about(proposal: Proposal) -> tuple[str, str | None, str | None, bool]:
+    return proposal.as_of, proposal.interval_start, proposal.interval_end, proposal.is_dry_run
 
 
 def _count(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> dict[str, int]:
@@ -268,36 +249,8 @@ def _replace_report(cursor: pg.cursor, proposal: Proposal, report: ReportTable, 
 
 
 def _describe(cursor: pg.cursor, proposal: Proposal, counts: dict[str, int]) -> None:
-    cursor.execute(
-        "UPDATE maintenance_runs SET kind = %s, as_of = %s, interval_start = %s, interval_end = %s, dry_run = %s,"
-        " counts = %s WHERE run_id = %s",
-        (
-            proposal.kind,
-            proposal.as_of,
-            proposal.interval_start,
-            proposal.interval_end,
-            proposal.is_dry_run,
-            json.dumps(counts),
-            proposal.run_id,
-        ),
-    )
-
-
-_FORGET_REJECTED = """
-DELETE FROM {table} WHERE run_id IN (
-    SELECT run_id FROM maintenance_runs AS run
-    WHERE kind = %(kind)s AND status = 'rejected' AND finished_at < now() - %(days)s * interval '1 day'
-        AND EXISTS (SELECT FROM {table} AS candidate WHERE candidate.run_id = run.run_id)
-    ORDER BY finished_at
-    LIMIT %(runs)s
-)
-"""
-
-
-def _forget_rejected(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> None:
-    """Remove the candidates of runs that were rejected too long ago: of some runs now, and of others the next time."""
-    given = {"kind": proposal.kind, "days": proposal.report_days, "runs": FORGOTTEN_AT_ONCE}
-    cursor.execute(SQL(_FORGET_REJECTED).format(table=Identifier(table.name)), given)
+    described = (proposal.run_id, *_about(proposal), json.dumps(counts))
+    cursor.execute("SELECT describe_run(%s, %s, %s, %s, %s, %s)", described)
 
 
 def _discard(cursor: pg.cursor, table: CandidateTable | ReportTable, attempt_id: str) -> None:

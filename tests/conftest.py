@@ -36,11 +36,11 @@ class Databases:
 
     def __init__(self, postgres: EmbeddedPostgres) -> None:
         self._postgres = postgres
-        self._admin = psycopg2.connect(psql_url(postgres.database_url("postgres")))
+        self._admin = psycopg2.connect(psql_url(postgres.superuser_url("postgres")))
         self._admin.autocommit = True
         self._numbers = count(1)
         self._execute("CREATE DATABASE {}", TEMPLATE)
-        upgrade(postgres.database_url(TEMPLATE))
+        upgrade(postgres.superuser_url(TEMPLATE))
 
     def create(self, *, is_migrated: bool = True) -> str:
         """Return the URL of a new database, empty of rows, or of everything."""
@@ -48,11 +48,19 @@ class Databases:
         template = TEMPLATE if is_migrated else "template0"
         # With fsync off, copying files is quicker than logging what is in them.
         self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", name, template)
-        return self._postgres.database_url(name)
+        return self._postgres.superuser_url(name)
+
+    def jobs_url(self, url: str) -> str:
+        """Return a database's URL as a member of `muster_jobs`."""
+        return self._postgres.jobs_url(_name(url))
+
+    def reader_url(self, url: str) -> str:
+        """Return a database's URL as a member of `muster_reader`."""
+        return self._postgres.reader_url(_name(url))
 
     def drop(self, url: str) -> None:
         """Remove a database, cutting whatever connection it has left."""
-        self._execute("DROP DATABASE {} WITH (FORCE)", url.rpartition("/")[2])
+        self._execute("DROP DATABASE {} WITH (FORCE)", _name(url))
 
     def close(self) -> None:
         """Let go of the cluster."""
@@ -61,6 +69,10 @@ class Databases:
     def _execute(self, statement: str, *names: str) -> None:
         with self._admin.cursor() as cursor:
             cursor.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+def _name(url: str) -> str:
+    return url.rpartition("/")[2]
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +89,18 @@ def database_url(databases: Databases) -> Iterator[str]:
     url = databases.create()
     yield url
     databases.drop(url)
+
+
+@pytest.fixture
+def jobs_url(databases: Databases, database_url: str) -> str:
+    """Give the URL of the same database as a member of `muster_jobs`."""
+    return databases.jobs_url(database_url)
+
+
+@pytest.fixture
+def reader_url(databases: Databases, database_url: str) -> str:
+    """Give the URL of the same database as a member of `muster_reader`."""
+    return databases.reader_url(database_url)
 
 
 @pytest.fixture

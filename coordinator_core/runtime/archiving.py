@@ -8,10 +8,12 @@ Source: ARCHITECTURE.md "Maintenance proposes; the coordinator disposes".
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 from coordinator_core.runtime.clock import Threads
+from coordinator_core.store.dropping import HasCopy
 from coordinator_core.store.interface import Store, StoreError
 
 log = structlog.get_logger("muster.runtime")
@@ -23,8 +25,8 @@ REST_MS = 30_000
 class Archiving:
     """Drops days that were copied."""
 
-    def __init__(self, store: Store, threads: Threads, node_ms: Callable[[], int]) -> None:
-        self._store = store
+    def __init__(self, store: Store, threads: Threads, node_ms: Callable[[], int], has_copy: HasCopy) -> None:
+        self._drop_next = partial(store.drop_archived, has_copy)
         self._threads = threads
         self._node_ms = node_ms
         self._rests_until_ms = 0
@@ -34,7 +36,7 @@ class Archiving:
         if self._node_ms() < self._rests_until_ms:
             return
         try:
-            while (day := await self._threads.read(self._store.drop_archived)) is not None:
+            while (day := await self._threads.read(self._drop_next)) is not None:
                 log.info("history_day_decided", **day._asdict())
         except StoreError as error:
             self._rests_until_ms = self._node_ms() + REST_MS

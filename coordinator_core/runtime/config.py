@@ -44,6 +44,10 @@ class NodeConfig:
     """Evictions that they look at one by one, the newest."""
     tuning_advice_max_age_hours: int = 48
     """How old a report may be that is told in place of advice worked out on demand."""
+    archive_uri: str | None = None
+    """Where copies of history are, as this node sees it; None: nowhere."""
+    archive_check: bool = True
+    """Whether a day of history is dropped only after this node has found its copy."""
     maintenance_chunk: int = 500
     """Candidates judged in one step when a maintenance run is applied."""
     maintenance_groups: int = 4

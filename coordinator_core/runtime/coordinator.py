@@ -30,6 +30,7 @@ from coordinator_core.protocol.requests import (
     Token,
 )
 from coordinator_core.protocol.settings import Now
+from coordinator_core.runtime.archive_files import ArchiveFiles
 from coordinator_core.runtime.archiving import Archiving
 from coordinator_core.runtime.awaited import AwaitedMembersLoop
 from coordinator_core.runtime.behind import GroupLag
@@ -106,7 +107,8 @@ class Coordinator:
         )
         self._ownership = Ownership(store, config, *shared, self._make_shard)
         self._timekeeper = Timekeeper(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
-        archiving = Archiving(store, self._threads, lambda: self._clock.now().node_ms)
+        archive = ArchiveFiles(config.archive_uri or "", is_checked=config.archive_check)
+        archiving = Archiving(store, self._threads, lambda: self._clock.now().node_ms, archive.has)
         self._maintenance = Maintenance(
             store,
             self._threads,

@@ -19,7 +19,7 @@ from typing import Protocol
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
-from coordinator_core.store.dropping import DroppedDay
+from coordinator_core.store.dropping import DroppedDay, HasCopy
 from coordinator_core.store.history import (
     ExpiryForecast,
     GroupPosition,
@@ -457,8 +457,11 @@ class Store(Protocol):
         """Mark every applying run that has no undecided candidate as applied, and return their ids."""
         ...
 
-    def drop_archived(self) -> DroppedDay | None:
-        """Decide about one day of history that an applying run names, and drop it if its copy is still whole.
+    def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
+        """Decide about one day of history that an applying run names, and drop it if it is what was copied.
+
+        Args:
+            has_copy: Returns whether the copy that the run names is there; a day without one stays.
 
         Returns:
             The day and its outcome; None if no day is left that nobody else decides about just now.

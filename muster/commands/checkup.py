@@ -30,13 +30,14 @@ from muster.commands.database_checks import (
 )
 from muster.commands.findings import Finding, fine, look, wrong
 from muster.commands.output import Table, counted, print_json
+from muster.commands.role_checks import check_jobs_role, check_roles
 from muster.commands.stored_groups import check_constraints, check_groups
 from muster.data_dir import DataDir
-from muster.database import url_in_use
+from muster.database import urls_in_use
 from muster.errors import FAILURE_EXIT_CODE, UserError
 from muster.java import find_java
 from muster.ports import is_free_port, listener_on
-from muster.settings import Settings, load_settings
+from muster.settings import Settings, load_settings, psql_url
 from spark_jobs import submit
 from spark_jobs.errors import JobError
 
@@ -122,9 +123,21 @@ def _ports(settings: Settings) -> Iterator[Finding]:
 # -- the database -----------------------------------------------------------------------------------------
 
 
+DATABASE_CHECKS = (
+    check_postgres,
+    check_schema,
+    check_roles,
+    check_jobs_role,
+    check_incarnation,
+    check_leases,
+    check_constraints,
+    check_clocks,
+)
+
+
 def _database(settings: Settings) -> Iterator[Finding]:
     try:
-        url = url_in_use(settings)
+        url = psql_url(urls_in_use(settings).owner)
     except UserError as failure:
         yield wrong("Postgres", failure.sentence, "start muster up, or set MUSTER_DATABASE_URL")
         return
@@ -136,7 +149,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
         return
     with closing(connection):
         connection.set_session(readonly=True, autocommit=True)
-        for check in (check_postgres, check_schema, check_incarnation, check_leases, check_constraints, check_clocks):
+        for check in DATABASE_CHECKS:
             yield _made(check, connection)
         yield check_groups(url.replace("postgresql://", "postgresql+psycopg2://", 1))
 

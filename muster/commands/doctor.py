@@ -12,9 +12,9 @@ app = command_group("Check everything.")
 def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Check all that Muster stands on, and say what to do.
 
-    It looks at the settings, the disk, the ports, Postgres, the schema, the incarnation, the leases, the constraints,
-    the clocks, the stored groups, a node, the tokens, Java, the JDBC driver and Airflow. It changes nothing. The exit
-    code is 1 if something is wrong.
+    It looks at the settings, the disk, the ports, Postgres, the schema, the database's roles, the incarnation, the
+    leases, the constraints, the clocks, the stored groups, a node, the tokens, Java, the JDBC driver and Airflow. It
+    changes nothing. The exit code is 1 if something is wrong.
     """
     from muster.commands.checkup import check_everything, print_findings
 

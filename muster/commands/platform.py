@@ -6,6 +6,7 @@ import getpass
 import importlib.metadata
 import signal
 import sys
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -19,6 +20,15 @@ from muster.errors import USAGE_EXIT_CODE, UserError
 
 if TYPE_CHECKING:
     from muster.settings import Settings
+
+
+class DatabaseRole(StrEnum):
+    """The roles whose URLs `muster database-url` prints; fields of `DatabaseUrls`."""
+
+    OWNER = "owner"
+    JOBS = "jobs"
+    READER = "reader"
+
 
 NODES_MAX = 16
 """How many nodes the local platform may be asked for."""
@@ -78,9 +88,9 @@ def serve(
         "serve",
         lambda: require_free_port(settings.http_host, settings.http_port, "--port"),
         settings.node_url,
-    ) as url:
-        require_newest(url, settings.shards)
-        run_node(_settings(http_port=port, http_host=host, data_dir=data_dir, database_url=url))
+    ) as urls:
+        require_newest(urls.owner, settings.shards)
+        run_node(_settings(http_port=port, http_host=host, data_dir=data_dir, database_url=urls.owner))
 
 
 @app.command()
@@ -93,8 +103,8 @@ def migrate(data_dir: DataDirOption = None) -> None:
     from muster.schema import newest, upgrade
 
     settings = _settings(data_dir=data_dir)
-    with shared_database(settings, "migrate") as url:
-        before = upgrade(url, settings.shards)
+    with shared_database(settings, "migrate") as urls:
+        before = upgrade(urls.owner, settings.shards)
     after = newest()
     print(
         f"The schema is {after} already."
@@ -104,14 +114,20 @@ def migrate(data_dir: DataDirOption = None) -> None:
 
 
 @app.command("database-url")
-def database_url(data_dir: DataDirOption = None) -> None:
+def database_url(
+    role: Annotated[
+        DatabaseRole, typer.Option("--role", help="Whose: the owner's is for nodes, the reader's only reads.")
+    ] = DatabaseRole.OWNER,
+    data_dir: DataDirOption = None,
+) -> None:
     """Print the URL of the database in use, password included.
 
-    It is as psql and MUSTER_DATABASE_URL take it.
+    It is as psql, MUSTER_DATABASE_URL (the owner's) and MUSTER_JOBS_DATABASE_URL (the jobs') take it.
     """
-    from muster.database import url_in_use
+    from muster.database import urls_in_use
+    from muster.settings import psql_url
 
-    print(url_in_use(_settings(data_dir=data_dir)))
+    print(psql_url(getattr(urls_in_use(_settings(data_dir=data_dir)), role)))
 
 
 @app.command("database-restored")
@@ -139,9 +155,9 @@ def database_restored(
     if execute != (incarnation is not None):
         raise UserError("--execute and --incarnation go together; without both, nothing is changed.", USAGE_EXIT_CODE)
     settings = _settings(data_dir=data_dir)
-    with shared_database(settings, "database-restored") as url:
-        require_newest(url, settings.shards)
-        start_incarnation(url, incarnation, checked_actor(actor or getpass.getuser()), reason)
+    with shared_database(settings, "database-restored") as urls:
+        require_newest(urls.owner, settings.shards)
+        start_incarnation(urls.owner, incarnation, checked_actor(actor or getpass.getuser()), reason)
 
 
 @app.command()

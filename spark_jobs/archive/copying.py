@@ -16,7 +16,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any
 
 import psycopg2.extensions as pg
 from psycopg2.sql import Identifier
@@ -30,7 +29,6 @@ from spark_jobs.archive.days import (
     Day,
     closed_days,
     copies_of,
-    has_moved,
     history_tables,
     now_between_moves,
     restored_since,
@@ -86,7 +84,8 @@ def archive_closed_days(
     tables = tuple(history_tables(connection).values())
     everything = closed_days(connection, tables, date.max)
     sums = {day: _propose_copy(archive, day) for day in _due(archive, everything)[:DAYS_MAX]}
-    _forget_older(connection, arguments.run_id, began_at)
+    with transaction(connection) as cursor:
+        cursor.execute("SELECT withdraw_days(%s, %s)", (arguments.run_id, began_at))
     whole = [found for found in sums.values() if found is not None]
     unverified = tuple(str(day) for day, found in sums.items() if found is None)
     counts = {
@@ -144,39 +143,11 @@ def _read_back(archive: Archive, day: Day, path: str) -> Sum:
     return sum_in_spark(read_files(archive.spark, day.table.columns, [path]), day.table.columns)
 
 
-_NOTE = """
-INSERT INTO archive_candidates (run_id, table_name, day, source, path, row_count, checksum, verified_at)
-SELECT run_id, %(table)s, %(day)s, %(source)s, %(path)s, %(row_count)s, %(checksum)s, clock_timestamp()
-FROM maintenance_runs WHERE run_id = %(run_id)s AND status = 'proposed' FOR UPDATE
-ON CONFLICT (run_id, table_name, day) DO UPDATE SET source = excluded.source, path = excluded.path,
-    row_count = excluded.row_count, checksum = excluded.checksum, verified_at = excluded.verified_at
-"""
-
-
 def _note(archive: Archive, day: Day, copy: Copy, began_at: datetime) -> bool:
-    """Write the candidate, if nobody has decided about the run; False: the day has moved since it was begun."""
-    values: dict[str, Any] = {
-        "run_id": archive.arguments.run_id,
-        "table": day.table.name,
-        "day": day.day,
-        "source": day.source,
-        "path": copy.path,
-        "row_count": copy.sum.row_count,
-        "checksum": copy.sum.checksum,
-    }
+    """Propose the day, unless the run was decided about; False: the day has moved since it was begun."""
+    named = (archive.arguments.run_id, day.table.name, day.day, day.source)
+    claimed = (copy.path, copy.sum.row_count, copy.sum.checksum, began_at)
     with transaction(archive.connection) as cursor:
-        if has_moved(cursor, day, began_at):
-            return False
-        cursor.execute(_NOTE, values)
-        return True
-
-
-def _forget_older(connection: pg.connection, run_id: str, began_at: object) -> None:
-    """Remove candidates of an earlier attempt that this one did not find again."""
-    older = (
-        "DELETE FROM archive_candidates WHERE run_id = %s AND verified_at < %s"
-        " AND EXISTS (SELECT FROM maintenance_runs AS run WHERE run.run_id = archive_candidates.run_id"
-        " AND status = 'proposed')"
-    )
-    with transaction(connection) as cursor:
-        cursor.execute(older, (run_id, began_at))
+        cursor.execute("SELECT propose_day(%s, %s, %s, %s, %s, %s, %s, %s)", (*named, *claimed))
+        (is_proposed,) = cursor.fetchone() or (False,)
+        return bool(is_proposed)

@@ -4,16 +4,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Composable, Identifier, Literal
 
 from spark_jobs.archive.checksums import Sum, TypedColumn
 from spark_jobs.errors import JobError
-
-PARTITIONS_LOCK: Final = 0x6D757374_68697374
-"""The advisory lock that nodes, and whoever restores, hold while a day comes or goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,29 +112,13 @@ def restored_since(connection: pg.connection, since: datetime) -> frozenset[tupl
 def now_between_moves(connection: pg.connection) -> datetime:
     """Return the database's time at a moment at which no day comes or goes.
 
-    A move that was noted earlier is seen by whoever reads from here on; any other is noted later.
+    A move that was recorded earlier is visible to later reads; any other is recorded later.
     """
     with transaction(connection) as cursor:
-        _wait_for_moves(cursor)
-        cursor.execute("SELECT clock_timestamp()")
+        cursor.execute("SELECT now_between_moves()")
         (now,) = cursor.fetchone() or (None,)
         assert isinstance(now, datetime), "Postgres always knows the time"
         return now
-
-
-def has_moved(cursor: pg.cursor, day: Day, since: datetime) -> bool:
-    """Tell whether rows of a day have gone or come back since; until the transaction's end, none do."""
-    _wait_for_moves(cursor)
-    cursor.execute(
-        "SELECT FROM archived_partitions WHERE table_name = %s AND day = %s"
-        " AND greatest(dropped_at, restored_at) >= %s LIMIT 1",
-        (day.table.name, day.day, since),
-    )
-    return cursor.rowcount > 0
-
-
-def _wait_for_moves(cursor: pg.cursor) -> None:
-    cursor.execute("SELECT pg_advisory_xact_lock(%s)", (PARTITIONS_LOCK,))
 
 
 def copies_of(connection: pg.connection, day: Day) -> list[Copy]:

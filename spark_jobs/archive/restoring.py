@@ -6,25 +6,26 @@ after each leaves:
 1. Every copy is read and compared, in the columns that the table had then, with what was noted when it was made.
    Columns that were added since are NULL. Nothing is left.
 2. The rows are written into a table beside the history table. Nobody reads it, and the next attempt begins it anew.
-   From here on a lock keeps everybody else from restoring the same day; it goes with the connection.
+   From here on the rows of `archived_partitions` that name the copies are locked, so that no other restore of the day
+   begins; the lock goes with its connection.
 3. Postgres counts and sums that table, and the files' sum must be the same. Likewise.
 4. In one transaction the table becomes the day's partition, with whatever has come too late since; `restored_at` is set
    and a change is noted. The day is back.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
+import psycopg2
 import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Identifier, Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.archive.checksums import sum_in_postgres, sum_in_spark
 from spark_jobs.archive.days import (
-    PARTITIONS_LOCK,
     Copy,
     HistoryTable,
     archived_copies,
@@ -95,36 +96,38 @@ def _restore(restoring: Restoring, day: date, copies: list[Copy]) -> int:
         return sum(copy.sum.row_count for copy in copies)
     rows = _read(restoring, copies)
     beside = f"{restoring.table.name}_r{day:%Y%m%d}"
-    with _alone(restoring, day, beside):
+    with _alone(restoring, day) as cursor:
         _write_beside(restoring, beside, rows)
         found = sum_in_postgres(restoring.connection, Identifier(beside), restoring.table.columns)
         if found != sum_in_spark(rows, restoring.table.columns):
             raise JobError(f"{beside} does not hold what the files hold; nothing of {day} was restored.")
-        _attach(restoring, day, beside, found.row_count)
+        _attach(cursor, restoring, day, beside, found.row_count)
     return found.row_count
 
 
 @contextmanager
-def _alone(restoring: Restoring, day: date, beside: str) -> Iterator[None]:
-    """Let nobody else write the table beside; the lock goes with the connection, so a kill leaves none.
+def _alone(restoring: Restoring, day: date) -> Iterator[pg.cursor]:
+    """Lock the records of the day's copies, and yield a cursor of the transaction that holds them; commit at the end.
+
+    The lock goes with its connection, so a kill leaves none. A role that only reads cannot hold it.
 
     Raises:
-        JobError: Somebody else is at it, or was since the day's copies were listed.
+        JobError: Another restore of the day is under way, or has ended since the day's copies were listed.
     """
-    connection, name = restoring.connection, restoring.table.name
-    with transaction(connection) as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (beside,))
-        (is_mine,) = cursor.fetchone() or (False,)
-    if not is_mine:
-        raise JobError(f"Somebody else brings {day} of {name} back at this moment.")
-    try:
-        if not archived_copies(connection, name, day, day + timedelta(days=1)):
+    name = restoring.table.name
+    with closing(restoring.database.connect()) as connection, transaction(connection) as cursor:
+        try:
+            cursor.execute(_LOCK_COPIES, (name, day))
+        except psycopg2.errors.LockNotAvailable as failure:
+            raise JobError(f"Another restore of {day} of {name} is under way.") from failure
+        if cursor.rowcount == 0:
             raise JobError(f"{day} of {name} was brought back meanwhile.")
-        yield
-    finally:
-        if not connection.closed:
-            with transaction(connection) as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(hashtext(%s))", (beside,))
+        yield cursor
+
+
+_LOCK_COPIES = """
+SELECT FROM archived_partitions WHERE table_name = %s AND day = %s AND restored_at IS NULL FOR UPDATE NOWAIT
+"""
 
 
 def _read(restoring: Restoring, copies: list[Copy]) -> DataFrame:
@@ -147,7 +150,7 @@ def _write_beside(restoring: Restoring, beside: str, rows: DataFrame) -> None:
 
 
 _ATTACH = """
-SELECT pg_advisory_xact_lock({lock});
+LOCK TABLE archived_partitions IN SHARE ROW EXCLUSIVE MODE;
 SET LOCAL lock_timeout = {timeout};
 WITH late AS (DELETE FROM {default} WHERE {of_day} RETURNING *) INSERT INTO {beside} SELECT * FROM late;
 ALTER TABLE {beside} RENAME TO {partition};
@@ -160,10 +163,9 @@ VALUES (gen_random_uuid(), clock_timestamp(), {actor}, 'restore_history_partitio
 """
 
 
-def _attach(restoring: Restoring, day: date, beside: str, row_count: int) -> None:
+def _attach(cursor: pg.cursor, restoring: Restoring, day: date, beside: str, row_count: int) -> None:
     table, end = restoring.table, day + timedelta(days=1)
     statement = SQL(_ATTACH).format(
-        lock=Literal(PARTITIONS_LOCK),
         timeout=Literal(LOCK_TIMEOUT_MS),
         default=Identifier(table.default),
         of_day=table.of_days(day, end),
@@ -177,5 +179,4 @@ def _attach(restoring: Restoring, day: date, beside: str, row_count: int) -> Non
         actor=Literal(restoring.actor),
         rows=Literal(row_count),
     )
-    with transaction(restoring.connection) as cursor:
-        cursor.execute(statement)
+    cursor.execute(statement)

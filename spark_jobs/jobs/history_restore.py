@@ -14,7 +14,7 @@ from datetime import date
 
 from spark_jobs.archive.days import history_tables
 from spark_jobs.archive.restoring import restore_days
-from spark_jobs.database import database_from_environment
+from spark_jobs.database import OWNER_VARIABLE, database_from_environment
 from spark_jobs.failures import FAILURES, in_one_line
 from spark_jobs.session import open_session
 from spark_jobs.submit import HISTORY_RESTORE, archive_uri
@@ -61,7 +61,7 @@ def describe(restored: Mapping[str, Mapping[date, int]], *, is_dry_run: bool) ->
 
 def _restore(asked: argparse.Namespace) -> dict[str, dict[date, int]]:
     """Return how many rows came back, by table and day."""
-    database = database_from_environment()
+    database = database_from_environment([OWNER_VARIABLE])
     with closing(database.connect()) as connection, open_session(HISTORY_RESTORE) as spark:
         return {
             table: restore_days(

@@ -21,7 +21,6 @@ from spark_jobs.publish import CandidateTable, Published, ReportTable, least_ret
 from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT, RETENTION_KEY, offsets_that_can_be_due
 from spark_jobs.transforms.offset_retention import (
     CANDIDATE_COLUMNS,
-    CANDIDATE_ORDER,
     FORECAST_COLUMNS,
     FORECAST_MS,
     OFFSET_COLUMNS,
@@ -56,7 +55,7 @@ def find_due(reading: Reading, arguments: JobArguments) -> DataFrame:
 JOB = ProposingJob(
     kind="offset_retention",
     find=find,
-    candidates=CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY, CANDIDATE_ORDER),
+    candidates=CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY),
     report=ReportTable("offset_expiry_forecasts", FORECAST_COLUMNS),
 )
 

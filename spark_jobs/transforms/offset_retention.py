@@ -38,7 +38,6 @@ CANDIDATE_COLUMNS = (
     "committed_at",
     "reason",
 )
-CANDIDATE_ORDER = ("shard_id", "group_id", "topic", "partition")
 DUE_COLUMNS = (*CANDIDATE_COLUMNS, "due_at_ms")
 
 IS_DUE = "is_due"

@@ -55,7 +55,10 @@ def crash_the_database(platform: Platform, random: Random) -> str:
 def cut_database_connections(platform: Platform, random: Random) -> str:
     """Cut every connection of the nodes, in whatever statement it is."""
     with platform.database() as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND usename = current_user"
+        )
         (cut,) = cursor.fetchone() or (0,)
     return f"{cut} connections to Postgres cut"
 

@@ -93,6 +93,34 @@ def test_an_empty_database_has_no_schema_and_no_leases(
     assert found["Postgres"][0] != "wrong"
 
 
+def test_the_doctor_names_a_superuser_and_finds_the_jobs_role_fine(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+
+    found = findings(bare_muster)[1]
+
+    assert found["database role"][0] == "look"
+    assert found["database role"][1].startswith("muster is a superuser")
+    assert found["jobs role"][0] == "fine"
+    assert "muster_jobs_login" in found["jobs role"][1]
+
+
+def test_the_doctor_finds_what_jobs_can_write_beyond_their_reports(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(
+            "GRANT UPDATE (status) ON maintenance_runs TO muster_jobs; GRANT DELETE ON offsets TO muster_jobs"
+        )
+
+    verdict, saw = findings(bare_muster)[1]["jobs role"]
+
+    assert verdict == "wrong"
+    assert "can write maintenance_runs, offsets" in saw
+
+
 def test_shards_without_a_node_are_wrong(
     bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

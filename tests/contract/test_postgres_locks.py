@@ -8,7 +8,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.postgres.partitions import ADVISORY_LOCK, partition_name
+from coordinator_core.store.postgres.partitions import TAKE_TURN, partition_name
 from coordinator_core.store.rows import Written
 from coordinator_core.store.tables import HISTORY_TABLES
 from muster.settings import psql_url
@@ -162,7 +162,7 @@ def test_nodes_that_make_partitions_take_turns_and_find_what_others_made(
     store: PostgresStore, gate: Gate, holder: PsycopgConnection
 ) -> None:
     with holder.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
+        cursor.execute(TAKE_TURN)
         with in_background(lambda: store.create_history_partitions(days_ahead=0), holder.commit) as made:
             gate.wait_for("muster-changes")
             cursor.execute("SELECT now() AT TIME ZONE 'UTC'")

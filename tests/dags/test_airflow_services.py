@@ -14,13 +14,13 @@ from muster.airflow import AirflowServices
 from muster.errors import UserError
 from muster.settings import psql_url
 
-OWN_DATABASE = "postgresql+psycopg2://muster:pw@127.0.0.1:5432/muster"
+JOBS_DATABASE = "postgresql+psycopg2://jobs:pw@127.0.0.1:5432/muster"
 AIRFLOW_DATABASE = "postgresql+psycopg2://muster:pw@127.0.0.1:5432/airflow"
 NODE_URL = "http://127.0.0.1:8080"
 
 
 def services(data_dir: Path, port: int = 8081, airflow_database: str = AIRFLOW_DATABASE) -> AirflowServices:
-    return AirflowServices(data_dir, OWN_DATABASE, airflow_database, NODE_URL, port)
+    return AirflowServices(data_dir, JOBS_DATABASE, airflow_database, NODE_URL, port)
 
 
 def test_every_service_is_a_child_that_is_started_again(tmp_path: Path) -> None:
@@ -52,14 +52,23 @@ def test_what_is_meant_for_another_airflow_or_database_is_left_out(
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
     monkeypatch.setenv("AIRFLOW_CONFIG", "elsewhere.cfg")
     monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", "postgresql://another/database")
+    monkeypatch.setenv("MUSTER_DATABASE_URL", "postgresql://owner:secret@another/database")
     monkeypatch.setenv("MUSTER_OFFSETS_RETENTION_MINUTES", "60")
     environment = services(tmp_path).environment
     assert environment["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
-    assert environment.keys().isdisjoint({"AIRFLOW_CONFIG", "MUSTER_JOBS_DATABASE_URL"})
-    assert environment["MUSTER_DATABASE_URL"] == OWN_DATABASE
+    assert environment.keys().isdisjoint({"AIRFLOW_CONFIG", "MUSTER_DATABASE_URL"})
+    assert environment["MUSTER_JOBS_DATABASE_URL"] == JOBS_DATABASE
     assert environment["MUSTER_URL"] == NODE_URL
     assert environment["MUSTER_SPARK_POOL"] == "muster_spark"
     assert environment["MUSTER_OFFSETS_RETENTION_MINUTES"] == "60"
+
+
+def test_no_service_gets_the_url_of_the_database_s_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = "postgresql+psycopg2://muster_owner:of-the-owner@127.0.0.1:5432/muster"
+    monkeypatch.setenv("MUSTER_DATABASE_URL", owner)
+    for child in services(tmp_path).children():
+        assert child.env is not None
+        assert not [name for name, value in child.env.items() if "muster_owner" in value or "of-the-owner" in value]
 
 
 def test_dags_get_the_token_and_never_the_nodes_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,12 @@ VALUES ('g', 1, 'orders', 0, '2026-01-02 10:00:00+00', 5, ''), ('g', 1, 'orders'
 
 
 def test_old_history_is_copied_and_a_node_is_asked_to_drop_it(
-    airflow: AirflowProcess, node: FakeNode, sql_connection: PsycopgConnection, database_url: str, tmp_path: Path
+    airflow: AirflowProcess, node: FakeNode, sql_connection: PsycopgConnection, jobs_url: str, tmp_path: Path
 ) -> None:
     with sql_connection.cursor() as cursor:
         cursor.execute(ROW)
     archive = (tmp_path / "archive").as_uri()
-    settings = {"MUSTER_JOBS_DATABASE_URL": database_url, "MUSTER_URL": node.url, "MUSTER_ARCHIVE_URI": archive}
+    settings = {"MUSTER_JOBS_DATABASE_URL": jobs_url, "MUSTER_URL": node.url, "MUSTER_ARCHIVE_URI": archive}
     run = airflow.run(DAG, {"keep_days": 40}, settings)
     assert (run["state"], run["tasks"]["applied"], run["tasks"]["ask"]) == ("success", "success", "skipped")
     run_id = maintenance_run_id(DAG, run["run_id"])

@@ -40,8 +40,8 @@ def rows(connection: pg.connection, statement: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def env(database_url: str, node: FakeNode) -> dict[str, str]:
-    return {"MUSTER_JOBS_DATABASE_URL": database_url, "MUSTER_URL": node.url}
+def env(jobs_url: str, node: FakeNode) -> dict[str, str]:
+    return {"MUSTER_JOBS_DATABASE_URL": jobs_url, "MUSTER_URL": node.url}
 
 
 WITHIN = {
@@ -222,5 +222,5 @@ def test_a_run_that_is_rejected_while_it_waits_fails(
     assert len(node.seen) == 4
 
 
-def test_no_secret_is_logged(airflow: AirflowProcess, database_url: str) -> None:
-    assert parse_url(database_url).password not in airflow.log()
+def test_no_secret_is_logged(airflow: AirflowProcess, jobs_url: str) -> None:
+    assert parse_url(jobs_url).password not in airflow.log()

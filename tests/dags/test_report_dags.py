@@ -22,8 +22,8 @@ def connection(database_url: str) -> Iterator[pg.connection]:
 
 
 @pytest.fixture
-def env(database_url: str) -> dict[str, str]:
-    return {"MUSTER_JOBS_DATABASE_URL": database_url}
+def env(jobs_url: str) -> dict[str, str]:
+    return {"MUSTER_JOBS_DATABASE_URL": jobs_url}
 
 
 def test_a_run_by_hand_tells_of_the_last_whole_day(

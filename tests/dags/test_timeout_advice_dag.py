@@ -29,16 +29,16 @@ def connection(database_url: str) -> Iterator[pg.connection]:
 
 
 def test_each_group_is_advised_and_the_run_is_named_after_the_dag_s(
-    airflow: AirflowProcess, connection: pg.connection, database_url: str
+    airflow: AirflowProcess, connection: pg.connection, jobs_url: str
 ) -> None:
-    run = airflow.run(DAG, {"spurious_per_week": 2}, {"MUSTER_JOBS_DATABASE_URL": database_url})
+    run = airflow.run(DAG, {"spurious_per_week": 2}, {"MUSTER_JOBS_DATABASE_URL": jobs_url})
     assert (run["state"], run["tasks"]) == ("success", TOLD)
     told = "SELECT run_id::text, group_id, session_verdict, as_of, interval_end FROM timeout_advice"
     at = datetime.fromisoformat(run["run_after"])
     assert rows(connection, told) == [(maintenance_run_id(DAG, run["run_id"]), "flapping-1", "change", at, at)]
 
 
-def test_a_dry_run_keeps_nothing(airflow: AirflowProcess, connection: pg.connection, database_url: str) -> None:
-    run = airflow.run(DAG, {"dry_run": True}, {"MUSTER_JOBS_DATABASE_URL": database_url})
+def test_a_dry_run_keeps_nothing(airflow: AirflowProcess, connection: pg.connection, jobs_url: str) -> None:
+    run = airflow.run(DAG, {"dry_run": True}, {"MUSTER_JOBS_DATABASE_URL": jobs_url})
     assert (run["state"], run["tasks"]) == ("success", TOLD)
     assert rows(connection, "SELECT * FROM timeout_advice") == []

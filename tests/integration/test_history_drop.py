@@ -7,9 +7,10 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.store.dropping import ClaimedCopy, HasCopy
 from coordinator_core.store.interface import NotUndoable, StoreUnavailable
 from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.postgres.partitions import ADVISORY_LOCK
+from coordinator_core.store.postgres.partitions import TAKE_TURN
 from coordinator_core.store.rows import ChangeRow
 from muster.settings import psql_url
 from tests.waiting import in_background, poll_until
@@ -55,8 +56,8 @@ def propose(
         )
 
 
-def outcome(store: PostgresStore) -> str | None:
-    dropped = store.drop_archived()
+def outcome(store: PostgresStore, has_copy: HasCopy = lambda _: True) -> str | None:
+    dropped = store.drop_archived(has_copy)
     return None if dropped is None else dropped.outcome
 
 
@@ -73,6 +74,35 @@ def test_a_day_whose_copy_is_whole_is_dropped_once(postgres_store: PostgresStore
     assert [outcome(postgres_store), outcome(postgres_store)] == ["dropped", None]
     assert left(day) == 0
     assert postgres_store.finish_runs() == [RUN]
+
+
+def test_a_day_whose_copy_is_not_there_stays(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
+    """Whatever a job claims, the node looks for the copy itself."""
+    propose(day)
+    looked_for: list[ClaimedCopy] = []
+
+    def is_nowhere(copy: ClaimedCopy) -> bool:
+        looked_for.append(copy)
+        return False
+
+    assert outcome(postgres_store, is_nowhere) == "copy_not_found"
+    assert looked_for == [ClaimedCopy("offset_history", "2026-01-02", "file:///a", 1)]
+    assert left(day) == 1
+
+
+def test_a_copy_of_rows_that_were_dropped_is_none_of_rows_that_came_since(
+    postgres_store: PostgresStore, day: PsycopgConnection
+) -> None:
+    propose(day)
+    with day.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO archived_partitions (table_name, day, run_id, change_id, source, path, row_count, checksum,"
+            " verified_at, dropped_at) SELECT table_name, day, %s, %s, source, path, row_count, checksum,"
+            " verified_at - interval '2 days', verified_at - interval '1 day' FROM archive_candidates",
+            (CHANGE, CHANGE),
+        )
+    assert outcome(postgres_store) == "changed_since"
+    assert left(day) == 1
 
 
 def test_a_day_that_is_gone_already_is_told_of(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
@@ -150,7 +180,7 @@ def test_a_day_that_went_or_came_back_since_it_was_copied_stays_however_many_row
         cursor.execute(
             "INSERT INTO archived_partitions (table_name, day, run_id, change_id, source, path, row_count, checksum,"
             " verified_at, dropped_at, restored_at)"
-            " SELECT table_name, day, %s, %s, source, path, row_count, checksum, verified_at,"
+            " SELECT table_name, day, %s, %s, source, path || '/before', row_count, checksum, verified_at,"
             " verified_at + %s * interval '1 minute', verified_at + %s * interval '2 minutes' FROM archive_candidates",
             (CHANGE, CHANGE, 1 if moved == "after" else -1, 1 if moved == "restored after" else None),
         )
@@ -162,7 +192,7 @@ def test_a_drop_that_cannot_be_noted_is_no_drop(postgres_store: PostgresStore, d
     with day.cursor() as cursor:
         cursor.execute("ALTER TABLE changes RENAME TO mislaid")
         with pytest.raises(StoreUnavailable):
-            postgres_store.drop_archived()
+            postgres_store.drop_archived(lambda _: True)
         assert left(day) == 1
         cursor.execute("ALTER TABLE mislaid RENAME TO changes")
     assert outcome(postgres_store) == "dropped"
@@ -180,7 +210,7 @@ def test_who_reads_the_table_delays_the_drop_and_is_not_disturbed(
     ):
         cursor.execute("SELECT count(*) FROM offset_history")
         with pytest.raises(StoreUnavailable):
-            patient.drop_archived()
+            patient.drop_archived(lambda _: True)
         cursor.execute("SELECT count(*) FROM offset_history")
         assert cursor.fetchone() == (1,)
         reader.rollback()
@@ -221,22 +251,11 @@ def test_a_drop_takes_turns_with_whoever_makes_or_restores_partitions(
 ) -> None:
     propose(day)
     with closing(psycopg2.connect(psql_url(database_url))) as other, other.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
+        cursor.execute(TAKE_TURN)
         with in_background(lambda: outcome(postgres_store), other.rollback) as dropping:
-            wait_until_advised(day)
+            wait_until_locked(day, "archived_partitions")
             assert left(day) == 1
         assert dropping.result() == "dropped"
-
-
-def wait_until_advised(connection: PsycopgConnection) -> None:
-    """Return when somebody waits for the lock on partitions."""
-
-    def is_so() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-            return cursor.fetchone() == (1,)
-
-    poll_until(is_so)
 
 
 @pytest.mark.parametrize("status", ["proposed", "rejected", "applied", "failed"])

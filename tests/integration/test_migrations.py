@@ -23,7 +23,6 @@ from muster.settings import psql_url
 from tests.conftest import FORGETFUL
 from tests.waiting import in_background, wait_until_blocked
 
-ADVISORY_LOCK = 0x6D757374_6D696772
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
 
 
@@ -180,13 +179,14 @@ def test_a_migration_that_fails_leaves_nothing(config: Config, engine: Engine) -
 def test_a_run_waits_for_another_and_then_finds_its_work_done(
     config: Config, engine: Engine, empty_database_url: str
 ) -> None:
-    with closing(psycopg2.connect(psql_url(empty_database_url))) as other:
-        other.autocommit = True
-        execute(other, "SELECT pg_advisory_lock(%s)", ADVISORY_LOCK)
-        with in_background(
-            lambda: command.upgrade(config, "head"), lambda: execute(other, "SELECT pg_advisory_unlock_all()")
-        ):
-            wait_until_blocked(other, "muster-migrations")
+    url = psql_url(empty_database_url)
+    with closing(psycopg2.connect(url)) as other, closing(psycopg2.connect(url)) as watch:
+        watch.autocommit = True
+        execute(other, "CREATE TABLE alembic_version (version_num varchar(32) NOT NULL PRIMARY KEY)")
+        other.commit()
+        execute(other, "LOCK TABLE alembic_version IN SHARE UPDATE EXCLUSIVE MODE")
+        with in_background(lambda: command.upgrade(config, "head"), other.rollback):
+            wait_until_blocked(watch, "muster-migrations")
             assert names(engine) == set()
     assert "public.groups" in names(engine)
 
@@ -248,12 +248,8 @@ def test_a_number_of_shards_that_makes_no_sense_is_refused(config: Config, engin
 # -- roles ----------------------------------------------------------------------------------------------------
 
 JOBS_WRITE = {
-    "maintenance_runs",
-    "expiry_candidates",
     "expiry_candidates_staging",
-    "cleanup_candidates",
     "cleanup_candidates_staging",
-    "archive_candidates",
     "offset_expiry_forecasts",
     "offset_expiry_forecasts_staging",
     "timeout_advice",
@@ -303,9 +299,13 @@ def test_both_roles_read_everything(database_url: str, role: str) -> None:
     assert allowed(database_url, role, "SELECT") == set(metadata.tables) | VIEWS
 
 
-@pytest.mark.parametrize("right", ["INSERT", "UPDATE", "DELETE"])
-def test_jobs_write_proposals_and_nothing_else(database_url: str, right: str) -> None:
-    assert allowed(database_url, "muster_jobs", right) == JOBS_WRITE
+@pytest.mark.parametrize(
+    ("right", "tables"), [("INSERT", JOBS_WRITE), ("DELETE", JOBS_WRITE), ("UPDATE", set()), ("TRUNCATE", set())]
+)
+def test_jobs_write_staging_tables_and_reports_and_nothing_else(
+    database_url: str, right: str, tables: set[str]
+) -> None:
+    assert allowed(database_url, "muster_jobs", right) == tables
     assert allowed(database_url, "muster_reader", right) == set()
 
 
@@ -326,15 +326,17 @@ def test_partitions_to_come_can_be_read_too(database_url: str, postgres_store: P
 def test_whoever_may_not_make_roles_migrates_without_them(tmp_path: Path) -> None:
     """A cluster of its own: roles belong to the whole of one."""
     with EmbeddedPostgres(tmp_path, max_connections=10, options=FORGETFUL) as postgres:
-        with closing(psycopg2.connect(psql_url(postgres.database_url("postgres")))) as admin:
+        with closing(psycopg2.connect(psql_url(postgres.superuser_url("postgres")))) as admin:
             admin.autocommit = True
+            execute(admin, "DROP OWNED BY muster_jobs, muster_reader")
+            execute(admin, "DROP ROLE muster_jobs_login, muster_reader_login, muster_jobs, muster_reader")
             execute(admin, "CREATE ROLE plain LOGIN PASSWORD 'plain'")
             execute(admin, "CREATE DATABASE plain OWNER plain")
         url = f"postgresql+psycopg2://plain:plain@127.0.0.1:{postgres.port}/plain"
         engine = create_engine(url)
         command.upgrade(config_for(url), "head")
         with engine.connect() as connection:
-            assert connection.execute(text("SELECT FROM pg_roles WHERE rolname ~ '^muster_'")).all() == []
+            assert connection.execute(text("SELECT FROM pg_roles WHERE rolname ~ '^muster_(jobs|reader)$'")).all() == []
         command.downgrade(config_for(url), "base")
         assert names(engine) == set()
         engine.dispose()

@@ -57,9 +57,9 @@ def test_every_column_is_explained_with_its_type(schema: dict[str, Columns]) -> 
 def test_what_jobs_may_write_is_told_table_by_table(
     sql_connection: PsycopgConnection, schema: dict[str, Columns]
 ) -> None:
-    sentence = DOC.read_text().partition("`muster_jobs` may also write")[2].partition("Nobody logs")[0]
+    sentence = DOC.read_text().partition("`muster_jobs` can insert and delete reports")[2].partition(")")[0]
     told = set(re.findall(r"`([a-z_]+)`", sentence))
-    staged = {f"{table}_staging" for table in told} & schema.keys()
+    staged = {table for table in schema if table.endswith("_staging")}
     with sql_connection.cursor() as cursor:
         cursor.execute(
             "SELECT table_name FROM information_schema.table_privileges"

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from muster.data_dir import DataDir
+from muster.data_dir import DatabaseUrls, DataDir
 from muster.settings import ENVIRONMENT_PREFIX
 from tests.cli.fake_node import FakeNode
 from tests.waiting import PATIENCE_S
@@ -133,8 +133,13 @@ def test_the_url_in_use_opens_the_database_of_the_run(tmp_path: Path, database_u
     with data_dir.locked("up") as lock:
         said = complaint(muster("database-url", "--data-dir", str(tmp_path)), 1)
         assert said == f"muster up (pid {os.getpid()}) is still starting its database; try again in a moment."
-        lock.publish_database_url(database_url)
+        lock.publish_database_urls(
+            DatabaseUrls(database_url, "postgresql+psycopg2://jobs@db/muster", "postgresql://reader@db/muster")
+        )
         url = muster("database-url", "--data-dir", str(tmp_path)).stdout.strip()
+        jobs = muster("database-url", "--role", "jobs", "--data-dir", str(tmp_path)).stdout
+        reader = muster("database-url", "--role", "reader", "--data-dir", str(tmp_path)).stdout
+    assert (jobs, reader) == ("postgresql://jobs@db/muster\n", "postgresql://reader@db/muster\n")
     psycopg2.connect(url).close()
 
 

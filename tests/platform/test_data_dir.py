@@ -3,24 +3,27 @@
 import errno
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 
-from muster.data_dir import DataDir, keep_secret, write_private
+from muster.data_dir import DatabaseUrls, DataDir, keep_secret, write_private
 from muster.errors import UserError, disk_error
 
 HOLD = """
 import sys
 from pathlib import Path
-from muster.data_dir import DataDir
+from muster.data_dir import DatabaseUrls, DataDir
 data_dir = DataDir(Path(sys.argv[1]))
 data_dir.create()
 with data_dir.locked("up") as lock:
-    lock.publish_database_url("postgresql+psycopg2://muster:secret@127.0.0.1:5432/muster")
+    lock.publish_database_urls(DatabaseUrls(*sys.argv[2:]))
     print("held", flush=True)
     sys.stdin.read()
 """
+
+URLS = DatabaseUrls(*(f"postgresql+psycopg2://{role}:secret@127.0.0.1:5432/muster" for role in ("o", "j", "r")))
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def test_a_new_directory_is_private(data_dir: DataDir) -> None:
 
 def test_a_second_run_is_refused_and_told_who_holds_the_directory(data_dir: DataDir) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(data_dir.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLD, str(data_dir.path), *astuple(URLS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
@@ -44,7 +47,7 @@ def test_a_second_run_is_refused_and_told_who_holds_the_directory(data_dir: Data
             pass
         known = data_dir.holder()
         assert known is not None
-        assert known.database_url == "postgresql+psycopg2://muster:secret@127.0.0.1:5432/muster"
+        assert known.database_urls == URLS
         holder.kill()
     assert data_dir.holder() is None
     with data_dir.locked("up"):

@@ -48,22 +48,24 @@ def ask(url: str, statement: str) -> list[tuple[object, ...]]:
 
 def test_it_has_a_database_for_the_groups_and_one_for_airflow(postgres: EmbeddedPostgres) -> None:
     assert ask(postgres.database_url(), "SELECT current_database()") == [("muster",)]
-    assert ask(postgres.database_url("airflow"), "SELECT current_database()") == [("airflow",)]
+    assert ask(postgres.airflow_url(), "SELECT current_database()") == [("airflow",)]
 
 
 def test_it_answers_on_this_machine_only(postgres: EmbeddedPostgres) -> None:
     assert ask(postgres.database_url(), "SHOW listen_addresses") == [("127.0.0.1",)]
-    assert ask(postgres.database_url(), "SHOW unix_socket_directories") == [("",)]
+    assert ask(postgres.superuser_url("muster"), "SHOW unix_socket_directories") == [("",)]
 
 
 def test_nobody_comes_in_without_the_password(postgres: EmbeddedPostgres, home: Path) -> None:
-    password = (home / "postgres" / "password").read_text()
+    password = (home / "postgres" / "muster_owner-password").read_text()
     with pytest.raises(psycopg2.OperationalError, match="authentication failed"):
         ask(postgres.database_url().replace(password, "guess"), "SELECT 1")
 
 
 def test_the_password_is_readable_by_its_owner_only(postgres: EmbeddedPostgres, home: Path) -> None:
-    assert (home / "postgres" / "password").stat().st_mode & 0o777 == 0o600
+    secrets = list((home / "postgres").glob("*password"))
+    assert len(secrets) == 5
+    assert {file.stat().st_mode & 0o777 for file in secrets} == {0o600}
     assert (home / "postgres").stat().st_mode & 0o077 == 0
 
 

@@ -62,8 +62,8 @@ class Run:
     def database_url(self) -> str:
         holder = self.data_dir.holder()
         assert holder is not None
-        assert holder.database_url is not None
-        return psql_url(holder.database_url)
+        assert holder.database_urls is not None
+        return psql_url(holder.database_urls.owner)
 
     def is_ready(self) -> bool:
         try:
@@ -116,6 +116,24 @@ def ask(url: str, question: str) -> list[tuple[object, ...]]:
 def test_up_shows_what_lives_and_what_is_past(live: Run) -> None:
     assert "last rebalance member_joined" in live.output
     assert "nightly-export: Empty, members none, committed 3,030" in live.output
+
+
+def test_no_process_works_as_the_superuser_or_knows_its_password(live: Run) -> None:
+    password = (live.data_dir.path / "postgres" / "password").read_text().encode()
+    environments = [Path(f"/proc/{key.pid}/environ").read_bytes() for key in live.family()]
+    assert any(b"muster_owner" in environment for environment in environments)
+    assert not any(password in environment for environment in environments)
+    question = "SELECT DISTINCT usename FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    assert ask(live.database_url(), question) == [("muster_owner",)]
+
+
+def test_sql_is_asked_as_the_reader_and_written_as_the_owner(live: Run) -> None:
+    def answer(*arguments: str) -> str:
+        command = [sys.executable, "-m", "muster", "sql", *arguments, "--data-dir", str(live.data_dir.path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert "muster_reader_login" in answer("SELECT current_user")
+    assert "muster_owner" in answer("SELECT current_user", "--write")
 
 
 def settled_members(run: Run, group_id: str, count: int) -> list[tuple[object, ...]]:

@@ -50,7 +50,7 @@ def run_job(directory: str) -> None:
 
 def run_node() -> None:
     with closing(PostgresStore(os.environ["MUSTER_DATABASE_URL"])) as store:
-        while store.drop_archived() is not None:
+        while store.drop_archived(lambda _: True) is not None:
             pass
 
 

@@ -6,14 +6,17 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import psycopg2.extensions as pg
 import pytest
 from psycopg2.sql import Identifier
 from pyspark.sql import SparkSession
 
+from coordinator_core.runtime.archive_files import ArchiveFiles
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.rows import ChangeRow
 from coordinator_core.store.tables import HISTORY_TABLES
+from muster.settings import psql_url
 from spark_jobs.archive import copying
 from spark_jobs.archive.checksums import Sum, TypedColumn, sum_in_postgres, sum_in_spark
 from spark_jobs.archive.copying import Archived, archive_closed_days
@@ -101,12 +104,20 @@ def outcomes(connection: pg.connection) -> dict[tuple[str, date], str]:
     return {(table, day): outcome for table, day, outcome in found}
 
 
+def archive_of(database_url: str) -> str:
+    """Return the directory that every copy of the test lies below."""
+    with closing(psycopg2.connect(psql_url(database_url))) as connection:
+        ((path,),) = rows(connection, "SELECT path FROM archive_candidates LIMIT 1") or [("file:///nowhere/a/b/c",)]
+    return str(path).rsplit("/", 3)[0]
+
+
 def apply(database_url: str, run_id: str = RUN_ID) -> None:
     """Do what nodes do once somebody has asked for it."""
     with closing(PostgresStore(database_url)) as store:
         change_id = CHANGE_ID if run_id == RUN_ID else NEXT_RUN_ID
         store.begin_apply(run_id, ChangeRow(change_id, 0, "somebody", "apply_run", None, None, None, "why"))
-        while store.drop_archived() is not None:
+        archive = ArchiveFiles(archive_of(database_url), is_checked=True)
+        while store.drop_archived(archive.has) is not None:
             pass
         assert run_id in store.finish_runs()
 

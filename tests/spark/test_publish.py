@@ -19,9 +19,9 @@ from spark_jobs.publish import (
     publish,
 )
 from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT
-from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS, CANDIDATE_ORDER, FORECAST_COLUMNS
+from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS, FORECAST_COLUMNS
 
-TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY, CANDIDATE_ORDER)
+TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY)
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 PROPOSAL = Proposal(
     RUN_ID, "offset_retention", "2026-11-21T12:00:00+00:00", None, None, is_dry_run=False, share_from=2, report_days=30
@@ -37,8 +37,14 @@ def rows(connection: pg.connection, statement: str) -> list[tuple[Any, ...]]:
 
 
 def stage(connection: pg.connection, attempt_id: str, *offsets: tuple[str, int], reason: str = "group_empty") -> None:
+    """Stage offsets as candidates; they are stored too, since an offset that does not exist is not proposed."""
     for group_id, partition in offsets:
         with connection, connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
+                " VALUES (%s, 1, 'orders', %s, 5, now()) ON CONFLICT DO NOTHING",
+                (group_id, partition),
+            )
             cursor.execute(
                 "INSERT INTO expiry_candidates_staging (attempt_id, group_id, shard_id, topic, partition,"
                 " commit_version, committed_at, reason) VALUES (%s, %s, 1, 'orders', %s, 1, now(), %s)",
@@ -69,10 +75,10 @@ def test_a_run_and_its_candidates_appear_together(connection: pg.connection) -> 
     assert published.is_replaced
     assert published.counts == {
         "candidates": 3,
-        "of": 0,
+        "of": 3,
         "groups": 2,
         "largest_group": 2,
-        "largest_group_permille": 0,
+        "largest_group_permille": 1000,
         "group_empty": 2,
         "simple_group": 1,
     }
@@ -96,7 +102,10 @@ def test_a_second_attempt_replaces_the_first(connection: pg.connection) -> None:
     later = replace(PROPOSAL, as_of="2026-11-21T13:00:00+00:00", is_dry_run=True)
     published = publish(connection, later, TABLE, second)
     assert candidates(connection) == [("a", 1, None), ("c", 0, None)]
-    assert published.counts == {"candidates": 2, "groups": 2, "group_empty": 2} | NOTHING | {"largest_group": 1}
+    assert published.counts == {"candidates": 2, "groups": 2, "group_empty": 2} | NOTHING | {
+        "of": 3,
+        "largest_group": 1,
+    }
     assert rows(connection, "SELECT dry_run, extract(hour FROM as_of)::int FROM maintenance_runs") == [(True, 13)]
 
 
@@ -116,7 +125,10 @@ def test_a_run_that_went_further_is_left_alone(connection: pg.connection, status
     stage(connection, second, ("b", 0))
     published = publish(connection, replace(PROPOSAL, is_dry_run=True), TABLE, second)
     assert (published.status, published.is_replaced) == (status, False)
-    assert published.counts == {"candidates": 1, "groups": 1, "group_empty": 1} | NOTHING | {"largest_group": 1}
+    assert published.counts == {"candidates": 1, "groups": 1, "group_empty": 1} | NOTHING | {
+        "of": 1,
+        "largest_group": 1,
+    }
     assert candidates(connection) == [("a", 0, "expired")]
     assert rows(connection, "SELECT dry_run FROM maintenance_runs") == [(False,)]
     assert rows(connection, "SELECT * FROM expiry_candidates_staging") == []

@@ -13,7 +13,7 @@ from typing import Any
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
-from coordinator_core.store.dropping import DroppedDay
+from coordinator_core.store.dropping import DroppedDay, HasCopy
 from coordinator_core.store.history import (
     ExpiryForecast,
     GroupPosition,
@@ -512,6 +512,6 @@ class MemoryStore:
         with self._lock:
             return self._maintenance.finish()
 
-    def drop_archived(self) -> DroppedDay | None:
+    def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
         """Return None: no job can copy what lies in this process."""
         return None

@@ -5,6 +5,7 @@ Rules:
 * One day of one table a transaction: what is dropped, the row that says where it lies now, its change and the
   candidate's outcome are stored together or not at all.
 * A candidate names a table and a day, and no more is believed: whatever else it names must be what that day is called.
+* A day without a copy where the run says it is, with as many rows, stays. `has_copy` looks for it.
 * Rows are only ever added, and only a drop takes them away. So a day whose rows are as many as were copied, counted
   while nobody writes, is the day that was copied, unless it was dropped or brought back since.
 * Counting holds up only who writes into that very day. Then every writer of the table waits, for the blink that
@@ -19,13 +20,16 @@ from coordinator_core.store.actions import Action
 from coordinator_core.store.dropping import (
     ALREADY_GONE,
     CHANGED_SINCE,
+    COPY_NOT_FOUND,
     DROPPED,
     STILL_OPEN,
     UNKNOWN_PARTITION,
+    ClaimedCopy,
     DroppedDay,
+    HasCopy,
 )
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.partitions import ADVISORY_LOCK, midnight, partition_name, present
+from coordinator_core.store.postgres.partitions import TAKE_TURN, midnight, partition_name, present
 from coordinator_core.store.tables import HISTORY_TABLES
 
 DETACH_LOCK_TIMEOUT_MS = 200
@@ -36,6 +40,7 @@ class _Day(NamedTuple):
     table: str
     day: date
     source: str
+    path: str
     row_count: int
     is_over: bool
 
@@ -45,40 +50,42 @@ class _Day(NamedTuple):
 
 
 _NEXT = """
-SELECT run_id::text, table_name, day, source, row_count, day < (clock_timestamp() AT TIME ZONE 'UTC')::date
+SELECT run_id::text, table_name, day, source, path, row_count, day < (clock_timestamp() AT TIME ZONE 'UTC')::date
 FROM archive_candidates
-WHERE outcome IS NULL AND run_id IN (SELECT run_id FROM maintenance_runs WHERE status = 'applying')
+WHERE outcome IS NULL
+    AND run_id IN (SELECT run_id FROM maintenance_runs WHERE status = 'applying' AND kind = 'history_archive')
 ORDER BY run_id, day, table_name
 LIMIT 1
 FOR UPDATE SKIP LOCKED
 """
 
 
-def drop_next(transaction: Transaction) -> DroppedDay | None:
+def drop_next(transaction: Transaction, has_copy: HasCopy) -> DroppedDay | None:
     """Decide about one day that an applying run names; None if none is left that nobody else decides about."""
     row = transaction.execute(_NEXT).first()
     if row is None:
         return None
     found = _Day(*row)
-    outcome = _judge_and_drop(transaction, found)
+    outcome = _judge_and_drop(transaction, found, has_copy)
     if outcome == DROPPED:
         _note(transaction, found)
     _decide(transaction, found, outcome)
     return DroppedDay(found.run_id, found.table, found.day.isoformat(), found.row_count, outcome)
 
 
-def _judge_and_drop(transaction: Transaction, found: _Day) -> str:
+def _judge_and_drop(transaction: Transaction, found: _Day, has_copy: HasCopy) -> str:
     if found.table not in HISTORY_TABLES:
         return UNKNOWN_PARTITION
     if not found.is_over:
         return STILL_OPEN
-    # With whoever makes or restores partitions one takes turns.
-    transaction.execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": ADVISORY_LOCK})
+    if found.source not in {f"{found.table}_default", partition_name(found.table, found.day)}:
+        return UNKNOWN_PARTITION
+    if not has_copy(ClaimedCopy(found.table, found.day.isoformat(), found.path, found.row_count)):
+        return COPY_NOT_FOUND
+    transaction.execute(TAKE_TURN)
     if found.source == f"{found.table}_default":
         return _delete_strays(transaction, found)
-    if found.source == partition_name(found.table, found.day):
-        return _drop_partition(transaction, found)
-    return UNKNOWN_PARTITION
+    return _drop_partition(transaction, found)
 
 
 def _drop_partition(transaction: Transaction, found: _Day) -> str:
@@ -109,13 +116,14 @@ _HAS_MOVED = """
 SELECT EXISTS (
     SELECT FROM archive_candidates AS copied JOIN archived_partitions AS moved USING (table_name, day)
     WHERE copied.run_id = %(run_id)s AND table_name = %(table)s AND day = %(day)s
-        AND greatest(moved.dropped_at, moved.restored_at) >= copied.verified_at
+        AND (greatest(moved.dropped_at, moved.restored_at) >= copied.verified_at
+            OR (moved.path = copied.path AND moved.restored_at IS NULL))
 )
 """
 
 
 def _has_moved(transaction: Transaction, found: _Day) -> bool:
-    """Tell whether rows of the day were dropped or brought back since they were copied."""
+    """Return whether rows of the day were dropped or restored since they were copied, or the copy is of other rows."""
     named = {"run_id": found.run_id, "table": found.table, "day": found.day}
     return bool(transaction.execute(_HAS_MOVED, named).scalar_one())
 

@@ -17,8 +17,8 @@ from coordinator_core.store.postgres.failures import Blocked, DataRefused
 from coordinator_core.store.tables import HISTORY_TABLES
 
 DDL_LOCK_TIMEOUT_MS = 500
-ADVISORY_LOCK = 0x6D757374_68697374
-"""Any number would do, if nobody else takes it; these are the letters "must" and "hist"."""
+TAKE_TURN = "LOCK TABLE archived_partitions IN SHARE ROW EXCLUSIVE MODE"
+"""Taken by every transaction that makes, drops or restores a partition. A role that only reads cannot hold it."""
 
 
 def create_ahead(line: Line, days_ahead: int) -> None:
@@ -62,7 +62,7 @@ def _create(line: Line, table: str, day: date) -> None:
 
 
 def _attach(transaction: Transaction, table: str, day: date) -> None:
-    transaction.execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": ADVISORY_LOCK})
+    transaction.execute(TAKE_TURN)
     name, bounds = partition_name(table, day), {"first": midnight(day), "last": midnight(day + timedelta(days=1))}
     if name in present(transaction) or _holds(transaction, table, bounds):
         return

@@ -7,7 +7,7 @@ from functools import partial
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
-from coordinator_core.store.dropping import DroppedDay
+from coordinator_core.store.dropping import DroppedDay, HasCopy
 from coordinator_core.store.history import (
     ExpiryForecast,
     GroupPosition,
@@ -411,6 +411,6 @@ class PostgresStore:
         """Mark every applying run that has no undecided candidate as applied, and return their ids."""
         return self._changes.transact(maintenance.finish_runs)
 
-    def drop_archived(self) -> DroppedDay | None:
+    def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
         """Decide about one day of history that an applying run names; None if none is left."""
-        return self._changes.transact(archive.drop_next)
+        return self._changes.transact(partial(archive.drop_next, has_copy=has_copy))

@@ -1,0 +1,159 @@
+"""Checks that a day of history was copied: its Parquet files are in the node's archive and hold as many rows.
+
+A job claims where the copy of a day is and how many rows it has. A node believes neither before it drops the day:
+
+* The directory is the one that copies of this table and day are written to, below the archive that the node's own
+  setting names.
+* The row counts in the footers of its Parquet files add up to the number of rows that the day has in Postgres.
+
+The rows themselves are not decoded; the job has compared their checksum. A node sees directories that are mounted on
+its machine. Of an archive elsewhere (`s3a://…`) it finds no copy, and drops nothing unless the check is turned off.
+
+Source: https://parquet.apache.org/docs/file-format/, and Thrift's compact protocol, in which footers are written.
+"""
+
+import struct
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from coordinator_core.store.dropping import ClaimedCopy
+
+MAGIC: Final = b"PAR1"
+TAIL: Final = struct.Struct("<I4s")
+"""The footer's length and the magic bytes, at the end of a file."""
+FOOTER_MAX_BYTES: Final = 64 * 2**20
+NUM_ROWS: Final = 3
+"""The field of the footer that holds the number of rows."""
+
+
+class ArchiveFiles:
+    """The archive as this node sees it."""
+
+    def __init__(self, uri: str, *, is_checked: bool) -> None:
+        """Name the archive's directory (`file:///…` or a path); without `is_checked` every claim is believed."""
+        self._root = _local(uri)
+        self._is_checked = is_checked
+
+    def has(self, copy: ClaimedCopy) -> bool:
+        """Return whether the copy is there and has as many rows as is claimed."""
+        if not self._is_checked:
+            return True
+        directory = _local(copy.path)
+        if self._root is None or directory is None:
+            return False
+        try:
+            root, directory = self._root.resolve(), directory.resolve()
+            if not directory.is_relative_to(root):
+                return False
+            if directory.relative_to(root).parts[:-1] != (copy.table, f"day={copy.day}"):
+                return False
+            return sum(map(count_rows, directory.glob("*.parquet"))) == copy.row_count
+        except (OSError, ValueError):
+            return False
+
+
+def count_rows(file: Path) -> int:
+    """Return the number of rows that a Parquet file's footer states.
+
+    Raises:
+        ValueError: It is no Parquet file, or an incomplete one.
+    """
+    with file.open("rb") as opened:
+        size = opened.seek(0, 2)
+        if size < TAIL.size + len(MAGIC):
+            raise ValueError(f"{file} is too short for a Parquet file")
+        opened.seek(size - TAIL.size)
+        length, magic = TAIL.unpack(opened.read(TAIL.size))
+        if magic != MAGIC or length > min(FOOTER_MAX_BYTES, size - TAIL.size - len(MAGIC)):
+            raise ValueError(f"{file} is no Parquet file")
+        opened.seek(size - TAIL.size - length)
+        footer = opened.read(length)
+    try:
+        return _Compact(footer).find_integer(NUM_ROWS)
+    except IndexError:
+        raise ValueError(f"the footer of {file} is incomplete") from None
+
+
+def _local(uri: str) -> Path | None:
+    """Return the path on this machine that a URI or a path names; None for another scheme."""
+    scheme, colon, rest = uri.partition(":")
+    if colon and scheme == "file":
+        path = Path("/" + rest.lstrip("/"))
+        return path if path.exists() else Path(unquote(str(path)))
+    return Path(uri) if uri.startswith("/") else None
+
+
+STOP, TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 12
+INTEGERS: Final = frozenset({4, 5, 6})
+LONG_LIST: Final = 15
+
+
+class _Compact:
+    """Reads just enough of Thrift's compact protocol to find a number among a struct's fields."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def find_integer(self, wanted: int) -> int:
+        """Return the integer field of that number; raises ValueError if the struct has none."""
+        number = 0
+        while (kind := self._next_field(number)) is not None:
+            number, of = kind
+            if number == wanted and of in INTEGERS:
+                return self._zigzag()
+            self._skip(of)
+        raise ValueError(f"there is no field {wanted}")
+
+    def _next_field(self, previous: int) -> tuple[int, int] | None:
+        header = self._byte()
+        if header == STOP:
+            return None
+        step, kind = header >> 4, header & 0x0F
+        return (previous + step if step else self._zigzag()), kind
+
+    def _skip(self, kind: int) -> None:
+        if kind in {TRUE, FALSE}:
+            return
+        if kind == BYTE:
+            self._at += 1
+        elif kind in INTEGERS:
+            self._varint()
+        elif kind == DOUBLE:
+            self._at += 8
+        elif kind == BINARY:
+            length = self._varint()
+            self._at += length
+        elif kind in {LIST, SET}:
+            self._skip_list()
+        elif kind == STRUCT:
+            number = 0
+            while (field := self._next_field(number)) is not None:
+                number, of = field
+                self._skip(of)
+        else:
+            raise ValueError(f"a footer has no value of kind {kind}")
+
+    def _skip_list(self) -> None:
+        header = self._byte()
+        count, kind = header >> 4, header & 0x0F
+        for _ in range(self._varint() if count == LONG_LIST else count):
+            self._skip(BYTE if kind in {TRUE, FALSE} else kind)
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return value >> 1 ^ -(value & 1)
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
