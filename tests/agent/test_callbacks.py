@@ -107,7 +107,7 @@ def test_a_poll_in_a_callback_begins_no_other_round(
     joins = coordinator.count("join")
     agent.subscribe(["orders", "refunds"])
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert polled == [[0, 1, 2]]
     assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0, 1, 2])]
     assert coordinator.count("join") == joins + 1

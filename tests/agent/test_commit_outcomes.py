@@ -19,6 +19,7 @@ from agent import (
 from agent.commit_queue import Offsets
 from tests.agent.conftest import AgentMaker
 from tests.agent.fake_coordinator import FakeCoordinator, Hold, Problem
+from tests.waiting import PATIENCE_S
 
 ZERO, ONE = (TopicPartition("orders", number) for number in range(2))
 OVERTAKEN = Problem("ILLEGAL_GENERATION", 409, "rejoin")
@@ -108,7 +109,7 @@ def test_with_latest_a_partition_begins_at_a_whole_number(make_agent: AgentMaker
     agent = make_agent(auto_offset_reset="latest", end_offset_of=lambda _: Decimal(5))
 
     with pytest.raises(ValueError, match="end offset of orders-0 is a whole number, and not Decimal"):
-        agent.poll(timeout_s=20)
+        agent.poll(PATIENCE_S)
 
 
 def test_a_commit_that_cannot_be_written_down_fails_alone(

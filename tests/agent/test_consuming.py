@@ -124,7 +124,7 @@ def test_a_commit_that_comes_too_late_says_so_and_the_next_poll_rejoins(
     with pytest.raises(error):
         agent.commit()
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     given_back = "lost" if error is CommitFailed else "revoked"
     assert diary.lines == [("assigned", [0, 1, 2]), (given_back, [0, 1, 2]), ("assigned", [0, 1, 2])]
 
@@ -147,7 +147,7 @@ def test_what_is_revoked_can_still_be_committed(coordinator: FakeCoordinator, jo
     agent.seek(ONE, 11)
     coordinator.next("commit", Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry"))
     agent.subscribe(["orders", "refunds"])
-    agent.poll(timeout_s=20)
+    agent.poll(PATIENCE_S)
 
     assert stored(coordinator)[1] == 11
     assert agent.position(ONE) == 11
@@ -159,7 +159,7 @@ def test_a_position_committed_on_revocation_is_where_the_next_generation_begins(
     agent = joined()
     agent.seek(ONE, 11)
     agent.subscribe(["orders", "refunds"])
-    agent.poll(timeout_s=20)
+    agent.poll(PATIENCE_S)
 
     assert agent.position(ONE) == 0
 
@@ -269,7 +269,7 @@ def test_auto_commit_stores_positions_before_they_are_given_back(
     agent = joined(enable_auto_commit=True)
     agent.seek(ONE, 5)
     agent.subscribe(["orders", "refunds"])
-    agent.poll(timeout_s=20)
+    agent.poll(PATIENCE_S)
     assert agent.position(ONE) == 5
     agent.seek(TWO, 6)
     agent.close()
@@ -295,7 +295,7 @@ def test_an_auto_commit_that_fails_holds_no_rebalance_up(
     agent.seek(ONE, 5)
     coordinator.next("commit", Problem("UNKNOWN_MEMBER_ID", 404, "rejoin"))
     agent.subscribe(["orders", "refunds"])
-    agent.poll(timeout_s=20)
+    agent.poll(PATIENCE_S)
 
     assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
 
@@ -311,7 +311,7 @@ def test_with_nothing_committed_none_waits_for_a_seek(coordinator: FakeCoordinat
     agent = make_agent(auto_offset_reset="none")
 
     with pytest.raises(NoOffsetForPartition) as refused:
-        agent.poll(timeout_s=20)
+        agent.poll(PATIENCE_S)
     assert refused.value.partitions == (ZERO, TWO)
     with pytest.raises(NoOffsetForPartition):
         agent.position(ZERO)
@@ -329,7 +329,7 @@ def test_a_seek_while_partitions_are_assigned_comes_before_any_reset(make_agent:
 
     agents.append(make_agent(auto_offset_reset="none", on_assigned=begin_at_nine))
 
-    assert dict(agents[0].poll(timeout_s=20)) == {ZERO: 9, ONE: 9, TWO: 9}
+    assert dict(agents[0].poll(PATIENCE_S)) == {ZERO: 9, ONE: 9, TWO: 9}
 
 
 def test_paused_partitions_are_kept_and_not_consumed(joined: AgentMaker) -> None:
@@ -381,4 +381,4 @@ def test_a_leader_notices_that_a_topic_has_grown(
     assert coordinator.count("sync") == 1
     clock.advance(10_000)
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2, 3]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2, 3]

@@ -51,7 +51,7 @@ def test_joining_gets_through(
     coordinator.next(call, *[fault] * times)
     agent = make_agent(**diary.callbacks())
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert diary.lines == [("assigned", [0, 1, 2])]
 
 
@@ -64,7 +64,7 @@ def test_the_second_join_request_gets_through_too(
     coordinator.next("join", given, fault)
     agent = make_agent(client_id="me")
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert {body["member_id"] for body in coordinator.bodies("join")} == {"", "me-0"}
 
 
@@ -148,7 +148,7 @@ def test_an_owner_that_cannot_be_reached_is_left_alone_for_the_base_url(
     coordinator.headers = {"X-Muster-Coordinator": f"http://127.0.0.1:{free_port()}"}
     agent = make_agent()
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     agent.commit({TopicPartition("orders", 0): 5})
     assert coordinator.offsets["orders", 0]["offset"] == 5
 
@@ -156,7 +156,7 @@ def test_an_owner_that_cannot_be_reached_is_left_alone_for_the_base_url(
 def test_any_of_several_base_urls_will_do(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     agent = make_agent(base_url=[f"http://127.0.0.1:{free_port()}", coordinator.url])
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("answer", [NOT_JSON, NONSENSE, Raw(404, b"404 page not found")])
@@ -167,9 +167,9 @@ def test_a_base_url_where_no_muster_answers_holds_nobody_up(
         coordinator.next(call, *[answer] * 1_000)
     agent = make_agent(base_url=[coordinator.url, other_node.url])
     with suppress(RequestError):
-        agent.poll(timeout_s=20)
+        agent.poll(PATIENCE_S)
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert coordinator.count("join") == 1
 
 

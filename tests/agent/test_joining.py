@@ -26,7 +26,7 @@ def test_a_first_poll_joins_and_returns_all_partitions_from_their_beginning(
     coordinator.topics["orders"]["log_start_offset"] = 7
     agent = make_agent(client_id="consumer-billing-x", **diary.callbacks())
 
-    assert dict(agent.poll(timeout_s=20)) == {TopicPartition("orders", number): 7 for number in range(3)}
+    assert dict(agent.poll(PATIENCE_S)) == {TopicPartition("orders", number): 7 for number in range(3)}
     assert agent.assignment() == {TopicPartition("orders", number) for number in range(3)}
     assert agent.generation == 1
     assert agent.member_id == "consumer-billing-x-1"
@@ -146,7 +146,7 @@ def test_a_refused_catalogue_does_not_matter_to_a_caller_who_knows_the_counts(
     coordinator.next("topics", NOT_FOR_AGENTS, NOT_FOR_AGENTS)
     agent = make_agent(partitions_of=lambda _: 2)
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1]
 
 
 def test_a_refused_catalogue_comes_out_of_poll_otherwise(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
@@ -154,15 +154,15 @@ def test_a_refused_catalogue_comes_out_of_poll_otherwise(coordinator: FakeCoordi
     agent = make_agent()
 
     with pytest.raises(NotAuthorized):
-        agent.poll(timeout_s=20)
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+        agent.poll(PATIENCE_S)
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
 def test_what_partitions_of_raises_comes_out_of_poll(make_agent: AgentMaker) -> None:
     agent = make_agent(topics=["files"], partitions_of=int)
 
     with pytest.raises(ValueError, match="invalid literal"):
-        agent.poll(timeout_s=20)
+        agent.poll(PATIENCE_S)
 
 
 def test_a_join_that_waited_long_enough_is_asked_again_with_the_id_of_the_answer(
@@ -277,7 +277,7 @@ def test_a_member_that_may_no_longer_take_part_loses_everything_and_may_try_agai
 
     with pytest.raises(NotAuthorized):
         agent.poll()
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
 
 
@@ -288,7 +288,7 @@ def test_a_fenced_join_or_sync_is_final(coordinator: FakeCoordinator, make_agent
 
     for _ in range(2):
         with pytest.raises(FencedInstanceId):
-            agent.poll(timeout_s=20)
+            agent.poll(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -308,8 +308,8 @@ def test_a_refused_join_comes_out_of_poll_and_the_next_poll_tries_again(
     agent = make_agent()
 
     with pytest.raises(error):
-        agent.poll(timeout_s=20)
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+        agent.poll(PATIENCE_S)
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
 def test_a_new_subscription_is_joined_with_at_the_next_poll(
@@ -319,7 +319,7 @@ def test_a_new_subscription_is_joined_with_at_the_next_poll(
     agent = joined(**diary.callbacks())
     agent.subscribe(["refunds"])
 
-    assert [str(each) for each in agent.poll(timeout_s=20)] == ["refunds-0"]
+    assert [str(each) for each in agent.poll(PATIENCE_S)] == ["refunds-0"]
     assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0])]
 
 
@@ -360,7 +360,7 @@ def test_unsubscribing_gives_everything_back_and_leaves_and_a_subscription_joins
     with pytest.raises(RequestError, match="subscribe"):
         agent.poll()
     agent.subscribe(["orders"])
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
 def test_unsubscribing_unsubscribes_although_a_callback_raises(
@@ -391,9 +391,9 @@ def test_a_thread_that_could_not_be_started_is_started_at_the_next_poll(
     monkeypatch.setattr(threading.Thread, "start", fail_once)
     agent = make_agent()
     with pytest.raises(RuntimeError, match="can't start"):
-        agent.poll(timeout_s=20)
+        agent.poll(PATIENCE_S)
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
 def test_an_exception_in_a_callback_comes_out_of_poll_and_the_membership_goes_on(
@@ -405,6 +405,6 @@ def test_an_exception_in_a_callback_comes_out_of_poll_and_the_membership_goes_on
     agent = make_agent(on_assigned=refuse)
 
     with pytest.raises(LookupError, match="no room"):
-        agent.poll(timeout_s=20)
+        agent.poll(PATIENCE_S)
     assert numbers(agent.poll()) == [0, 1, 2]
     assert coordinator.count("sync") == 1

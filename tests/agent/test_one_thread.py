@@ -9,6 +9,7 @@ import pytest
 
 from agent import ConcurrentUse, ConsumerAgent, TopicPartition
 from tests.agent.conftest import AgentMaker
+from tests.waiting import PATIENCE_S
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -42,7 +43,7 @@ def test_a_second_thread_is_refused_while_one_is_inside(make_agent: AgentMaker, 
         intruder.join()
 
     agent = make_agent(on_assigned=while_inside)
-    agent.poll(timeout_s=20)
+    agent.poll(PATIENCE_S)
 
     assert len(refused) == 1
 

@@ -24,7 +24,7 @@ def test_heartbeats_begin_with_the_joins_answer_and_not_only_after_the_sync(
     coordinator.wait_for_calls("heartbeat", 2)
     gate.set()
 
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
 def test_heartbeats_come_as_often_as_the_coordinator_says_at_each_of_them(
@@ -69,7 +69,7 @@ def test_a_caller_slower_than_max_poll_interval_leaves_and_joins_again(
     assert entry["member_id"] == "me-1"
     assert "max_poll_interval_ms (60000)" in entry["reason"]
     assert agent.member_id == ""
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
     assert agent.member_id == "me-2"
 
@@ -86,7 +86,7 @@ def test_a_slow_static_member_does_not_leave_and_only_falls_silent(
 
     assert coordinator.count("heartbeat") == 0
     assert coordinator.count("leave") == 0
-    assert numbers(agent.poll(timeout_s=20)) == [0, 1, 2]
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert diary.lines[1:] == [("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
     assert [body["member_id"] for body in coordinator.bodies("join")] == ["", ""]
 
@@ -104,7 +104,7 @@ def test_an_assignment_that_was_lost_before_the_caller_took_it_is_never_told(
     assert agent.wait(PATIENCE_S)
     clock.advance(1)
 
-    assert dict(agent.poll(timeout_s=20)).keys() == agent.assignment()
+    assert dict(agent.poll(PATIENCE_S)).keys() == agent.assignment()
     assert agent.member_id == "me-2"
     assert diary.lines == [("assigned", [0, 1, 2])]
 
@@ -213,7 +213,7 @@ def test_an_agent_closed_by_its_own_callback_does_not_join_again(
     agents: list[ConsumerAgent] = []
     agents.append(make_agent(on_assigned=lambda _: agents[0].close()))
     with pytest.raises(AgentClosed):
-        agents[0].poll(timeout_s=20)
+        agents[0].poll(PATIENCE_S)
 
     assert [seen.call for seen in coordinator.seen if seen.call in ("join", "leave")] == ["join", "join", "leave"]
 

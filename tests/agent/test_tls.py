@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 from agent import ConsumerAgent, TopicPartition
 from tests.agent.conftest import QUICK, Diary
 from tests.agent.fake_coordinator import FakeCoordinator, Hold, Problem
+from tests.waiting import PATIENCE_S
 
 COMMITTED = TopicPartition("orders", 1)
 
@@ -63,7 +64,7 @@ def test_an_agent_that_trusts_the_authority_joins_and_commits(
     with ConsumerAgent(
         secure.url, "billing", ["orders"], ssl_context=trusting, token="s3cret", **(QUICK | diary.callbacks())
     ) as agent:
-        agent.poll(timeout_s=20)
+        agent.poll(PATIENCE_S)
         agent.commit({COMMITTED: 4})
         agent.commit({COMMITTED: 5}, asynchronous=True)
         agent.commit({COMMITTED: 6})
@@ -88,7 +89,7 @@ def test_a_token_that_came_over_tls_never_goes_out_in_plain(
     secure.next("commit", Problem("NOT_COORDINATOR", 421, "retry", {"coordinator": other_node.url}))
     trusting = ssl.create_default_context(cafile=certificate)
     with ConsumerAgent(secure.url, "billing", ["orders"], ssl_context=trusting, token="s3cret", **QUICK) as agent:
-        agent.poll(timeout_s=20)
+        agent.poll(PATIENCE_S)
         agent.commit({COMMITTED: 4})
 
     assert other_node.url.startswith("http://")

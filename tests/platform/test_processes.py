@@ -182,7 +182,7 @@ def test_the_end_of_a_dismissed_child_is_no_news(children: ChildProcesses, make_
 
 def test_only_the_named_children_are_stopped(children: ChildProcesses, make_spec: MakeSpec) -> None:
     going, staying = children.start(make_spec(SLEEP, "going")), children.start(make_spec(SLEEP, "staying"))
-    children.stop(20, {"going"})
+    children.stop(PATIENCE_S, {"going"})
     assert is_gone(going.key)
     assert staying.is_alive()
 
