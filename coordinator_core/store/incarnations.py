@@ -3,7 +3,8 @@
 The database may have lost the last transactions, and with them generations, lease epochs and commit versions that were
 given out already. So each of these numbers jumps past everything that can have been lost:
 
-* The identity of the database (`Identity`) is stored. Writes, take-overs and renewals compare it with the actual one.
+* The identity of the database (`Identity`) is stored. Take-overs and renewals compare it with the actual one; writes
+  compare what of it is cheap to read.
 * A database that was rolled back in place keeps its identity. A node notices it by `is_rolled_back`.
 * The jump grows with the time since the last sign of life in the database, so that restoring one backup twice, or an
   older one after that, gives no number out twice either.
