@@ -300,6 +300,68 @@ def test_an_auto_commit_that_fails_holds_no_rebalance_up(
     assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
 
 
+def test_an_idle_consumer_reports_the_ends_of_its_partitions_once_a_minute(
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
+) -> None:
+    ends = {ZERO: 5, ONE: 9, TWO: None}
+    agent = joined(end_offset_of=ends.get, clock=clock)
+    agent.commit({ZERO: OffsetAndMetadata(5, metadata="by hand", leader_epoch=3), ONE: 4, TWO: 1})
+    agent.seek(ONE, 8)
+    ends[ONE] = 20
+    clock.advance(60_000)
+    agent.poll()
+    coordinator.wait_for_calls("commit", 2)
+    agent.close()
+
+    assert stored(coordinator) == {0: 5, 1: 4, 2: 1}
+    assert {number: coordinator.offsets["orders", number]["log_end_offset"] for number in range(3)} == {
+        0: 5,
+        1: 20,
+        2: None,
+    }
+    assert coordinator.offsets[ZERO]["metadata"] == "by hand"
+    assert coordinator.offsets[ZERO]["leader_epoch"] == 3
+
+
+def test_a_consumer_that_commits_ends_sends_none_beside(
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
+) -> None:
+    agent = joined(end_offset_of=lambda _: 100, clock=clock)
+    for _ in range(4):
+        clock.advance(30_000)
+        agent.commit()
+        agent.poll()
+
+    agent.close()
+    assert coordinator.count("commit") == 4
+
+
+def test_a_consumer_that_knows_no_ends_reports_none(
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
+) -> None:
+    agent = joined(clock=clock)
+    agent.commit()
+    clock.advance(250_000)
+    agent.poll()
+
+    agent.close()
+    assert coordinator.count("commit") == 1
+
+
+def test_an_end_that_cannot_be_told_ends_no_poll(
+    joined: AgentMaker, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: TopicPartition) -> int:
+        raise OSError("the file is gone")
+
+    agent = joined(end_offset_of=fails, clock=clock)
+    agent.commit({ZERO: 1})
+    clock.advance(60_000)
+
+    assert ZERO in agent.poll()
+    assert "could not be reported" in caplog.text
+
+
 def test_with_nothing_committed_latest_begins_at_the_end(joined: AgentMaker) -> None:
     agent = joined(auto_offset_reset="latest", end_offset_of=lambda partition: 100 + partition.partition)
 

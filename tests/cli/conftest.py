@@ -8,11 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg2
 import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from structlog.testing import capture_logs
 
 from muster.cli import main
-from muster.settings import ENVIRONMENT_PREFIX
+from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.api.client import Client, Group, Json, fresh_id
 from tests.cli.fake_node import FakeNode
 from tests.conftest import Databases
@@ -130,3 +132,13 @@ def offsets_of(group: Group) -> dict[tuple[str, int], int]:
     """Return what a group has committed."""
     found = group.client.ok("GET", f"{group.path}/offsets")["offsets"]
     return {(each["topic"], each["partition"]): each["offset"] for each in found}
+
+
+@pytest.fixture
+def rows(node: Node) -> Iterator[PsycopgConnection]:
+    """Connect to the node's database; every statement commits by itself."""
+    assert node.settings.database_url is not None
+    connection = psycopg2.connect(psql_url(node.settings.database_url.get_secret_value()))
+    connection.autocommit = True
+    yield connection
+    connection.close()
