@@ -103,16 +103,17 @@ def describe(
     groups: GroupsArgument = None,
     group: GroupsOption = None,
     all_groups: AllGroupsOption = False,
-    state: Annotated[bool, typer.Option("--state", help="Only the state, and who is waited for.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Only the state, awaited members and diagnosis.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Only the members.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Only the offsets, with lag and owner.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show what each member is assigned, too.")] = False,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how groups stand, and who is waited for.
+    """Show how groups stand, and what is wrong with them.
 
-    That is the state, the members, and the offsets with lag and owner, unless a flag chooses among them.
+    That is the state with awaited members and the diagnosis of the last hour, the members, and the offsets with lag and
+    owner, unless a flag chooses among them.
     """
     from muster.commands.asking import Node
     from muster.commands.choosing import Choice
