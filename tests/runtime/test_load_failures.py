@@ -1,7 +1,8 @@
 """A shard that cannot be loaded is released, reported and tried again; its node never keeps it and serves nothing."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,7 +17,7 @@ from tests.runtime.nodes import LEASE_TTL_MS, Member, config, running, until
 from tests.runtime.test_readiness import JumpingClock
 from tests.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("log")]
 
 SICK = shard_of("g", 50)
 
@@ -44,25 +45,33 @@ class UnreadableStore(MemoryStore):
         return self.leases()[shard_id].node_id
 
 
+@pytest.fixture
+def log() -> Iterator[list[MutableMapping[str, Any]]]:
+    """Give the events of a test; to draw the tracebacks of so many failures would take it seconds."""
+    with capture_logs() as events:
+        yield events
+
+
 @pytest.mark.parametrize("error", [ValueError("bad page"), StoreUnavailable("bad page")], ids=["any", "of the store"])
-async def test_a_shard_that_cannot_be_loaded_is_released_and_the_others_are_served(error: Exception) -> None:
+async def test_a_shard_that_cannot_be_loaded_is_released_and_the_others_are_served(
+    error: Exception, log: list[MutableMapping[str, Any]]
+) -> None:
     store = UnreadableStore()
     store.sick, store.error = {SICK}, error
-    with capture_logs() as events:
-        async with running(store) as node:
-            await until(lambda: node.counts().shards_active == 49, "all other shards are served")
-            await until(lambda: store.owner(SICK) is None, "the shard is released")
-            ready = await node.readiness()
-            with pytest.raises(CoordinatorNotAvailable, match=r"cannot be loaded: .*bad page"):
-                await Member(node, "g").heartbeat()
-            assert node.counts().sums.loads_failed >= 1
-            store.sick = set()
-            await until(lambda: node.counts().shards_active == 50, "it is tried again")
-            assert (await node.readiness()).is_ready
-            await Member(node, "g").settle()
+    async with running(store) as node:
+        await until(lambda: node.counts().shards_active == 49, "all other shards are served")
+        await until(lambda: store.owner(SICK) is None, "the shard is released")
+        ready = await node.readiness()
+        with pytest.raises(CoordinatorNotAvailable, match=r"cannot be loaded: .*bad page"):
+            await Member(node, "g").heartbeat()
+        assert node.counts().sums.loads_failed >= 1
+        store.sick = set()
+        await until(lambda: node.counts().shards_active == 50, "it is tried again")
+        assert (await node.readiness()).is_ready
+        await Member(node, "g").settle()
     assert not ready.is_ready
     assert any(f"shard {SICK} cannot be loaded" in reason for reason in ready.reasons)
-    assert "shards_not_loaded" in {event["event"] for event in events}
+    assert "shards_not_loaded" in {event["event"] for event in log}
 
 
 async def test_shards_that_failed_are_tried_one_by_one() -> None:
@@ -137,13 +146,12 @@ def test_the_time_until_the_next_attempt_doubles_up_to_a_limit() -> None:
     assert not failures.is_waiting(3)
 
 
-async def test_a_setting_that_cannot_be_read_is_left_out_and_said() -> None:
+async def test_a_setting_that_cannot_be_read_is_left_out_and_said(log: list[MutableMapping[str, Any]]) -> None:
     store = MemoryStore()
     change = ChangeRow("7b0e0d0c-0000-4000-8000-000000000001", 1, "ada", "put_settings", "g", None, None, "a test")
     store.put_settings("g", {"session_timeout_ms": "soon", "group_max_size": "1"}, change)
-    with capture_logs() as events:
-        async with running(store) as node:
-            await until(lambda: node.counts().shards_active == 50, "all shards are served")
-            settings = node.settings_in_force("g")
+    async with running(store) as node:
+        await until(lambda: node.counts().shards_active == 50, "all shards are served")
+        settings = node.settings_in_force("g")
     assert (settings["session_timeout_ms"].source, settings["group_max_size"].value) == ("default", 1)
-    assert [event["key"] for event in events if event["event"] == "setting_not_read"][:1] == ["session_timeout_ms"]
+    assert [event["key"] for event in log if event["event"] == "setting_not_read"][:1] == ["session_timeout_ms"]
