@@ -15,15 +15,16 @@ import msgspec
 import uvloop
 from litestar.types import HTTPScope, Receive, Send
 
+from api.http.connection_gate import ConnectionCounts
 from api.http.edge import Edge
 from api.http.endpoints.membership import HeartbeatAnswer, HeartbeatBody
 from api.http.endpoints.offsets import CommitBody
+from api.http.limits import HttpLimits
 from api.http.server import HttpServer
 from muster.node import bound_listener
 
 ANSWER: Final = msgspec.json.encode(HeartbeatAnswer(session_timeout_ms=45_000, heartbeat_interval_ms=3_000))
 HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", str(len(ANSWER)).encode())]
-KEEP_ALIVE_S: Final = 60
 DECODERS: Final[Mapping[bytes, msgspec.json.Decoder[Any]]] = {
     b"/heartbeat": msgspec.json.Decoder(HeartbeatBody),
     b"/offsets": msgspec.json.Decoder(CommitBody),
@@ -55,7 +56,7 @@ async def body_of(receive: Receive) -> bytes:
 
 async def _serve(port: int) -> None:
     with bound_listener("127.0.0.1", port) as listener:
-        await HttpServer(cast("Edge", Bare()), listener, KEEP_ALIVE_S).start()
+        await HttpServer(cast("Edge", Bare()), listener, HttpLimits(), ConnectionCounts()).start()
         await asyncio.Event().wait()
 
 

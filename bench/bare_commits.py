@@ -16,10 +16,12 @@ import psycopg2
 import uvloop
 from litestar.types import HTTPScope, Receive, Send
 
+from api.http.connection_gate import ConnectionCounts
 from api.http.edge import WHOLE_ANSWER, Edge, SendWhole
 from api.http.endpoints.offsets import CommitBody
+from api.http.limits import HttpLimits
 from api.http.server import HttpServer
-from bench.bare import ANSWER, HEADERS, KEEP_ALIVE_S, body_of
+from bench.bare import ANSWER, HEADERS, body_of
 from bench.upserts import GIVEN, PREPARED, arrays_of
 from muster.node import bound_listener
 from muster.settings import psql_url
@@ -89,7 +91,7 @@ def _row(body: CommitBody) -> Row:
 
 async def _serve(port: int, database_url: str) -> None:
     with bound_listener("127.0.0.1", port) as listener:
-        await HttpServer(cast("Edge", BareCommits(database_url)), listener, KEEP_ALIVE_S).start()
+        await HttpServer(cast("Edge", BareCommits(database_url)), listener, HttpLimits(), ConnectionCounts()).start()
         await asyncio.Event().wait()
 
 

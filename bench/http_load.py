@@ -31,15 +31,13 @@ class Load:
 
 def post(path: str, body: bytes) -> bytes:
     """Return a POST of JSON as it goes over the wire."""
-    head = (
-        f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+    kind = f"content-type: application/json\r\ncontent-length: {len(body)}"
+    return f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{kind}\r\n\r\n".encode() + body
 
 
 def get(path: str) -> bytes:
     """Return a GET as it goes over the wire."""
-    return f"GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
 
 
 def put_load(requests: Sequence[tuple[str, Iterable[bytes]]], duration_s: float) -> Load:

@@ -22,6 +22,7 @@ import uvloop
 
 from api.http.app import make_app
 from api.http.edge import Edge
+from api.http.hosts import AllowedHosts
 from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
 from api.http.tokens import Tokens, TokensFileError
@@ -29,6 +30,7 @@ from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import Store, StoreError
 from coordinator_core.store.postgres import PostgresStore
+from muster.descriptors import affordable_connections, raise_descriptor_limit
 from muster.errors import DATABASE_ADVICE, UserError
 from muster.schema import newest
 from muster.settings import Settings
@@ -52,6 +54,7 @@ def run_node(settings: Settings) -> None:
     """
     with bound_listener(settings.http_host, settings.http_port) as listener:
         write_log()
+        raise_descriptor_limit(settings)
         store = open_store(settings)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -79,9 +82,10 @@ async def serve_node(
         waits with them; nobody was told of anything that is not stored.
 
     Raises:
-        UserError: the database cannot be reached, or the tokens file will not do.
+        UserError: the database cannot be reached, the tokens file will not do, or too few files may be open.
     """
     tokens = read_tokens(settings)
+    limits = _limits(settings)
     version = importlib.metadata.version("muster")
     coordinator = Coordinator(store, _node_config(settings, version))
     try:
@@ -90,7 +94,8 @@ async def serve_node(
         raise UserError(f"The database cannot be reached ({_first_line(failure)}); {DATABASE_ADVICE}.") from failure
     if not is_started:
         return await _hand_over(coordinator)
-    server = HttpServer(_make_app(coordinator, settings, version, tokens), listener, settings.keep_alive_s)
+    app = _make_app(coordinator, settings, limits, version, tokens)
+    server = HttpServer(app, listener, limits, app.connections)
     await server.start()
     log.info("node_started", node=coordinator.node_id, url=coordinator.url, version=version)
     on_serving()
@@ -273,14 +278,17 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
     )
 
 
-def _make_app(coordinator: Coordinator, settings: Settings, version: str, tokens: Tokens | None) -> Edge:
+def _make_app(
+    coordinator: Coordinator, settings: Settings, limits: HttpLimits, version: str, tokens: Tokens | None
+) -> Edge:
     secret = settings.cluster_secret
     return make_app(
         coordinator,
-        _limits(settings),
+        limits,
         version,
         forward=settings.forward,
         cluster_secret="" if secret is None else secret.get_secret_value(),
+        hosts=AllowedHosts(settings.http_host, settings.node_url, settings.allowed_hosts),
         tokens=tokens,
     )
 
@@ -290,7 +298,14 @@ def _limits(settings: Settings) -> HttpLimits:
         max_body_bytes=settings.max_body_bytes,
         max_partitions_per_request=settings.max_partitions_per_request,
         request_timeout_ms=settings.request_timeout_ms,
+        head_timeout_ms=settings.head_timeout_ms,
+        body_timeout_ms=settings.body_timeout_ms,
+        send_timeout_ms=settings.send_timeout_ms,
+        keep_alive_s=settings.keep_alive_s,
+        max_connections=affordable_connections(settings),
+        max_connections_per_ip=settings.max_connections_per_ip,
         max_forward_connections=settings.max_forward_connections,
+        forward_max_age_ms=settings.forward_max_age_ms,
         lag_lookback_ms=settings.lag_lookback_ms,
         max_lag_points=settings.max_lag_points,
         max_lag_positions=settings.max_lag_positions,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS
 from coordinator_core.protocol.setting_rules import clash
@@ -22,6 +22,11 @@ ENVIRONMENT_PREFIX = "MUSTER_"
 INT32_MAX = 2_147_483_647
 POSTGRES_SCHEME = "postgresql+psycopg2://"
 DEFAULT_SHARDS = 50
+OTHER_DATABASE_CONNECTIONS = 5
+"""Connections of a node to the database beside those of its reads."""
+CLUSTER_SECRET_MIN_BYTES = 32
+ALLOWED_HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
+"""A name, `*.` and a name for all names below it, or an IP address; in lower case."""
 
 TimeoutMs = Annotated[int, Field(ge=1, le=INT32_MAX)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
@@ -94,6 +99,8 @@ class Settings(GroupDefaults):
     """The port a node listens on."""
     advertised_url: str | None = None
     """How agents and other nodes reach this node; None: its host and port."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Hosts that a node answers to beside loopback and its advertised URL's, parted by commas."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """How many shards a new database is made with; a database that has been made keeps its own count."""
     lease_ttl_ms: int = Field(default=5_000, ge=300, le=600_000)
@@ -101,7 +108,7 @@ class Settings(GroupDefaults):
     forward: bool = True
     """Whether a request for another node's group is passed on."""
     cluster_secret: SecretStr | None = None
-    """What nodes sign requests with that they pass on; the same on all of them. None: they are not told apart."""
+    """What nodes sign requests with that they forward; the same on all of them. None: they sign with nothing."""
     tokens_file: Path | None = None
     """The file that maps bearer tokens to actors; None: open, on this machine only."""
     data_dir: Path = DEFAULT_DATA_DIR
@@ -112,8 +119,20 @@ class Settings(GroupDefaults):
     """How large a request's body may be."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
     """How long a request may take that is no long poll."""
+    head_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
+    """How long the head of a request may take to arrive, or its first byte on a new connection."""
+    body_timeout_ms: int = Field(default=30_000, ge=100, le=3_600_000)
+    """How long the body of a request may take to arrive."""
+    send_timeout_ms: int = Field(default=30_000, ge=1_000, le=3_600_000)
+    """How long a client may leave an answer unread before the connection is closed."""
+    max_connections: int = Field(default=8_000, ge=1, le=1_000_000)
+    """How many connections of clients a node holds."""
+    max_connections_per_ip: int | None = Field(default=None, ge=1, le=1_000_000)
+    """How many of them one address may hold; None: half of them."""
     max_forward_connections: int = Field(default=64, ge=1, le=65_535)
     """How many requests, long polls aside, may be on their way to one other node."""
+    forward_max_age_ms: int = Field(default=30_000, ge=1_000, le=600_000)
+    """How old a forwarded request may be, and how far the clocks of two nodes may differ."""
     keep_alive_s: int = Field(default=75, ge=61, le=86_400)
     """How long an idle connection is kept open: longer than other nodes keep theirs, which is a minute."""
     lag_lookback_ms: int = Field(default=86_400_000, ge=60_000, le=INT32_MAX)
@@ -177,6 +196,26 @@ class Settings(GroupDefaults):
     @classmethod
     def _driver_is_ours(cls, url: SecretStr | None) -> SecretStr | None:
         return None if url is None else SecretStr(sqlalchemy_url(url.get_secret_value()))
+
+    @field_validator("cluster_secret")
+    @classmethod
+    def _secret_cannot_be_guessed(cls, secret: SecretStr | None) -> SecretStr | None:
+        if secret is not None and 0 < len(secret.get_secret_value().encode()) < CLUSTER_SECRET_MIN_BYTES:
+            raise ValueError(
+                f"CLUSTER_SECRET must have at least {CLUSTER_SECRET_MIN_BYTES} bytes; `openssl rand -hex 32` makes one"
+            )
+        return secret
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _hosts_are_listed(cls, given: object) -> object:
+        if not isinstance(given, str):
+            return given
+        hosts = tuple(host for each in given.split(",") if (host := each.strip().lower()))
+        for host in hosts:
+            if not ALLOWED_HOST.fullmatch(host):
+                raise ValueError(f"ALLOWED_HOSTS has {host!r}, which is no host like muster.example.org or *.svc")
+        return hosts
 
     @field_validator("data_dir")
     @classmethod

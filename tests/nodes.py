@@ -14,6 +14,8 @@ from muster.node import bound_listener, open_store, serve_node
 from muster.settings import Settings
 from tests.waiting import PATIENCE_S
 
+CLUSTER_SECRET = "the secret that all nodes of a test share"
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

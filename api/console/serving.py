@@ -1,9 +1,9 @@
 """The console's files are read once, and served under a path that changes with them: so they may be kept for ever.
 
-The page itself at `/` is asked for again each time. Its policy lets it take script, style and data from its own origin
-only, and no script or style that stands in a page; the same goes for Plotly, which comes from the installed package.
+The page itself at `/` is asked for again each time. The policy of every answer (`api/http/security_headers.py`) lets it
+take script, style and data from its own origin only; Plotly comes from the installed package.
 
-Source: Content Security Policy Level 3; RFC 8246 for `immutable`.
+Source: RFC 8246 for `immutable`.
 """
 
 import asyncio
@@ -37,18 +37,8 @@ STYLE_GUARD: Final = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 """What Plotly bundles puts a style into the page, which the policy forbids, unless an element with this id is there."""
 GZIP_LEVEL: Final = 6
 
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-SAFE: Final = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-}
-FOR_EVER: Final = {**SAFE, "cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
-ASK_AGAIN: Final = {**SAFE, "cache-control": "no-cache", "vary": "accept-encoding"}
+FOR_EVER: Final = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
+ASK_AGAIN: Final = {"cache-control": "no-cache", "vary": "accept-encoding"}
 
 
 @dataclass(frozen=True, slots=True)

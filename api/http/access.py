@@ -98,7 +98,7 @@ def need_of(request: str, method: str, path: str) -> Need:
 
 
 def identify(call: Call, tokens: Tokens) -> None:
-    """Learn who asks; whoever is passed on by another node is told by that node's mark, once the body is read.
+    """Learn who asks, unless another node forwarded the request: then its mark says so.
 
     Raises:
         Unauthenticated: a stranger wants to change something, and the body need not be read for that.

@@ -32,6 +32,7 @@ from api.http.express import express_lane
 from api.http.forward_mark import ForwardMarks
 from api.http.forwarding import Forwarder
 from api.http.framework import litestar_app
+from api.http.hosts import AllowedHosts
 from api.http.limits import HttpLimits
 from api.http.metrics import Metrics
 from api.http.openapi import describe_api
@@ -103,6 +104,7 @@ def make_app(
     *,
     forward: bool = True,
     cluster_secret: str = "",
+    hosts: AllowedHosts | None = None,
     tokens: Tokens | None = None,
 ) -> Edge:
     """Return the ASGI application of one node.
@@ -113,6 +115,7 @@ def make_app(
         version: Muster's.
         forward: whether requests for another node's groups are passed on to it.
         cluster_secret: what all nodes sign such requests with; not empty where there are tokens.
+        hosts: the hosts that the node answers to; None: those of loopback.
         tokens: who may ask what; None: everybody everything.
     """
     assert tokens is None or cluster_secret, "whoever can sign with nothing could be anybody"
@@ -123,7 +126,8 @@ def make_app(
         Deadlines(limits.request_timeout_ms),
         Metrics(),
         OpaqueReaders(),
-        ForwardMarks(cluster_secret),
+        ForwardMarks(cluster_secret, coordinator.url, limits.forward_max_age_ms),
+        hosts or AllowedHosts(),
         tokens,
     )
     forwarder = Forwarder(

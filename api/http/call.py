@@ -13,7 +13,8 @@ from litestar.di import NamedDependency
 from litestar.types import HTTPScope
 
 from api.http.deadlines import Deadlines
-from api.http.forward_mark import CLIENT_HEADER, ForwardMarks
+from api.http.forward_mark import ACTOR_HEADER, CLIENT_HEADER, IDEMPOTENCY_HEADER, ForwardMarks, Mark
+from api.http.hosts import AllowedHosts
 from api.http.limits import ACTOR_MAX_CHARS, REQUEST_ID_MAX_CHARS, HttpLimits
 from api.http.metrics import Metrics
 from api.http.problems import StillWaiting
@@ -29,8 +30,6 @@ T = TypeVar("T")
 
 _request_numbers = count()
 
-ACTOR_HEADER: Final = b"x-muster-actor"
-IDEMPOTENCY_HEADER: Final = b"idempotency-key"
 REQUEST_ID_HEADER: Final = b"x-request-id"
 RUN_ID: Final = secrets.token_hex(10).encode()
 """What the ids that this process gives out begin with."""
@@ -49,6 +48,7 @@ class Door:
     metrics: Metrics
     opaque_readers: OpaqueReaders
     forward_marks: ForwardMarks
+    hosts: AllowedHosts
     tokens: Tokens | None = None
     """None: the node is open."""
 
@@ -105,19 +105,21 @@ class Call:
         query = self.scope["query_string"]
         return b"%b %b%b%b" % (self.scope["method"].encode(), self.scope["raw_path"], b"?" if query else b"", query)
 
-    def read_mark(self) -> None:
-        """Learn from the mark, where there is one, who asked first; the body has been read.
+    def read_mark(self) -> Mark | None:
+        """Return the request's forwarding mark, if it has one, and take the client from it; before the body is read.
 
         Raises:
-            ForeignMark: a node claims to have passed the request on, and is none of this cluster's.
+            ForeignMark: the mark does not hold.
+            CoordinatorNotAvailable: the mark is older than this process.
         """
         if CLIENT_HEADER not in self.headers:
-            return
-        mark = self.door.forward_marks.read(self.target, self.body, self.headers)
-        self.client_host, self.identity = mark
+            return None
+        mark = self.door.forward_marks.read(self.target, self.headers)
+        self.client_host, self.identity = mark.client_host, mark.identity
         self.is_forwarded = True
         if self.identity is None and self.door.tokens is not None:
             self.identity = STRANGER
+        return mark
 
     def header(self, name: bytes) -> bytes | None:
         """Return a header's first value, or None; the name in lower case."""

@@ -15,12 +15,13 @@ from litestar.types import HTTPScope, Receive, Send
 
 from api.http.access import identify
 from api.http.call import STRANGER, Call, Door
+from api.http.connection_gate import ConnectionCounts
 from api.http.events import note
 from api.http.express import Express
 from api.http.forwarding import STOPPING, Forwarder
 from api.http.framework import answer_by_framework
 from api.http.paths import read_group_path
-from api.http.problems import UnknownServerError, refusal
+from api.http.problems import ForeignMark, UnknownServerError, refusal
 from api.http.reading import Disconnected, read_body
 from api.http.replays import Replays
 from api.http.reply import NO_ERROR, Reply
@@ -50,6 +51,11 @@ class Edge:
         self._replays = Replays()
         self._is_closing = False
 
+    @property
+    def connections(self) -> ConnectionCounts:
+        """Return where connections are counted, so that a scrape shows them."""
+        return self._door.metrics.connections
+
     def close(self) -> None:
         """From now on, tell every caller to ask again elsewhere; at once whoever waits for another node's answer."""
         self._is_closing = True
@@ -71,6 +77,10 @@ class Edge:
             if not self._is_closing:
                 raise
             reply = refusal(CoordinatorNotAvailable(STOPPING))  # the server has no more time for this one
+        except ForeignMark as error:
+            self._door.metrics.marks_refused[error.fault] += 1
+            log.warning("forward_mark_refused", fault=error.fault, why=error.detail, client=call.client_host)
+            reply = refusal(error)
         except CoordinatorError as error:
             reply = refusal(error)
         except Exception:  # the caller cannot help it, and no other caller must suffer from it
@@ -86,14 +96,17 @@ class Edge:
             await _send(reply, headers, send)
 
     async def _answer(self, call: Call, receive: Receive) -> Reply:
+        self._door.hosts.check(call.scope, call.headers)
         if self._is_closing and call.scope["raw_path"] not in ABOUT_THE_NODE:
             raise CoordinatorNotAvailable(STOPPING)
         method = call.scope["method"]
         path = read_group_path(method, call.scope["raw_path"])
         if self._door.tokens is not None:
             identify(call, self._door.tokens)
+        mark = call.read_mark()
         call.body = await read_body(method, call.headers, receive, self._door.limits.max_body_bytes)
-        call.read_mark()
+        if mark is not None:
+            mark.check_body(call.body)
         try:
             if path is not None:
                 call.group_id = path.group_id

@@ -22,7 +22,7 @@ from yarl import URL
 from api.http.call import Call
 from api.http.problems import PROBLEM_JSON
 from api.http.reply import NO_ERROR, Reply
-from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordinator
+from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest, NotCoordinator
 
 log = structlog.get_logger("muster.http")
 
@@ -87,7 +87,7 @@ class Forwarder:
 
     async def _ask(self, call: Call, owner: str) -> Reply:
         url = URL(owner.rstrip("/") + call.target.partition(b" ")[2].decode("ascii"), encoded=True)
-        headers = [(name.decode(), value.decode("latin-1")) for name, value in _headers(call)]
+        headers = _headers(call, owner)
         session = self._session(is_long_poll=call.is_long_poll)
         try:
             async with session.request(call.scope["method"], url, data=call.body, headers=headers) as answer:
@@ -132,10 +132,20 @@ class Forwarder:
         )
 
 
-def _headers(call: Call) -> list[tuple[bytes, bytes]]:
+def _headers(call: Call, owner: str) -> list[tuple[str, str]]:
+    """Return the headers that a request is forwarded with; the HTTP client writes them in UTF-8.
+
+    Raises:
+        InvalidRequest: one of the client's is not UTF-8.
+    """
     given = [(name, value) for name, value in call.scope["headers"] if name in PASSED_ON]
-    marks = call.door.forward_marks.headers(call.target, call.body, call.client_host, call.identity)
-    return [*given, (b"x-request-id", call.request_id), *marks]
+    marks = call.door.forward_marks.headers(
+        call.target, call.body, call.headers, call.client_host, call.identity, node_url=owner
+    )
+    try:
+        return [(name.decode(), value.decode()) for name, value in (*given, (b"x-request-id", call.request_id), *marks)]
+    except UnicodeDecodeError:
+        raise InvalidRequest("a header of a request that is forwarded to another node is not UTF-8") from None
 
 
 def _reply(answer: aiohttp.ClientResponse, body: bytes) -> Reply:

@@ -17,6 +17,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 
+from api.http.connection_gate import ConnectionCounts
+from api.http.forward_mark import MARK_FAULTS
 from api.http.reply import NO_ERROR
 from coordinator_core.protocol.errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
 from coordinator_core.runtime.counters import PARKED_S, Counters, Counts, Distribution, GroupCounts
@@ -48,6 +50,9 @@ class Metrics:
         """Request → how long it took, every one that was answered."""
         self.errors: Counter[tuple[str, str]] = Counter({("OffsetCommit", code): 0 for code in TOO_LATE})
         """(request, Kafka's name of the error) → refusals."""
+        self.connections = ConnectionCounts()
+        self.marks_refused: Counter[str] = Counter(dict.fromkeys(MARK_FAULTS, 0))
+        """What was wrong with a forwarding mark → refusals."""
 
     def count(self, request: str, code: str, took_s: float) -> None:
         """Count an answer; `code` is NONE or the error's name."""
@@ -104,6 +109,7 @@ class Scrape:
         """Return every family. Source: prometheus_client, custom collectors."""
         counts = self._counts
         yield from _requests(self._metrics)
+        yield from _connections(self._metrics)
         yield from _groups(counts.groups, counts.deadlines_armed, counts.quarantined_groups)
         yield from _unsettled(counts)
         yield from _rebalances(counts.sums)
@@ -135,6 +141,16 @@ def _requests(metrics: Metrics) -> Iterator[Metric]:
 
 
 OF_ERROR: Final = ("request", "error")
+
+
+def _connections(metrics: Metrics) -> Iterator[Metric]:
+    counts = metrics.connections
+    yield _plain("muster_connections", "Open connections of clients.", counts.open)
+    yield _plain("muster_max_connections", "Connections of clients that there may be.", counts.limit)
+    closed = _labelled(counts.closed)
+    yield _counter("muster_connections_closed", "Connections closed for a limit.", closed, ["reason"])
+    refused = _labelled(metrics.marks_refused)
+    yield _counter("muster_forward_marks_refused", "Forwarding marks refused.", refused, ["reason"])
 
 
 def _groups(groups: GroupCounts, deadlines_armed: int, quarantined: int) -> Iterator[Metric]:

@@ -52,9 +52,13 @@ class BodyTooLarge(InvalidRequest):
 
 
 class ForeignMark(RequestError):
-    """The request claims to have been passed on by a node, and its mark is not this cluster's."""
+    """The request claims to have been forwarded by a node, and its mark does not hold; `fault` says in one word why."""
 
     code, kafka_code = "CLUSTER_AUTHORIZATION_FAILED", 31
+
+    def __init__(self, fault: str, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = fault
 
 
 class Unauthenticated(RequestError):
@@ -71,6 +75,20 @@ class GroupAuthorizationFailed(RequestError):
 
 class UnsupportedMediaType(InvalidRequest):
     """The body is declared as something else than JSON."""
+
+
+class MisdirectedRequest(InvalidRequest):
+    """The request's Host is none that the node answers to."""
+
+
+class CrossOriginRequest(InvalidRequest):
+    """A page of another origin sent a request that may change state."""
+
+
+class RequestTimedOut(RetryError):
+    """The head or the body of the request did not arrive in time."""
+
+    code, kafka_code = "REQUEST_TIMED_OUT", 7
 
 
 class RunDecided(InvalidRequest):
@@ -108,6 +126,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     errors.OffsetMetadataTooLarge: 400,
     Unauthenticated: 401,
     ForeignMark: 403,
+    CrossOriginRequest: 403,
     GroupAuthorizationFailed: 403,
     errors.GroupIdNotFound: 404,
     errors.UnknownMemberId: 404,
@@ -116,6 +135,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     ChangeUnknown: 404,
     NoSuchRoute: 404,
     MethodNotAllowed: 405,
+    RequestTimedOut: 408,
     errors.InconsistentGroupProtocol: 409,
     errors.GroupMaxSizeReached: 409,
     errors.NonEmptyGroup: 409,
@@ -132,6 +152,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     BodyTooLarge: 413,
     UnsupportedMediaType: 415,
     errors.NotCoordinator: 421,
+    MisdirectedRequest: 421,
     errors.ThrottlingQuotaExceeded: 429,
     UnknownServerError: 500,
     errors.CoordinatorNotAvailable: 503,

@@ -6,7 +6,8 @@ Only the very same request, to the last byte of its body, is answered from memor
 
 from hashlib import sha256
 
-from api.http.call import IDEMPOTENCY_HEADER, Call
+from api.http.call import Call
+from api.http.forward_mark import IDEMPOTENCY_HEADER
 from api.http.limits import REPLAYS_MAX
 from api.http.reply import Reply
 from api.http.tokens import Identity

@@ -1,4 +1,7 @@
-"""The socket side: uvicorn with httptools on a socket that is bound already; it stops when it is told, not by signals.
+"""The socket side: uvicorn on a socket that is bound already; it stops when it is told, not by signals.
+
+How one connection is read is in `api/http/connection.py`. A client that does not read its answer is the kernel's: it
+closes the connection when nothing could be sent for the send timeout (TCP_USER_TIMEOUT).
 
 Stopping is in this order: new requests are told to ask elsewhere, whoever is parked gets a retriable error (the
 coordinator's part), answers under way go out, connections are closed.
@@ -8,16 +11,16 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, cast
 
 import uvicorn
-from litestar.types import Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from api.http.edge import WHOLE_ANSWER, Edge, Headers
-from api.http.limits import HEAD_MAX_BYTES
-from api.http.problems import PROBLEM_JSON, refusal
-from coordinator_core.protocol.errors import InvalidRequest
+from api.http.connection import HttpConnection
+from api.http.connection_gate import ConnectionCounts, ConnectionGate
+from api.http.edge import Edge
+from api.http.limits import HttpLimits
+from api.http.security_headers import SECURITY_HEADERS
 
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
@@ -28,25 +31,35 @@ FAREWELL_S: Final = 2
 class HttpServer:
     """Serves one application on one socket."""
 
-    def __init__(self, app: Edge, listener: socket.socket, keep_alive_s: int) -> None:
+    def __init__(self, app: Edge, listener: socket.socket, limits: HttpLimits, counts: ConnectionCounts) -> None:
         """Prepare.
 
         Args:
             app: answers.
             listener: bound, and closed at the end.
-            keep_alive_s: how long an idle connection is kept open.
+            limits: of connections, and of the time that requests and answers may take on the wire.
+            counts: where connections are counted.
         """
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limits.send_timeout_ms)
         config = uvicorn.Config(
             app,
-            http=_ProblemProtocol,
+            http=cast(
+                "type[asyncio.Protocol]",
+                partial(
+                    HttpConnection,
+                    gate=ConnectionGate(limits.max_connections, limits.connections_per_ip, counts),
+                    limits=limits,
+                ),
+            ),
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            headers=SECURITY_HEADERS,
             backlog=BACKLOG,
-            timeout_keep_alive=keep_alive_s,
+            timeout_keep_alive=limits.keep_alive_s,
             timeout_graceful_shutdown=FAREWELL_S,
         )
         self._app = app
@@ -89,70 +102,3 @@ class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def send_whole(send: Send, status: int, headers: Headers, body: bytes) -> bool:
-    """Send an answer of which nothing is missing, head and body in one write, and end the request.
-
-    uvicorn takes an answer in two calls, and writes twice, which wakes the caller up twice; that costs a heartbeat a
-    fifth of its time. What is not the ordinary course is left to it: a connection that ends with this answer, one that
-    takes no more for now, a HEAD, or a header that is none.
-
-    Args:
-        send: the request's own, as uvicorn gave it to the application.
-        status: of the answer.
-        headers: all of them but the server's own.
-        body: the whole of it.
-
-    Returns:
-        Whether it was sent; if not, nothing has happened.
-    """
-    cycle: RequestResponseCycle = send.__self__  # type: ignore[attr-defined]  # uvicorn gives a method of the request
-    if not cycle.keep_alive or cycle.disconnected or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
-        return False
-    all_headers = (*cycle.default_headers, *headers)
-    head = b"%b%b" % (STATUS_LINE[status], b"".join([b"%b: %b\r\n" % header for header in all_headers]))
-    if not head.count(b"\r") == head.count(b"\n") == 1 + len(all_headers):
-        return False
-    cycle.transport.write(b"%b\r\n%b" % (head, body))
-    cycle.response_started = cycle.response_complete = True
-    cycle.message_event.set()
-    cycle.on_response()
-    return True
-
-
-# ASGI wants a dictionary for each extension; this one is between the edge and the server alone. It knows no request:
-# one that could be reached from its own scope would be garbage that only the collector finds.
-EXTENSIONS: Final = cast("dict[str, dict[object, object]]", {WHOLE_ANSWER: send_whole})
-
-
-class _ProblemProtocol(HttpToolsProtocol):
-    """HTTP as httptools reads it; what cannot be read at all is refused as everything else is."""
-
-    _is_in_head = False
-    _head_bytes = 0
-
-    def on_message_begin(self) -> None:
-        self._is_in_head, self._head_bytes = True, 0
-        super().on_message_begin()
-        self.scope["extensions"] = EXTENSIONS
-
-    def on_headers_complete(self) -> None:
-        self._is_in_head = False
-        super().on_headers_complete()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._is_in_head and not self.transport.is_closing():
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_MAX_BYTES:
-                self.send_400_response("")
-
-    def send_400_response(self, msg: str) -> None:
-        body = refusal(InvalidRequest(f"this is not HTTP, or its path or headers are over {HEAD_MAX_BYTES} bytes")).body
-        head = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (
-            PROBLEM_JSON,
-            len(body),
-        )
-        self.transport.write(head + body)
-        self.transport.close()

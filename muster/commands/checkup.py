@@ -45,6 +45,7 @@ CONNECT_TIMEOUT_S: Final = 5
 NODE_TIMEOUT_S: Final = 5.0
 NODE_SKEW_LOOK_S: Final = 3.0
 LOOPBACK: Final = "127.0.0.1"
+MISDIRECTED: Final = 421
 
 
 def check_everything(url: str | None, data_dir: Path | None) -> Iterator[Finding]:
@@ -177,6 +178,9 @@ def _node(url: str | None) -> Iterator[Finding]:
     try:
         reply = urllib3.request("GET", f"{node.url}/readyz", timeout=NODE_TIMEOUT_S, retries=False)
         answer = reply.json()
+        if reply.status == MISDIRECTED:
+            yield wrong("node", answer["detail"], "name the host in MUSTER_ALLOWED_HOSTS of the node")
+            return
         is_ready, reasons = bool(answer["is_ready"]), "; ".join(answer["reasons"])
     except urllib3.exceptions.HTTPError:
         yield wrong("node", f"nobody answers at {node.url}", "start muster up or muster serve, or name one with --url")

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from tests.waiting import PATIENCE_S
 
+AS_JSON = {"Content-Type": "application/json"}
 OPERATOR = {"X-Muster-Actor": "ada"}
 Json = Any
 
@@ -61,7 +62,7 @@ class Client:
     def call(self, method: str, path: str, body: Json = None, headers: Mapping[str, str] | None = None) -> Answer:
         """Send JSON as an operator does."""
         content = None if body is None else self.encoded(body)
-        kind = {} if body is None else {"Content-Type": "application/json"}
+        kind = {} if body is None else AS_JSON
         return self.send(method, path, content, {**OPERATOR, **kind, **(headers or {})})
 
     def encoded(self, body: Json) -> bytes:

@@ -59,6 +59,7 @@ async def answer_of(app: Edge, path: str, query: str = "") -> tuple[int, bytes]:
 
     scope: Json = {
         "type": "http",
+        "http_version": "1.0",
         "method": "GET",
         "path": path,
         "raw_path": path.encode(),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final, cast
 
 import pytest
@@ -12,16 +13,15 @@ from litestar.routes import HTTPRoute
 
 from api.http import base64url
 from api.http.app import make_app
-from api.http.forward_mark import ForwardMarks
 from api.http.limits import HttpLimits
 from api.http.tokens import Identity, Role
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.api.client import Answer, Client, Group, Json, fresh_id, join_body, position
+from tests.api.marks import mark
 from tests.conftest import Databases
-from tests.nodes import running_node
+from tests.nodes import CLUSTER_SECRET, running_node
 from tests.waiting import poll_until
 
-SECRET: Final = "the cluster's"
 MINE: Final = "mine-"
 RUN: Final = "6b6f1d5e-7a8c-4c1e-9d55-0c9a3b6a4f10"
 
@@ -134,7 +134,7 @@ def clients(databases: Databases, tokens_file: Path) -> Iterator[list[Client]]:
     url = databases.create()
     options: dict[str, str | int] = {
         "tokens_file": str(tokens_file),
-        "cluster_secret": SECRET,
+        "cluster_secret": CLUSTER_SECRET,
         "group_initial_rebalance_delay_ms": 0,
     }
     with ExitStack() as stack:
@@ -170,7 +170,7 @@ class Askers:
 
 def routes() -> Iterator[tuple[str, str]]:
     """Return every route that a node has."""
-    edge = make_app(cast("Coordinator", None), HttpLimits(), "0")
+    edge = make_app(cast("Coordinator", SimpleNamespace(url="http://a")), HttpLimits(), "0")
     for route in edge._litestar.routes:
         assert isinstance(route, HTTPRoute)
         yield from ((method, route.path) for method in route.methods if method != "OPTIONS")
@@ -374,32 +374,28 @@ def test_a_forged_identity_is_refused(clients: list[Client], secret: str) -> Non
 
 
 def test_an_identity_cannot_be_put_into_a_mark_that_has_none(clients: list[Client]) -> None:
-    strange = dict(ForwardMarks(SECRET).headers(TARGET, b"", "192.0.2.7"))
-    forged = dict(ForwardMarks("").headers(TARGET, b"", "192.0.2.7", Identity("olga", Role.OPERATOR)))
+    strange = mark(CLUSTER_SECRET, clients[0].url, TARGET)
+    forged = mark("", clients[0].url, TARGET, identity=Identity("olga", Role.OPERATOR))
 
-    answer = send_marked(clients[0], {**forged, **strange})
+    answer = clients[0].send("GET", "/v1/groups", None, {**forged, **strange})
 
     assert (answer.status, answer.code) == (403, "CLUSTER_AUTHORIZATION_FAILED")
 
 
 def test_a_mark_vouches_for_nobody_where_the_other_node_knows_no_tokens(clients: list[Client]) -> None:
-    answer = passed_on(clients[0], SECRET, None)
+    answer = passed_on(clients[0], CLUSTER_SECRET, None)
 
     assert (answer.status, answer.code) == (401, "SASL_AUTHENTICATION_FAILED")
 
 
 def test_a_marks_identity_has_its_own_role_and_no_more(clients: list[Client]) -> None:
-    assert passed_on(clients[0], SECRET, Identity("vera", Role.VIEWER)).status == 200
-    assert passed_on(clients[0], SECRET, Identity("billing", Role.AGENT)).status == 403
-    assert passed_on(clients[0], SECRET, Identity("jürgen", Role.VIEWER, (MINE,))).status == 200
+    assert passed_on(clients[0], CLUSTER_SECRET, Identity("vera", Role.VIEWER)).status == 200
+    assert passed_on(clients[0], CLUSTER_SECRET, Identity("billing", Role.AGENT)).status == 403
+    assert passed_on(clients[0], CLUSTER_SECRET, Identity("jürgen", Role.VIEWER, (MINE,))).status == 200
 
 
-TARGET: Final = b"GET /v1/groups"
+TARGET: Final = "GET /v1/groups"
 
 
 def passed_on(client: Client, secret: str, identity: Identity | None) -> Answer:
-    return send_marked(client, dict(ForwardMarks(secret).headers(TARGET, b"", "192.0.2.7", identity)))
-
-
-def send_marked(client: Client, marks: dict[bytes, bytes]) -> Answer:
-    return client.send("GET", "/v1/groups", None, {name.decode(): value.decode() for name, value in marks.items()})
+    return client.send("GET", "/v1/groups", None, mark(secret, client.url, TARGET, identity=identity))

@@ -195,7 +195,7 @@ def test_what_is_not_http_is_refused_as_everything_else_is(client: Client) -> No
 
 
 def test_a_path_with_raw_bytes_is_refused(client: Client) -> None:
-    answer = _exchange(client, b"GET /v1/groups/\xc3\xa9 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answer = _exchange(client, b"GET /v1/groups/\xc3\xa9 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 
     assert b"400 Bad Request" in answer
 
@@ -203,9 +203,9 @@ def test_a_path_with_raw_bytes_is_refused(client: Client) -> None:
 def test_a_connection_goes_on_after_a_refused_body(client: Client) -> None:
     with _connected(client) as connection:
         size = 9_000_000
-        connection.sendall(b"POST /v1/groups/g/join HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        connection.sendall(b"POST /v1/groups/g/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % size)
         connection.sendall(b"x" * size)
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         answer = _read_all(connection)
 
     assert b"HTTP/1.1 413 " in answer
@@ -214,13 +214,13 @@ def test_a_connection_goes_on_after_a_refused_body(client: Client) -> None:
 
 def test_a_body_that_says_it_is_too_large_is_not_waited_for(client: Client) -> None:
     with _connected(client) as connection:
-        connection.sendall(b"POST /v1/groups/g/join HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n")
+        connection.sendall(b"POST /v1/groups/g/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n")
 
         assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_caller_that_goes_away_hurts_nobody(client: Client, group: Group, events: list[Json]) -> None:
-    head = f"POST {group.path}/join HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{"
+    head = f"POST {group.path}/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{"
     with _connected(client) as connection:
         connection.sendall(head.encode())
 

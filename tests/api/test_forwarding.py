@@ -13,15 +13,18 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from api.http.forward_mark import ForwardMarks
 from muster.settings import psql_url
-from tests.api.client import Answer, Client, Group, fresh_id, join_body, position
+from tests.api.client import AS_JSON, Answer, Client, Group, fresh_id, join_body, position
+from tests.api.marks import mark
 from tests.conftest import Databases
-from tests.nodes import Node, running_node
+from tests.nodes import CLUSTER_SECRET, Node, running_node
 from tests.waiting import PATIENCE_S, poll_until
 
-SECRET = "the cluster's own"
-OPTIONS: dict[str, int | str] = {"group_initial_rebalance_delay_ms": 0, "lease_ttl_ms": 3_000, "cluster_secret": SECRET}
+OPTIONS: dict[str, int | str] = {
+    "group_initial_rebalance_delay_ms": 0,
+    "lease_ttl_ms": 3_000,
+    "cluster_secret": CLUSTER_SECRET,
+}
 DIRECT = {"X-Muster-Forward": "false"}
 PATIENT = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
 NOBODY = "127.0.0.1:1"
@@ -154,7 +157,7 @@ def test_a_node_can_be_told_never_to_pass_anything_on(databases: Databases) -> N
 
 def test_what_was_passed_on_once_is_not_passed_on_again(pair: Pair, group: Group) -> None:
     body = pair.clients[0].encoded(join_body())
-    answer = pair.clients[0].send("POST", f"{group.path}/join", body, mark(group, body, SECRET))
+    answer = pair.clients[0].send("POST", f"{group.path}/join", body, joining(pair, group, body))
 
     assert answer.code == "NOT_COORDINATOR"
 
@@ -162,30 +165,28 @@ def test_what_was_passed_on_once_is_not_passed_on_again(pair: Pair, group: Group
 @pytest.mark.parametrize("secret", ["", "another cluster's"])
 def test_a_mark_that_the_cluster_did_not_sign_is_refused(pair: Pair, group: Group, secret: str) -> None:
     body = pair.clients[0].encoded(join_body())
-    answer = pair.clients[0].send("POST", f"{group.path}/join", body, mark(group, body, secret))
+    answer = pair.clients[0].send("POST", f"{group.path}/join", body, joining(pair, group, body, secret))
 
     assert (answer.status, answer.code) == (403, "CLUSTER_AUTHORIZATION_FAILED")
 
 
 def test_a_mark_belongs_to_the_request_it_was_made_for(pair: Pair, group: Group) -> None:
     body = pair.clients[0].encoded(join_body())
-    marks = mark(group, b"another body", SECRET)
+    marks = joining(pair, group, b"another body")
 
     assert pair.clients[0].send("POST", f"{group.path}/join", body, marks).status == 403
 
 
 def test_a_mark_without_a_signature_is_refused(pair: Pair, group: Group) -> None:
-    marks = {"X-Muster-Forwarded-For": "192.0.2.7", "Content-Type": "application/json"}
+    marks = AS_JSON | {"X-Muster-Forwarded-For": "192.0.2.7"}
     body = pair.clients[0].encoded(join_body())
 
     assert pair.clients[0].send("POST", f"{group.path}/join", body, marks).status == 403
 
 
-def mark(group: Group, body: bytes, secret: str) -> dict[str, str]:
-    """Return the headers of a join that another node passes on."""
-    target = f"POST {group.path}/join".encode()
-    marks = ForwardMarks(secret).headers(target, body, "192.0.2.7")
-    return {name.decode(): value.decode() for name, value in marks} | {"Content-Type": "application/json"}
+def joining(pair: Pair, group: Group, body: bytes, secret: str = CLUSTER_SECRET) -> dict[str, str]:
+    """Return the headers of a join that another node forwards to the first one."""
+    return AS_JSON | mark(secret, pair.nodes[0].url, f"POST {group.path}/join", body)
 
 
 # -- owners that go away ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.api.client import Client, Group, fresh_id, gives, join_body, position
+from tests.api.client import AS_JSON, Client, Group, fresh_id, gives, join_body, position
 from tests.nodes import Node
 from tests.waiting import PATIENCE_S
 
@@ -269,7 +269,7 @@ def test_an_operator_says_who_it_is_and_why(client: Client, group: Group) -> Non
     group.stable()
     body = b'{"reason": "stuck"}'
 
-    nobody = client.send("POST", f"{group.path}/rebalance", body)
+    nobody = client.send("POST", f"{group.path}/rebalance", body, AS_JSON)
     no_reason = client.call("POST", f"{group.path}/rebalance", {})
     empty_reason = client.call("DELETE", f"{group.path}?reason=")
 

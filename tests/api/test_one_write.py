@@ -10,8 +10,11 @@ from litestar.types import Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from api.http.connection import send_whole
+from api.http.connection_gate import ConnectionCounts
 from api.http.edge import WHOLE_ANSWER, Edge, Headers
-from api.http.server import HttpServer, send_whole
+from api.http.limits import HttpLimits
+from api.http.server import HttpServer
 from muster.node import bound_listener
 from tests.api.client import Client
 from tests.waiting import limited
@@ -129,7 +132,7 @@ class WholeAnswers:
 async def _garbage_of(requests: int) -> int:
     """Return how many objects so many requests leave for the garbage collector to find."""
     with bound_listener("127.0.0.1", 0) as listener:
-        server = HttpServer(cast("Edge", WholeAnswers()), listener, keep_alive_s=60)
+        server = HttpServer(cast("Edge", WholeAnswers()), listener, HttpLimits(), ConnectionCounts())
         await server.start()
         reader, writer = await asyncio.open_connection(*listener.getsockname())
 
@@ -154,7 +157,9 @@ async def _garbage_of(requests: int) -> int:
 async def _read_of_an_idle_connection(keep_alive_s: int) -> bytes:
     """Ask once, and return what comes after the answer until the node closes the connection."""
     with bound_listener("127.0.0.1", 0) as listener:
-        server = HttpServer(cast("Edge", WholeAnswers()), listener, keep_alive_s)
+        server = HttpServer(
+            cast("Edge", WholeAnswers()), listener, HttpLimits(keep_alive_s=keep_alive_s), ConnectionCounts()
+        )
         await server.start()
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")

@@ -16,7 +16,7 @@ from tests.api.client import Client, Group, Json, fresh_id, position
 from tests.api.test_maintenance import run_id
 from tests.api.test_openapi import answer_fits
 from tests.conftest import Databases
-from tests.nodes import running_node
+from tests.nodes import CLUSTER_SECRET, running_node
 
 __all__ = ["run_id"]
 NOBODY = {"generation": -1, "member_id": ""}
@@ -176,7 +176,7 @@ def test_a_token_for_some_groups_sees_its_own_and_counts_no_others(databases: Da
     tokens.write_text(dumps({"tokens": [operator, viewer]}))
     url = databases.create()
     with (
-        running_node(url, tokens_file=str(tokens), cluster_secret="shared") as node,
+        running_node(url, tokens_file=str(tokens), cluster_secret=CLUSTER_SECRET) as node,
         closing(Client(node.url)) as client,
     ):
         for name in ("mine-1", "theirs-1"):

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.api.client import Client, Group, Json, fresh_id, position
+from tests.api.client import AS_JSON, OPERATOR, Client, Group, Json, fresh_id, position
 from tests.api.test_openapi import answer_fits
 
 NOBODY = {"generation": -1, "member_id": ""}
@@ -149,7 +149,7 @@ def test_who_resets_says_who_it_is(group: Group) -> None:
     commit(group, position(5))
     body = b'{"to": "earliest", "dry_run": false, "reason": "a test"}'
 
-    answer = group.client.send("POST", f"{group.path}/offsets/reset", body, {"Content-Type": "application/json"})
+    answer = group.client.send("POST", f"{group.path}/offsets/reset", body, AS_JSON)
 
     assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
     assert "X-Muster-Actor" in answer.json["detail"]
@@ -232,7 +232,7 @@ def test_the_same_key_for_another_body_is_refused(client: Client, group: Group) 
 
     other = client.call("POST", f"{group.path}/offsets/reset", {**body, "topics": [{"topic": "b"}]}, key)
     dry = client.call("POST", f"{group.path}/offsets/reset", {**body, "dry_run": True}, key)
-    garbage = client.send("POST", f"{group.path}/offsets/reset", b"garbage", {**key, "X-Muster-Actor": "ada"})
+    garbage = client.send("POST", f"{group.path}/offsets/reset", b"garbage", {**key, **OPERATOR, **AS_JSON})
     again = client.call("POST", f"{group.path}/offsets/reset", body, key)
 
     assert (other.status, other.code) == (409, "INVALID_REQUEST")

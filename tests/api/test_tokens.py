@@ -18,7 +18,7 @@ from muster.node import bound_listener, open_store, serve_node
 from muster.settings import Settings
 from tests.api.client import Client, Json
 from tests.conftest import Databases
-from tests.nodes import running_node
+from tests.nodes import CLUSTER_SECRET, running_node
 from tests.waiting import poll_until
 
 DAY_S = 86_400
@@ -256,7 +256,10 @@ def test_an_identity_survives_a_header() -> None:
 def client(databases: Databases, file: File) -> Iterator[Client]:
     url = databases.create()
     file.write(ADA)
-    with running_node(url, tokens_file=str(file.path), cluster_secret="s") as node, closing(Client(node.url)) as client:
+    with (
+        running_node(url, tokens_file=str(file.path), cluster_secret=CLUSTER_SECRET) as node,
+        closing(Client(node.url)) as client,
+    ):
         yield client
     databases.drop(url)
 
@@ -285,7 +288,8 @@ def test_whoever_comes_with_a_token_that_has_expired_is_told_so(client: Client, 
 
 
 @pytest.mark.parametrize(
-    ("secret", "said"), [("s", "MUSTER_TOKENS_FILE: .* cannot be read"), (None, "needs MUSTER_CLUSTER_SECRET too")]
+    ("secret", "said"),
+    [(CLUSTER_SECRET, "MUSTER_TOKENS_FILE: .* cannot be read"), (None, "needs MUSTER_CLUSTER_SECRET too")],
 )
 def test_a_node_does_not_start_on_tokens_that_will_not_do(
     database_url: str, file: File, secret: str | None, said: str

@@ -20,6 +20,7 @@ from muster.ports import is_free_port
 from muster.processes import Child, ChildProcesses, ChildSpec
 from muster.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
+from tests.nodes import CLUSTER_SECRET
 from tests.waiting import PATIENCE_S
 
 HOST = "127.0.0.1"
@@ -117,7 +118,7 @@ class Platform:
             "MUSTER_HTTP_PORT": str(port),
             "MUSTER_LEASE_TTL_MS": str(self.size.lease_ttl_ms),
             "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS": str(self.size.session_timeout_ms),
-            "MUSTER_CLUSTER_SECRET": "chaos",
+            "MUSTER_CLUSTER_SECRET": CLUSTER_SECRET,
             # A few commits are enough for the next transaction to be prepared while one is under way.
             "MUSTER_PREPARE_AHEAD_ROWS": "2",
         }

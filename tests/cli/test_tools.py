@@ -24,7 +24,7 @@ from tests.api.client import Client, Group, Json, fresh_id, position
 from tests.cli.conftest import QUICK, Muster
 from tests.cli.fake_node import FakeNode
 from tests.conftest import Databases
-from tests.nodes import Node, running_node
+from tests.nodes import CLUSTER_SECRET, Node, running_node
 
 # -- doctor -------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ def test_a_token_that_expires_soon_is_told_by_the_doctor(
 ) -> None:
     file = tmp_path / "tokens.json"
     monkeypatch.setenv("MUSTER_TOKENS_FILE", str(file))
-    monkeypatch.setenv("MUSTER_CLUSTER_SECRET", "s")
+    monkeypatch.setenv("MUSTER_CLUSTER_SECRET", CLUSTER_SECRET)
     flags = ["token", "new", "--actor", "ada", "--role", "viewer", "--add-to", str(file)]
     bare_muster.ok(*flags, "--days", "90")
     assert findings(bare_muster)[1]["tokens"][0] == "fine"
@@ -348,7 +348,7 @@ def guarded(databases: Databases, bare_muster: Muster, tmp_path: Path) -> Iterat
     assert file.stat().st_mode & 0o777 == 0o600
     assert not any(token in file.read_text() for token in tokens.values())
     url = databases.create()
-    with capture_logs(), running_node(url, **QUICK, tokens_file=str(file), cluster_secret="s") as node:
+    with capture_logs(), running_node(url, **QUICK, tokens_file=str(file), cluster_secret=CLUSTER_SECRET) as node:
         yield node.url, tokens
     databases.drop(url)
 

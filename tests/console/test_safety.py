@@ -16,7 +16,7 @@ from api.http import base64url
 from tests.api.client import Client, position
 from tests.conftest import Databases
 from tests.console.stage import NOBODY, Stage
-from tests.nodes import Node, running_node
+from tests.nodes import CLUSTER_SECRET, Node, running_node
 
 SCRIPT = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
 HOSTILE = [
@@ -181,7 +181,7 @@ def guarded(databases: Databases, tmp_path: Path) -> Iterator[Node]:
     tokens = tmp_path / "tokens.json"
     tokens.write_text(dumps({"tokens": [entry]}))
     url = databases.create()
-    secret = {"cluster_secret": "a secret that all nodes share"}
+    secret = {"cluster_secret": CLUSTER_SECRET}
     with running_node(url, tokens_file=str(tokens), group_initial_rebalance_delay_ms=0, **secret) as node:
         yield node
     databases.drop(url)

@@ -160,3 +160,32 @@ def test_the_data_directory_is_below_the_current_one_unless_named(
     monkeypatch.chdir(tmp_path)
     assert load_settings().data_dir == tmp_path / ".muster"
     assert load_settings(data_dir=Path("other")).data_dir == tmp_path / "other"
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        ("Muster.Example.org", ("muster.example.org",)),
+        (" muster, *.svc.cluster.local ,,[2001:db8::1]", ("muster", "*.svc.cluster.local", "[2001:db8::1]")),
+    ],
+)
+def test_allowed_hosts_are_parted_by_commas(
+    given: str, hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_ALLOWED_HOSTS", given)
+    assert load_settings().allowed_hosts == hosts
+
+
+@pytest.mark.parametrize("given", ["*", "http://muster", "muster:8080", "a b", "muster.*", "a..b"])
+def test_what_is_no_host_is_not_allowed(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_ALLOWED_HOSTS", given)
+    assert refusal() == f"MUSTER_ALLOWED_HOSTS has {given!r}, which is no host like muster.example.org or *.svc."
+
+
+def test_a_cluster_secret_has_at_least_32_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_CLUSTER_SECRET", "x" * 31)
+    sentence = "MUSTER_CLUSTER_SECRET must have at least 32 bytes; `openssl rand -hex 32` makes one."
+    assert refusal() == sentence
+
+    monkeypatch.setenv("MUSTER_CLUSTER_SECRET", "x" * 32)
+    assert load_settings().cluster_secret is not None

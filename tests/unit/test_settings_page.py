@@ -16,7 +16,7 @@ TOLD = {row[1].strip(" `").removeprefix("MUSTER_").lower(): (row[2].strip(), row
 
 def shown(value: object) -> str:
     """Return a default as the page writes it."""
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "none" if value in {None, ()} else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def bounds_of(field: FieldInfo) -> str | None:
