@@ -84,8 +84,7 @@ def archive_closed_days(
     tables = tuple(history_tables(connection).values())
     everything = closed_days(connection, tables, date.max)
     sums = {day: _propose_copy(archive, day) for day in _due(archive, everything)[:DAYS_MAX]}
-    with transaction(connection) as cursor:
-        cursor.execute("SELECT withdraw_days(%s, %s)", (arguments.run_id, began_at))
+    _forget_older(connection, arguments.run_id, began_at)
     whole = [found for found in sums.values() if found is not None]
     unverified = tuple(str(day) for day, found in sums.items() if found is None)
     counts = {
@@ -151,3 +150,9 @@ def _note(archive: Archive, day: Day, copy: Copy, began_at: datetime) -> bool:
         cursor.execute("SELECT propose_day(%s, %s, %s, %s, %s, %s, %s, %s)", (*named, *claimed))
         (is_proposed,) = cursor.fetchone() or (False,)
         return bool(is_proposed)
+
+
+def _forget_older(connection: pg.connection, run_id: str, began_at: datetime) -> None:
+    """Withdraw the days of an earlier attempt that this one did not find again."""
+    with transaction(connection) as cursor:
+        cursor.execute("SELECT withdraw_days(%s, %s)", (run_id, began_at))
