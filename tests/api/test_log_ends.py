@@ -25,6 +25,11 @@ STALE_S: Final = 3_000
 """Longer than the end of a log may have gone unreported."""
 
 
+@pytest.fixture(autouse=True)
+def ends_of_their_own() -> None:
+    """Let an open node trust everyone, as it does: here each test has a topic of its own."""
+
+
 @pytest.fixture
 def topic() -> str:
     """Give a topic that no other test uses."""
