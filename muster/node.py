@@ -296,6 +296,7 @@ def _make_app(
 def _limits(settings: Settings) -> HttpLimits:
     return HttpLimits(
         max_body_bytes=settings.max_body_bytes,
+        max_large_bodies_bytes=settings.max_large_bodies_bytes,
         max_partitions_per_request=settings.max_partitions_per_request,
         request_timeout_ms=settings.request_timeout_ms,
         head_timeout_ms=settings.head_timeout_ms,

@@ -117,6 +117,8 @@ class Settings(GroupDefaults):
     """How many partitions one commit, query or reset may name."""
     max_body_bytes: int = Field(default=8_388_608, ge=1_024, le=INT32_MAX)
     """How large a request's body may be."""
+    max_large_bodies_bytes: int = Field(default=67_108_864, ge=1_024, le=2**40)
+    """How large all bodies over 64 KiB may be together that are read or wait for their answers."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
     """How long a request may take that is no long poll."""
     head_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
@@ -221,6 +223,12 @@ class Settings(GroupDefaults):
     @classmethod
     def _data_dir_is_absolute(cls, path: Path) -> Path:
         return path.expanduser().absolute()
+
+    @model_validator(mode="after")
+    def _a_body_fits_among_all(self) -> Self:
+        if self.max_large_bodies_bytes < self.max_body_bytes:
+            raise ValueError("MAX_LARGE_BODIES_BYTES must not be less than MAX_BODY_BYTES")
+        return self
 
     @model_validator(mode="after")
     def _open_only_on_loopback(self) -> Self:

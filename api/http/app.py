@@ -6,6 +6,7 @@ from typing import Final
 from litestar.handlers import HTTPRouteHandler
 
 from api.console.serving import console
+from api.http.body_budget import BodyBudget
 from api.http.call import Door
 from api.http.deadlines import Deadlines
 from api.http.edge import Edge
@@ -128,6 +129,7 @@ def make_app(
         OpaqueReaders(),
         ForwardMarks(cluster_secret, coordinator.url, limits.forward_max_age_ms),
         hosts or AllowedHosts(),
+        BodyBudget(limits.max_large_bodies_bytes),
         tokens,
     )
     forwarder = Forwarder(

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from litestar.di import NamedDependency
 from litestar.types import HTTPScope
 
+from api.http.body_budget import BodyBudget
 from api.http.deadlines import Deadlines
 from api.http.forward_mark import ACTOR_HEADER, CLIENT_HEADER, IDEMPOTENCY_HEADER, ForwardMarks, Mark
 from api.http.hosts import AllowedHosts
@@ -49,6 +50,7 @@ class Door:
     opaque_readers: OpaqueReaders
     forward_marks: ForwardMarks
     hosts: AllowedHosts
+    body_budget: BodyBudget
     tokens: Tokens | None = None
     """None: the node is open."""
 
@@ -64,6 +66,7 @@ class Call:
         "door",
         "group_id",
         "headers",
+        "held_bytes",
         "identity",
         "is_forwarded",
         "is_long_poll",
@@ -88,6 +91,8 @@ class Call:
         """Whether another node passed the request on."""
         self.is_long_poll = False
         self.body = b""
+        self.held_bytes = 0
+        """What the body takes of the node's budget for large bodies."""
         self.identity: Identity | None = None
         """Whose token it came with; None: the node is open, and nobody is asked for one."""
         self.actor: str | None = None
@@ -120,6 +125,14 @@ class Call:
         if self.identity is None and self.door.tokens is not None:
             self.identity = STRANGER
         return mark
+
+    def hold_body(self, size: int) -> None:
+        """Hold memory for a body of this size, as far as it is known; 0 lets go of it.
+
+        Raises:
+            CoordinatorNotAvailable: the node holds as many large bodies as it may.
+        """
+        self.held_bytes = self.door.body_budget.resize(self.held_bytes, size)
 
     def header(self, name: bytes) -> bytes | None:
         """Return a header's first value, or None; the name in lower case."""

@@ -86,6 +86,9 @@ class Edge:
         except Exception:  # the caller cannot help it, and no other caller must suffer from it
             log.exception("request_failed", request_id=call.request_id.decode(), request=call.request)
             reply = refusal(UnknownServerError("the node's log tells more under this request's id"))
+        finally:
+            if call.held_bytes:
+                call.hold_body(0)
         took_s = time.perf_counter() - began_at_s
         self._door.metrics.count(call.request, reply.code, took_s)
         note(call, reply, took_ms=took_s * 1000)
@@ -104,7 +107,7 @@ class Edge:
         if self._door.tokens is not None:
             identify(call, self._door.tokens)
         mark = call.read_mark()
-        call.body = await read_body(method, call.headers, receive, self._door.limits.max_body_bytes)
+        call.body = await read_body(method, call.headers, receive, self._door.limits.max_body_bytes, call.hold_body)
         if mark is not None:
             mark.check_body(call.body)
         try:

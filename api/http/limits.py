@@ -41,6 +41,8 @@ class HttpLimits:
 
     max_body_bytes: int = 8_388_608
     """How large a request's body may be."""
+    max_large_bodies_bytes: int = 67_108_864
+    """How large all bodies over 64 KiB may be together that are read or wait for their answers."""
     max_partitions_per_request: int = 10_000
     """How many partitions one commit, query or reset may name."""
     request_timeout_ms: int = 2_000

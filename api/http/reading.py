@@ -6,12 +6,13 @@ A number in quotes is no number, an unknown field is a typing error, and a strin
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 from litestar.types import Receive
 
+from api.http.body_budget import SMALL_BODY_MAX_BYTES
 from api.http.problems import BodyTooLarge, UnsupportedMediaType
 from api.http.reply import JSON
 from coordinator_core.protocol.errors import InvalidRequest
@@ -29,8 +30,21 @@ class Disconnected(Exception):
     """The caller went away before it had asked."""
 
 
-async def read_body(method: str, headers: Mapping[bytes, bytes], receive: Receive, limit_bytes: int) -> bytes:
+async def read_body(
+    method: str,
+    headers: Mapping[bytes, bytes],
+    receive: Receive,
+    limit_bytes: int,
+    hold: Callable[[int], None],
+) -> bytes:
     """Return the whole body, or refuse it before it is all here.
+
+    Args:
+        method: of the request; only some have a body.
+        headers: of the request, by their names in lower case.
+        receive: gives the parts of the body.
+        limit_bytes: how large it may be.
+        hold: called with the size of a large body before it is read, as far as it is known; may refuse it.
 
     Raises:
         BodyTooLarge: it is over the limit.
@@ -40,11 +54,14 @@ async def read_body(method: str, headers: Mapping[bytes, bytes], receive: Receiv
     """
     if method not in MAY_HAVE_BODY:
         return b""
-    if int(headers.get(b"content-length", 0)) > limit_bytes:
+    declared = int(headers.get(b"content-length", 0))
+    if declared > limit_bytes:
         raise BodyTooLarge(limit_bytes)
     encoding = headers.get(b"content-encoding")
     if encoding is not None and encoding.strip().lower() != b"identity":
         raise UnsupportedMediaType("the body must not be compressed")
+    if declared > SMALL_BODY_MAX_BYTES:
+        hold(declared)
     parts: list[bytes] = []
     size = 0
     has_more = True
@@ -56,6 +73,8 @@ async def read_body(method: str, headers: Mapping[bytes, bytes], receive: Receiv
         size += len(message["body"])
         if size > limit_bytes:
             raise BodyTooLarge(limit_bytes)
+        if size > max(declared, SMALL_BODY_MAX_BYTES):  # its length was not declared
+            hold(size)
         has_more = message["more_body"]
     body = parts[0] if len(parts) == 1 else b"".join(parts)
     if body:

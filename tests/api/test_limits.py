@@ -13,7 +13,10 @@ def test_a_node_without_settings_has_the_limits_own_defaults() -> None:
     settings = Settings()
 
     assert HttpLimits() == HttpLimits(
-        settings.max_body_bytes, settings.max_partitions_per_request, settings.request_timeout_ms
+        max_body_bytes=settings.max_body_bytes,
+        max_large_bodies_bytes=settings.max_large_bodies_bytes,
+        max_partitions_per_request=settings.max_partitions_per_request,
+        request_timeout_ms=settings.request_timeout_ms,
     )
 
 
@@ -22,6 +25,7 @@ def test_the_page_for_callers_tells_the_limits_as_they_are() -> None:
     table = dict(line.strip("| ").split(" | ")[:2] for line in lines if " | " in line)
 
     assert table["a body"] == f"{HttpLimits().max_body_bytes // 2**20} MiB"
+    assert table["all bodies over 64 KiB that are under way"] == f"{HttpLimits().max_large_bodies_bytes // 2**20} MiB"
     assert table["partitions in one commit, query or reset"] == f"{HttpLimits().max_partitions_per_request:,}"
     assert table["time for a request that is no long poll"] == f"{HttpLimits().request_timeout_ms // 1_000} s"
     assert table["headers whose end has not come"] == f"{limits.HEAD_MAX_BYTES // 2**10} KiB"

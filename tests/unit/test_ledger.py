@@ -3,6 +3,8 @@
 Source: tables.md, `rebalances`, `assignments` and `group_transitions`.
 """
 
+from uuid import UUID
+
 import pytest
 
 from coordinator_core.protocol.consumer_protocol import Assignment, TopicPartitions, write_assignment
@@ -360,5 +362,6 @@ def test_a_settled_group_has_nothing_to_remember() -> None:
 
 
 def test_spans_survive_the_way_through_json() -> None:
-    spans = (Span("orders", (0, 2), 40, 1, "id"), Span("sales", (1,), 70, 2, "other"))
+    one, other = str(UUID(int=1)), str(UUID(int=2))
+    spans = (Span("orders", (0, 2), 40, 1, one), Span("sales", (1,), 70, 2, other))
     assert spans_from_json(spans_to_json(spans)) == spans
