@@ -128,12 +128,12 @@ def test_rows_that_cannot_be_read_keep_their_own_group_out_of_the_audit_only(
     held = {"clicks": {0: 5}}
     spoilt: dict[str, dict[str, object]] = {
         "held": {"held": [{"topic": "clicks"}]},
-        "assignment": {"assignment": [7]},
-        "subscription": {"subscription": ["clicks"]},
+        "assignment": {"assignment": [{"topic": "clicks"}]},
+        "subscription": {"subscription": {"topics": "clicks"}},
     }
     for group_id, columns in spoilt.items():
         insert(connection, "groups", group(group_id))
-        insert(connection, "members", member("a", ["clicks"], held, group_id=group_id, **columns))
+        insert(connection, "members", {**member("a", ["clicks"], held, group_id=group_id), **columns})
     assert report(JOB, spark, database, connection, ARGUMENTS) == [1, 1]
     assert audited(connection, "members") == {GROUP: (3,)}
 
