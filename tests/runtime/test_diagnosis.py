@@ -190,7 +190,7 @@ async def missed_rebalance(node: Coordinator, clock: JumpingClock, *, heartbeats
     for _ in range(3):
         clock.jumped_ms += 2_000
         await heartbeat(late)
-    prompt = Caller(node)
+    prompt = Caller(node, client_id="prompt")  # else it would be a new process of the same client
     joining = asyncio.ensure_future(prompt.settle())
     await until(lambda: waited_for(node) == (late.member_id,), "the group waits for it")
     for _ in range(4):

@@ -35,8 +35,9 @@ _serial = count(1)
 class Caller:
     """A member of the group "g" that can be made to do anything."""
 
-    def __init__(self, node: Coordinator, *, instance: str | None = None) -> None:
+    def __init__(self, node: Coordinator, *, instance: str | None = None, client_id: str = "c") -> None:
         self.node = node
+        self.client_id = client_id
         self.instance = instance
         self.session_ms = LONG_MS
         self.limit_ms = LONG_MS
@@ -51,13 +52,13 @@ class Caller:
             token=self.node.new_token(),
             member_id=self.member_id,
             group_instance_id=self.instance,
-            client_id="c",
+            client_id=self.client_id,
             client_host="/127.0.0.1",
             session_timeout_ms=self.session_ms,
             rebalance_timeout_ms=self.limit_ms,
             protocol_type="consumer",
             protocols=tuple(Offer(name, metadata) for name in self.assignors),
-            fresh_member_id=f"c-{next(_serial)}",
+            fresh_member_id=f"{self.client_id}-{next(_serial)}",
             require_known_member_id=False,
             reason=reason,
         )
