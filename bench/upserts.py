@@ -55,7 +55,7 @@ OWN: Final = slice(3, 8)
 """Which columns are a commit's rows' own; the others they have in common."""
 PARTITIONS: Final = 100
 """Partitions of a group; a commit names at most all of them."""
-STAGE: Final = "CREATE TEMP TABLE given (LIKE offsets); ALTER TABLE given DROP COLUMN commit_version"
+STAGE: Final = f"CREATE TEMP TABLE given AS SELECT {COLUMNS} FROM offsets WITH NO DATA"  # noqa: S608 - likewise
 MERGE: Final = UPSERT.format(source="given")
 PREPARED: Final = (
     f"PREPARE by_unnest ({TYPES}) AS {UNNEST}",

@@ -65,8 +65,8 @@ def test_pages_join_in_every_order(client: Client, sort: str) -> None:
     ("query", "said"),
     [
         ("sort=size", "sort must be one of attention, group_id, since, members, lag, rebalances"),
-        ("cursor=x", "the cursor is not one that the overview gave"),
-        ("cursor=MQ", "the cursor is not one that the overview gave"),
+        ("cursor=x", "the cursor is not one that this list gave"),
+        ("cursor=MQ", "the cursor is not one that this list gave"),
         (f"q={'x' * 256}", "q: expected `str` of length <= 255"),
         ("limit=0", "limit: "),
         ("name=x", "the query has an unknown parameter name"),
@@ -124,7 +124,7 @@ def test_pages_of_candidates_join(client: Client, rows: PsycopgConnection, run_i
 @pytest.mark.parametrize("cursor", ["x", "bm90IGpzb24", "WzEsMiwzXQ", "WyJcdTAwMDAiLCIiLDBd", "WyJhIiwiYiIsLTld"])
 def test_a_cursor_of_somebody_elses_is_refused(client: Client, run_id: str, cursor: str) -> None:
     answer = client.call("GET", f"/v1/maintenance/runs/{run_id}/candidates?cursor={cursor}")
-    assert answer.json["detail"] == "the cursor is not one that a list of candidates gave"
+    assert answer.json["detail"] == "the cursor is not one that this list gave"
 
 
 @pytest.mark.parametrize("name", ["no-uuid", "00000000-0000-4000-8000-000000000000"])

@@ -32,7 +32,7 @@ def test_narrower_settings_win_and_null_goes_back(client: Client, group: Group) 
     assert shown() == {"value": 100, "source": "cluster"}
 
     put("/v1/config", None)
-    assert shown() == {"value": 2_147_483_647, "source": "default"}
+    assert shown() == {"value": 10_000, "source": "default"}
 
 
 def test_a_change_of_settings_is_answered_as_a_look_at_them(client: Client, group: Group) -> None:

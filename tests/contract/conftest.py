@@ -103,6 +103,8 @@ class PostgresWorld:
     def __init__(self, store: PostgresStore, connection: PsycopgConnection) -> None:
         self.store: Store = store
         self._connection = connection
+        # The template may be hours old, and generations jump by how long nothing was heard of the database.
+        self._fetch("UPDATE incarnation SET started_at = now() RETURNING 1")
 
     def pass_time(self, length_ms: int) -> None:
         earlier = "SET expires_at = expires_at - %s * interval '1 ms' RETURNING 1"

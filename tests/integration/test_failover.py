@@ -265,8 +265,8 @@ def test_a_dump_that_is_restored_as_the_page_says_starts_an_incarnation(
         run_as_documented(tmp_path, "psql")
         run_as_documented(tmp_path, "pg_restore")
         with running_node(postgres.database_url()) as node, closing(Client(node.url)) as asked:
-            assert asked.group("g").post("heartbeat", identity(member)).code == "ILLEGAL_GENERATION"
-            assert asked.group("lost").post("heartbeat", identity(lost)).code == "UNKNOWN_MEMBER_ID"
+            poll_until(lambda: asked.group("g").post("heartbeat", identity(member)).code == "ILLEGAL_GENERATION")
+            poll_until(lambda: asked.group("lost").post("heartbeat", identity(lost)).code == "UNKNOWN_MEMBER_ID")
         assert ask(postgres, "SELECT number FROM incarnation") == [(2,)]
 
 
@@ -302,6 +302,7 @@ def test_an_ordinary_role_serves(tmp_path: Path) -> None:
         upgrade(postgres.database_url())
         for statement in (
             "CREATE ROLE plain LOGIN PASSWORD 'plain'",
+            "GRANT CONNECT ON DATABASE muster TO plain",
             "GRANT ALL ON ALL TABLES IN SCHEMA public TO plain",
             "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO plain",
         ):

@@ -26,8 +26,9 @@ ARGUMENTS = JobArguments(RUN_ID, NOW, None, None, RETENTION_MS, is_dry_run=False
 GROUP = (
     "INSERT INTO groups (group_id, shard_id, state, settled_state, state_since, generation, protocol_type,"
     " member_count, subscribed_topics, created_at)"
-    " VALUES (%(group_id)s, %(shard_id)s, %(state)s, %(state)s, %(now)s::timestamptz - %(since)s::interval, 4,"
-    " %(protocol_type)s, 0, %(topics)s, %(now)s::timestamptz - interval '1 year')"
+    " VALUES (%(group_id)s, %(shard_id)s, %(state)s, replace(%(state)s, 'PreparingRebalance', 'Stable'),"
+    " %(now)s::timestamptz - %(since)s::interval, 4, %(protocol_type)s, 0, %(topics)s,"
+    " %(now)s::timestamptz - interval '1 year')"
 )
 OFFSET = (
     "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"

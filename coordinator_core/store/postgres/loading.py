@@ -70,9 +70,9 @@ def _without_group(member: Columns) -> UnreadableGroup:
 
 def _group(row: Columns) -> GroupRow:
     values = list(row)
-    topics, rebalance = values[_TOPICS], values[_REBALANCE]
+    topics = values[_TOPICS]
     values[_TOPICS] = None if topics is None else tuple(topics)
-    values[_REBALANCE] = None if rebalance is None else json.loads(rebalance)
+    _decode_json(values, _GROUP_JSON)
     return GroupRow(*values)
 
 
@@ -83,9 +83,13 @@ def _member(row: Columns) -> MemberRow:
         raise UnreadableRow(f"members.protocol_names has {lengths}")
     protocols = tuple(map(Offer, names, map(bytes, metadata)))
     values = [*row[:_PROTOCOLS], protocols, bytes(assignment), *row[_PROTOCOLS + 3 :]]
-    for place in _MEMBER_JSON:
-        values[place] = None if values[place] is None else json.loads(values[place])
+    _decode_json(values, _MEMBER_JSON)
     return MemberRow(*values)
+
+
+def _decode_json(values: list[Any], places: Iterable[int]) -> None:
+    for place in places:
+        values[place] = None if values[place] is None else json.loads(values[place])
 
 
 # -- columns, in the order of the rows' attributes --------------------------------------------------------------
@@ -108,7 +112,7 @@ def _plain_column(table: Table, name: str) -> ColumnElement[Any]:
 
 _GROUP_NAMES = [field.name for field in fields(GroupRow)]
 _TOPICS = _GROUP_NAMES.index("subscribed_topics")
-_REBALANCE = _GROUP_NAMES.index("rebalance")
+_GROUP_JSON = [_GROUP_NAMES.index(name) for name in ("rebalance", "awaited_members")]
 _GROUP_COLUMNS = _plain(groups, _GROUP_NAMES)
 
 _STORED_AS = {

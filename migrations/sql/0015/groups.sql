@@ -20,7 +20,7 @@ ALTER TABLE groups
     ADD CONSTRAINT groups_subscribed_topics CHECK (array_position(subscribed_topics, NULL) IS NULL) NOT VALID,
     ADD CONSTRAINT groups_rebalance_trigger CHECK (rebalance_trigger IN (
         'member_joined', 'member_left', 'session_expired', 'rebalance_timeout', 'sync_timeout', 'subscription_changed',
-        'leader_rejoined', 'static_member_replaced', 'partitions_changed', 'over_capacity', 'store_failed', 'admin',
-        'database_restored'
+        'leader_rejoined', 'static_member_replaced', 'partitions_changed', 'over_capacity', 'store_failed',
+        'database_restored', 'admin'
     )) NOT VALID,
     ADD CONSTRAINT groups_rebalance CHECK (jsonb_typeof(rebalance) = 'object') NOT VALID;
