@@ -217,8 +217,9 @@ class Stored(Witness):
     def _members(self, life: Life, one: GroupWrite, row: GroupRow) -> None:
         for member_id, member in one.members.items():
             if member is None:
-                life.members.pop(member_id, None)
-                life.removed.add(member_id)
+                # A new member that took the place of another was never stored, and is no removed one.
+                if life.members.pop(member_id, None) is not None:
+                    life.removed.add(member_id)
             else:
                 life.members[member_id] = member
                 told = life.assigned[row.generation][member_id]

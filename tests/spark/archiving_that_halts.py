@@ -29,8 +29,8 @@ def halting(module: ModuleType, step: str, times: int, marker: Path) -> None:
     original: Callable[..., Any] = getattr(module, step)
     calls: list[None] = []
 
-    def halt(*given: Any) -> Any:  # noqa: ANN401 - as the original
-        done = original(*given)
+    def halt(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - as the original
+        done = original(*given, **named)
         calls.append(None)
         if len(calls) == times:
             marker.touch()
