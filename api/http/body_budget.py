@@ -24,7 +24,7 @@ class BodyBudget:
 
         Args:
             held_bytes: what was returned before for the same body; 0 at first.
-            size: of the body in bytes, as far as it is known; 0 lets go of it.
+            size: of the body in bytes, as far as it is known; 0 releases what was held.
 
         Raises:
             CoordinatorNotAvailable: large bodies take all the memory that they may; nothing has changed.

@@ -127,7 +127,7 @@ class Call:
         return mark
 
     def hold_body(self, size: int) -> None:
-        """Hold memory for a body of this size, as far as it is known; 0 lets go of it.
+        """Hold memory for a body of this size, as far as it is known; 0 releases what was held.
 
         Raises:
             CoordinatorNotAvailable: the node holds as many large bodies as it may.

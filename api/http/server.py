@@ -1,4 +1,4 @@
-"""The socket side: uvicorn on a socket that is bound already; it stops when it is told, not by signals.
+"""The socket side: uvicorn on a socket that is bound already; it stops when its owner says so, not by signals.
 
 How one connection is read is in `api/http/connection.py`. A client that does not read its answer is the kernel's: it
 closes the connection when nothing could be sent for the send timeout (TCP_USER_TIMEOUT).

@@ -297,7 +297,7 @@ class Ownership:
         except StoreError as error:
             await self._give_load_up(shards, str(error))
             return
-        except Exception as error:
+        except Exception as error:  # whatever it is, the shards are released and tried again
             log.exception("load_broke", shards=ids)
             await self._give_load_up(shards, f"{type(error).__name__}: {error}")
             return
@@ -312,7 +312,7 @@ class Ownership:
             return
         try:
             shard.load(stored)
-        except Exception as error:
+        except Exception as error:  # whatever it is, the shard is released and tried again
             log.exception("load_broke", shards=[shard.shard_id])
             await self._give_load_up([shard], f"{type(error).__name__}: {error}")
         else:

@@ -188,7 +188,7 @@ class Shard:
             decision = decide(group, Resume(), now, self._surroundings.context(group.group_id))
         except UnreadableRow:
             raise
-        except Exception as failure:
+        except Exception as failure:  # whatever it is, it is this group's alone
             log.exception("group_not_loaded", group=stored.group_id)
             raise UnreadableRow(f"its rows cannot be loaded ({type(failure).__name__}: {failure})") from failure
         return Loaded(Hosted(group, ledger), forgotten, decision)

@@ -73,7 +73,7 @@ def _why_unreadable(stored: StoredGroup | UnreadableGroup, shard_count: int) -> 
         load_group(stored, time.time_ns() // 1_000_000)
     except UnreadableRow as failure:
         return str(failure)
-    except Exception as failure:  # noqa: BLE001 - rows that people wrote may break anything; it is told as the reason
+    except Exception as failure:  # noqa: BLE001 - rows written by hand may break anything; the reason is shown
         return f"{type(failure).__name__}: {failure}"
     return None
 

@@ -31,7 +31,7 @@ function sentences(key, found, window_) {
   }
   const added = found.added_at_least === found.added_at_most ? found.added_at_least : `${found.added_at_least} to ${found.added_at_most}`;
   const failures = found.failures.length === 0 ? "Nobody failed for real meanwhile." : `${plural(found.failures.length, "real failure")} would have been seen ${signed(found.detection_added_ms)}, added up.`;
-  return `${cost(found)} ${first} Further members put out though they lived: ${added}. ${failures}`;
+  return `${cost(found)} ${first} Further live members evicted: ${added}. ${failures}`;
 }
 
 /** Say the whole cost of a timeout, beside the one in force. */

@@ -39,7 +39,7 @@ def load_group(transaction: Transaction, group_id: str) -> Loaded | None:
 
 
 def _load(transaction: Transaction, of_groups: ColumnElement[bool], of_members: ColumnElement[bool]) -> list[Loaded]:
-    # Members first: a group that is deleted in between has neither, and a take-over reads what nobody writes.
+    # Members first: a group that is deleted in between has neither, and a take-over reads rows that no node writes.
     members_by_group = _read_members(transaction, of_members)
     found = transaction.execute(select(*_GROUP_COLUMNS).where(of_groups).order_by(groups.c.group_id))
     loaded = [_decoded(row, members_by_group.pop(row[0], ())) for row in found]
