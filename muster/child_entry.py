@@ -16,7 +16,8 @@ import sys
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
-PR_SET_KEEPCAPS = 8
+PR_SET_SECUREBITS = 28
+SECBIT_NO_SETUID_FIXUP = 1 << 2
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
 CAPABILITY_VERSION_3 = 0x20080522
@@ -54,10 +55,14 @@ def enter_namespace() -> None:
 
 
 def become_account() -> None:
-    """Become `nobody`, and keep one capability of root's: to reach files whatever directory they lie in."""
+    """Become `nobody` and keep one of root's capabilities: to reach files in any directory.
+
+    The securebit makes access(2) honour the capability, which `initdb` asks for `postgres`.
+    """
     account = pwd.getpwnam(ACCOUNT)
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
+    if libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the capability CAP_DAC_OVERRIDE cannot be kept (CAP_SETPCAP is missing)")
     os.setgroups([])
     os.setgid(account.pw_gid)
     os.setuid(account.pw_uid)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from muster import process_table, unprivileged
+from muster import child_entry, process_table, unprivileged
 from muster.embedded_postgres import EmbeddedPostgres
 from muster.errors import UserError
 from muster.processes import Child, ChildSpec, RootDrop
@@ -91,6 +91,20 @@ def test_where_user_namespaces_are_forbidden_the_server_of_root_runs_as_nobody(
         assert postgres.child is not None
         status = Path(f"/proc/{postgres.child.pid}/status").read_text()
     assert f"\nUid:\t{pwd.getpwnam('nobody').pw_uid}\t" in status
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root's server has to leave root behind.")
+def test_nobody_passes_access_checks_below_a_directory_that_only_root_may_enter(tmp_path: Path) -> None:
+    """`initdb` looks for `postgres` with access(2), which ignores capabilities unless a securebit says otherwise."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh")
+    program.chmod(0o755)
+    tmp_path.chmod(0o700)
+
+    check = f"import os, sys; sys.exit(not os.access({str(program)!r}, os.X_OK))"
+    entry = [sys.executable, child_entry.__file__, str(os.getpid()), "9", RootDrop.ACCOUNT, sys.executable, "-c", check]
+
+    assert subprocess.run(entry, check=False).returncode == 0
 
 
 def test_a_second_start_finds_data_and_port_again(home: Path) -> None:
