@@ -2,7 +2,7 @@
 # ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sim conformance chaos bench spark-package docker-check check format lock clean
+.PHONY: help setup run test sim conformance chaos bench spark-package docker-check check format docs lock clean
 
 BIN := .venv/bin
 # What scripts/install-tools.sh installs before the tests, when it is missing.
@@ -50,6 +50,9 @@ check: setup ## lint, format, types and import directions
 format: setup ## put the code into the one format, and fix what can be fixed safely
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
+
+docs: setup ## write the generated parts of docs/settings.md, command-line.md and tables.md
+	@$(BIN)/python -m scripts.reference_pages
 
 lock: setup ## resolve pyproject.toml and requirements.in into requirements.lock (LOCK_ARGS=--upgrade: take the newest)
 	@scripts/lock.sh $(LOCK_ARGS)

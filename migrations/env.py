@@ -1,4 +1,4 @@
-"""A run of migrations holds one lock, gives up rather than block others, and commits each migration by itself.
+"""Alembic environment: one run at a time, bounded lock waits, a transaction per migration, then comments.sql.
 
 Rules:
 
@@ -6,11 +6,14 @@ Rules:
   that waited for another finds nothing left to do. A role that only reads cannot hold that lock.
 * A migration waits at most `LOCK_TIMEOUT_MS` for a table. It fails then, and the queue that formed behind it goes on.
 * Each migration is one transaction, so a failed one leaves the schema as the one before left it.
+* An upgrade to the newest revision ends with `comments.sql`, which describes every table, view and column. Comments are
+  no part of a revision: a text is changed in that file, and the next `muster migrate` applies it.
 
 The address comes from whoever runs Alembic (`muster.schema`): the attribute `database_url`, else MUSTER_DATABASE_URL.
 """
 
 import os
+from pathlib import Path
 
 from alembic import context
 from sqlalchemy import create_engine, pool, text
@@ -21,6 +24,7 @@ LOCK_TIMEOUT_MS = 5_000
 STATEMENT_TIMEOUT_MS = 300_000
 OTHER_RUN_TIMEOUT_MS = 120_000
 CONNECT_TIMEOUT_S = 10
+COMMENTS = Path(__file__).with_name("comments.sql")
 VERSION_TABLE = """
 CREATE TABLE IF NOT EXISTS alembic_version (
     version_num varchar(32) NOT NULL CONSTRAINT alembic_version_pkc PRIMARY KEY
@@ -42,6 +46,9 @@ def run() -> None:
         context.configure(connection=connection, transaction_per_migration=True)
         with context.begin_transaction():
             context.run_migrations()
+        if context.get_context().get_current_revision() == context.get_head_revision():
+            connection.connection.cursor().execute(COMMENTS.read_text())
+            connection.commit()
 
 
 def take_lock(guard: Connection) -> None:

@@ -1,6 +1,7 @@
-"""Every limit has a name here, a default, bounds and a variable in the environment: `MUSTER_` and the name in capitals.
+"""Settings: every limit's name, default, range and environment variable (`MUSTER_` and the name in capitals).
 
-A setting that is wrong is told in one sentence that names the variable, and never a value that may be a secret.
+An invalid setting is reported in one sentence that names the variable and never its value, which may be a secret.
+The docstrings of the fields are the text of docs/settings.md (`make docs`).
 """
 
 import ipaddress
@@ -33,38 +34,45 @@ Port = Annotated[int, Field(ge=1, le=65_535)]
 
 
 class GroupDefaults(BaseSettings):
-    """What holds for a group unless the cluster's or the group's own configuration says otherwise; Kafka's names."""
+    """Defaults of the settings that the cluster and each group can override; the names are Kafka's."""
 
     session_timeout_ms: TimeoutMs | None = None
-    """None: what each member asks for."""
+    """After how long without a heartbeat a member is evicted. None: the timeout that each member requests. A change
+    applies from each member's next heartbeat."""
     heartbeat_interval_ms: TimeoutMs | None = None
-    """None: a third of the session timeout, at most 3000."""
+    """The heartbeat interval that the coordinator asks of members. None: a third of the session timeout, at most 3000.
+    An interval that a member's own session timeout would not survive is not sent to that member."""
     rebalance_timeout_ms: Annotated[int, Field(ge=1_000, le=INT32_MAX)] | None = None
-    """None: the largest any member asks for."""
+    """How long members have to join again, and then to sync. None: the longest timeout that a member requests. A change
+    counts from the start of the current phase. A stored value below the minimum counts as the minimum."""
     group_min_session_timeout_ms: TimeoutMs = 6_000
-    """The shortest session timeout a member may ask for."""
+    """The shortest session timeout that a member may request."""
     group_max_session_timeout_ms: TimeoutMs = 1_800_000
-    """The longest session timeout a member may ask for."""
+    """The longest session timeout that a member may request."""
     group_initial_rebalance_delay_ms: int = Field(default=3_000, ge=0, le=INT32_MAX)
-    """How long an empty group waits for more members after the first."""
+    """How long the first rebalance of an Empty group waits for more members."""
     group_max_size: int = Field(default=10_000, ge=1, le=INT32_MAX)
-    """How many members a group may have."""
+    """The maximum number of members of a group. Kafka has no limit by default."""
     group_max_pending_members: int = Field(default=10_000, ge=1, le=INT32_MAX)
-    """How many member ids of a group may wait for their first join."""
+    """The maximum number of pending members of a group: member ids that were returned and have not joined yet. Another
+    one is refused with GROUP_MAX_SIZE_REACHED."""
     group_metadata_max_bytes: int = Field(default=16_777_216, ge=1, le=INT32_MAX)
-    """How large the metadata of all members of a group may be."""
+    """The maximum size of the metadata of all members of a group, which the leader's answer contains. A join beyond it
+    is refused with GROUP_MAX_SIZE_REACHED."""
     member_metadata_max_bytes: int = Field(default=262_144, ge=1, le=INT32_MAX)
-    """How large a member's metadata may be, over all protocols that it supports."""
+    """The maximum size of one member's metadata, over all protocols that it supports. A sticky assignor's metadata has
+    four bytes for each partition that the member owns."""
     member_assignment_max_bytes: int = Field(default=1_048_576, ge=1, le=INT32_MAX)
-    """How large the assignment of one member may be."""
+    """The maximum size of one member's assignment: about 250,000 partitions."""
     group_new_member_join_timeout_ms: TimeoutMs = 300_000
-    """How long a newcomer may wait for its first join answer."""
+    """How long a new member may wait for the answer to its first join."""
     group_sync_timeout_scope: Literal["all", "dynamic"] = "all"
-    """`all`: the sync limit puts out static members too; `dynamic`: it spares them."""
+    """Which members are evicted when they do not sync in time: `all`, or only `dynamic` ones. Static members that are
+    spared are checked again after another timeout."""
     offsets_retention_minutes: int = Field(default=10_080, ge=-1, le=INT32_MAX)
-    """How long offsets outlive their group or their last commit; -1: for ever."""
+    """How long offsets are kept after their group became Empty, or after their last commit. -1: forever."""
     offset_metadata_max_bytes: int = Field(default=4_096, ge=0, le=INT32_MAX)
-    """How long the metadata of a committed offset may be."""
+    """The maximum length of the metadata of a committed offset, in characters. The name is Kafka's."""
 
     @model_validator(mode="after")
     def _make_sense_together(self) -> Self:
@@ -78,8 +86,137 @@ class GroupDefaults(BaseSettings):
         return GroupSettings(**{key: getattr(self, key) for key in GROUP_KEYS})
 
 
-class Settings(GroupDefaults):
-    """All settings of a node and of the local platform."""
+class PlatformSettings(BaseSettings):
+    """Settings of the local platform (`muster up`)."""
+
+    airflow_port: Port = 8_081
+    """The port of Airflow's UI and API."""
+    postgres_port: Port | None = None
+    """The port of the embedded Postgres. None: a free one, which is kept for the next start."""
+    postgres_max_connections: int = Field(default=200, ge=20, le=10_000)
+    """The maximum number of connections of the embedded Postgres."""
+    log_file_max_mb: int = Field(default=32, ge=1, le=100_000)
+    """The size at which the log file of a child process is rotated; one older file is kept."""
+    min_free_disk_mb: int = Field(default=512, ge=0)
+    """The free disk space that the data directory needs before anything is started."""
+
+
+class NodeSettings(BaseSettings):
+    """Settings of a node."""
+
+    database_url: SecretStr | None = None
+    """The database of the groups, `postgresql://user:password@host:port/name`, as the role that owns the tables. None:
+    the embedded Postgres."""
+    jobs_database_url: SecretStr | None = None
+    """The same database as a member of the role `muster_jobs`, for Spark jobs. None: `MUSTER_DATABASE_URL`."""
+    http_host: str = "127.0.0.1"
+    """The address that a node listens on. An address other than loopback requires a tokens file."""
+    http_port: Port = 8_080
+    """The port that a node listens on."""
+    advertised_url: str | None = None
+    """The URL at which agents and other nodes reach this node. It identifies the node, so it must be unique. None: its
+    host and port."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Host names that a node accepts beside loopback and the host of its advertised URL, separated by commas: names,
+    addresses, or `*.` and a name for all names below it ([security.md](security.md#browsers))."""
+    shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
+    """The number of shards of a new database. An existing database keeps its own number."""
+    lease_ttl_ms: int = Field(default=5_000, ge=300, le=600_000)
+    """How long a node owns its shards without renewing its leases."""
+    forward: bool = True
+    """Whether a node forwards requests for groups that another node owns."""
+    cluster_secret: SecretStr | None = None
+    """The key with which nodes sign the requests that they forward, at least 32 bytes (`openssl rand -hex 32`). It is
+    the same on all nodes, and required where there are tokens."""
+    tokens_file: Path | None = None
+    """The file that maps bearer tokens to actors ([security.md](security.md)). None: no authentication, on loopback
+    only."""
+    data_dir: Path = DEFAULT_DATA_DIR
+    """The directory in which the local platform keeps its database, secrets and logs."""
+    max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
+    """The maximum number of partitions in one commit, fetch or reset."""
+    max_body_bytes: int = Field(default=8_388_608, ge=1_024, le=INT32_MAX)
+    """The maximum size of a request's body."""
+    max_large_bodies_bytes: int = Field(default=67_108_864, ge=1_024, le=2**40)
+    """The maximum total size of all bodies over 64 KiB that are being read or wait for their answers. Another one is
+    answered with 503 before it is read. A node uses up to six times as much memory for them."""
+    request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
+    """How long a request may take that is not a long poll."""
+    head_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
+    """How long the head of a request may take to arrive, or its first byte on a new connection."""
+    body_timeout_ms: int = Field(default=30_000, ge=100, le=3_600_000)
+    """How long the body of a request may take to arrive."""
+    send_timeout_ms: int = Field(default=30_000, ge=1_000, le=3_600_000)
+    """How long a client may leave an answer unread before its connection is closed."""
+    max_connections: int = Field(default=8_000, ge=1, le=1_000_000)
+    """The maximum number of client connections of a node. It is lower where `ulimit -n` does not leave enough
+    descriptors for the database ([security.md](security.md#connections))."""
+    max_connections_per_ip: int | None = Field(default=None, ge=1, le=1_000_000)
+    """The maximum number of connections from one address; an IPv6 address counts with its /64 network. None: half of
+    `MUSTER_MAX_CONNECTIONS`. Where all clients share one address (NAT, a load balancer), set it to
+    `MUSTER_MAX_CONNECTIONS`."""
+    max_forward_connections: int = Field(default=64, ge=1, le=65_535)
+    """The maximum number of requests in flight to one other node, long polls not counted."""
+    forward_max_age_ms: int = Field(default=30_000, ge=1_000, le=600_000)
+    """The maximum age of a forwarded request, and the maximum difference between the clocks of two nodes."""
+    keep_alive_s: int = Field(default=75, ge=61, le=86_400)
+    """How long an idle connection is kept open. It must be longer than other nodes (a minute) and a load balancer in
+    front of the node keep theirs."""
+    lag_lookback_ms: int = Field(default=86_400_000, ge=60_000, le=INT32_MAX)
+    """The maximum age of reported log ends that are read to compute lag in seconds."""
+    log_end_max_age_ms: int = Field(default=LOG_END_MAX_AGE_MS, ge=1_000, le=INT32_MAX)
+    """The maximum age of a log end offset. A lag computed from an older one is a lower bound, and unknown where that is
+    0. The SQL views always use five minutes."""
+    max_lag_points: int = Field(default=1_000, ge=1, le=100_000)
+    """The maximum number of points of one lag history."""
+    max_lag_positions: int = Field(default=50_000, ge=1, le=10_000_000)
+    """The maximum number of committed offsets that one lag history reads: partitions times steps, including as long a
+    time before its range."""
+    max_reads: int = Field(default=4, ge=1, le=1_000)
+    """The maximum number of concurrent queries, one database connection each. A node has five more connections."""
+    read_timeout_ms: int = Field(default=10_000, ge=100, le=INT32_MAX)
+    """How long one query may take."""
+    max_queued_rows: int = Field(default=50_000, ge=1, le=INT32_MAX)
+    """The maximum number of rows in the write queue. Beyond it, requests that write are refused with Retry-After."""
+    max_waiting_requests: int = Field(default=20_000, ge=1, le=INT32_MAX)
+    """The maximum number of requests that wait for an answer, most of them parked joins and syncs. Beyond it, joins and
+    syncs are refused with Retry-After."""
+    max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)
+    """The maximum number of rows of one write transaction. A larger decision is written alone."""
+    prepare_ahead_rows: int = Field(default=500, ge=1, le=INT32_MAX)
+    """How many rows must be queued before the next write transaction is prepared while one is in progress."""
+    pause_ms: int = Field(default=500, ge=10, le=600_000)
+    """How long a node's process must have been stopped for that time not to count as silence of its members."""
+    awaited_members_after_ms: int = Field(default=5_000, ge=0, le=INT32_MAX)
+    """How long a rebalance lasts before the members that it waits for are stored (`groups.awaited_members`,
+    [tables.md](tables.md)). 0: at the first check, within a second."""
+    history_days_ahead: int = Field(default=7, ge=1, le=365)
+    """How many days in advance the partitions of history tables are created."""
+    lost_nodes_kept_hours: int = Field(default=24, ge=1, le=8_760)
+    """How long the row of a lost node is kept."""
+    tuning_window_days: int = Field(default=7, ge=1, le=60)
+    """How many days of history timeout advice on demand and what-if read ([tuning.md](tuning.md))."""
+    tuning_max_rows: int = Field(default=500_000, ge=100, le=10_000_000)
+    """The maximum number of rows of member sessions of one group that they read, the newest first, and as many rejoins.
+    Where there are more, the window is shorter."""
+    tuning_max_evictions: int = Field(default=1_000, ge=1, le=100_000)
+    """The maximum number of evictions that they examine one by one, the newest first. Where there are more, the window
+    is shorter."""
+    tuning_advice_max_age_hours: int = Field(default=48, ge=0, le=8_760)
+    """The maximum age of a report that is returned instead of advice computed on demand."""
+    archive_uri: str | None = None
+    """The directory that `history_archive` copies to, as this node sees it. None: `archive` in the data directory."""
+    archive_check: bool = True
+    """Whether a day of history is dropped only after this node has found its copy."""
+    maintenance_chunk: int = Field(default=500, ge=1, le=100_000)
+    """How many candidates of a maintenance run are evaluated in one step."""
+    maintenance_groups: int = Field(default=4, ge=1, le=1_000)
+    """How many groups of a maintenance run are evaluated concurrently. More of them end a run sooner and slow
+    heartbeats down meanwhile."""
+
+
+class Settings(PlatformSettings, NodeSettings, GroupDefaults):
+    """All settings, read from the environment."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
@@ -88,111 +225,6 @@ class Settings(GroupDefaults):
         frozen=True,
         hide_input_in_errors=True,
     )
-
-    database_url: SecretStr | None = None
-    """Where the groups are kept, `postgresql://user:password@host:port/name`; None: the embedded Postgres."""
-    jobs_database_url: SecretStr | None = None
-    """The same database as a member of `muster_jobs`, for Spark jobs; None: `database_url` serves them too."""
-    http_host: str = "127.0.0.1"
-    """The address a node listens on; another than this machine's own needs a tokens file."""
-    http_port: Port = 8_080
-    """The port a node listens on."""
-    advertised_url: str | None = None
-    """How agents and other nodes reach this node; None: its host and port."""
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
-    """Hosts that a node answers to beside loopback and its advertised URL's, parted by commas."""
-    shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
-    """How many shards a new database is made with; a database that has been made keeps its own count."""
-    lease_ttl_ms: int = Field(default=5_000, ge=300, le=600_000)
-    """How long a node owns its shards without renewing."""
-    forward: bool = True
-    """Whether a request for another node's group is passed on."""
-    cluster_secret: SecretStr | None = None
-    """What nodes sign requests with that they forward; the same on all of them. None: they sign with nothing."""
-    tokens_file: Path | None = None
-    """The file that maps bearer tokens to actors; None: open, on this machine only."""
-    data_dir: Path = DEFAULT_DATA_DIR
-    """Where the local platform keeps its database, secrets and logs."""
-    max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
-    """How many partitions one commit, query or reset may name."""
-    max_body_bytes: int = Field(default=8_388_608, ge=1_024, le=INT32_MAX)
-    """How large a request's body may be."""
-    max_large_bodies_bytes: int = Field(default=67_108_864, ge=1_024, le=2**40)
-    """How large all bodies over 64 KiB may be together that are read or wait for their answers."""
-    request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
-    """How long a request may take that is no long poll."""
-    head_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
-    """How long the head of a request may take to arrive, or its first byte on a new connection."""
-    body_timeout_ms: int = Field(default=30_000, ge=100, le=3_600_000)
-    """How long the body of a request may take to arrive."""
-    send_timeout_ms: int = Field(default=30_000, ge=1_000, le=3_600_000)
-    """How long a client may leave an answer unread before the connection is closed."""
-    max_connections: int = Field(default=8_000, ge=1, le=1_000_000)
-    """How many connections of clients a node holds."""
-    max_connections_per_ip: int | None = Field(default=None, ge=1, le=1_000_000)
-    """How many of them one address may hold; None: half of them."""
-    max_forward_connections: int = Field(default=64, ge=1, le=65_535)
-    """How many requests, long polls aside, may be on their way to one other node."""
-    forward_max_age_ms: int = Field(default=30_000, ge=1_000, le=600_000)
-    """How old a forwarded request may be, and how far the clocks of two nodes may differ."""
-    keep_alive_s: int = Field(default=75, ge=61, le=86_400)
-    """How long an idle connection is kept open: longer than other nodes keep theirs, which is a minute."""
-    lag_lookback_ms: int = Field(default=86_400_000, ge=60_000, le=INT32_MAX)
-    """How old reports of a log's end may be, to say since when a group is behind."""
-    log_end_max_age_ms: int = Field(default=LOG_END_MAX_AGE_MS, ge=1_000, le=INT32_MAX)
-    """How long ago the end of a log may have been reported, before a lag from it is a lower bound."""
-    max_lag_points: int = Field(default=1_000, ge=1, le=100_000)
-    """How many points one history of a group's lag may have."""
-    max_lag_positions: int = Field(default=50_000, ge=1, le=10_000_000)
-    """How many positions one history of a group's lag may rest on, a partition and step each."""
-    max_reads: int = Field(default=4, ge=1, le=1_000)
-    """How many reads of the database may be under way; five connections come on top."""
-    read_timeout_ms: int = Field(default=10_000, ge=100, le=INT32_MAX)
-    """How long one read of the database may take."""
-    max_queued_rows: int = Field(default=50_000, ge=1, le=INT32_MAX)
-    """How many rows may wait to be stored before requests that write are refused for a while."""
-    max_waiting_requests: int = Field(default=20_000, ge=1, le=INT32_MAX)
-    """How many requests may wait for an answer, most of them parked joins and syncs, before joins and syncs are refused
-    for a while."""
-    max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)
-    """How many rows one transaction takes; a larger decision goes alone."""
-    prepare_ahead_rows: int = Field(default=500, ge=1, le=INT32_MAX)
-    """How many rows must wait before the next transaction is prepared while one is under way."""
-    pause_ms: int = Field(default=500, ge=10, le=600_000)
-    """How long a node may have been stopped before that time counts as nobody's silence."""
-    awaited_members_after_ms: int = Field(default=5_000, ge=0, le=INT32_MAX)
-    """How long a rebalance lasts before the members that it waits for are stored."""
-    history_days_ahead: int = Field(default=7, ge=1, le=365)
-    """How many days ahead the partitions of history tables are made."""
-    lost_nodes_kept_hours: int = Field(default=24, ge=1, le=8_760)
-    """How many hours the row of a node that was lost is kept."""
-    tuning_window_days: int = Field(default=7, ge=1, le=60)
-    """How many days back advice that is worked out on demand, and what-if, look."""
-    tuning_max_rows: int = Field(default=500_000, ge=100, le=10_000_000)
-    """How many rows of one group's stays they look at, the newest, and as many of rejoins."""
-    tuning_max_evictions: int = Field(default=1_000, ge=1, le=100_000)
-    """How many evictions they look at one by one, the newest."""
-    tuning_advice_max_age_hours: int = Field(default=48, ge=0, le=8_760)
-    """How old a report may be that is told in place of advice worked out on demand."""
-    archive_uri: str | None = None
-    """The directory that `history_archive` copies to, as this node sees it; None: `archive` in the data directory."""
-    archive_check: bool = True
-    """Whether a day of history is dropped only after this node has found its copy."""
-    maintenance_chunk: int = Field(default=500, ge=1, le=100_000)
-    """How many candidates of a maintenance run are judged in one step."""
-    maintenance_groups: int = Field(default=4, ge=1, le=1_000)
-    """How many groups of a maintenance run are judged beside each other."""
-
-    airflow_port: Port = 8_081
-    """The port of Airflow's pages and API."""
-    postgres_port: Port | None = None
-    """The port of the embedded Postgres; None: a free one, and the same one again next time."""
-    postgres_max_connections: int = Field(default=200, ge=20, le=10_000)
-    """How many connections the embedded Postgres takes."""
-    log_file_max_mb: int = Field(default=32, ge=1, le=100_000)
-    """How long the log of a child process may grow before it is set aside, in place of the one before."""
-    min_free_disk_mb: int = Field(default=512, ge=0)
-    """How much room the data directory's disk must have before anything is started."""
 
     @field_validator("database_url", "jobs_database_url")
     @classmethod

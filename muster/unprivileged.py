@@ -30,7 +30,8 @@ def choose_root_drop(home: Path, program: str) -> RootDrop:
         return RootDrop.ACCOUNT
     raise UserError(
         f"Postgres refuses to run as root, and this machine allows neither user namespaces nor the account `{ACCOUNT}` "
-        "with the capabilities CAP_DAC_OVERRIDE and CAP_SETPCAP; start muster as an ordinary user, or set MUSTER_DATABASE_URL."
+        "with the capabilities CAP_DAC_OVERRIDE and CAP_SETPCAP; start muster as an ordinary user, or set "
+        "MUSTER_DATABASE_URL."
     )
 
 

@@ -1,0 +1,196 @@
+"""Reference pages: writes the generated parts of docs/settings.md, docs/command-line.md and docs/tables.md.
+
+    make docs
+
+A generated part stands between `<!-- generated: kind name -->` and `<!-- end -->`. Settings come from the fields and
+docstrings of `muster.settings`, commands from `muster.commands`, tables from the comments of a migrated database
+(`migrations/comments.sql`). A test compares the pages with what this module writes.
+"""
+
+import ast
+import inspect
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg2
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from coordinator_core.protocol.setting_rules import RULES, ChoiceRule
+from muster import settings
+from muster.commands.tree import COMMANDS
+from muster.embedded_postgres import EmbeddedPostgres
+from muster.schema import upgrade
+from muster.settings import ENVIRONMENT_PREFIX, Settings, psql_url
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
+PAGES: Final = tuple(DOCS / name for name in ("settings.md", "command-line.md", "tables.md"))
+PART: Final = re.compile(r"(<!-- generated: (\w+) ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+TABLES: Final = """
+SELECT CASE nspname WHEN 'public' THEN relname ELSE nspname || '.' || relname END,
+    obj_description(pg_class.oid, 'pg_class'), attname,
+    replace(format_type(atttypid, atttypmod), 'timestamp with time zone', 'timestamptz'),
+    col_description(pg_class.oid, attnum)
+FROM pg_attribute
+JOIN pg_class ON pg_class.oid = attrelid
+JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname IN ('public', 'dashboards') AND relkind IN ('r', 'p', 'v') AND NOT relispartition
+    AND relname <> 'alembic_version' AND attnum > 0 AND NOT attisdropped
+ORDER BY 1, attnum
+"""
+"""Tables and views: name, comment, column, type, comment of the column; a row a column."""
+
+
+def rendered(page: str, connection: PsycopgConnection) -> str:
+    """Return a page with its generated parts written again.
+
+    Raises:
+        KeyError: a part names a table, a class of settings or a kind that does not exist.
+    """
+    kinds: dict[str, Callable[[str], Iterator[str]]] = {
+        "settings": settings_table,
+        "command": command_section,
+        "table": lambda name: table_section(tables[name]),
+    }
+    tables = read_tables(connection)
+    return PART.sub(lambda part: part[1] + "\n".join([*kinds[part[2]](part[3]), part[4]]), page)
+
+
+# -- settings ---------------------------------------------------------------------------------------------
+
+
+def settings_table(class_name: str) -> Iterator[str]:
+    """Yield the Markdown table of the settings that a class of `muster.settings` declares itself."""
+    yield "| variable | default | range | meaning |"
+    yield "|---|---|---|---|"
+    for name, meaning in declared_settings(class_name).items():
+        default = _setting_default(Settings.model_fields[name].default)
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        yield f"| `{variable}` | {default} | {_range(name)} | {meaning} |"
+
+
+def declared_settings(class_name: str) -> dict[str, str]:
+    """Return the docstring of each setting that a class declares, in the order of the class."""
+    body = ast.parse(inspect.getsource(getattr(settings, class_name))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    return {
+        line.target.id: " ".join(following.value.value.split())
+        for line, following in pairwise(body.body)
+        if isinstance(line, ast.AnnAssign)
+        and isinstance(line.target, ast.Name)
+        and isinstance(following, ast.Expr)
+        and isinstance(following.value, ast.Constant)
+        and isinstance(following.value.value, str)
+    }
+
+
+def _setting_default(value: object) -> str:
+    if value in {None, ()}:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _range(name: str) -> str:
+    rule = RULES.get(name)
+    if isinstance(rule, ChoiceRule):
+        return ", ".join(rule.choices)
+    if rule is not None:
+        return f"{rule.low} … {rule.high}"
+    schema = Settings.model_json_schema()["properties"][name]
+    for each in schema.get("anyOf", [schema]):
+        if "minimum" in each:
+            return f"{each['minimum']} … {each.get('maximum', '')}".strip()
+    return ""
+
+
+# -- commands ---------------------------------------------------------------------------------------------
+
+
+def commands() -> dict[str, TyperCommand]:
+    """Return every command by its full name, in the order of the help."""
+    found = {}
+    for entry in COMMANDS:
+        loaded = entry.load()
+        if isinstance(loaded, TyperGroup):
+            for name, command in loaded.commands.items():
+                assert isinstance(command, TyperCommand), "groups are one level deep"
+                found[f"{entry.name} {name}"] = command
+        else:
+            found[entry.name] = loaded
+    return found
+
+
+def command_section(name: str) -> Iterator[str]:
+    """Yield the reference of all commands; its only name is `all`."""
+    assert name == "all"
+    for full_name, command in commands().items():
+        yield from ("", f"### muster {full_name}", "", inspect.cleandoc(command.help or ""), "")
+        parameters = [each for each in command.params if isinstance(each, TyperArgument | TyperOption)]
+        if parameters:
+            yield "| option or argument | meaning | default |"
+            yield "|---|---|---|"
+        for each in parameters:
+            yield f"| {_parameter_name(each)} | {each.help or ''} | {_parameter_default(each)} |"
+    yield ""
+
+
+def _parameter_name(parameter: TyperArgument | TyperOption) -> str:
+    if isinstance(parameter, TyperArgument):
+        return f"`{parameter.metavar or (parameter.name or '').upper()}`"
+    flags = "`, `".join([*parameter.opts, *parameter.secondary_opts])
+    variable = f", or the variable `{parameter.envvar}`" if parameter.envvar else ""
+    return f"`{flags}`{variable}"
+
+
+def _parameter_default(parameter: TyperArgument | TyperOption) -> str:
+    if parameter.required:
+        return "required"
+    described: Any = parameter.show_default
+    if isinstance(described, str):
+        return described
+    value = parameter.default
+    return "" if value in (None, False, "") or callable(value) else ("yes" if value is True else str(value))
+
+
+# -- tables -----------------------------------------------------------------------------------------------
+
+Table = tuple[str, list[tuple[str, str, str]]]
+"""A table's description, and name, type and description of each column."""
+
+
+def read_tables(connection: PsycopgConnection) -> dict[str, Table]:
+    """Return every table and view with its columns in order; a description that is missing is empty."""
+    tables: dict[str, Table] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(TABLES)
+        for name, description, column, column_type, meaning in cursor.fetchall():
+            tables.setdefault(name, (description or "", []))[1].append((column, column_type, meaning or ""))
+    return tables
+
+
+def table_section(table: Table) -> Iterator[str]:
+    """Yield a table's description and the Markdown table of its columns."""
+    description, columns = table
+    yield from (description, "", "| column | type | meaning |", "|---|---|---|")
+    for name, column_type, meaning in columns:
+        yield f"| `{name}` | {column_type} | {meaning} |"
+    yield ""
+
+
+def main() -> None:
+    """Write all pages, with the tables of an embedded Postgres that lives as long as this takes."""
+    with tempfile.TemporaryDirectory() as directory, EmbeddedPostgres(Path(directory)) as postgres:
+        upgrade(postgres.database_url())
+        connection = psycopg2.connect(psql_url(postgres.database_url()))
+        for page in PAGES:
+            page.write_text(rendered(page.read_text(), connection))
+        connection.close()
+
+
+if __name__ == "__main__":
+    main()
