@@ -23,13 +23,13 @@ test: setup ## run all tests, with Chromium and promtool installed if that is po
 	@exec $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 sim: setup ## simulate SEEDS=1000 worlds on JOBS=2 cores (all, if not said), or one: SEED=7
-	@exec $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
+	@exec $(BIN)/python -m tests.system.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 conformance: setup ## run the Kafka scenarios, in process and over HTTP (SCENARIOS=file.json: your own)
-	@exec $(BIN)/python -m tests.conformance $(SCENARIOS) $(ARGS)
+	@exec $(BIN)/python -m tests.system.conformance $(SCENARIOS) $(ARGS)
 
 chaos: setup ## kill, stop and cut off real nodes, agents and Postgres for some minutes (ARGS="--minutes 5 --agents 200")
-	@exec $(BIN)/python -m tests.chaos.run $(ARGS)
+	@exec $(BIN)/python -m tests.system.chaos.run $(ARGS)
 
 bench: setup ## measure everything beside what this machine allows, into bench/results (ARGS=heartbeats: only that)
 	@exec $(BIN)/python -m bench $(ARGS)
@@ -39,7 +39,7 @@ spark-package: setup ## make dist/muster_spark.zip, which spark-submit --py-file
 
 docker-check: setup ## check what can be checked of docker/ without an engine
 	@scripts/install-tools.sh $(filter promtool,$(TOOLS))
-	@exec $(BIN)/python -m pytest tests/docker $(ARGS)
+	@exec $(BIN)/python -m pytest tests/unit/repository/test_compose.py tests/unit/repository/test_dockerfiles.py tests/integration/monitoring $(ARGS)
 
 check: setup ## lint, format, types and import directions
 	$(BIN)/ruff check

@@ -229,7 +229,7 @@ def _shard() -> Shard:
         surroundings=Surroundings(GroupSettings(), frozenset()),
         counters=counters,
         restlessness=Restlessness(),
-        log_ends=LogEndReports(MemoryStore(), threads, LOG_END_MAX_AGE_MS),
+        log_ends=LogEndReports(MemoryStore(), threads, lambda: LOG_END_MAX_AGE_MS),
         quarantine=Quarantine(lambda _: False),
         on_timer=lambda: None,
         on_drop=lambda _: None,

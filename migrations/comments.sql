@@ -55,9 +55,9 @@ COMMENT ON COLUMN offsets.log_end_at IS 'when the consumer saw that end, of an o
 
 COMMENT ON TABLE log_end_offsets IS 'Where a partition ends, for all groups: the furthest end that a trusted reporter of any group named ([security.md](security.md#who-may-report-ends-of-logs)). Nodes store what changed about once a second.';
 COMMENT ON COLUMN log_end_offsets.topic IS 'the key, with `partition`';
-COMMENT ON COLUMN log_end_offsets.log_end_offset IS 'it never falls while the topic is not deleted';
+COMMENT ON COLUMN log_end_offsets.log_end_offset IS 'it never falls, unless the topic or the end is deleted (`muster offsets delete-log-ends`)';
 COMMENT ON COLUMN log_end_offsets.reported_at IS 'when a reporter named that end last';
-COMMENT ON COLUMN log_end_offsets.first_reported_at IS 'when the partition''s first end was reported; what `log_end_history` has from before is of a deleted topic of the same name';
+COMMENT ON COLUMN log_end_offsets.first_reported_at IS 'when the partition''s first end was reported; rows of `log_end_history` from before were deleted';
 
 COMMENT ON TABLE topics IS 'The catalogue: how many partitions a topic has. A topic that is not in it is unknown, not missing.';
 COMMENT ON COLUMN topics.topic IS 'the key';
@@ -106,6 +106,7 @@ COMMENT ON COLUMN versions.only_row IS 'always true';
 COMMENT ON COLUMN versions.cluster_config IS 'changes of `cluster_config`';
 COMMENT ON COLUMN versions.group_configs IS 'changes of `group_configs`';
 COMMENT ON COLUMN versions.topics IS 'changes of a partition count in `topics`';
+COMMENT ON COLUMN versions.log_end_deletions IS 'deletions of rows of `log_end_offsets`; nodes discard the ends that they gathered before';
 COMMENT ON COLUMN versions.shard_count IS 'how many shards this database was made for';
 
 COMMENT ON TABLE group_transitions IS 'A change of a group''s state. Partitioned by `at`.';
@@ -405,7 +406,7 @@ COMMENT ON COLUMN dashboards.group_overview.last_rebalance_trigger_member_id IS 
 COMMENT ON COLUMN dashboards.group_overview.last_rebalance_client_reason IS 'the client''s reason; null: none, or it is under way';
 COMMENT ON COLUMN dashboards.group_overview.last_rebalance_outcome IS 'null: it is under way, or there was none';
 COMMENT ON COLUMN dashboards.group_overview.node_id IS 'the node that serves the group';
-COMMENT ON COLUMN dashboards.group_overview.is_lag_at_least IS '`lag_records` is a lower bound, because the end of a log was not reported for five minutes';
+COMMENT ON COLUMN dashboards.group_overview.is_lag_at_least IS '`lag_records` is a lower bound, because a log end is stale, as in `partition_lag`';
 COMMENT ON COLUMN dashboards.group_overview.log_end_at IS 'when the ends of its logs were last reported: the oldest of these instants';
 
 COMMENT ON VIEW dashboards.known_log_ends IS 'Where does the log of each committed partition end, as far as it is known, and when was that last reported? It is the furthest of the end in `log_end_offsets` and of the group''s own in `offsets`; every lag that Muster shows is from it.';
@@ -493,22 +494,22 @@ COMMENT ON COLUMN dashboards.recent_changes.group_id IS 'null: the cluster''s';
 COMMENT ON COLUMN dashboards.recent_changes.undone_at IS 'null: it stands';
 COMMENT ON COLUMN dashboards.recent_changes.change_id IS 'what an undo names';
 
-COMMENT ON VIEW dashboards.partition_lag IS 'How far is each partition of a group behind, in records and in seconds, and who holds it? Seconds are counted from when the log went past the committed offset; between two reports of its end it is taken to have grown evenly, as `coordinator_core.protocol.log_ends` has it. An end that was not reported for five minutes is stale (a node goes by `MUSTER_LOG_END_MAX_AGE_MS`, whose default that is): records and seconds are then lower bounds, and null where that is 0. Name a group: of all groups at once this looks at a lot of history.';
+COMMENT ON VIEW dashboards.partition_lag IS 'How far is each partition of a group behind, in records and in seconds, and who holds it? Seconds are counted from when the log went past the committed offset; between two reports of its end it is taken to have grown evenly, as `coordinator_core.protocol.log_ends` has it. An end that was not reported for `dashboards.log_end_max_age()` is stale: records and seconds are then lower bounds, and null where that is 0. That function returns the cluster''s setting `log_end_max_age_ms` ([settings.md](settings.md#of-the-cluster)). Name a group: of all groups at once this looks at a lot of history.';
 COMMENT ON COLUMN dashboards.partition_lag.member_id IS 'who holds it now; null: nobody';
 COMMENT ON COLUMN dashboards.partition_lag.log_end_offset IS 'as in `known_log_ends`';
 COMMENT ON COLUMN dashboards.partition_lag.lag_records IS 'null: no end is known, or it is at least 0';
 COMMENT ON COLUMN dashboards.partition_lag.lag_seconds IS 'how long ago the log went past the committed offset; 0: it has not; null: as above';
 COMMENT ON COLUMN dashboards.partition_lag.is_lag_at_least IS 'it may be longer: the end is stale, or of a day ago and before nothing is known';
 COMMENT ON COLUMN dashboards.partition_lag.log_end_at IS 'when that end was last reported';
-COMMENT ON COLUMN dashboards.partition_lag.is_log_end_stale IS 'that was more than five minutes ago';
+COMMENT ON COLUMN dashboards.partition_lag.is_log_end_stale IS 'that was longer ago than `dashboards.log_end_max_age()`';
 
-COMMENT ON VIEW dashboards.lag_history IS 'How far was each partition of a group behind, minute by minute, while it ran, rebalanced or stood still? One row for each minute in which the partition was committed, its present position, and one for each minute in which a trusted reporter named the end of its log: a group that commits nothing has rows as well. Name a range of `at`.';
+COMMENT ON VIEW dashboards.lag_history IS 'How far was each partition of a group behind, minute by minute, while it ran, rebalanced or stood still? One row for each minute in which the partition was committed, its present position, and one for each minute in which a trusted reporter named the end of its log: a group that commits nothing has rows as well. Deleted ends do not count. Name a range of `at`.';
 COMMENT ON COLUMN dashboards.lag_history.at IS 'when that was committed, or the end reported';
 COMMENT ON COLUMN dashboards.lag_history.log_end_offset IS 'as known at that instant';
 COMMENT ON COLUMN dashboards.lag_history.lag_records IS 'null: no end was known, or it is at least 0';
 COMMENT ON COLUMN dashboards.lag_history.member_id IS 'who committed it';
 COMMENT ON COLUMN dashboards.lag_history.log_end_at IS 'when that end had last been reported';
-COMMENT ON COLUMN dashboards.lag_history.is_lag_at_least IS 'that was more than five minutes before, so the lag is a lower bound';
+COMMENT ON COLUMN dashboards.lag_history.is_lag_at_least IS 'that was more than `dashboards.log_end_max_age()` before, so the lag is a lower bound';
 
 COMMENT ON VIEW dashboards.newest_runs IS 'When did each job last run, and as of when? Of a job that proposes this is the newest proposal; of one that reports, the newest report of any group, so a job that had nothing to report on is missing. A run as of an instant to come counts from that instant on.';
 COMMENT ON COLUMN dashboards.newest_runs.kind IS 'the job, which is also its DAG';

@@ -273,7 +273,6 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         archive_check=settings.archive_check,
         maintenance_chunk=settings.maintenance_chunk,
         maintenance_groups=settings.maintenance_groups,
-        log_end_max_age_ms=settings.log_end_max_age_ms,
         max_reads=settings.max_reads,
     )
 

@@ -54,7 +54,7 @@ class GroupView:
     lag_records: int | None
     rebalance: RebalanceView | None
     is_lag_at_least: bool = False
-    """Whether the end of a log was last reported more than five minutes ago."""
+    """Whether the end of a log is stale: it was last reported longer than `log_end_max_age_ms` ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ FROM shown
 LEFT JOIN groups USING (group_id)
 CROSS JOIN LATERAL (
     SELECT sum(committed_offset) AS committed, sum(greatest(log_end_offset - committed_offset, 0)) AS lag,
-        coalesce(min(log_end_at) < now() - interval '5 minutes', false) AS is_lag_at_least
+        coalesce(min(log_end_at) < now() - (SELECT dashboards.log_end_max_age()), false) AS is_lag_at_least
     FROM dashboards.known_log_ends WHERE known_log_ends.group_id = shown.group_id
 ) AS position
 LEFT JOIN LATERAL (

@@ -13,7 +13,6 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS
 from coordinator_core.protocol.setting_rules import clash
 from coordinator_core.protocol.settings import GroupSettings
 from muster.data_dir import DEFAULT_DATA_DIR
@@ -164,9 +163,6 @@ class NodeSettings(BaseSettings):
     front of the node keep theirs."""
     lag_lookback_ms: int = Field(default=86_400_000, ge=60_000, le=INT32_MAX)
     """The maximum age of reported log ends that are read to compute lag in seconds."""
-    log_end_max_age_ms: int = Field(default=LOG_END_MAX_AGE_MS, ge=1_000, le=INT32_MAX)
-    """The maximum age of a log end offset. A lag computed from an older one is a lower bound, and unknown where that is
-    0. The SQL views always use five minutes."""
     max_lag_points: int = Field(default=1_000, ge=1, le=100_000)
     """The maximum number of points of one lag history."""
     max_lag_positions: int = Field(default=50_000, ge=1, le=10_000_000)

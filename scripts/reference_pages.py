@@ -20,7 +20,8 @@ import psycopg2
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from coordinator_core.protocol.setting_rules import RULES, ChoiceRule
+from coordinator_core.protocol.setting_rules import CLUSTER_RULES, RULES, ChoiceRule
+from coordinator_core.protocol.settings import ClusterSettings
 from muster import settings
 from muster.commands.tree import COMMANDS
 from muster.embedded_postgres import EmbeddedPostgres
@@ -65,18 +66,20 @@ def rendered(page: str, connection: PsycopgConnection) -> str:
 
 
 def settings_table(class_name: str) -> Iterator[str]:
-    """Yield the Markdown table of the settings that a class of `muster.settings` declares itself."""
-    yield "| variable | default | range | meaning |"
+    """Yield the Markdown table of the settings that a class declares itself: variables, or keys of the cluster."""
+    of_cluster = class_name == ClusterSettings.__name__
+    yield f"| {'setting' if of_cluster else 'variable'} | default | range | meaning |"
     yield "|---|---|---|---|"
     for name, meaning in declared_settings(class_name).items():
-        default = _setting_default(Settings.model_fields[name].default)
-        variable = ENVIRONMENT_PREFIX + name.upper()
-        yield f"| `{variable}` | {default} | {_range(name)} | {meaning} |"
+        label = name if of_cluster else ENVIRONMENT_PREFIX + name.upper()
+        default = getattr(ClusterSettings(), name) if of_cluster else Settings.model_fields[name].default
+        yield f"| `{label}` | {_setting_default(default)} | {_range(name)} | {meaning} |"
 
 
 def declared_settings(class_name: str) -> dict[str, str]:
     """Return the docstring of each setting that a class declares, in the order of the class."""
-    body = ast.parse(inspect.getsource(getattr(settings, class_name))).body[0]
+    declaring = ClusterSettings if class_name == ClusterSettings.__name__ else getattr(settings, class_name)
+    body = ast.parse(inspect.getsource(declaring)).body[0]
     assert isinstance(body, ast.ClassDef)
     return {
         line.target.id: " ".join(following.value.value.split())
@@ -96,7 +99,7 @@ def _setting_default(value: object) -> str:
 
 
 def _range(name: str) -> str:
-    rule = RULES.get(name)
+    rule = {**RULES, **CLUSTER_RULES}.get(name)
     if isinstance(rule, ChoiceRule):
         return ", ".join(rule.choices)
     if rule is not None:

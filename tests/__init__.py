@@ -1,1 +1,1 @@
-"""Each folder here proves one kind of thing; CONTRIBUTING.md says which."""
+"""Tests by cost: unit, integration, system; CONTRIBUTING.md describes each folder."""

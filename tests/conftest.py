@@ -4,75 +4,31 @@ One cluster serves a test session (each worker of pytest-xdist has its own), sta
 database is a clone of a template that was migrated once.
 """
 
+import os
+import sys
 from collections.abc import Iterator
-from itertools import count
+from typing import TYPE_CHECKING
 
 import psycopg2
 import pytest
-from psycopg2 import sql
+import structlog
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.store.postgres import PostgresStore
 from muster.embedded_postgres import EmbeddedPostgres
-from muster.schema import upgrade
-from muster.settings import psql_url
-from tests.nodes import running_node
+from muster.settings import ENVIRONMENT_PREFIX, psql_url
+from tests.support.databases import FORGETFUL, Databases
+from tests.support.nodes import running_node
 
-TEMPLATE = "muster_template"
-FORGETFUL = {
-    "fsync": "off",
-    "synchronous_commit": "off",
-    "full_page_writes": "off",
-    "wal_level": "minimal",
-    "max_wal_senders": "0",
-}
-"""Server settings for a cluster that nobody will miss."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.support.muster_command import Muster
+
+# Nodes in tests log to the process's own stdout, so that their events are not in what a command under test prints.
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stdout__))
 
 # -- databases --------------------------------------------------------------------------------------------
-
-
-class Databases:
-    """Clones of one migrated template, in one cluster."""
-
-    def __init__(self, postgres: EmbeddedPostgres) -> None:
-        self._postgres = postgres
-        self._admin = psycopg2.connect(psql_url(postgres.superuser_url("postgres")))
-        self._admin.autocommit = True
-        self._numbers = count(1)
-        self._execute("CREATE DATABASE {}", TEMPLATE)
-        upgrade(postgres.superuser_url(TEMPLATE))
-
-    def create(self, *, is_migrated: bool = True) -> str:
-        """Return the URL of a new database, empty of rows, or of everything."""
-        name = f"test_{next(self._numbers)}"
-        template = TEMPLATE if is_migrated else "template0"
-        # With fsync off, copying files is quicker than logging what is in them.
-        self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", name, template)
-        return self._postgres.superuser_url(name)
-
-    def jobs_url(self, url: str) -> str:
-        """Return a database's URL as a member of `muster_jobs`."""
-        return self._postgres.jobs_url(_name(url))
-
-    def reader_url(self, url: str) -> str:
-        """Return a database's URL as a member of `muster_reader`."""
-        return self._postgres.reader_url(_name(url))
-
-    def drop(self, url: str) -> None:
-        """Remove a database, cutting whatever connection it has left."""
-        self._execute("DROP DATABASE {} WITH (FORCE)", _name(url))
-
-    def close(self) -> None:
-        """Let go of the cluster."""
-        self._admin.close()
-
-    def _execute(self, statement: str, *names: str) -> None:
-        with self._admin.cursor() as cursor:
-            cursor.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
-
-
-def _name(url: str) -> str:
-    return url.rpartition("/")[2]
 
 
 @pytest.fixture(scope="session")
@@ -140,3 +96,30 @@ def node_url(databases: Databases) -> Iterator[str]:
     with running_node(url, group_initial_rebalance_delay_ms=100) as node:
         yield node.url
     databases.drop(url)
+
+
+# -- Spark ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    from tests.support.spark_session import running_spark  # noqa: PLC0415 - slow, and few tests need it
+
+    with running_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+# -- the command line -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bare_muster(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
+) -> "Muster":
+    """Give the command in an environment that sets nothing of ours but an empty data directory."""
+    from tests.support.muster_command import Muster  # noqa: PLC0415 - slow, and few tests need it
+
+    for name in [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MUSTER_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+    return Muster(monkeypatch, capsys)

@@ -80,6 +80,7 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     topics.list_topics,
     topics.put_topic,
     topics.delete_topic,
+    topics.delete_log_ends,
     resets.reset_offsets,
     changes.list_changes,
     changes.describe_change,

@@ -5,8 +5,11 @@ uvicorn limits how long a connection may be idle between two requests, and nothi
 * the head of a request has to arrive within one time, counted from its first byte or from the opening of the
   connection, and the body within another; a client that is late gets 408, and the connection is closed;
 * a connection beyond the node's limits is answered once, about the node's health only;
+* what a request has beside its body is limited: its head, the sizes of its chunks, and its trailers, which are
+  discarded (RFC 9110, 6.5.1);
 * a request in absolute form has the host of its target, not of its Host header (RFC 9112, 3.2.2);
-* what cannot be read is refused as everything else is.
+* what cannot be read is refused as everything else is, unless the client waits for an earlier answer: it would take the
+  refusal for that.
 
 A request that arrives in one piece arms no timer.
 """
@@ -30,6 +33,8 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidReq
 Phase = Literal["head", "body"]
 
 NOT_HTTP: Final = f"this is not HTTP, or its path or headers are over {HEAD_MAX_BYTES} bytes"
+CHUNK_ALLOWANCE_BYTES: Final = 16
+"""How much of its own a chunk of a body may have beside its bytes, on top of as much again as twice these."""
 FULL: Final = (
     "this node has as many connections as it may have, in all or from this address; ask again, or another node"
 )
@@ -61,6 +66,8 @@ class _WholeAnswer:
             Whether it was sent; if not, nothing has happened.
         """
         cycle: RequestResponseCycle = send.__self__  # type: ignore[attr-defined]  # uvicorn gives a method of the request
+        if cycle.transport.is_closing():
+            cycle.disconnected = True  # uvicorn notes it of the newest request of a connection only
         if not cycle.keep_alive or cycle.disconnected or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
             return False
         if cycle.default_headers is not self._defaults:
@@ -93,10 +100,12 @@ class HttpConnection(HttpToolsProtocol):
         """What of a request the client still has to send; None: nothing, it waits for the answer or is idle."""
         self._deadline: asyncio.TimerHandle | None = None
         self._is_for_health = False
+        self._is_begun = False
+        """Whether anything of a request has arrived."""
         self.has_request = False
         """Whether the head of a request has arrived whole."""
-        self._head_bytes = 0
-        """How much of a head has arrived that is not whole."""
+        self._beside_body_bytes = 0
+        """How much of a request has arrived that is not whole, beyond what its body accounts for."""
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -114,15 +123,14 @@ class HttpConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, and start the time of what is missing."""
+        self._beside_body_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
         if self._awaited is not None:
             self._expect(self._awaited)
-            if self._awaited == "head":
-                self._head_bytes += len(data)
-                if self._head_bytes > HEAD_MAX_BYTES:
-                    self._refuse(refusal(InvalidRequest(NOT_HTTP)))
+            if self._beside_body_bytes > HEAD_MAX_BYTES:
+                self._refuse(refusal(InvalidRequest(NOT_HTTP)))
         elif self.cycle.response_complete and self.timeout_keep_alive_task is None:
             self._idle()
 
@@ -136,9 +144,14 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._awaited, self._head_bytes = "head", 0
+        self._awaited, self._is_begun = "head", True
         super().on_message_begin()
         self.scope["extensions"] = EXTENSIONS
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, unless it comes after the body."""
+        if self._awaited == "head":
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Start the application: the head is whole."""
@@ -152,10 +165,15 @@ class HttpConnection(HttpToolsProtocol):
         if self._is_for_health:
             self.cycle.keep_alive = False
 
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body. Source: Go's net/http for what a chunk may have beside it."""
+        self._beside_body_bytes = max(0, self._beside_body_bytes - 3 * len(body) - CHUNK_ALLOWANCE_BYTES)
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """Note that nothing of the request is missing."""
         self._met()
-        self._awaited = None
+        self._awaited, self._beside_body_bytes = None, 0
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -185,15 +203,10 @@ class HttpConnection(HttpToolsProtocol):
             self._expect(phase)
             return
         self._gate.timed_out(phase)
-        is_begun = self._head_bytes > 0 or phase == "body"
-        is_unanswered = not self.cycle.response_started if phase == "body" else not self._is_answering()
-        if is_begun and is_unanswered and not self.pipeline:
+        if self._is_begun:
             self._refuse(refusal(RequestTimedOut(f"the {phase} of the request did not arrive in time")))
         else:
             self.transport.close()
-
-    def _is_answering(self) -> bool:
-        return self.has_request and not self.cycle.response_complete
 
     def _idle(self) -> None:
         """Start the time of an idle connection anew: what has arrived since the last answer was no request."""
@@ -208,10 +221,19 @@ class HttpConnection(HttpToolsProtocol):
             self.headers[:] = [*(each for each in self.headers if each[0] != HOST), (HOST, authority)]
 
     def _refuse(self, reply: Reply) -> None:
-        """Write a refusal that is not the application's, and close the connection."""
-        headers = [*self.server_state.default_headers, *_whole_headers(reply), CLOSE_HEADER]
-        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[reply.status], _lines(headers), reply.body))
+        """Answer the request that arrives with a refusal that is not the application's, and close the connection."""
+        if self._is_next_answered():
+            headers = [*self.server_state.default_headers, *_whole_headers(reply), CLOSE_HEADER]
+            self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[reply.status], _lines(headers), reply.body))
         self.transport.close()
+
+    def _is_next_answered(self) -> bool:
+        """Tell whether the client takes the next answer for that of what arrives, request or not."""
+        if self.pipeline:
+            return False
+        if self._awaited == "body":
+            return not self.cycle.response_started
+        return not self.has_request or self.cycle.response_complete
 
 
 def _about_health_only(app: Any) -> Any:  # noqa: ANN401  # an ASGI application, as uvicorn has it

@@ -7,7 +7,7 @@ log under the request's id and never to the caller.
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from litestar import Litestar
@@ -36,6 +36,7 @@ ABOUT_THE_NODE: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 WHOLE_ANSWER: Final = "muster.whole_answer"
 """The ASGI extension that sends a whole answer in one call; it returns False, and has done nothing, where it cannot."""
 
+E = TypeVar("E", bound=CoordinatorError)
 Headers = list[tuple[bytes, bytes]]
 SendWhole = Callable[[Send, int, Headers, bytes], bool]
 
@@ -82,7 +83,7 @@ class Edge:
             log.warning("forward_mark_refused", fault=error.fault, why=error.detail, client=call.client_host)
             reply = refusal(error)
         except CoordinatorError as error:
-            reply = refusal(error)
+            reply = refusal(_without_frames(error))
         except Exception:  # the caller cannot help it, and no other caller must suffer from it
             log.exception("request_failed", request_id=call.request_id.decode(), request=call.request)
             reply = refusal(UnknownServerError("the node's log tells more under this request's id"))
@@ -118,7 +119,7 @@ class Edge:
                     return await express.answer(call, path.group_id)
             return self._replays.find(call) or await self._by_framework(call)
         except NotCoordinator as refused:
-            return await self._forwarder.pass_on(call, refused)
+            return await self._forwarder.pass_on(call, _without_frames(refused))
 
     async def _by_framework(self, call: Call) -> Reply:
         reply = await self._door.deadlines.keep(answer_by_framework(self._litestar, call))
@@ -134,6 +135,15 @@ class Edge:
             if owner is not None:
                 headers.append((b"x-muster-coordinator", owner.encode()))
         return headers
+
+
+def _without_frames(error: E) -> E:
+    """Return an error that keeps no frame of those that it came through.
+
+    One of them holds the future that holds the error. Until the garbage collector comes by, which is seldom
+    (`muster/node.py`), that would keep the request and all that was read of its body.
+    """
+    return error.with_traceback(None)
 
 
 def _with_body_headers(reply: Reply, headers: Headers) -> Headers:

@@ -57,9 +57,12 @@ async def answer_by_framework(app: Litestar, call: Call) -> Reply:
     try:
         await app(call.scope, answer.receive, answer.send)
     except HTTPException as error:
+        if error.status_code < 500:
+            error.__traceback__ = None  # its frames keep the call, and one of them the error, as in `edge.py`
         raise _as_refusal(error) from error
     finally:
         call.request = _request_name(call.scope)
+        del _keys(call.scope)[CALL]  # each would keep the other until the garbage collector comes by
     return answer.reply()
 
 

@@ -25,7 +25,7 @@ from coordinator_core.protocol.errors import (
     RetryError,
 )
 from coordinator_core.runtime.act import CannotUndo, ChangeUnknown, KeyTaken
-from coordinator_core.runtime.quarantine import ReloadRefused
+from coordinator_core.runtime.quarantine import GroupQuarantined, ReloadRefused
 
 PROBLEM_JSON: Final = b"application/problem+json"
 
@@ -157,6 +157,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     UnknownServerError: 500,
     errors.CoordinatorNotAvailable: 503,
     errors.CoordinatorLoadInProgress: 503,
+    GroupQuarantined: 503,
 }
 RETRY_LATER: Final = frozenset({429, 503})
 
@@ -175,6 +176,8 @@ class Problem(Struct, kw_only=True):
     """With MEMBER_ID_REQUIRED, and when a join or sync waited too long: who to ask as."""
     coordinator: str | UnsetType | None = UNSET
     """With NOT_COORDINATOR: the owner's address, where it is known."""
+    quarantine_reason: str | UnsetType = UNSET
+    """With COORDINATOR_NOT_AVAILABLE, where the group is quarantined: why its stored rows cannot be loaded."""
 
 
 def refusal(error: CoordinatorError) -> Reply:
@@ -198,6 +201,8 @@ def _problem(error: CoordinatorError) -> Problem:
         problem.member_id = error.member_id
     elif isinstance(error, NotCoordinator):
         problem.coordinator = error.coordinator
+    elif isinstance(error, GroupQuarantined):
+        problem.quarantine_reason = error.reason[:DETAIL_MAX_CHARS]
     return problem
 
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 LAG_MAX_RECORDS: Final = 2**63 - 1
 LOG_END_MAX_AGE_MS: Final = 300_000
-"""The default age past which a log's end is stale; the SQL views have the same."""
+"""The default age past which a log's end is stale."""
 
 
 class LogEnd(NamedTuple):

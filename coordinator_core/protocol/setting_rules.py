@@ -1,6 +1,6 @@
-"""Every setting that a group can override: what values it takes, and how its text is read.
+"""Every setting that can be changed while nodes run: what values it takes, and how its text is read.
 
-Source: settings.md "Of groups".
+Source: settings.md "Of groups", "Of the cluster".
 """
 
 from collections.abc import Mapping
@@ -8,11 +8,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.protocol.settings import ClusterSettings, GroupSettings
 
 INT32_MAX = 2_147_483_647
 REBALANCE_TIMEOUT_MIN_MS = 1_000
 """The least that can be put in force: in much less, members of a new generation are put out before they could sync."""
+
+LOG_END_MAX_AGE_MIN_MS = 1_000
+"""Ends are stored about once a second, so a younger limit would make every end stale."""
 
 SettingValue = int | str | None
 
@@ -69,17 +72,25 @@ RULES: Mapping[str, IntegerRule | ChoiceRule] = {
 }
 """Setting → its rule; the keys are the fields of `GroupSettings`, and a test holds the two equal."""
 
+CLUSTER_RULES: Mapping[str, IntegerRule | ChoiceRule] = {
+    "log_end_max_age_ms": IntegerRule(LOG_END_MAX_AGE_MIN_MS),
+}
+"""The same of the settings that no group can override, which are the fields of `ClusterSettings`."""
+
+ALL_RULES: Mapping[str, IntegerRule | ChoiceRule] = {**RULES, **CLUSTER_RULES}
+
 SETTING_KEYS = tuple(field.name for field in fields(GroupSettings))
+CLUSTER_KEYS = tuple(field.name for field in fields(ClusterSettings))
 
 
 def read_setting(key: str, text: str) -> SettingValue:
     """Return the value of a setting as stored."""
-    return RULES[key].read(text)
+    return ALL_RULES[key].read(text)
 
 
 def is_readable(key: str, text: str) -> bool:
     """Tell whether a stored text is a value that its setting may have; a key that is no setting is never read."""
-    rule = RULES.get(key)
+    rule = ALL_RULES.get(key)
     if rule is None:
         return True
     try:
@@ -88,16 +99,19 @@ def is_readable(key: str, text: str) -> bool:
         return False
 
 
-def check_settings(values: Mapping[str, SettingValue]) -> None:
-    """Check the values that somebody wants to set; None takes a setting back, and always may.
+def check_settings(values: Mapping[str, SettingValue], *, is_cluster: bool = False) -> None:
+    """Check the values to set for a group or for the cluster; None resets a setting, and is always valid.
 
     Raises:
         InvalidRequest: names the first key that is unknown or whose value will not do, and why.
     """
+    rules = ALL_RULES if is_cluster else RULES
     for key, value in values.items():
-        rule = RULES.get(key)
+        rule = rules.get(key)
         if rule is None:
-            raise InvalidRequest(f"{key} is no setting; there are {', '.join(RULES)}")
+            if key in CLUSTER_RULES:
+                raise InvalidRequest(f"{key} is a setting of the cluster, and no group can override it")
+            raise InvalidRequest(f"{key} is no setting; there are {', '.join(rules)}")
         problem = None if value is None else rule.check(value)
         if problem is not None:
             raise InvalidRequest(f"{key} {problem}")
@@ -129,5 +143,14 @@ def clash(settings: GroupSettings) -> str | None:
 
 def narrowed(settings: GroupSettings, stored: Mapping[str, str]) -> GroupSettings:
     """Return settings with some put in their place by a narrower level's texts; unknown keys are left alone."""
-    known: dict[str, Any] = {key: read_setting(key, text) for key, text in stored.items() if key in RULES}
+    known = _known(RULES, stored)
     return replace(settings, **known) if known else settings
+
+
+def cluster_settings(stored: Mapping[str, str]) -> ClusterSettings:
+    """Return the settings of the cluster from its stored texts; unknown keys are ignored."""
+    return ClusterSettings(**_known(CLUSTER_RULES, stored))
+
+
+def _known(rules: Mapping[str, IntegerRule | ChoiceRule], stored: Mapping[str, str]) -> dict[str, Any]:
+    return {key: rules[key].read(text) for key, text in stored.items() if key in rules}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS
 from coordinator_core.protocol.retention import retention_ms_from_minutes
 
 HEARTBEAT_INTERVAL_MAX_MS = 3_000
@@ -54,6 +55,18 @@ class GroupSettings:
     def retention_ms(self) -> int:
         """Return the retention in milliseconds; below zero is for ever."""
         return retention_ms_from_minutes(self.offsets_retention_minutes)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """The settings that hold for the whole cluster: default, cluster. SQL views read them from `cluster_config`.
+
+    The environment cannot set them: nodes could differ, and the database does not know it.
+    """
+
+    log_end_max_age_ms: int = LOG_END_MAX_AGE_MS
+    """The maximum age of a log end offset. A lag computed from an older one is a lower bound, and unknown where that is
+    0."""
 
 
 class CataloguedTopic(NamedTuple):

@@ -39,10 +39,10 @@ class ArchiveFiles:
         """Return whether the copy is there and has as many rows as is claimed."""
         if not self._is_checked:
             return True
-        directory = _local(copy.path)
-        if self._root is None or directory is None:
-            return False
         try:
+            directory = _local(copy.path)
+            if self._root is None or directory is None:
+                return False
             root, directory = self._root.resolve(), directory.resolve()
             if not directory.is_relative_to(root):
                 return False

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from coordinator_core.protocol.errors import GroupIdNotFound, InvalidRequest
 from coordinator_core.protocol.log_ends import Behind, LogEnd, behind, rising, total
 from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, due_at
-from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.history import Read
 from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.store.interface import Store
@@ -63,10 +62,7 @@ class GroupLag:
     Every question raises `GroupIdNotFound` about a group that nobody ever saw.
     """
 
-    def __init__(
-        self, store: Store, read: Read, surroundings: Surroundings, wall_ms: Callable[[], int], config: NodeConfig
-    ) -> None:
-        self._max_age_ms = config.log_end_max_age_ms
+    def __init__(self, store: Store, read: Read, surroundings: Surroundings, wall_ms: Callable[[], int]) -> None:
         self._store = store
         self._read = read
         self._surroundings = surroundings
@@ -93,7 +89,7 @@ class GroupLag:
             return None
         # The node that took a commit may be ahead of this one.
         known_ms = max(now_ms, position.ends[-1].at_ms)
-        return behind(position.ends, position.offset, known_ms, self._max_age_ms)
+        return behind(position.ends, position.offset, known_ms, self._surroundings.log_end_max_age_ms())
 
     async def over_time(self, group_id: str, points: Points, max_cells: int) -> list[LagPoint]:
         """Return a group's lag at each of these points.
@@ -123,7 +119,7 @@ class GroupLag:
             found = self._store.past_positions(stretch, max_cells + 1)
             ends = self._store.past_log_ends(stretch, max_cells + 1)
             if max(len(found), len(ends)) <= max_cells:
-                return curve(found, ends, points, step_ms, self._max_age_ms)
+                return curve(found, ends, points, step_ms, self._surroundings.log_end_max_age_ms())
             if step_ms > length_ms:
                 raise InvalidRequest(f"these are more than {max_cells} positions, whatever the steps")
             step_ms *= 2

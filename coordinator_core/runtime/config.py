@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS
 from coordinator_core.protocol.settings import GroupSettings
 
 
@@ -53,7 +52,5 @@ class NodeConfig:
     maintenance_groups: int = 4
     """Groups judged beside each other: one transaction takes what they decided, and whoever sends a heartbeat meanwhile
     waits for all of them (DECISIONS.md, 48)."""
-    log_end_max_age_ms: int = LOG_END_MAX_AGE_MS
-    """How long ago the end of a log may have been reported, before it is stale."""
     max_reads: int = 4
     """Reads of the store that may be under way."""

@@ -95,7 +95,7 @@ class Coordinator:
         self._surroundings = Surroundings(config.defaults, config.environment_keys)
         self._counters = sums = Counters()
         self._restlessness = Restlessness()
-        self._log_ends = LogEndReports(store, self._threads, config.log_end_max_age_ms)
+        self._log_ends = LogEndReports(store, self._threads, self._surroundings.log_end_max_age_ms)
         self._quarantine = Quarantine(self._is_served)
         shared = (self._clock, self._threads, sums)
         self._writer = Writer(
@@ -122,11 +122,11 @@ class Coordinator:
         self.history = History(store, self._read)
         self.tuning = Tuning(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms, config)
         self.diagnosis = Diagnosis(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms)
-        self.lag = GroupLag(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms, config)
+        self.lag = GroupLag(store, self._read, self._surroundings, lambda: self._clock.now().wall_ms)
         self._inspection = Inspection(store, self._read, config.schema, lambda: self._ownership.failure)
         self._is_stopping = False
         self._scraped = Scraped(
-            store, self._read, self._clock, lambda: self._ownership.owned, config.log_end_max_age_ms
+            store, self._read, self._clock, lambda: self._ownership.owned, self._surroundings.log_end_max_age_ms
         )
         desk = Desk(
             store,
@@ -134,7 +134,7 @@ class Coordinator:
             self.new_token,
             self._serving,
             lambda: self._clock.now().wall_ms,
-            config.log_end_max_age_ms,
+            self._surroundings.log_end_max_age_ms,
             self._loaded_shard,
             self._quarantine,
         )
@@ -261,7 +261,7 @@ class Coordinator:
             log.warning("surroundings_not_read", why=str(error))
             return
         gone = self._surroundings.update(versions, settings, topics)
-        self._log_ends.forget(gone)
+        self._log_ends.forget_deleted(versions.log_end_deletions)
         is_settings = before[:2] != versions[:2]
         for shard in self._owned_shards():
             shard.reconsider_all(is_rebalance_timeout_changed=is_settings, gone_topics=gone)
@@ -377,7 +377,7 @@ class Coordinator:
 
     async def overview(self, which: OverviewFilter) -> Overview:
         """Return a page of groups in one of the overview's orders, and how many are in each state; any node may."""
-        fresh_since_ms = self._clock.now().wall_ms - self._config.log_end_max_age_ms
+        fresh_since_ms = self._clock.now().wall_ms - self._surroundings.log_end_max_age_ms()
         return await self._read(partial(self._store.overview, replace(which, fresh_since_ms=fresh_since_ms)))
 
     # -- catalogue and settings ------------------------------------------------------------------------------

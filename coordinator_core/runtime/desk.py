@@ -34,7 +34,7 @@ class Desk:
     serving: Callable[[str], Shard]
     """Returns the shard of a group, if this node certainly owns it and the group is not quarantined."""
     wall_ms: Callable[[], int]
-    log_end_max_age_ms: int
+    log_end_max_age_ms: Callable[[], int]
     loaded_shard: Callable[[str], Shard]
     """Returns the shard of a group, be the group quarantined or not."""
     quarantine: Quarantine

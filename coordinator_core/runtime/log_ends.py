@@ -6,10 +6,13 @@ Rules:
   without an end does not renew the age of the end.
 * Ends are observations: those of the last second are lost in a crash, and the next commit brings them again.
 * A failing database keeps them waiting: one entry a partition, so that they are bounded by what is committed.
+* Ends are deleted with their topic, or because they are wrong. Every deletion raises `Versions.log_end_deletions`. A
+  node that reads a new count discards all ends that it has gathered, and the store refuses reports that were gathered
+  under an earlier count, so none of them brings a deleted end back.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -38,10 +41,11 @@ Seen = tuple[int, int]
 class LogEndReports:
     """The ends of logs that this node's commits have named and that are not stored yet."""
 
-    def __init__(self, store: Store, threads: Threads, max_age_ms: int) -> None:
+    def __init__(self, store: Store, threads: Threads, max_age_ms: Callable[[], int]) -> None:
         self._store = store
         self._threads = threads
-        self._renew_ms = max_age_ms // RENEWALS_PER_AGE
+        self._max_age_ms = max_age_ms
+        self._deletions = 0
         self._waiting: dict[Partition, Seen] = {}
         self._stored: dict[Partition, Seen] = {}
 
@@ -52,7 +56,7 @@ class LogEndReports:
                 self._observe(record, trusted_topics)
 
     def _observe(self, record: OffsetsCommitted, trusted_topics: tuple[str, ...]) -> None:
-        waiting, stored, renew_ms = self._waiting, self._stored, self._renew_ms
+        waiting, stored, renew_ms = self._waiting, self._stored, self._max_age_ms() // RENEWALS_PER_AGE
         for topic, partition, offset, _, _, log_end_offset in record.offsets:
             if not topic.startswith(trusted_topics):
                 continue
@@ -69,11 +73,12 @@ class LogEndReports:
             if known is None or end > known[0] or (end == known[0] and at_ms - known[1] >= renew_ms):
                 waiting[key] = (end, at_ms)
 
-    def forget(self, topics: frozenset[str]) -> None:
-        """Drop what is known of topics that were deleted."""
-        for known in (self._waiting, self._stored):
-            for key in [key for key in known if key[0] in topics]:
-                del known[key]
+    def forget_deleted(self, deletions: int) -> None:
+        """Discard all ends that were gathered before the last deletion; the count does not say whose ends went."""
+        if deletions != self._deletions:
+            self._deletions = deletions
+            self._waiting.clear()
+            self._stored.clear()
 
     async def run(self) -> None:
         """Store what waits, for ever."""
@@ -83,22 +88,24 @@ class LogEndReports:
 
     async def flush(self) -> None:
         """Store what waits; what the database does not take now waits on."""
-        waiting, self._waiting = self._waiting, {}
-        reports = [LogEndReport(*key, *seen) for key, seen in waiting.items()]
-        for place in range(0, len(reports), ROWS_PER_FLUSH):
+        deletions, waiting = self._deletions, list(self._waiting.items())
+        for place in range(0, len(waiting), ROWS_PER_FLUSH):
+            batch = waiting[place : place + ROWS_PER_FLUSH]
+            reports = [LogEndReport(*key, *seen) for key, seen in batch]
             try:
-                await self._threads.read(partial(self._store.report_log_ends, reports[place : place + ROWS_PER_FLUSH]))
+                is_stored = await self._threads.read(partial(self._store.report_log_ends, reports, deletions))
             except (StoreUnavailable, OutcomeUnknown) as error:
-                log.warning("log_ends_not_stored", partitions=len(reports) - place, why=str(error))
-                self._wait_on(reports[place:])
+                log.warning("log_ends_not_stored", partitions=len(waiting) - place, why=str(error))
                 return
-        if len(self._stored) + len(waiting) > STORED_MAX:
-            self._stored.clear()
-        self._stored.update(waiting)
+            if not is_stored or deletions != self._deletions:
+                return  # the next renewal reads the new count, if this node has not
+            self._note_stored(batch)
 
-    def _wait_on(self, reports: Sequence[LogEndReport]) -> None:
-        """Take reports back, beside what came meanwhile."""
-        for topic, partition, end, at_ms in reports:
-            newer = self._waiting.get((topic, partition))
-            if newer is None or newer[0] < end:
-                self._waiting[topic, partition] = (end, at_ms)
+    def _note_stored(self, batch: Sequence[tuple[Partition, Seen]]) -> None:
+        """Remember what is stored; what was reported meanwhile waits on."""
+        if len(self._stored) + len(batch) > STORED_MAX:
+            self._stored.clear()
+        for key, seen in batch:
+            self._stored[key] = seen
+            if self._waiting.get(key) == seen:
+                del self._waiting[key]

@@ -8,6 +8,7 @@ again, under the same change id.
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.replies import OffsetsDeleted, OffsetsReset
 from coordinator_core.protocol.setting_rules import SettingValue, check_settings
 from coordinator_core.runtime import operations, resetting, undoing
@@ -177,7 +178,7 @@ class Operators:
             InvalidRequest: a key or value that will not do, by itself or beside the others.
             KeyTaken: the change id belongs to another act.
         """
-        check_settings(values)
+        check_settings(values, is_cluster=group_id is None)
         texts = {key: None if value is None else str(value) for key, value in values.items()}
         await self._refresh()  # another node may have put what a repeat is shown, or what this is put beside
         made = await self._desk.made(act, Action.PUT_SETTINGS, group_id)
@@ -227,6 +228,30 @@ class Operators:
         await self._refresh()
         self._hurry()
         return None if noted is None else noted.after
+
+    async def log_ends(self, topic: str, partition: int | None) -> dict[int, LogEnd]:
+        """Return the known ends of a topic's logs, or of one of them, by partition."""
+        found = await self._desk.read(partial(self._store.log_ends, [topic]))
+        return {number: end for (_, number), end in sorted(found.items()) if partition in {None, number}}
+
+    async def delete_log_ends(self, topic: str, partition: int | None, act: Act) -> ChangeRow:
+        """Delete the known ends of a topic's logs, or of one of them; the next report of each begins anew.
+
+        Reports that nodes have gathered and not stored yet are discarded, those of other topics too.
+
+        Returns:
+            The change as it was recorded, its `before` listing the deleted ends.
+
+        Raises:
+            KeyTaken: the change id belongs to another act.
+        """
+        made = await self._desk.made(act, Action.DELETE_LOG_ENDS, None, {"topic": topic, "partition": partition})
+        if made is not None:
+            return made
+        change = act.change(Action.DELETE_LOG_ENDS, None, self._desk.wall_ms())
+        recorded = await self._desk.read(partial(self._store.delete_log_ends, topic, partition, change))
+        await self._refresh()
+        return recorded
 
     # -- maintenance ----------------------------------------------------------------------------------------
 

@@ -18,6 +18,17 @@ class ReloadRefused(InvalidRequest):
     """The group is not quarantined, or its rows still cannot be loaded."""
 
 
+class GroupQuarantined(CoordinatorNotAvailable):
+    """The group is quarantined: members ask again, and an operator repairs its rows and reloads it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the group is quarantined because its stored rows cannot be loaded: {reason}."
+            " An operator repairs the rows with SQL, and then runs muster groups reload"
+        )
+        self.reason = reason
+
+
 class QuarantinedGroup(NamedTuple):
     """A group that is not served; `reason` is one sentence about its rows."""
 
@@ -69,14 +80,11 @@ class Quarantine:
         """Refuse a request for a group that is quarantined.
 
         Raises:
-            CoordinatorNotAvailable: it is; the text says why, and what an operator does.
+            GroupQuarantined: it is; the text says why, and what an operator does.
         """
         group = self._groups.get(group_id)
         if group is not None:
-            raise CoordinatorNotAvailable(
-                f"the group is quarantined because its stored rows cannot be loaded: {group.reason}."
-                " An operator repairs the rows with SQL, and then runs muster groups reload"
-            )
+            raise GroupQuarantined(group.reason)
 
     def of_shards(self, shard_ids: Container[int]) -> list[QuarantinedGroup]:
         """Return the quarantined groups of some shards, by id."""

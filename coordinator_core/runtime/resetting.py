@@ -110,7 +110,7 @@ def _request(desk: Desk, group_id: str, reset: Reset, act: Act | None) -> ResetO
         stored=tuple(stored),
         change_id="" if act is None else act.change_id,
         is_dry_run=act is None,
-        log_end_max_age_ms=desk.log_end_max_age_ms,
+        log_end_max_age_ms=desk.log_end_max_age_ms(),
     )
 
 

@@ -33,7 +33,7 @@ class Scraped:
         read: Read,
         clock: Clock,
         shard_ids: Callable[[], Iterable[int]],
-        log_end_max_age_ms: int,
+        log_end_max_age_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._read = read
@@ -44,7 +44,7 @@ class Scraped:
 
     async def positions(self, *, by_partition: bool) -> tuple[GroupPosition, ...] | None:
         """Return positions by topic or by partition, or None where the database does not tell them in time."""
-        fresh_since_ms = self._clock.now().wall_ms - self._log_end_max_age_ms
+        fresh_since_ms = self._clock.now().wall_ms - self._log_end_max_age_ms()
 
         def find(shard_ids: frozenset[int]) -> tuple[GroupPosition, ...]:
             return tuple(self._store.group_positions(shard_ids, fresh_since_ms, by_partition=by_partition))

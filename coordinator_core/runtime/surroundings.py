@@ -2,7 +2,7 @@
 
 A node keeps all of it in memory and reads it again when a renewal shows that it is behind.
 
-Source: settings.md "Of groups": narrower wins: default, environment, cluster, group.
+Source: settings.md "Of groups": narrower wins: default, environment, cluster, group; "Of the cluster".
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,22 @@ from dataclasses import replace
 import structlog
 
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.setting_rules import SETTING_KEYS, check_together, clash, is_readable, narrowed
-from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
+from coordinator_core.protocol.setting_rules import (
+    CLUSTER_KEYS,
+    SETTING_KEYS,
+    check_together,
+    clash,
+    cluster_settings,
+    is_readable,
+    narrowed,
+)
+from coordinator_core.protocol.settings import CataloguedTopic, ClusterSettings, Context, GroupSettings
 from coordinator_core.runtime.views import SettingInForce, SettingSource
 from coordinator_core.store.rows import StoredSettings, TopicRow, Versions
 
 log = structlog.get_logger("muster.runtime")
 
-NOTHING_READ = Versions(-1, -1, -1)
+NOTHING_READ = Versions(-1, -1, -1, -1)
 
 
 class Surroundings:
@@ -26,6 +34,7 @@ class Surroundings:
 
     def __init__(self, defaults: GroupSettings, environment_keys: frozenset[str]) -> None:
         self.versions = NOTHING_READ
+        self._cluster_settings = ClusterSettings()
         self._defaults = defaults
         self._environment_keys = environment_keys
         self._cluster: Mapping[str, str] = {}
@@ -37,11 +46,16 @@ class Surroundings:
         """Return what a decision about this group may look at; shared by all groups without settings of their own."""
         return self._own.get(group_id, self._common)
 
+    def log_end_max_age_ms(self) -> int:
+        """Return how long ago the end of a log may have been reported, before it is stale."""
+        return self._cluster_settings.log_end_max_age_ms
+
     def update(self, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]) -> frozenset[str]:
         """Take up what the store has now; return the topics that are in the catalogue no more."""
         known_before = self._common.catalogue.keys()
         self.versions = versions
         self._cluster = _readable(None, settings.cluster)
+        self._cluster_settings = cluster_settings(self._cluster)
         self._groups = {group_id: _readable(group_id, stored) for group_id, stored in settings.groups.items()}
         catalogue = {row.topic: CataloguedTopic(row.partitions, row.version) for row in topics}
         common = narrowed(self._defaults, self._cluster)
@@ -53,10 +67,13 @@ class Surroundings:
         return frozenset(known_before - catalogue.keys())
 
     def in_force(self, group_id: str | None) -> dict[str, SettingInForce]:
-        """Return every setting with where it comes from, for a group or (None) for the cluster."""
+        """Return every setting with where it comes from, for a group or (None) for the cluster with its own."""
         own = {} if group_id is None else self._groups.get(group_id, {})
         settings = self._common.settings if group_id is None else self.context(group_id).settings
-        return {key: SettingInForce(getattr(settings, key), self._source(key, own)) for key in SETTING_KEYS}
+        values = {key: getattr(settings, key) for key in SETTING_KEYS}
+        if group_id is None:
+            values |= {key: getattr(self._cluster_settings, key) for key in CLUSTER_KEYS}
+        return {key: SettingInForce(value, self._source(key, own)) for key, value in values.items()}
 
     def _source(self, key: str, own: Mapping[str, str]) -> SettingSource:
         if key in own:

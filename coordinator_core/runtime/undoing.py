@@ -30,6 +30,7 @@ WHY_NOT: Mapping[str, str] = {
     Action.FORCE_REBALANCE: "a rebalance has happened",
     Action.REMOVE_MEMBER: "a member that was put out joins again by itself",
     Action.PUT_TOPIC: "a topic's partitions can only grow",
+    Action.DELETE_LOG_ENDS: "the next report of an end brings it back",
     Action.REJECT_RUN: "nothing was taken; propose it again",
     Action.DROP_PARTITION: "its rows lie in the archive; history_restore brings them back",
     Action.RESTORE_PARTITION: "its rows stand in their table; history_archive may take them away again",

@@ -15,6 +15,7 @@ class Action(StrEnum):
     PUT_SETTINGS = "put_settings"
     PUT_TOPIC = "put_topic"
     DELETE_TOPIC = "delete_topic"
+    DELETE_LOG_ENDS = "delete_log_ends"
     APPLY_RUN = "apply_run"
     REJECT_RUN = "reject_run"
     DROP_PARTITION = "drop_history_partition"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, SmallInteger, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB, UUID
 
-from coordinator_core.store.tables import At, Name, metadata
+from coordinator_core.store.tables import At, Name, metadata, times_check
 
 ADVISED = ("session", "rebalance", "initial_delay")
 """What there is a piece of advice on: the beginnings of its columns' names."""
@@ -40,6 +40,7 @@ timeout_advice = Table(
     Column("run_id", UUID(as_uuid=False), nullable=False),
     Column("as_of", At, nullable=False),
     *_pieces(),
+    times_check("timeout_advice", "interval_start", "interval_end", "as_of", "window_start"),
     PrimaryKeyConstraint("group_id", "interval_start", "interval_end", "run_id"),
     Index("timeout_advice_interval_end", "interval_end"),
 )

@@ -1,6 +1,6 @@
 """Days of history that were copied into the archive, and those that have left Postgres for it."""
 
-from sqlalchemy import BigInteger, Column, Date, Index, PrimaryKeyConstraint, Table, Text, text
+from sqlalchemy import BigInteger, CheckConstraint, Column, Date, Index, PrimaryKeyConstraint, Table, Text, text
 from sqlalchemy.dialects.postgresql import UUID
 
 from coordinator_core.store.tables import At, Name, metadata
@@ -29,6 +29,7 @@ archive_candidates = Table(
     *_copy(),
     # NULL while undecided; then `dropped` or why the day stays.
     Column("outcome", Text, nullable=True),
+    CheckConstraint("day >= '1970-01-01' AND day < '9999-12-31'", name="archive_candidates_day"),
     PrimaryKeyConstraint("run_id", "table_name", "day"),
     Index("archive_candidates_undecided", "run_id", postgresql_where=text("outcome IS NULL")),
     Index("archive_candidates_table_name_day", "table_name", "day"),

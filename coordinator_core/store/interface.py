@@ -1,4 +1,4 @@
-"""A store is where decisions become durable; whoever implements this passes `tests/contract`.
+"""A store is where decisions become durable; every implementation passes `tests/integration/postgres/store`.
 
 Rules that every store keeps:
 
@@ -234,11 +234,26 @@ class Store(Protocol):
 
     # -- ends of logs -------------------------------------------------------------------------------------
 
-    def report_log_ends(self, reports: Sequence[LogEndReport]) -> None:
+    def report_log_ends(self, reports: Sequence[LogEndReport], deletions: int) -> bool:
         """Store ends that trusted reporters named, no partition twice; an end never falls.
 
         A report of the stored end, or of a further one, renews the instant of the last report. What an earlier minute
         ended with goes to history.
+
+        Args:
+            reports: the ends.
+            deletions: `Versions.log_end_deletions` as it was known before the first of them was reported.
+
+        Returns:
+            Whether they were stored; False: ends were deleted since, so some of these may be of deleted logs.
+        """
+        ...
+
+    def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
+        """Delete what is known of the end of a partition's log, or of all of a topic's, and their history with it.
+
+        Returns:
+            The change as it was recorded, its `before` listing the deleted ends.
         """
         ...
 

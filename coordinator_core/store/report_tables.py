@@ -20,18 +20,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, UUID
 
-from coordinator_core.store.tables import At, Name, metadata
+from coordinator_core.store.tables import At, Name, metadata, times_check
 
 Columns = Iterator[Column[object]]
 
 
-def _report(name: str, told: Callable[[], Columns], *parts: str) -> tuple[Table, Table]:
+def _report(name: str, told: Callable[[], Columns], *parts: str, times: tuple[str, ...] = ()) -> tuple[Table, Table]:
     """Declare a report and its staging table.
 
     Args:
         name: what it is called.
         told: what the job tells, in the order of the columns.
         parts: what tells the rows of one group and interval apart.
+        times: which of the job's columns are times.
     """
     report = Table(
         name,
@@ -43,6 +44,7 @@ def _report(name: str, told: Callable[[], Columns], *parts: str) -> tuple[Table,
         Column("run_id", UUID(as_uuid=False), nullable=False),
         Column("as_of", At, nullable=False),
         *told(),
+        times_check(name, "interval_start", "interval_end", "as_of", *times),
         PrimaryKeyConstraint("interval_end", "interval_start", "group_id", *parts),
         Index(f"{name}_group_id", "group_id", "interval_end"),
     )
@@ -128,4 +130,6 @@ assignment_balance_audits, assignment_balance_audits_staging = _report("assignme
 assignment_balance_topics, assignment_balance_topics_staging = _report(
     "assignment_balance_topics", _topic_balance, "topic"
 )
-rebalance_frequency_reports, rebalance_frequency_reports_staging = _report("rebalance_frequency_reports", _frequency)
+rebalance_frequency_reports, rebalance_frequency_reports_staging = _report(
+    "rebalance_frequency_reports", _frequency, times=("unsettled_since",)
+)

@@ -377,6 +377,8 @@ class Versions(NamedTuple):
     cluster_config: int
     group_configs: int
     topics: int
+    log_end_deletions: int
+    """How often ends of logs were deleted: reports that a node gathered before the last deletion do not count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,11 @@ def _time(column: str) -> str:
     return f"{column} >= '1970-01-01 00:00:00+00' AND {column} < '10000-01-01 00:00:00+00'"
 
 
+def times_check(table: str, *columns: str) -> CheckConstraint:
+    """Declare that columns of a table are times that a node can show."""
+    return _check(f"{table}_times", " AND ".join(map(_time, columns)))
+
+
 def _group_key() -> tuple[Column[str], Column[int]]:
     return Column("group_id", Name, nullable=False), Column("shard_id", SmallInteger, nullable=False)
 
@@ -124,7 +129,7 @@ groups = Table(
     _check("groups_state", "state IN ('Empty', 'PreparingRebalance', 'CompletingRebalance', 'Stable')"),
     _check("groups_settled_state", "settled_state IN ('Empty', 'CompletingRebalance', 'Stable')"),
     _check("groups_counts", "generation >= 0 AND member_count >= 0 AND topics_version >= 0"),
-    _check("groups_times", " AND ".join(map(_time, ("state_since", "created_at", "rebalance_started_at")))),
+    times_check("groups", "state_since", "created_at", "rebalance_started_at"),
     _check("groups_subscribed_topics", "array_position(subscribed_topics, NULL) IS NULL"),
     _check("groups_rebalance_trigger", f"rebalance_trigger IN ({TRIGGERS})"),
     _check("groups_rebalance", "jsonb_typeof(rebalance) = 'object'"),
@@ -194,6 +199,7 @@ offsets = Table(
         " AND log_end_offset >= 0",
     ),
     _check("offsets_committed_at", _time("committed_at")),
+    times_check("offsets", "expires_at", "log_end_at"),
     postgresql_with={"fillfactor": 70},
 )
 
@@ -207,6 +213,7 @@ log_end_offsets = Table(
     Column("reported_at", At, nullable=False),
     # A topic that is deleted loses its rows here; the history of one made again counts from then on.
     Column("first_reported_at", At, nullable=False),
+    times_check("log_end_offsets", "reported_at", "first_reported_at"),
     PrimaryKeyConstraint("topic", "partition"),
     postgresql_with={"fillfactor": 50},
 )
@@ -229,6 +236,7 @@ group_configs = Table(
     Column("value", Text, nullable=False),
     Column("set_by", Text, nullable=False),
     Column("set_at", At, nullable=False),
+    times_check("group_configs", "set_at"),
     PrimaryKeyConstraint("group_id", "key"),
 )
 
@@ -239,9 +247,11 @@ cluster_config = Table(
     Column("value", Text, nullable=False),
     Column("set_by", Text, nullable=False),
     Column("set_at", At, nullable=False),
+    times_check("cluster_config", "set_at"),
 )
 
-# One row: how often each of the three small tables above was changed; a node that is behind reads what changed.
+# One row: how often each of the three small tables above was changed, and ends of logs were deleted; a node that is
+# behind reads what changed.
 versions = Table(
     "versions",
     metadata,
@@ -250,6 +260,7 @@ versions = Table(
     Column("group_configs", BigInteger, nullable=False, server_default=text("0")),
     Column("topics", BigInteger, nullable=False, server_default=text("0")),
     Column("shard_count", SmallInteger, nullable=False),
+    Column("log_end_deletions", BigInteger, nullable=False, server_default=text("0")),
     _check("versions_only_row", "only_row"),
     _check("versions_shard_count", "shard_count BETWEEN 1 AND 10000"),
 )
@@ -433,6 +444,7 @@ expiry_candidates = Table(
     Column("reason", Text, nullable=False),
     # NULL while undecided; then `expired` or why the row was kept.
     Column("outcome", Text, nullable=True),
+    times_check("expiry_candidates", "committed_at", "state_since"),
     PrimaryKeyConstraint("run_id", "group_id", "topic", "partition"),
     # In the order in which they are worked off: shard by shard, group by group.
     Index(
@@ -473,6 +485,7 @@ cleanup_candidates = Table(
     Column("reason", Text, nullable=False),
     # NULL while undecided; then `retired` or why the group was kept.
     Column("outcome", Text, nullable=True),
+    times_check("cleanup_candidates", "state_since"),
     PrimaryKeyConstraint("run_id", "group_id"),
     Index("cleanup_candidates_undecided", "run_id", "shard_id", "group_id", postgresql_where=text("outcome IS NULL")),
 )
@@ -522,6 +535,7 @@ changes = Table(
     Column("reason", Text, nullable=True),
     Column("undone_at", At, nullable=True),
     Column("undone_by", UUID(as_uuid=False), nullable=True),
+    times_check("changes", "at", "undone_at"),
     Index("changes_group_id_at", "group_id", "at"),
 )
 
@@ -539,6 +553,7 @@ offset_expiry_forecasts = Table(
     Column("within_a_week", BigInteger, nullable=False),
     Column("next_at", At, nullable=False),
     PrimaryKeyConstraint("interval_end", "interval_start", "group_id"),
+    times_check("offset_expiry_forecasts", "interval_start", "interval_end", "as_of", "next_at"),
     Index("offset_expiry_forecasts_run_id", "run_id"),
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster import wording
 from muster.commands.asking import Json, Node, group_path, segment
 from muster.commands.describing import owned_count, owned_list
@@ -83,8 +85,8 @@ def delete_offsets(
     offsets = {(each["topic"], each["partition"]): each["offset"] for each in committed}
     codes: dict[tuple[str, int], str] = {}
     change_ids = []
-    for query in (query for each in named for query in _queries(each, is_dry_run=is_dry_run)):
-        answer = node.delete(group_path(group_id, "/offsets"), reason, **query)
+    for topic, query in partition_queries(named, is_dry_run=is_dry_run):
+        answer = node.delete(group_path(group_id, "/offsets"), reason, topic=topic, **query)
         answered = {(one["topic"], one["partition"]): one["code"] for one in answer["offsets"]}
         codes |= answered
         has_deleted = any(code == DONE and place in offsets for place, code in answered.items())
@@ -95,10 +97,12 @@ def delete_offsets(
         raise UserError(f"Some offsets {'would be' if is_dry_run else 'were'} refused.", FAILURE_EXIT_CODE)
 
 
-def _queries(named: Json, *, is_dry_run: bool) -> list[dict[str, str | int]]:
-    """Return the queries that a topic with partitions comes to: the API takes a whole topic, or one partition."""
-    topic: dict[str, str | int] = {"topic": named["topic"], **({"dry_run": "true"} if is_dry_run else {})}
-    return [{**topic, "partition": number} for number in named["partitions"]] if "partitions" in named else [topic]
+def partition_queries(named: list[Json], *, is_dry_run: bool) -> Iterator[tuple[str, dict[str, str | int]]]:
+    """Return the topic and the query of each call that deletes what is named: a whole topic, or one partition."""
+    query: dict[str, str | int] = {"dry_run": "true"} if is_dry_run else {}
+    for each in named:
+        for partition in each.get("partitions", [None]):
+            yield each["topic"], query if partition is None else {**query, "partition": partition}
 
 
 def _outcomes(

@@ -119,7 +119,7 @@ class Node:
             if reply.status < FIRST_REFUSAL:
                 self.change_id = reply.headers.get("X-Muster-Change-Id")
                 return answer
-            if answer.get("action") != "retry" or time.monotonic() > deadline_s:
+            if not _is_passing(answer) or time.monotonic() > deadline_s:
                 raise _refused(answer, reply.status)
             time.sleep(float(reply.headers.get("Retry-After") or 1))  # The node names the time, and does not call.
 
@@ -196,13 +196,17 @@ def _json(reply: urllib3.BaseHTTPResponse, url: str) -> Json:
 
 
 def _refused(problem: Json, status: int) -> Refused:
-    is_passing = problem.get("action") == "retry"
     return Refused(
         wording.name(str(problem.get("detail") or problem.get("title") or "the node refused")),
         str(problem.get("code", status)),
         status,
-        UNREACHABLE_EXIT_CODE if is_passing else FAILURE_EXIT_CODE,
+        UNREACHABLE_EXIT_CODE if _is_passing(problem) else FAILURE_EXIT_CODE,
     )
+
+
+def _is_passing(problem: Json) -> bool:
+    """Return whether the same command may work in a moment; a quarantine lasts until an operator ends it."""
+    return problem.get("action") == "retry" and "quarantine_reason" not in problem
 
 
 def _reason(failure: BaseException) -> str:

@@ -30,7 +30,7 @@ def get_settings(
 ) -> None:
     """Show settings in force, and where each comes from.
 
-    Without a group they are those of groups that have none of their own.
+    Without a group they are those of groups that have none of their own, and those of the whole cluster.
     """
     from muster.commands.asking import Node
     from muster.commands.choosing import optional_group

@@ -95,6 +95,24 @@ def _described(node: Node, group_id: str, parts: Parts) -> Json:
     return described
 
 
+def log_end(partition: Json) -> int | str | None:
+    """Write the end of a partition's log as `/lag` has it: a lower bound where it is out of date."""
+    end: int | None = partition["log_end_offset"]
+    return f"≥{end}" if partition["is_log_end_stale"] else end
+
+
+def print_stale(partitions: list[Json]) -> None:
+    """Print how many of these ends are out of date, if any is, and when the oldest was last reported."""
+    stale = [each for each in partitions if each["is_log_end_stale"]]
+    if stale:
+        oldest = min(stale, key=lambda each: each["log_end_at"])
+        named = f"{wording.name(oldest['topic'])} {oldest['partition']}"
+        print(
+            f"The log ends of {counted(len(stale), 'partition')} are out of date: that of {named} was last reported "
+            f"{moment(oldest['log_end_at'])} UTC. Log ends and lags are at least as shown."
+        )
+
+
 def owned_count(member: Json) -> int | None:
     """Return how many partitions a member owns, or owned last; None: its assignment cannot be read."""
     owned = member["owned_partitions"]
@@ -264,7 +282,7 @@ def _print_offsets(described: Json) -> None:
             each["topic"],
             each["partition"],
             each["current_offset"],
-            each["log_end_offset"],
+            log_end(each),
             wording.lag(each["lag"], each["log_end_at"], is_at_least=each["is_log_end_stale"]),
             each["member_id"],
             hosts.get(each["member_id"]),
@@ -272,13 +290,7 @@ def _print_offsets(described: Json) -> None:
             _seconds(each),
         )
     table.print()
-    stale = [each for each in described["offsets"] if each["is_log_end_stale"]]
-    if stale:
-        oldest = min(stale, key=lambda each: each["log_end_at"])
-        print(
-            f"The log ends of {counted(len(stale), 'partition')} are out of date: that of {oldest['topic']} "
-            f"{oldest['partition']} was last reported {moment(oldest['log_end_at'])} UTC. The lag is at least as shown."
-        )
+    print_stale(described["offsets"])
 
 
 def _seconds(partition: Json) -> str | None:

@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 
 from muster import wording
 from muster.commands.asking import Json, Node, Refused, group_path
+from muster.commands.describing import log_end, print_stale
 from muster.commands.offset_files import Line, csv_of
 from muster.commands.output import Table, counted, moment, print_json
 from muster.errors import UserError
 from muster.named_files import write_named
 
 NO_LEADER_EPOCH: Final = -1
+FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 
 
@@ -51,8 +53,8 @@ def require_known(node: Node, groups: list[Committed]) -> None:
                 raise UserError(f"{wording.name(group_id)}: {refusal}") from None
 
 
-def print_offsets(groups: list[Committed], form: str) -> None:
-    """Print offsets in one of the forms: table, kafka, csv, json."""
+def print_offsets(node: Node, groups: list[Committed], form: str) -> None:
+    """Print offsets in one of the forms; for the table the node is asked where the logs end."""
     match form:
         case "json":
             print_json(_json(groups))
@@ -62,7 +64,7 @@ def print_offsets(groups: list[Committed], form: str) -> None:
             for line in kafka_lines(groups):
                 print(line)
         case _:
-            _print_table(groups)
+            _print_table(node, groups)
 
 
 def write_offsets(groups: list[Committed], to: Path | None, form: str) -> None:
@@ -117,13 +119,29 @@ def _csv(groups: list[Committed]) -> str:
     )
 
 
-def _print_table(groups: list[Committed]) -> None:
-    table = Table("GROUP", "TOPIC", "PARTITION", "OFFSET", "COMMITTED", "METADATA")
+def _print_table(node: Node, groups: list[Committed]) -> None:
+    table = Table("GROUP", "TOPIC", "PARTITION", "OFFSET", "LOG-END-OFFSET", "COMMITTED", "METADATA")
+    shown = []
     for group_id, offsets in groups:
+        lags = _lags(node, group_id) if offsets else {}
         for each in offsets:
-            place = (each["topic"], each["partition"], each["offset"])
+            lag = lags.get((each["topic"], each["partition"]))
+            shown += [lag] if lag else []
+            place = (each["topic"], each["partition"], each["offset"], lag and log_end(lag))
             table.add(group_id, *place, moment(each["committed_at"]), each["metadata"] or None)
-    if len(table):
-        table.print()
-    else:
+    if not len(table):
         print("Nothing is committed.")
+        return
+    table.print()
+    print_stale(shown)
+
+
+def _lags(node: Node, group_id: str) -> dict[tuple[str, int], Json]:
+    """Return what is known of the end of each partition's log; nothing where the token may read offsets only."""
+    try:
+        partitions = node.get(group_path(group_id, "/lag"))["partitions"]
+    except Refused as refusal:
+        if refusal.status != FORBIDDEN:
+            raise
+        return {}
+    return {(each["topic"], each["partition"]): each for each in partitions}

@@ -64,14 +64,18 @@ def show(
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what groups have committed."""
+    """Show what groups have committed.
+
+    In a table, LOG-END-OFFSET is the furthest end that is known of the partition, as in groups describe, with ≥ where
+    it is out of date.
+    """
     from muster.commands.asking import Node
     from muster.commands.choosing import Choice
     from muster.commands.offset_lists import committed_of, print_offsets
 
     node = Node(url)
     chosen = Choice.of(groups, group, is_all=all_groups).groups(node)
-    print_offsets(committed_of(node, chosen, topic or []), Shown.JSON if as_json else form)
+    print_offsets(node, committed_of(node, chosen, topic or []), Shown.JSON if as_json else form)
 
 
 @app.command()
@@ -128,6 +132,27 @@ def delete(
     delete_offsets(Node(url, actor), chosen, topic, reason, is_dry_run=is_dry_run, as_json=as_json)
 
 
+@app.command("delete-log-ends")
+def delete_log_ends(
+    topic: RequiredPartitionsOption,
+    execute: ExecuteOption = False,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = REASON,
+    url: UrlOption = None,
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete wrong log ends; a dry run without --execute.
+
+    They go for all groups. Correct the reporter first: the next report of a partition's end begins anew, and there is
+    no undo.
+    """
+    from muster.commands.asking import Node
+    from muster.commands.log_ends import delete_log_ends as delete
+
+    delete(Node(url, actor), topic, reason, is_dry_run=dry_run or not execute, as_json=as_json)
+
+
 @app.command("import")
 def import_offsets(
     file: Annotated[str, typer.Argument(metavar="FILE", help="CSV or JSON; - is the standard input.")],
@@ -141,7 +166,7 @@ def import_offsets(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move groups to what a file says; a dry run without --execute.
+    """Import offsets from FILE; a dry run without --execute.
 
     It is groups reset-offsets --from-file. A file of one group's offsets, which names no group, can so be copied to
     another one.

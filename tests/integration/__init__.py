@@ -1,1 +1,1 @@
-"""What only a real database shows."""
+"""Tests of one part against the real systems that it uses."""

@@ -1,1 +1,1 @@
-"""Each decision and each rule by itself: nothing but Python is needed."""
+"""Tests that need nothing but Python; the folders mirror the packages."""

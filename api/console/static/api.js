@@ -5,12 +5,13 @@ import { actor, token } from "./identity.js";
 const PLAIN_ID = /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/;
 const PATIENCE_MS = 15_000;
 
-/** What the node refused, or that it could not be reached (status 0). */
+/** What the node refused, or that it could not be reached (status 0); `quarantineReason` where the group is quarantined. */
 export class Refusal extends Error {
-  constructor(status, detail, requestId) {
+  constructor(status, detail, requestId, quarantineReason) {
     super(detail);
     this.status = status;
     this.requestId = requestId;
+    this.quarantineReason = quarantineReason;
   }
 }
 
@@ -34,7 +35,7 @@ async function ask(method, path, body) {
   const answer = await reach(method, path, body);
   if (answer.ok) return answer.status === 204 ? null : answer.json();
   const problem = await answer.json().catch(() => ({}));
-  const refusal = new Refusal(answer.status, sentence(answer, problem), answer.headers.get("x-request-id"));
+  const refusal = new Refusal(answer.status, sentence(answer, problem), answer.headers.get("x-request-id"), problem.quarantine_reason);
   if (answer.status === 401) document.dispatchEvent(new CustomEvent("token-needed", { detail: refusal.message }));
   throw refusal;
 }

@@ -13,6 +13,7 @@ import { lagChart } from "./lag_chart.js";
 import { membersTable } from "./members_section.js";
 import { offsetsTable } from "./offsets_section.js";
 import { poll } from "./poll.js";
+import { quarantineNotice } from "./quarantine.js";
 import { partsOf, rebalanceBars } from "./rebalances_section.js";
 import { resetOffsets } from "./reset_offsets.js";
 import { settingsTable } from "./settings_section.js";
@@ -46,6 +47,7 @@ export function groupPage(main, [groupId]) {
   const draw = {
     head: redrawn(head, (group, lag) => heading(group, lag, again)),
     notice: redrawn(notice, waiting),
+    quarantine: redrawn(notice, (reason) => quarantineNotice(groupId, reason)),
     diagnosis: redrawn(diagnosis, (found) => findings(groupId, found, again)),
     stays: redrawn(bodies.stays, staysTable),
     members: redrawn(bodies.members, (group, lag) => membersTable(group, lag, again)),
@@ -84,11 +86,12 @@ export function groupPage(main, [groupId]) {
   }
 
   function broken(refusal) {
-    if (refusal.status === 404) {
-      sections.hidden = true;
-      swap(head, h("h1", { class: "id" }, groupId));
-    }
-    swap(notice, h("p", { class: "notice bad", role: "alert" }, refusal.message));
+    if (refusal.status === 404) sections.hidden = true;
+    if (refusal.status === 404 || refusal.quarantineReason) swap(head, h("h1", { class: "id" }, groupId));
+    if (refusal.quarantineReason) {
+      draw.quarantine(refusal.quarantineReason);
+      for (const name of ["members", "holdings"]) swap(bodies[name], h("p", { class: "faint" }, "Not shown while the group is quarantined."));
+    } else swap(notice, h("p", { class: "notice bad", role: "alert" }, refusal.message));
     throw refusal;
   }
 

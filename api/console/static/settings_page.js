@@ -1,4 +1,5 @@
-// What every group goes by that sets nothing of its own; a change here is in force on every node within one renewal.
+// Settings of every group that sets none of its own, and of the whole cluster; a change here is in force on every node
+// within one renewal.
 
 import { read } from "./api.js";
 import { h, redrawn, swap } from "./dom.js";

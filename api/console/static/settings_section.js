@@ -23,6 +23,7 @@ const MEANINGS = {
   group_sync_timeout_scope: "whom the sync limit puts out",
   offsets_retention_minutes: "how long offsets of an empty group are kept; -1: for ever",
   offset_metadata_max_bytes: "how long the note at an offset may be",
+  log_end_max_age_ms: "for how long a reported log end counts, before lag from it is a lower bound; of the whole cluster",
 };
 const UNSET = { session_timeout_ms: "what each member asks for", heartbeat_interval_ms: "a third of the session, at most 3 s", rebalance_timeout_ms: "the longest any member asks for" };
 

@@ -44,7 +44,7 @@ class PartitionLagShown(Struct):
     is_lag_at_least: bool
     """Whether the seconds are a lower bound: no older end is known, or the end is stale."""
     is_log_end_stale: bool
-    """Whether that end has not been reported for longer than MUSTER_LOG_END_MAX_AGE_MS."""
+    """Whether that end has not been reported for longer than `log_end_max_age_ms`."""
     committed_at: datetime | None
     log_end_at: datetime | None
     """When that end was last reported."""

@@ -1,18 +1,20 @@
-"""The topic catalogue over HTTP: how many partitions a topic has, and where its log begins.
+"""The topic catalogue over HTTP: how many partitions a topic has, where its logs begin, and where they end.
 
 Source: http-api.md "For operators".
 """
 
+from datetime import datetime
 from typing import Final
 
 from litestar import delete, get, put
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
 from api.http.call import ThisCall
 from api.http.express import REQUEST
-from api.http.fields import Offset, PartitionCount, Reason, ReasonNeeded
+from api.http.fields import Offset, PartitionAsked, PartitionCount, Reason, ReasonNeeded
 from api.http.limits import TOPIC_MAX_CHARS
+from api.http.times import instant
 from coordinator_core.protocol.errors import InvalidRequest, UnknownTopicOrPartition
 from coordinator_core.store.rows import TopicRow
 
@@ -76,6 +78,48 @@ async def delete_topic(call: ThisCall, topic: FromPath[str], reason: ReasonNeede
     if noted is None:
         raise UnknownTopicOrPartition(f"the catalogue has no topic {topic}")
     return TopicDeleted(**noted)
+
+
+# -- ends of logs -----------------------------------------------------------------------------------------
+
+
+class LogEndShown(Struct):
+    """The furthest end of a partition's log that a trusted reporter named, and when one did so last."""
+
+    partition: int
+    log_end_offset: int
+    reported_at: datetime
+
+
+class LogEndsDeleted(Struct):
+    """The ends that were deleted, or, of a dry run, would be; by partition."""
+
+    topic: str
+    log_ends: list[LogEndShown]
+
+
+@delete("/v1/topics/{topic:str}/log-ends", status_code=200, tags=TAGS, opt={REQUEST: "DeleteLogEnds"})
+async def delete_log_ends(
+    call: ThisCall,
+    topic: FromPath[str],
+    reason: ReasonNeeded,
+    partition: PartitionAsked = None,
+    dry_run: FromQuery[bool] = False,
+) -> LogEndsDeleted:
+    """Delete the known ends of a topic's logs, or of one, because they are wrong; the next report of each begins anew.
+
+    With `dry_run` the ends are listed, and nothing is deleted.
+    """
+    operators = call.coordinator.operators
+    if dry_run:
+        ends = await operators.log_ends(topic, partition)
+        return LogEndsDeleted(topic, [LogEndShown(each, end.offset, instant(end.at_ms)) for each, end in ends.items()])
+    change = await operators.delete_log_ends(topic, partition, call.act(reason))
+    deleted = [
+        LogEndShown(each["partition"], each["log_end_offset"], instant(each["reported_at_ms"]))
+        for each in change.before["log_ends"]
+    ]
+    return LogEndsDeleted(topic, deleted)
 
 
 def _shown(row: TopicRow) -> TopicShown:

@@ -49,10 +49,10 @@ class LogEnds:
             known.end = LogEnd(max(before.at_ms, given.at_ms), given.offset)
         return is_over
 
-    def forget(self, topic: str) -> None:
-        """Delete the ends of a topic's logs."""
-        for key in [key for key in self._known if key[0] == topic]:
-            del self._known[key]
+    def delete(self, topic: str, partition: int | None = None) -> dict[int, LogEnd]:
+        """Delete the ends of a topic's logs, or of one; return them."""
+        keys = [key for key in self._known if key[0] == topic and partition in {None, key[1]}]
+        return {key[1]: self._known.pop(key).end for key in keys}
 
     def present(self, topics: Sequence[str]) -> dict[TopicPartition, LogEnd]:
         """Return the furthest end of each partition of these topics."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from coordinator_core.store.actions import Action
 from coordinator_core.store.interface import NotUndoable
+from coordinator_core.store.log_ends import deleted_json
 from coordinator_core.store.memory.groups import Groups
 from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.memory.maintenance import Maintenance
@@ -30,7 +31,7 @@ class SmallTables:
             maintenance: where runs begin.
             log_ends: of topics, which go with them.
         """
-        self.versions = Versions(0, 0, 0)
+        self.versions = Versions(0, 0, 0, 0)
         self._groups = groups
         self._maintenance = maintenance
         self._log_ends = log_ends
@@ -81,8 +82,10 @@ class SmallTables:
         row = self._topics.pop(topic, None)
         if row is None:
             return None
-        self._log_ends.forget(topic)
-        self.versions = self.versions._replace(topics=self.versions.topics + 1)
+        self._log_ends.delete(topic)
+        self.versions = self.versions._replace(
+            topics=self.versions.topics + 1, log_end_deletions=self.versions.log_end_deletions + 1
+        )
         found = [one for one in self._groups.all_stored() if one[2].topic == topic]
         candidates = [
             CandidateRow(change.change_id, "", shard, group_id, topic, one.partition, one.commit_version)
@@ -90,6 +93,15 @@ class SmallTables:
         ]
         count = self._maintenance.begin(TOPIC_DELETION, change, candidates, None)
         return self._note(change, topic_json(row), {"topic": topic, "run_id": change.change_id, "candidates": count})
+
+    def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
+        """Delete the known ends of a topic's logs, or of one, and record the change with what they were."""
+        made = self._groups.change(change.change_id)
+        if made is not None:
+            return made.change
+        ends = self._log_ends.delete(topic, partition)
+        self.versions = self.versions._replace(log_end_deletions=self.versions.log_end_deletions + 1)
+        return self._note(change, deleted_json(topic, ends), {"topic": topic, "partition": partition})
 
     # -- settings -------------------------------------------------------------------------------------------
 
@@ -125,9 +137,11 @@ class SmallTables:
             if value is not None:
                 stored[key] = value
                 self._origins[group_id, key] = SettingOrigin(change.actor, change.at_ms)
-        cluster, groups, topics = self.versions
         is_cluster = group_id is None
-        self.versions = Versions(cluster + is_cluster, groups + (not is_cluster), topics)
+        self.versions = self.versions._replace(
+            cluster_config=self.versions.cluster_config + is_cluster,
+            group_configs=self.versions.group_configs + (not is_cluster),
+        )
 
     def _note(self, change: ChangeRow, before: Json, after: Json) -> ChangeRow:
         noted = replace(change, before=before, after=after)

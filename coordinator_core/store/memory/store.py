@@ -303,10 +303,18 @@ class MemoryStore:
 
     # -- ends of logs -------------------------------------------------------------------------------------
 
-    def report_log_ends(self, reports: Sequence[LogEndReport]) -> None:
-        """Store ends that trusted reporters named, no partition twice; an end never falls."""
+    def report_log_ends(self, reports: Sequence[LogEndReport], deletions: int) -> bool:
+        """Store ends that trusted reporters named, no partition twice, unless ends were deleted; an end never falls."""
         with self._lock:
+            if self._small_tables.versions.log_end_deletions != deletions:
+                return False
             self._partitions.take_log_ends(self._log_ends.report(reports))
+            return True
+
+    def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
+        """Delete what is known of the end of a partition's log, or of all of a topic's."""
+        with self._lock:
+            return self._small_tables.delete_log_ends(topic, partition, change)
 
     def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
         """Return the furthest end that trusted reporters named, by topic and partition, and when one did so last."""

@@ -20,6 +20,7 @@ from coordinator_core.store.postgres.arrays import Arrays, Bundle, Bundles
 from coordinator_core.store.postgres.at_once import AtOnce
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.folding import Folded, OffsetKey, Position
+from coordinator_core.store.postgres.known_server import KnownServer
 from coordinator_core.store.postgres.prepared_statements import PreparedStatement
 from coordinator_core.store.postgres.proof import PROOF, proof_parameters
 from coordinator_core.store.postgres.upserts import Rows, insert, or_replace, run, upsert
@@ -82,16 +83,20 @@ def prepare_commits(batch: Batch, folded: Folded) -> PreparedCommits:
     return PreparedCommits(folded, _ROW_BY_ROW, {**proof_parameters(batch), **_FIRST_COMMITS.parameters(rows)})
 
 
-def commit_at_once(at_once: AtOnce, commits: PreparedCommits, known: AbstractSet[OffsetKey]) -> frozenset[int]:
+def commit_at_once(
+    at_once: AtOnce, server: KnownServer, commits: PreparedCommits, known: AbstractSet[OffsetKey]
+) -> frozenset[int]:
     """Store a batch of nothing but commits; return the shards whose leases hold, to which alone it was stored.
 
     Args:
         at_once: the connection for it.
+        server: the one that the leases hold on.
         commits: what to store.
         known: as for `store_commits`.
     """
     first, again = commits.statements
-    ((shards,),) = at_once.run(again if commits.folded.commits.keys() <= known else first, commits.parameters)
+    statement = again if commits.folded.commits.keys() <= known else first
+    ((shards,),) = at_once.run(statement, {**commits.parameters, **server.proof_parameters()})
     return frozenset(shards)
 
 

@@ -11,14 +11,12 @@ from typing import Any, Final
 
 from coordinator_core.store.incarnations import GENERATION_MAX, IDENTITY_CHANGED, change_of, jump_over
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.identity import ACTUAL_IDENTITY, IDENTITY_COLUMNS
+from coordinator_core.store.postgres.identity import ACTUAL_IDENTITY, IDENTITY_COLUMNS, read_identity, read_incarnation
 from coordinator_core.store.postgres.statements import insert_changes
-from coordinator_core.store.rows import Identity, Incarnation
+from coordinator_core.store.rows import Incarnation
 
 START_TIMEOUT_MS: Final = 600_000
 """How long one statement of the start may take; raising the generations of a million groups takes tens of seconds."""
-
-_READ = f"SELECT number, floor(extract(epoch FROM started_at) * 1000)::bigint, {IDENTITY_COLUMNS} FROM incarnation"  # noqa: S608
 
 _LOST_MS = """
 SELECT floor(extract(epoch FROM clock_timestamp() - greatest(
@@ -35,7 +33,7 @@ _RAISE_COMMIT_VERSION = "SELECT setval('commit_version', nextval('commit_version
 
 _RAISE_VERSIONS = """
 UPDATE versions SET cluster_config = cluster_config + %(versions)s, group_configs = group_configs + %(versions)s,
-    topics = topics + %(versions)s
+    topics = topics + %(versions)s, log_end_deletions = log_end_deletions + %(versions)s
 """
 
 _RAISE_GENERATIONS = f"""
@@ -55,41 +53,36 @@ UPDATE incarnation SET number = number + 1, started_at = date_trunc('millisecond
 _ADOPT = f"UPDATE incarnation SET ({IDENTITY_COLUMNS}) = ({ACTUAL_IDENTITY})"  # noqa: S608 - constants
 
 
-def read(transaction: Transaction) -> Incarnation:
-    """Return the incarnation that is stored."""
-    return _incarnation(*transaction.execute(_READ).one())
-
-
 def verify(transaction: Transaction, node_id: str) -> Incarnation:
     """Return the incarnation, after a new one was started if the database is another than the stored identity names."""
-    stored = read(transaction)
-    if stored.identity == _actual(transaction):
+    stored = read_incarnation(transaction)
+    if stored.identity == read_identity(transaction):
         return stored
-    return _start(transaction, node_id, IDENTITY_CHANGED) if _is_another(transaction) else read(transaction)
+    return _start(transaction, node_id, IDENTITY_CHANGED) if _is_another(transaction) else read_incarnation(transaction)
 
 
 def start(transaction: Transaction, known: int, actor: str, reason: str) -> Incarnation:
     """Start an incarnation in place of the known one; do nothing where that is over already."""
     transaction.execute("SELECT FROM incarnation FOR UPDATE")
-    stored = read(transaction)
+    stored = read_incarnation(transaction)
     return _start(transaction, actor, reason) if stored.number == known else stored
 
 
 def _is_another(transaction: Transaction) -> bool:
     """Lock the incarnation, adopt the identity where none is stored, and compare it."""
     transaction.execute("SELECT FROM incarnation FOR UPDATE")
-    stored = read(transaction)
+    stored = read_incarnation(transaction)
     if stored.identity is None:
         transaction.execute(_ADOPT)
         return False
-    return stored.identity != _actual(transaction)
+    return stored.identity != read_identity(transaction)
 
 
 def _start(transaction: Transaction, actor: str, reason: str) -> Incarnation:
     """Start the next incarnation; its row is locked."""
     transaction.execute(f"SET LOCAL statement_timeout = {START_TIMEOUT_MS}")
     transaction.execute(_LOCK_LEASES)
-    before = read(transaction)
+    before = read_incarnation(transaction)
     jump = jump_over(transaction.execute(_LOST_MS).scalar_one())
     by: dict[str, Any] = jump._asdict()
     transaction.execute(_END_LEASES, by)
@@ -97,15 +90,6 @@ def _start(transaction: Transaction, actor: str, reason: str) -> Incarnation:
     transaction.execute(_RAISE_COMMIT_VERSION, by)
     transaction.execute(_RAISE_VERSIONS, by)
     transaction.execute(_START)
-    after = read(transaction)
+    after = read_incarnation(transaction)
     insert_changes(transaction, [change_of(before, after, jump, actor, reason)])
     return after
-
-
-def _actual(transaction: Transaction) -> Identity:
-    return Identity(*transaction.execute(ACTUAL_IDENTITY).one())
-
-
-def _incarnation(number: int, started_at_ms: int, *identity: int | None) -> Incarnation:
-    known = [each for each in identity if each is not None]
-    return Incarnation(number, started_at_ms, Identity(*known) if len(known) == len(identity) else None)

@@ -14,6 +14,7 @@ from typing import Any
 from coordinator_core.store.postgres import incarnations
 from coordinator_core.store.postgres.arrays import array_literal
 from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.known_server import KnownServer
 from coordinator_core.store.rows import LeaseRow, Renewal, Versions
 
 _RENEW_NODE = """
@@ -53,6 +54,8 @@ FROM shard_leases LEFT JOIN nodes USING (node_id)
 ORDER BY shard_id
 """
 
+_VERSIONS = "SELECT cluster_config, group_configs, topics, log_end_deletions FROM versions"
+
 _LIVE_NODES = "SELECT node_id FROM nodes WHERE expires_at > clock_timestamp() ORDER BY node_id"
 
 _LOCK_FREE_LEASES = """
@@ -76,10 +79,13 @@ FROM ours WHERE shard_leases.shard_id = ours.shard_id
 """  # noqa: S608 - a constant
 
 
-def renew(transaction: Transaction, node: Mapping[str, Any], epochs: Mapping[int, int], ttl_ms: int) -> Renewal:
+def renew(
+    transaction: Transaction, server: KnownServer, node: Mapping[str, Any], epochs: Mapping[int, int], ttl_ms: int
+) -> Renewal:
     """Renew a node (`node_id`, `url`, `version`, `renewals`) and its leases, and look around."""
     incarnation = incarnations.verify(transaction, node["node_id"])
     renewals = transaction.execute(_RENEW_NODE, {**node, "ttl_ms": ttl_ms}).scalar_one()
+    server.remember(transaction, incarnation, renewals)
     renewed = transaction.execute(_RENEW_LEASES, {**_ours(node["node_id"], epochs), "ttl_ms": ttl_ms})
     return Renewal(
         held=frozenset(shard for (shard,) in renewed),
@@ -91,9 +97,11 @@ def renew(transaction: Transaction, node: Mapping[str, Any], epochs: Mapping[int
     )
 
 
-def take_over(transaction: Transaction, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+def take_over(
+    transaction: Transaction, server: KnownServer, node_id: str, shard_ids: Iterable[int], ttl_ms: int
+) -> dict[int, int]:
     """Take what is free, expired or already the node's, each under a new epoch."""
-    incarnations.verify(transaction, node_id)
+    server.remember(transaction, incarnations.verify(transaction, node_id))
     wanted = {"node_id": node_id, "shards": array_literal(shard_ids)}
     free = [shard for (shard,) in transaction.execute(_LOCK_FREE_LEASES, wanted)]
     taken = {"node_id": node_id, "shards": array_literal(free), "ttl_ms": ttl_ms}
@@ -125,7 +133,7 @@ def read_leases(transaction: Transaction) -> tuple[LeaseRow, ...]:
 
 def read_versions(transaction: Transaction) -> Versions:
     """Return how often each small table was changed."""
-    return Versions(*transaction.execute("SELECT cluster_config, group_configs, topics FROM versions").one())
+    return Versions(*transaction.execute(_VERSIONS).one())
 
 
 def read_shard_count(transaction: Transaction) -> int:

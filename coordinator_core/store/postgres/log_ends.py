@@ -39,9 +39,16 @@ ON CONFLICT (topic, partition) DO UPDATE SET
 """An end is as old as its last report; one that is lower than the stored end does not renew that."""
 
 
-def report_log_ends(transaction: Transaction, reports: Sequence[LogEndReport]) -> None:
+_DELETIONS: Final = "SELECT log_end_deletions FROM versions FOR SHARE"
+"""A deletion locks the row for itself first, so reports are stored before it or see that it happened."""
+
+
+def report_log_ends(transaction: Transaction, reports: Sequence[LogEndReport], deletions: int) -> bool:
     """Store the furthest ends; in the order of their keys, so that two nodes cannot wait for each other."""
+    if transaction.execute(_DELETIONS).scalar_one() != deletions:
+        return False
     run(transaction, _REPORT, _REPORTS, sorted(reports))
+    return True
 
 
 def read_log_ends(transaction: Transaction, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
@@ -52,9 +59,17 @@ def read_log_ends(transaction: Transaction, topics: Sequence[str]) -> dict[tuple
     return {(topic, partition): LogEnd(at_ms, offset) for topic, partition, at_ms, offset in rows}
 
 
-def forget_log_ends(transaction: Transaction, topic: str) -> None:
-    """Delete the ends of a topic's logs; their history counts for a topic of the same name no more."""
-    transaction.execute(delete(log_end_offsets).where(log_end_offsets.c.topic == topic))
+def delete_log_ends(transaction: Transaction, topic: str, partition: int | None = None) -> dict[int, LogEnd]:
+    """Delete the ends of a topic's logs, or of one; return them. Their history is older than the next first report.
+
+    The caller has locked the row of `versions`, and raises `log_end_deletions`.
+    """
+    ends = log_end_offsets.c
+    deletion = delete(log_end_offsets).where(ends.topic == topic)
+    if partition is not None:
+        deletion = deletion.where(ends.partition == partition)
+    rows = transaction.execute(deletion.returning(ends.partition, as_ms(ends.reported_at), ends.log_end_offset))
+    return {partition: LogEnd(at_ms, offset) for partition, at_ms, offset in rows}
 
 
 _PAST: Final = f"""

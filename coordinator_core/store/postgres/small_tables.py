@@ -15,10 +15,11 @@ from sqlalchemy import ColumnElement, Table, delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from coordinator_core.store.actions import Action
+from coordinator_core.store.log_ends import deleted_json
+from coordinator_core.store.postgres import log_ends
 from coordinator_core.store.postgres.changes import find_change, lock_undoable, note, was_made
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.instants import as_ms, from_ms
-from coordinator_core.store.postgres.log_ends import forget_log_ends
 from coordinator_core.store.postgres.maintenance import begin_topic_deletion, begin_undo_run
 from coordinator_core.store.postgres.statements import mark_undone
 from coordinator_core.store.rows import ChangeRow, Json, SettingOrigin, StoredSettings, TopicRow, Undone
@@ -175,8 +176,9 @@ def delete_topic(transaction: Transaction, topic: str, change: ChangeRow) -> Cha
     if row is None:
         return None
     transaction.execute(delete(topics).where(topics.c.topic == topic))
-    forget_log_ends(transaction, topic)
-    transaction.execute(update(versions).values(topics=catalogue_version + 1))
+    log_ends.delete_log_ends(transaction, topic)
+    raised = {"topics": catalogue_version + 1, "log_end_deletions": versions.c.log_end_deletions + 1}
+    transaction.execute(update(versions).values(raised))
     candidates = begin_topic_deletion(transaction, topic, change)
     after = {"topic": topic, "run_id": change.change_id, "candidates": candidates}
     return note(transaction, replace(change, before=topic_json(row), after=after))
@@ -204,6 +206,21 @@ def _restore_topic(transaction: Transaction, before: Json, catalogue_version: in
     transaction.execute(insert(topics).values({**before, "version": catalogue_version + 1}))
     transaction.execute(update(versions).values(topics=catalogue_version + 1))
     return {"topic": before["topic"], "outcome": "restored"}
+
+
+# -- ends of logs -------------------------------------------------------------------------------------------
+
+
+def delete_log_ends(transaction: Transaction, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
+    """Delete the known ends of a topic's logs, or of one, and record the change with what they were."""
+    deletions = _lock(transaction, versions.c.log_end_deletions)
+    made = find_change(transaction, change.change_id)
+    if made is not None:
+        return made.change
+    ends = log_ends.delete_log_ends(transaction, topic, partition)
+    transaction.execute(update(versions).values(log_end_deletions=deletions + 1))
+    after = {"topic": topic, "partition": partition}
+    return note(transaction, replace(change, before=deleted_json(topic, ends), after=after))
 
 
 # -- order --------------------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ from coordinator_core.store.postgres import (
 )
 from coordinator_core.store.postgres.at_once import AtOnce
 from coordinator_core.store.postgres.connections import Limits, Line
+from coordinator_core.store.postgres.identity import read_incarnation
+from coordinator_core.store.postgres.known_server import KnownServer
 from coordinator_core.store.postgres.present_minute import PresentMinute
 from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
@@ -117,6 +119,7 @@ class PostgresStore:
         self._writer = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
         self._commits = AtOnce(url, "writer", bounded, KEY_LOOKUPS_ONLY)
         self._minute = PresentMinute()
+        self._server = KnownServer()
         self._leases = Line(url, "leases", 1, bounded)
         self._changes = Line(url, "changes", CHANGES_AT_ONCE, patient)
         self._readers = Line(url, "reader", readers, patient, stands_alone=True)
@@ -135,7 +138,7 @@ class PostgresStore:
     def prepare(self, batch: Batch) -> Callable[[], Written]:
         """Turn a batch into what is sent, and return the call that sends it."""
         prepared = writes.prepare(batch)
-        return partial(writes.write, self._writer, self._commits, prepared, self._minute)
+        return partial(writes.write, self._writer, self._commits, self._server, prepared, self._minute)
 
     # -- ownership ----------------------------------------------------------------------------------------
 
@@ -144,7 +147,8 @@ class PostgresStore:
     ) -> Renewal:
         """Renew the node's row and all its leases at once."""
         node = {"node_id": node_id, "url": url, "version": version, "renewals": renewals}
-        return self._leases.transact(partial(leases.renew, node=node, epochs=epochs, ttl_ms=ttl_ms))
+        renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms)
+        return self._leases.transact(renew)
 
     def start_incarnation(self, known: int, actor: str, reason: str) -> Incarnation:
         """Start an incarnation in place of the known one; do nothing where that is over already."""
@@ -152,12 +156,13 @@ class PostgresStore:
 
     def incarnation(self) -> Incarnation:
         """Return the incarnation that is stored."""
-        return self._readers.read(incarnations.read)
+        return self._readers.read(read_incarnation)
 
     def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         """Take every one of these shards that is free, expired or already ours; return shard → new epoch."""
         wanted = sorted(shard_ids)
-        return self._leases.transact(partial(leases.take_over, node_id=node_id, shard_ids=wanted, ttl_ms=ttl_ms))
+        take = partial(leases.take_over, server=self._server, node_id=node_id, shard_ids=wanted, ttl_ms=ttl_ms)
+        return self._leases.transact(take)
 
     def release(self, node_id: str, epochs: Mapping[int, int]) -> None:
         """Give these shards up, where they are still ours."""
@@ -312,9 +317,15 @@ class PostgresStore:
 
     # -- ends of logs -------------------------------------------------------------------------------------
 
-    def report_log_ends(self, reports: Sequence[LogEndReport]) -> None:
+    def report_log_ends(self, reports: Sequence[LogEndReport], deletions: int) -> bool:
         """Store ends that trusted reporters named, no partition twice; an end never falls."""
-        self._changes.transact(partial(log_ends.report_log_ends, reports=reports))
+        return self._changes.transact(partial(log_ends.report_log_ends, reports=reports, deletions=deletions))
+
+    def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
+        """Delete what is known of the end of a partition's log, or of all of a topic's."""
+        return self._changes.transact(
+            partial(small_tables.delete_log_ends, topic=topic, partition=partition, change=change)
+        )
 
     def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
         """Return the furthest end that trusted reporters named, by topic and partition, and when one did so last."""

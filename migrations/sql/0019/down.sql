@@ -1,0 +1,13 @@
+ALTER TABLE expiry_candidates DROP CONSTRAINT expiry_candidates_times;
+ALTER TABLE cleanup_candidates DROP CONSTRAINT cleanup_candidates_times;
+ALTER TABLE offset_expiry_forecasts DROP CONSTRAINT offset_expiry_forecasts_times;
+ALTER TABLE assignment_balance_audits DROP CONSTRAINT assignment_balance_audits_times;
+ALTER TABLE assignment_balance_topics DROP CONSTRAINT assignment_balance_topics_times;
+ALTER TABLE rebalance_frequency_reports DROP CONSTRAINT rebalance_frequency_reports_times;
+ALTER TABLE timeout_advice DROP CONSTRAINT timeout_advice_times;
+ALTER TABLE archive_candidates DROP CONSTRAINT archive_candidates_day;
+ALTER TABLE log_end_offsets DROP CONSTRAINT log_end_offsets_times;
+ALTER TABLE group_configs DROP CONSTRAINT group_configs_times;
+ALTER TABLE cluster_config DROP CONSTRAINT cluster_config_times;
+ALTER TABLE changes DROP CONSTRAINT changes_times;
+ALTER TABLE offsets DROP CONSTRAINT offsets_times;

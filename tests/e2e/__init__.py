@@ -1,1 +1,0 @@
-"""What a newcomer does, from the command line to the database, with every part real."""

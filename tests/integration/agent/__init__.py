@@ -1,0 +1,1 @@
+"""The agent against a fake coordinator and against a real node."""

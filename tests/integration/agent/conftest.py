@@ -1,0 +1,71 @@
+"""What the agent's tests share: a fake coordinator, agents that are closed in the end, and a diary of callbacks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agent import ConsumerAgent
+from tests.integration.agent.agents import QUICK, AgentMaker, Diary
+from tests.support.fake_coordinator import FakeCoordinator
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import PATIENCE_S
+
+
+@pytest.fixture
+def coordinator() -> Iterator[FakeCoordinator]:
+    fake = FakeCoordinator()
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def other_node() -> Iterator[FakeCoordinator]:
+    fake = FakeCoordinator()
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def make_agent(coordinator: FakeCoordinator, other_node: FakeCoordinator) -> Iterator[AgentMaker]:
+    """Make agents of the group "billing" on the fake coordinator; each is closed when the test is over."""
+    made: list[ConsumerAgent] = []
+
+    def make(base_url: str | list[str] | None = None, group_id: str = "billing", **options: Any) -> ConsumerAgent:  # noqa: ANN401  # whatever an agent takes
+        topics = options.pop("topics", ("orders",))
+        made.append(ConsumerAgent(base_url or coordinator.url, group_id, topics, **(QUICK | options)))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.close(timeout_s=0.2)
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("consumer-billing")]
+    assert left == []
+
+
+@pytest.fixture
+def joined(make_agent: AgentMaker) -> AgentMaker:
+    """Make an agent, and let it join."""
+
+    def make(**options: Any) -> ConsumerAgent:  # noqa: ANN401  # whatever an agent takes
+        agent = make_agent(**options)
+        agent.poll(PATIENCE_S)
+        assert agent.generation > 0
+        return agent
+
+    return make

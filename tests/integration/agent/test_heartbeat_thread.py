@@ -1,0 +1,277 @@
+"""The heartbeat thread keeps an agent alive beside its caller, and gives up when the caller does."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from agent import AgentClosed, ConsumerAgent, TopicPartition
+from tests.integration.agent.agents import AgentMaker, Diary
+from tests.support.fake_coordinator import FakeCoordinator, Hold, numbers
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import PATIENCE_S
+
+
+def test_heartbeats_begin_with_the_joins_answer_and_not_only_after_the_sync(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    gate = threading.Event()
+    coordinator.heartbeat_interval_ms = 5
+    coordinator.next("sync", Hold(gate))
+    agent = make_agent()
+    agent.poll()
+    coordinator.wait_for_calls("heartbeat", 2)
+    gate.set()
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+
+
+def test_heartbeats_come_as_often_as_the_coordinator_says_at_each_of_them(
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
+) -> None:
+    coordinator.heartbeat_interval_ms = 3_000
+    joined(clock=clock)
+    coordinator.heartbeat_interval_ms = 500
+    clock.wait_for_sleeper("-heartbeat", (3_000, 3_000))
+    beat(coordinator, clock, after_ms=3_000)
+    clock.wait_for_sleeper("-heartbeat", (500, 500))
+
+
+def test_a_shorter_interval_of_the_callers_own_is_kept(
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
+) -> None:
+    coordinator.heartbeat_interval_ms = 3_000
+    joined(clock=clock, heartbeat_interval_ms=100)
+
+    clock.wait_for_sleeper("-heartbeat", (100, 100))
+
+
+def test_a_caller_slower_than_the_session_stays_a_member(
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, diary: Diary
+) -> None:
+    agent = joined(clock=clock, session_timeout_ms=6_000, max_poll_interval_ms=60_000, **diary.callbacks())
+    for _ in range(20):
+        beat(coordinator, clock, after_ms=1_000)
+
+    assert numbers(agent.poll()) == [0, 1, 2]
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+def test_a_caller_slower_than_max_poll_interval_leaves_and_joins_again(
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, diary: Diary
+) -> None:
+    agent = joined(clock=clock, max_poll_interval_ms=60_000, client_id="me", **diary.callbacks())
+    clock.advance(60_000)
+    coordinator.wait_for_calls("leave", 1)
+
+    [entry] = coordinator.bodies("leave")[0]["members"]
+    assert entry["member_id"] == "me-1"
+    assert "max_poll_interval_ms (60000)" in entry["reason"]
+    assert agent.member_id == ""
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert agent.member_id == "me-2"
+
+
+def test_a_slow_static_member_does_not_leave_and_only_falls_silent(
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, diary: Diary
+) -> None:
+    agent = joined(clock=clock, max_poll_interval_ms=60_000, group_instance_id="pod-0", **diary.callbacks())
+    clock.advance(60_000)
+    clock.wait_for_sleeper("-heartbeat")
+    assert agent.member_id == ""
+    clock.advance(60_000)
+    clock.wait_for_sleeper("-heartbeat")
+
+    assert coordinator.count("heartbeat") == 0
+    assert coordinator.count("leave") == 0
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+    assert diary.lines[1:] == [("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert [body["member_id"] for body in coordinator.bodies("join")] == ["", ""]
+
+
+def test_an_assignment_that_was_lost_before_the_caller_took_it_is_never_told(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock, diary: Diary
+) -> None:
+    agent = make_agent(clock=clock, client_id="me", **diary.callbacks())
+    agent.poll()
+    coordinator.wait_for_calls("query", 1)
+    clock.wait_for_sleeper("-heartbeat", (1_000, 1_000))
+    coordinator.forget_member()
+    beat(coordinator, clock, after_ms=1_000)
+    assert agent.member_id == ""
+    assert agent.wait(PATIENCE_S)
+    clock.advance(1)
+
+    assert dict(agent.poll(PATIENCE_S)).keys() == agent.assignment()
+    assert agent.member_id == "me-2"
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+def test_waiting_inside_poll_is_polling(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock
+) -> None:
+    coordinator.leader, coordinator.assigned = "somebody-else", []
+    agent = make_agent(clock=clock, max_poll_interval_ms=60_000)
+    caller = threading.Thread(target=agent.poll, kwargs={"timeout_s": 100}, name="caller")
+    caller.start()
+    coordinator.wait_for_calls("sync", 1)
+    clock.wait_for_sleeper("caller")
+    clock.wait_for_sleeper("-heartbeat")
+    for _ in range(99):
+        beat(coordinator, clock, after_ms=1_000)
+    clock.wait_for_sleeper("caller")
+    clock.advance(1_000)
+    caller.join()
+
+    assert coordinator.count("leave") == 0
+    assert agent.generation == 1
+
+
+def test_closing_leaves_with_a_reason_and_ends_the_heartbeats(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(**diary.callbacks())
+    agent.close()
+    agent.close()
+
+    assert [body["members"][0]["reason"] for body in coordinator.bodies("leave")] == ["the consumer is closing"]
+    assert coordinator.seen[-1].call == "leave"
+    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
+    assert coordinator.count("commit") == 0
+    assert agent.member_id == ""
+
+
+def test_closing_a_static_member_leaves_its_place_free_for_its_return(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    joined(group_instance_id="pod-0").close()
+
+    assert coordinator.count("leave") == 0
+
+
+def test_leaving_the_with_block_closes(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    with joined() as agent:
+        pass
+
+    assert coordinator.member_id == ""
+    with pytest.raises(AgentClosed, match="closed"):
+        agent.poll()
+
+
+def test_closing_closes_although_a_callback_raises(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    def refuse(_: object) -> None:
+        raise LookupError("no room")
+
+    agent = joined(on_revoked=refuse)
+    with pytest.raises(LookupError):
+        agent.close()
+
+    assert coordinator.member_id == ""
+
+
+def test_a_forked_child_that_closes_takes_its_parents_member_out_of_no_group(
+    coordinator: FakeCoordinator, joined: AgentMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = joined()
+    with monkeypatch.context() as in_the_child:
+        in_the_child.setattr("os.getpid", lambda: -1)
+        agent.close()
+
+    assert coordinator.count("leave") == 0
+    assert numbers(agent.poll()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("timeout_s", [float("inf"), 1e300])
+def test_a_poll_and_a_wait_may_be_without_end(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, timeout_s: float
+) -> None:
+    coordinator.leader, coordinator.assigned = "somebody-else", []
+    agent = make_agent()
+
+    def wake() -> None:
+        coordinator.wait_for_calls("sync", 1)
+        agent.wakeup()
+
+    waker = threading.Thread(target=wake)
+    waker.start()
+
+    assert dict(agent.poll(timeout_s)) == {}
+    waker.join()
+
+
+def test_a_time_that_is_no_number_is_one_sentence(make_agent: AgentMaker) -> None:
+    with pytest.raises(ValueError, match="timeout_s is a number of seconds, and not nan"):
+        make_agent().poll(float("nan"))
+
+
+def test_an_agent_closed_by_its_own_callback_does_not_join_again(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    agents: list[ConsumerAgent] = []
+    agents.append(make_agent(on_assigned=lambda _: agents[0].close()))
+    with pytest.raises(AgentClosed):
+        agents[0].poll(PATIENCE_S)
+
+    assert [seen.call for seen in coordinator.seen if seen.call in ("join", "leave")] == ["join", "join", "leave"]
+
+
+def test_an_agent_that_never_polled_closes_without_a_word(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+    make_agent().close()
+
+    assert coordinator.seen == []
+
+
+def test_wakeup_ends_a_poll_under_way(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+    coordinator.leader, coordinator.assigned = "somebody-else", []
+    agent = make_agent()
+
+    def wake() -> None:
+        coordinator.wait_for_calls("sync", 1)
+        agent.wakeup()
+
+    waker = threading.Thread(target=wake)
+    waker.start()
+
+    assert dict(agent.poll(timeout_s=100)) == {}
+    waker.join()
+
+
+def test_wakeup_before_a_poll_makes_it_return_at_once(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+    agent = make_agent()
+    agent.wakeup()
+    never = threading.Event()
+    coordinator.next("join", Hold(never))
+
+    assert dict(agent.poll(timeout_s=100)) == {}
+    never.set()
+
+
+def test_waiting_tells_whether_there_is_something_to_do(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    agent = joined()
+
+    assert agent.wait(timeout_s=0.01) is False
+    agent.subscribe(["refunds"])
+    assert agent.wait(PATIENCE_S) is True
+
+
+def test_a_poll_with_nothing_to_consume_waits_no_longer_than_it_may(joined: AgentMaker, clock: ManualClock) -> None:
+    agent = joined(clock=clock)
+    agent.pause(agent.assignment())
+    caller = threading.Thread(target=agent.poll, kwargs={"timeout_s": 5}, name="caller")
+    caller.start()
+    clock.wait_for_sleeper("caller", (5_000, 5_000))
+    clock.advance(5_000)
+    caller.join()
+
+    assert agent.paused() == {TopicPartition("orders", number) for number in range(3)}
+
+
+def beat(coordinator: FakeCoordinator, clock: ManualClock, *, after_ms: int) -> None:
+    """Let one interval pass, and one heartbeat be answered."""
+    before = coordinator.count("heartbeat")
+    clock.advance(after_ms)
+    coordinator.wait_for_calls("heartbeat", before + 1)
+    clock.wait_for_sleeper("-heartbeat")

@@ -1,0 +1,409 @@
+"""An agent gets into its group, stays there and gets out, whatever the coordinator says meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from agent import Assignor, FencedInstanceId, GroupMaxSizeReached, Member, RequestError, TopicPartition
+from agent.errors import InconsistentGroupProtocol, NotAuthorized
+from tests.integration.agent.agents import REBALANCE, AgentMaker, Diary
+from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
+from tests.support.waiting import PATIENCE_S
+
+UNKNOWN = Problem("UNKNOWN_MEMBER_ID", 404, "rejoin")
+OLD_GENERATION = Problem("ILLEGAL_GENERATION", 409, "rejoin")
+FENCED = Problem("FENCED_INSTANCE_ID", 409, "fix")
+
+
+def test_a_first_poll_joins_and_returns_all_partitions_from_their_beginning(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
+) -> None:
+    coordinator.topics["orders"]["log_start_offset"] = 7
+    agent = make_agent(client_id="consumer-billing-x", **diary.callbacks())
+
+    assert dict(agent.poll(PATIENCE_S)) == {TopicPartition("orders", number): 7 for number in range(3)}
+    assert agent.assignment() == {TopicPartition("orders", number) for number in range(3)}
+    assert agent.generation == 1
+    assert agent.member_id == "consumer-billing-x-1"
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+def test_joining_takes_two_requests_of_which_the_second_has_the_id_that_was_given(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    joined(client_id="consumer-billing-x", session_timeout_ms=12_000, max_poll_interval_ms=70_000)
+
+    first, second = coordinator.bodies("join")
+    assert (first["member_id"], second["member_id"]) == ("", "consumer-billing-x-1")
+    assert second["client_id"] == "consumer-billing-x"
+    assert second["session_timeout_ms"] == 12_000
+    assert second["rebalance_timeout_ms"] == 70_000
+    assert second["protocol_type"] == "consumer"
+    assert second["max_wait_ms"] == 20_000
+    no_generation = b64encode((-1).to_bytes(4, "big", signed=True)).decode()
+    assert second["protocols"] == [
+        {"name": name, "metadata": {"topics": ["orders"], "owned_partitions": [], "user_data": user_data}}
+        for name, user_data in (("range", None), ("cooperative-sticky", no_generation))
+    ]
+
+
+def test_a_static_member_joins_with_one_request(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    joined(group_instance_id="pod-0")
+
+    assert [body["group_instance_id"] for body in coordinator.bodies("join")] == ["pod-0"]
+
+
+def test_a_leader_assigns_by_range_for_all_members(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    coordinator.others = [
+        {"member_id": "zz", "group_instance_id": None, "metadata": {"topics": ["orders"]}},
+        {"member_id": "opaque", "group_instance_id": None, "metadata": "AAE="},
+        {"member_id": "elsewhere", "group_instance_id": None, "metadata": {"topics": ["refunds", "ghosts"]}},
+    ]
+    coordinator.topics["refunds"] = {"partitions": 1}
+    agent = joined()
+
+    assert numbers(agent.poll()) == [0, 1]
+    assert coordinator.given["zz"]["partitions"] == [{"topic": "orders", "partitions": [2]}]
+    assert coordinator.given["opaque"]["partitions"] == []
+    assert coordinator.given["elsewhere"]["partitions"] == [{"topic": "refunds", "partitions": [0]}]
+
+
+def test_an_assignor_of_ones_own_is_told_of_topics_that_have_partitions(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    asked: list[tuple[dict[str, int], list[str]]] = []
+
+    def give_nothing(counts: Mapping[str, int], members: Sequence[Member]) -> dict[str, list[TopicPartition]]:
+        asked.append((dict(counts), [member.member_id for member in members]))
+        return {}
+
+    make_agent(topics=["orders", "ghosts"], assignors=[Assignor("mean", give_nothing)], client_id="me").poll()
+    coordinator.wait_for_calls("sync", 1)
+
+    assert asked == [({"orders": 3}, ["me-1"])]
+
+
+def test_a_follower_hands_in_nothing_and_takes_what_it_is_given(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    coordinator.leader = "somebody-else"
+    coordinator.assigned = [{"topic": "orders", "partitions": [1]}]
+    agent = joined()
+
+    assert numbers(agent.poll()) == [1]
+    assert [body["assignments"] for body in coordinator.bodies("sync")] == [[]]
+
+
+def test_a_leader_that_is_told_to_skip_the_assignment_hands_in_nothing(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    coordinator.assigned = [{"topic": "orders", "partitions": [2]}]
+    coordinator.skips_assignment = True
+    agent = joined(group_instance_id="pod-0")
+
+    assert numbers(agent.poll()) == [2]
+    assert [body["assignments"] for body in coordinator.bodies("sync")] == [[]]
+
+
+def test_a_token_goes_with_every_request(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    joined(token="s3cret").close()  # of no use anywhere
+
+    assert {seen.headers["Authorization"] for seen in coordinator.seen} == {"Bearer s3cret"}
+    assert {"join", "sync", "topics", "query", "leave"} <= {seen.call for seen in coordinator.seen}
+
+
+@pytest.mark.parametrize("nothing", [None, "", {"partitions": [], "user_data": None}])
+def test_a_member_may_be_given_nothing(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary, nothing: object
+) -> None:
+    coordinator.leader, coordinator.answers["sync"] = "somebody-else", {"assignment": nothing}
+    agent = make_agent(**diary.callbacks())
+    diary.until_assigned(agent, 1)
+
+    assert dict(agent.poll()) == {}
+    assert diary.lines == [("assigned", [])]
+
+
+def test_partition_counts_come_from_the_callers_function_where_the_catalogue_has_none(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    agent = joined(topics=["orders", "files"], partitions_of={"files": 2, "orders": 99}.__getitem__)
+
+    assert [str(each) for each in agent.poll()] == ["files-0", "files-1", "orders-0", "orders-1", "orders-2"]
+
+
+NOT_FOR_AGENTS = Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix")
+
+
+def test_a_refused_catalogue_does_not_matter_to_a_caller_who_knows_the_counts(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    coordinator.next("topics", NOT_FOR_AGENTS, NOT_FOR_AGENTS)
+    agent = make_agent(partitions_of=lambda _: 2)
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1]
+
+
+def test_a_refused_catalogue_comes_out_of_poll_otherwise(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+    coordinator.next("topics", NOT_FOR_AGENTS)
+    agent = make_agent()
+
+    with pytest.raises(NotAuthorized):
+        agent.poll(PATIENCE_S)
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+
+
+def test_what_partitions_of_raises_comes_out_of_poll(make_agent: AgentMaker) -> None:
+    agent = make_agent(topics=["files"], partitions_of=int)
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        agent.poll(PATIENCE_S)
+
+
+def test_a_join_that_waited_long_enough_is_asked_again_with_the_id_of_the_answer(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    still = Problem("REBALANCE_IN_PROGRESS", 409, "retry", {"member_id": "pod-0-1"})
+    coordinator.member_id = "pod-0-1"
+    coordinator.next("join", still, still, still)
+    agent = joined(group_instance_id="pod-0")
+
+    assert [body["member_id"] for body in coordinator.bodies("join")] == ["", "pod-0-1", "pod-0-1", "pod-0-1"]
+    assert agent.member_id == "pod-0-1"
+
+
+def test_a_sync_that_waited_long_enough_is_asked_again(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    coordinator.next("sync", Problem("REBALANCE_IN_PROGRESS", 409, "retry"))
+    joined()
+
+    assert coordinator.count("sync") == 2
+    assert coordinator.count("join") == 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "member_ids"),
+    [
+        (REBALANCE, ["", "me-1", "me-1"]),
+        (OLD_GENERATION, ["", "me-1", "me-1"]),
+        (UNKNOWN, ["", "me-1", "", "me-2"]),
+    ],
+)
+def test_a_refused_sync_joins_again_and_tells_the_caller_nothing(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, problem: Problem, member_ids: list[str]
+) -> None:
+    coordinator.next("sync", problem)
+    joined(client_id="me", **diary.callbacks())
+
+    assert [body["member_id"] for body in coordinator.bodies("join")] == member_ids
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+def test_a_join_refused_as_unknown_begins_anew_as_a_stranger(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    anything = Problem("MEMBER_ID_REQUIRED", 409, "rejoin", {"member_id": "expired"})
+    coordinator.next("join", anything)
+    joined(client_id="me")
+
+    assert [body["member_id"] for body in coordinator.bodies("join")] == ["", "expired", "", "me-1"]
+
+
+def test_a_rebalance_revokes_everything_before_the_join_and_assigns_after_it(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(client_id="me", **diary.callbacks())
+    coordinator.next("heartbeat", REBALANCE)
+    diary.until_assigned(agent, 2)
+
+    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert coordinator.bodies("join")[-1]["member_id"] == "me-1"
+    assert "rebalancing" in coordinator.bodies("join")[-1]["reason"]
+
+
+def test_an_idle_member_is_told_of_each_rebalance_too(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
+) -> None:
+    coordinator.leader, coordinator.assigned = "somebody-else", []
+    coordinator.heartbeat_interval_ms = 5
+    agent = make_agent(**diary.callbacks())
+    diary.until_assigned(agent, 1)
+    coordinator.next("heartbeat", REBALANCE)
+    diary.until_assigned(agent, 2)
+
+    assert diary.lines == [("assigned", []), ("revoked", []), ("assigned", [])]
+
+
+@pytest.mark.parametrize(("problem", "member_ids"), [(UNKNOWN, ["", "me-2"]), (OLD_GENERATION, ["me-1"])])
+def test_a_member_that_was_put_out_loses_everything_and_joins_again(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, problem: Problem, member_ids: list[str]
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(client_id="me", **diary.callbacks())
+    coordinator.next("heartbeat", problem)
+    diary.until_assigned(agent, 2)
+
+    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert [body["member_id"] for body in coordinator.bodies("join")[2:]] == member_ids
+
+
+def test_a_fenced_agent_loses_everything_and_says_so_at_every_poll(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(group_instance_id="pod-0", **diary.callbacks())
+    coordinator.next("heartbeat", FENCED)
+    assert agent.wait(PATIENCE_S)
+
+    for _ in range(2):
+        with pytest.raises(FencedInstanceId):
+            agent.poll()
+    with pytest.raises(FencedInstanceId):
+        agent.commit({TopicPartition("orders", 0): 1})
+    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2])]
+    assert coordinator.count("join") == 1
+
+
+def test_a_member_that_may_no_longer_take_part_loses_everything_and_may_try_again(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(**diary.callbacks())
+    coordinator.next("heartbeat", Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix"))
+    assert agent.wait(PATIENCE_S)
+
+    with pytest.raises(NotAuthorized):
+        agent.poll()
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+
+
+@pytest.mark.parametrize("call", ["join", "sync"])
+def test_a_fenced_join_or_sync_is_final(coordinator: FakeCoordinator, make_agent: AgentMaker, call: str) -> None:
+    coordinator.next(call, FENCED)
+    agent = make_agent(group_instance_id="pod-0")
+
+    for _ in range(2):
+        with pytest.raises(FencedInstanceId):
+            agent.poll(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("problem", "error"),
+    [
+        (Problem("GROUP_MAX_SIZE_REACHED", 409, "fix"), GroupMaxSizeReached),
+        (Problem("INCONSISTENT_GROUP_PROTOCOL", 409, "fix"), InconsistentGroupProtocol),
+        (Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix"), NotAuthorized),
+        (Problem("", 401, ""), NotAuthorized),
+        (Problem("A_NEW_KIND_OF_REFUSAL", 409, "fix"), RequestError),
+    ],
+)
+def test_a_refused_join_comes_out_of_poll_and_the_next_poll_tries_again(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, problem: Problem, error: type[Exception]
+) -> None:
+    coordinator.next("join", problem)
+    agent = make_agent()
+
+    with pytest.raises(error):
+        agent.poll(PATIENCE_S)
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+
+
+def test_a_new_subscription_is_joined_with_at_the_next_poll(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.topics["refunds"] = {"partitions": 1}
+    agent = joined(**diary.callbacks())
+    agent.subscribe(["refunds"])
+
+    assert [str(each) for each in agent.poll(PATIENCE_S)] == ["refunds-0"]
+    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0])]
+
+
+def test_a_subscription_that_changes_during_a_join_is_joined_with_right_after(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
+) -> None:
+    coordinator.topics["refunds"] = {"partitions": 1}
+    gate = threading.Event()
+    coordinator.next("sync", Hold(gate, then=REBALANCE))
+    agent = make_agent(**diary.callbacks())
+    agent.poll()
+    coordinator.wait_for_calls("sync", 1)
+    agent.subscribe(["refunds"])
+    gate.set()
+    diary.until_assigned(agent, 2)
+
+    assert [str(each) for each in agent.assignment()] == ["refunds-0"]
+
+
+def test_the_same_subscription_again_changes_nothing(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    agent = joined()
+    agent.subscribe(["orders", "orders"])
+
+    assert numbers(agent.poll()) == [0, 1, 2]
+    assert coordinator.count("sync") == 1
+
+
+def test_unsubscribing_gives_everything_back_and_leaves_and_a_subscription_joins_again(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    agent = joined(**diary.callbacks())
+    agent.unsubscribe()
+
+    assert coordinator.member_id == ""
+    assert agent.member_id == ""
+    assert agent.assignment() == frozenset()
+    assert diary.lines[1:] == [("revoked", [0, 1, 2])]
+    with pytest.raises(RequestError, match="subscribe"):
+        agent.poll()
+    agent.subscribe(["orders"])
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+
+
+def test_unsubscribing_unsubscribes_although_a_callback_raises(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    def refuse(_: object) -> None:
+        raise LookupError("no room")
+
+    agent = joined(on_revoked=refuse)
+    with pytest.raises(LookupError):
+        agent.unsubscribe()
+
+    assert coordinator.member_id == ""
+    with pytest.raises(RequestError, match="subscribe"):
+        agent.poll()
+
+
+def test_a_thread_that_could_not_be_started_is_started_at_the_next_poll(
+    make_agent: AgentMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def fail_once(thread: threading.Thread) -> None:
+        if thread.name.endswith("-round") and failures:
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail_once)
+    agent = make_agent()
+    with pytest.raises(RuntimeError, match="can't start"):
+        agent.poll(PATIENCE_S)
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+
+
+def test_an_exception_in_a_callback_comes_out_of_poll_and_the_membership_goes_on(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    def refuse(_: object) -> None:
+        raise LookupError("no room")
+
+    agent = make_agent(on_assigned=refuse)
+
+    with pytest.raises(LookupError, match="no room"):
+        agent.poll(PATIENCE_S)
+    assert numbers(agent.poll()) == [0, 1, 2]
+    assert coordinator.count("sync") == 1

@@ -1,0 +1,269 @@
+"""Whatever is lost, refused for a while or answered by the wrong node, at any point of the cycle, is made good."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from contextlib import suppress
+
+import pytest
+
+from agent import CommitFailed, RequestError, RetryError, TopicPartition
+from agent.answers import topics
+from agent.coordinators import Coordinators
+from agent.errors import Unreachable
+from agent.transport import POOLS_MAX, Lane
+from tests.integration.agent.agents import AgentMaker, Diary
+from tests.support.fake_coordinator import Drop, FakeCoordinator, Fault, Hold, Problem, Raw, numbers
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import PATIENCE_S
+
+LOST_ON_THE_WAY = Drop(is_handled=False)
+LOST_ON_THE_WAY_BACK = Drop(is_handled=True)
+NOBODY = Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")
+LOADING = Problem("COORDINATOR_LOAD_IN_PROGRESS", 503, "retry")
+BUSY = Problem("THROTTLING_QUOTA_EXCEEDED", 429, "retry", headers={"Retry-After": "0"})
+MOVED = Problem("NOT_COORDINATOR", 421, "retry")
+NOT_OURS = Raw(502, b"<html>Bad Gateway</html>")
+NONSENSE = Raw(200, b'{"hello": "world"}')
+NOT_JSON = Raw(200, b"<html>Welcome</html>")
+
+FAULTS: dict[str, Fault] = {
+    "the request is lost": LOST_ON_THE_WAY,
+    "the answer is lost": LOST_ON_THE_WAY_BACK,
+    "nobody coordinates": NOBODY,
+    "the group is loading": LOADING,
+    "the node is busy": BUSY,
+    "the group has moved, nobody knows where to": MOVED,
+    "a proxy answers": NOT_OURS,
+    "an answer holds something else": NONSENSE,
+    "an answer is no JSON": NOT_JSON,
+}
+
+
+@pytest.mark.parametrize("call", ["join", "sync", "query", "topics"])
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_joining_gets_through(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary, fault: Fault, call: str, times: int
+) -> None:
+    coordinator.next(call, *[fault] * times)
+    agent = make_agent(**diary.callbacks())
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_the_second_join_request_gets_through_too(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, fault: Fault
+) -> None:
+    given = Problem("MEMBER_ID_REQUIRED", 409, "rejoin", {"member_id": "me-0"})
+    coordinator._pending.add("me-0")
+    coordinator.next("join", given, fault)
+    agent = make_agent(client_id="me")
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+    assert {body["member_id"] for body in coordinator.bodies("join")} == {"", "me-0"}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_heartbeats_go_on(coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, fault: Fault) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(**diary.callbacks())
+    coordinator.next("heartbeat", fault, fault)
+    coordinator.wait_for_calls("heartbeat", 5)
+
+    assert numbers(agent.poll()) == [0, 1, 2]
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_a_commit_gets_through(coordinator: FakeCoordinator, joined: AgentMaker, fault: Fault) -> None:
+    agent = joined()
+    coordinator.next("commit", fault, fault)
+    agent.commit({TopicPartition("orders", 1): 12})
+
+    assert coordinator.offsets["orders", 1]["offset"] == 12
+    assert coordinator.count("commit") == 3
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_a_leave_gets_through(coordinator: FakeCoordinator, joined: AgentMaker, fault: Fault) -> None:
+    agent = joined()
+    coordinator.next("leave", fault)
+    agent.close(PATIENCE_S)
+
+    assert coordinator.member_id == ""
+
+
+def test_a_commit_that_is_not_answered_in_time_says_so(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    agent = joined(api_timeout_ms=50)
+    coordinator.next("commit", *[NOBODY] * 1_000)
+
+    # The last attempt may be refused, or cut short by the time that is left.
+    with pytest.raises(RetryError, match=r"COORDINATOR_NOT_AVAILABLE|no answer from .*: timed out"):
+        agent.commit({TopicPartition("orders", 1): 12})
+
+
+def test_an_agent_waits_as_long_as_the_coordinator_asks_it_to(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock
+) -> None:
+    coordinator.next("join", Problem("COORDINATOR_LOAD_IN_PROGRESS", 503, "retry", headers={"Retry-After": "7"}))
+    agent = make_agent(clock=clock)
+    agent.poll()
+
+    clock.advance(clock.wait_for_sleeper("-round", (7_000, 8_400)))
+    coordinator.wait_for_calls("join", 2)
+
+
+def test_an_agent_that_was_sent_away_goes_to_the_owner(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, joined: AgentMaker
+) -> None:
+    coordinator.next("join", Problem("NOT_COORDINATOR", 421, "retry", {"coordinator": other_node.url}))
+    agent = joined()
+    agent.commit()
+
+    assert [seen.call for seen in coordinator.seen] == ["join"]
+    assert other_node.offsets["orders", 2]["offset"] == 0
+
+
+def test_an_agent_goes_directly_to_the_owner_that_an_answer_names(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, joined: AgentMaker
+) -> None:
+    other_node.member_id, other_node.generation = "consumer-billing-x-1", 1
+    agent = joined(client_id="consumer-billing-x", group_instance_id=None)
+    coordinator.headers = {"X-Muster-Coordinator": other_node.url}
+    agent.commit()
+    agent.commit({TopicPartition("orders", 0): 5})
+
+    assert coordinator.count("commit") == 1
+    assert other_node.offsets["orders", 0]["offset"] == 5
+
+
+def test_an_owner_that_cannot_be_reached_is_left_alone_for_the_base_url(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    coordinator.headers = {"X-Muster-Coordinator": f"http://127.0.0.1:{free_port()}"}
+    agent = make_agent()
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+    agent.commit({TopicPartition("orders", 0): 5})
+    assert coordinator.offsets["orders", 0]["offset"] == 5
+
+
+def test_any_of_several_base_urls_will_do(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+    agent = make_agent(base_url=[f"http://127.0.0.1:{free_port()}", coordinator.url])
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("answer", [NOT_JSON, NONSENSE, Raw(404, b"404 page not found")])
+def test_a_base_url_where_no_muster_answers_holds_nobody_up(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, make_agent: AgentMaker, answer: Raw
+) -> None:
+    for call in ("join", "commit"):
+        coordinator.next(call, *[answer] * 1_000)
+    agent = make_agent(base_url=[coordinator.url, other_node.url])
+    with suppress(RequestError):
+        agent.poll(PATIENCE_S)
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+    assert coordinator.count("join") == 1
+
+
+def test_a_proxy_that_knows_no_heartbeats_for_a_moment_ends_no_membership(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(**diary.callbacks())
+    coordinator.next("heartbeat", Raw(404, b"404 page not found"), Raw(405, b""))
+    coordinator.wait_for_calls("heartbeat", 5)
+
+    assert numbers(agent.poll()) == [0, 1, 2]
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+def test_an_outage_is_warned_of_once_with_its_reason(
+    coordinator: FakeCoordinator, joined: AgentMaker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "muster.agent")
+    coordinator.heartbeat_interval_ms = 5
+    joined()
+    caplog.clear()
+    coordinator.next("heartbeat", *[NOBODY] * 20)
+    coordinator.wait_for_calls("heartbeat", 22)
+
+    assert caplog.messages[0] == (
+        f"{coordinator.url} cannot be reached or cannot serve now "
+        "(COORDINATOR_NOT_AVAILABLE: as the test says); trying again"
+    )
+    assert caplog.messages[1:] in ([], [f"{coordinator.url} answers"])
+
+
+def test_closing_ends_a_join_that_waits_on_a_connection_opened_before_the_last_one(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    never = threading.Event()
+    moved = Problem("NOT_COORDINATOR", 421, "retry", {"coordinator": other_node.url})
+    coordinator.next("join", moved, Hold(never))
+    other_node.next("join", NOBODY)
+    agent = make_agent(client_id="consumer-billing-between")
+    agent.poll()
+    coordinator.wait_for_calls("join", 2)
+    agent.close()
+    names = {thread.name for thread in threading.enumerate()}
+    never.set()
+
+    assert "consumer-billing-between-round" not in names
+
+
+def test_an_agent_keeps_connections_to_a_few_nodes_only(clock: ManualClock) -> None:
+    nodes = [FakeCoordinator() for _ in range(6)]
+    lane = Lane(Coordinators([node.url for node in nodes], clock.now_ms, 1), None, 1_000, None)
+    for node in nodes:
+        node.start()
+        node.next("topics", NOBODY)
+        with pytest.raises(RetryError):
+            lane.call(topics, "GET", "/v1/topics", timeout_ms=1_000 * PATIENCE_S)
+    kept = list(lane._pools)
+    lane.close()
+    for node in nodes:
+        node.stop()
+
+    assert kept == [node.url for node in nodes[-POOLS_MAX:]]
+
+
+def test_an_agent_that_finds_nobody_keeps_on_trying_and_can_be_closed(make_agent: AgentMaker) -> None:
+    agent = make_agent(base_url=f"http://127.0.0.1:{free_port()}")
+
+    assert dict(agent.poll(timeout_s=0.1)) == {}
+    with pytest.raises(CommitFailed):
+        agent.commit({TopicPartition("orders", 0): 5})
+    with pytest.raises(Unreachable, match=r"no answer from http://127.0.0.1:\d+: \[Errno 111\] Connection refused$"):
+        make_agent(base_url=f"http://127.0.0.1:{free_port()}", api_timeout_ms=20).committed(
+            [TopicPartition("orders", 0)]
+        )
+    agent.close()
+
+
+def test_closing_ends_a_join_that_waits_at_the_coordinator(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    never = threading.Event()
+    coordinator.next("join", Hold(never))
+    agent = make_agent(client_id="consumer-billing-waiting")
+    agent.poll()
+    coordinator.wait_for_calls("join", 1)
+    agent.close()
+
+    assert "consumer-billing-waiting-round" not in {thread.name for thread in threading.enumerate()}
+    never.set()
+
+
+def free_port() -> int:
+    """Return a port at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port

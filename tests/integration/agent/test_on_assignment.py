@@ -1,0 +1,122 @@
+"""The hook of an assignor: it gets each new assignment of its member, whole, between on_revoked and on_assigned."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from agent import Assignor, ConsumerAgent, Member, TopicPartition
+from tests.integration.agent.agents import AgentMaker, Diary, orders, rebalance
+from tests.support.fake_coordinator import FakeCoordinator
+from tests.support.waiting import PATIENCE_S
+
+Share = list[TopicPartition]
+
+
+@dataclass
+class Remembering:
+    """An assignor that keeps what its member was assigned last, and sends it with the next join."""
+
+    diary: Diary
+    is_cooperative: bool = False
+    seen: list[tuple[list[int], int]] = field(default_factory=list)
+
+    def assign(self, counts: Mapping[str, int], members: Sequence[Member]) -> dict[str, Share]:
+        everything = [TopicPartition("orders", number) for number in range(counts["orders"])]
+        return {member.member_id: everything if number == 0 else [] for number, member in enumerate(members)}
+
+    def user_data(self, _: Sequence[TopicPartition], generation: int) -> bytes:
+        return bytes(self.seen[-1][0] if self.seen else [])
+
+    def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
+        numbers = [each.partition for each in partitions]
+        self.seen.append((numbers, generation))
+        self.diary.lines.append(("assignment", numbers))
+
+    def assignor(self) -> Assignor:
+        return Assignor("range", self.assign, self.is_cooperative, self.user_data, self.on_assignment)
+
+
+def test_a_leader_s_assignor_gets_the_assignment_before_the_caller_does(joined: AgentMaker, diary: Diary) -> None:
+    own = Remembering(diary)
+    agent = joined(assignors=[own.assignor()], **diary.callbacks())
+
+    assert own.seen == [([0, 1, 2], agent.generation)]
+    assert diary.lines == [("assignment", [0, 1, 2]), ("assigned", [0, 1, 2])]
+
+
+@pytest.mark.parametrize(
+    ("is_cooperative", "later"),
+    [
+        (False, [("revoked", [0, 1]), ("assignment", [1, 2]), ("assigned", [1, 2])]),
+        (True, [("revoked", [0]), ("assignment", [1, 2]), ("assigned", [2])]),
+    ],
+    ids=["eager", "cooperative"],
+)
+def test_a_follower_s_assignor_gets_all_that_is_assigned_after_what_goes_was_revoked(
+    coordinator: FakeCoordinator,
+    joined: AgentMaker,
+    diary: Diary,
+    is_cooperative: bool,
+    later: list[tuple[str, list[int]]],
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    own = Remembering(diary, is_cooperative)
+    agent = joined(assignors=[own.assignor()], **diary.callbacks())
+    rebalance(coordinator, agent, diary, 1, 2)
+
+    assert diary.lines[:2] == [("assignment", [0, 1]), ("assigned", [0, 1])]
+    assert diary.lines[2:5] == later
+
+
+def test_what_an_assignor_keeps_of_an_assignment_goes_with_the_next_join(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    agent = joined(assignors=[Remembering(diary).assignor()], **diary.callbacks())
+    rebalance(coordinator, agent, diary, 1)
+
+    sent = [b64decode(body["protocols"][0]["metadata"]["user_data"]) for body in coordinator.bodies("join")]
+    assert (sent[0], sent[-1]) == (b"", bytes([0, 1]))
+
+
+def test_only_the_assignor_that_was_chosen_is_called(joined: AgentMaker, diary: Diary) -> None:
+    other = Remembering(diary).assignor()
+    joined(assignors=["range", Assignor("other", other.assign, on_assignment=other.on_assignment)], **diary.callbacks())
+
+    assert diary.lines == [("assigned", [0, 1, 2])]
+
+
+def test_if_it_raises_the_caller_is_assigned_its_partitions_all_the_same(make_agent: AgentMaker, diary: Diary) -> None:
+    def refuse(partitions: Sequence[TopicPartition], generation: int) -> None:
+        raise LookupError("no state for this assignment")
+
+    assignor = Assignor("range", Remembering(diary).assign, on_assignment=refuse)
+    agent = make_agent(assignors=[assignor], **diary.callbacks())
+    with pytest.raises(LookupError, match="no state"):
+        agent.poll(PATIENCE_S)
+
+    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert sorted(each.partition for each in agent.poll()) == [0, 1, 2]
+
+
+def test_if_it_closes_the_agent_nothing_is_assigned(make_agent: AgentMaker, diary: Diary) -> None:
+    agents: list[ConsumerAgent] = []
+    called: list[int] = []
+
+    def leave(partitions: Sequence[TopicPartition], generation: int) -> None:
+        called.append(generation)
+        agents[0].unsubscribe()
+
+    assignor = Assignor("range", Remembering(diary).assign, on_assignment=leave)
+    agents.append(make_agent(assignors=[assignor], **diary.callbacks()))
+    while not called:
+        agents[0].poll(timeout_s=0.05)
+
+    assert diary.lines == []
+    assert agents[0].assignment() == frozenset()

@@ -1,0 +1,127 @@
+"""A callback may call the agent: it may even close it, and is told of the same partitions once all the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from agent import AgentClosed, ConsumerAgent, RequestError, TopicPartition
+from tests.integration.agent.agents import PATIENT, AgentMaker, Diary, orders, poll_on
+from tests.support.fake_coordinator import FakeCoordinator, Problem, numbers
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import PATIENCE_S
+
+UNKNOWN = Problem("UNKNOWN_MEMBER_ID", 404, "rejoin")
+
+LEAVING: dict[str, Callable[[ConsumerAgent], object]] = {
+    "close": lambda agent: agent.close(),
+    "unsubscribe": lambda agent: agent.unsubscribe(),
+}
+
+
+def agent_that_calls(
+    joined: AgentMaker, diary: Diary, what: str, call: Callable[[ConsumerAgent], object], **options: object
+) -> ConsumerAgent:
+    """Return a member that calls this, whenever it is told this, after it has written it down."""
+    agents: list[ConsumerAgent] = []
+
+    def write_and_call(partitions: tuple[TopicPartition, ...]) -> None:
+        diary.callbacks()[what](partitions)
+        call(agents[0])
+
+    agents.append(joined(**(diary.callbacks() | {what: write_and_call}), **options))
+    return agents[0]
+
+
+@pytest.mark.parametrize("leaving", LEAVING.values(), ids=LEAVING.keys())
+@pytest.mark.parametrize("again", LEAVING.values(), ids=LEAVING.keys())
+def test_who_leaves_while_it_gives_back_gives_back_once_and_leaves_once(
+    coordinator: FakeCoordinator,
+    joined: AgentMaker,
+    diary: Diary,
+    leaving: Callable[[ConsumerAgent], object],
+    again: Callable[[ConsumerAgent], object],
+) -> None:
+    leaving(agent_that_calls(joined, diary, "on_revoked", again))
+
+    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
+    assert coordinator.count("leave") == 1
+    assert coordinator.member_id == ""
+
+
+@pytest.mark.parametrize("leaving", LEAVING.values(), ids=LEAVING.keys())
+def test_who_leaves_because_everything_is_lost_is_told_so_once_and_does_not_join_again(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, leaving: Callable[[ConsumerAgent], object]
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = agent_that_calls(joined, diary, "on_lost", leaving)
+    coordinator.next("heartbeat", UNKNOWN)
+    assert agent.wait(PATIENCE_S)
+    joins = coordinator.count("join")
+    with pytest.raises(AgentClosed) if leaving is LEAVING["close"] else pytest.raises(RequestError):
+        agent.poll()
+        agent.poll()
+
+    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2])]
+    assert coordinator.count("join") == joins
+    assert agent.assignment() == frozenset()
+
+
+def test_who_closes_when_a_rebalance_takes_everything_does_not_join_again(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    agent = agent_that_calls(joined, diary, "on_revoked", ConsumerAgent.close)
+    joins = coordinator.count("join")
+    agent.subscribe(["orders", "refunds"])
+    with pytest.raises(AgentClosed):
+        agent.poll()
+
+    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
+    assert (coordinator.count("join"), coordinator.count("leave")) == (joins, 1)
+
+
+def test_who_closes_when_a_rebalance_takes_some_gives_back_the_rest_and_is_given_nothing(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    agent = agent_that_calls(joined, diary, "on_revoked", ConsumerAgent.close, assignors=[PATIENT])
+    coordinator.assigned = orders(1, 2)
+    agent.subscribe(["orders", "refunds"])
+    with pytest.raises(AgentClosed):
+        poll_on(agent)
+
+    assert diary.lines == [("assigned", [0, 1]), ("revoked", [0]), ("revoked", [1])]
+    assert agent.assignment() == frozenset()
+
+
+def test_a_poll_in_a_callback_begins_no_other_round(
+    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+) -> None:
+    polled: list[list[int]] = []
+    agent = agent_that_calls(
+        joined, diary, "on_revoked", lambda agent: polled.append(numbers(agent.poll(timeout_s=0.05)))
+    )
+    joins = coordinator.count("join")
+    agent.subscribe(["orders", "refunds"])
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+    assert polled == [[0, 1, 2]]
+    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert coordinator.count("join") == joins + 1
+
+
+def test_a_poll_in_a_callback_waits_as_long_as_it_may_and_does_not_spin(
+    joined: AgentMaker, diary: Diary, clock: ManualClock
+) -> None:
+    agent = agent_that_calls(joined, diary, "on_revoked", lambda agent: agent.poll(timeout_s=5), clock=clock)
+    agent.pause(agent.assignment())
+    agent.subscribe(["orders", "refunds"])
+    caller = threading.Thread(target=agent.poll, name="caller")
+    caller.start()
+    clock.wait_for_sleeper("caller", (5_000, 5_000))
+    clock.advance(5_000)
+    caller.join()
+
+    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]

@@ -1,0 +1,112 @@
+"""Over https an agent talks only to nodes whose certificate an authority vouches for that it was told to trust."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from agent import ConsumerAgent, TopicPartition
+from tests.integration.agent.agents import QUICK, Diary
+from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem
+from tests.support.waiting import PATIENCE_S
+
+COMMITTED = TopicPartition("orders", 1)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a certificate for 127.0.0.1 that signs itself; the file holds its key too."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a node of a test")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path_factory.mktemp("tls") / "node.pem"
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+@pytest.fixture
+def secure(certificate: Path) -> Iterator[FakeCoordinator]:
+    fake = FakeCoordinator(certificate)
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+def test_an_agent_that_trusts_the_authority_joins_and_commits(
+    secure: FakeCoordinator, certificate: Path, diary: Diary
+) -> None:
+    trusting = ssl.create_default_context(cafile=certificate)
+    with ConsumerAgent(
+        secure.url, "billing", ["orders"], ssl_context=trusting, token="s3cret", **(QUICK | diary.callbacks())
+    ) as agent:
+        agent.poll(PATIENCE_S)
+        agent.commit({COMMITTED: 4})
+        agent.commit({COMMITTED: 5}, asynchronous=True)
+        agent.commit({COMMITTED: 6})
+
+    assert secure.url.startswith("https://")
+    assert secure.offsets[COMMITTED]["offset"] == 6
+    assert secure.count("leave") == 1
+    assert {seen.headers["Authorization"] for seen in secure.seen} == {"Bearer s3cret"}
+
+
+def test_an_agent_that_does_not_trust_the_authority_sends_nothing(secure: FakeCoordinator) -> None:
+    with ConsumerAgent(secure.url, "billing", ["orders"], **QUICK) as agent:
+        agent.poll(timeout_s=0.2)
+
+    assert secure.seen == []
+
+
+def test_a_token_that_came_over_tls_never_goes_out_in_plain(
+    secure: FakeCoordinator, other_node: FakeCoordinator, certificate: Path
+) -> None:
+    secure.headers = {"X-Muster-Coordinator": other_node.url}
+    secure.next("commit", Problem("NOT_COORDINATOR", 421, "retry", {"coordinator": other_node.url}))
+    trusting = ssl.create_default_context(cafile=certificate)
+    with ConsumerAgent(secure.url, "billing", ["orders"], ssl_context=trusting, token="s3cret", **QUICK) as agent:
+        agent.poll(PATIENCE_S)
+        agent.commit({COMMITTED: 4})
+
+    assert other_node.url.startswith("http://")
+    assert other_node.seen == []
+    assert secure.offsets[COMMITTED]["offset"] == 4
+
+
+def test_closing_ends_a_long_poll_over_tls_too(secure: FakeCoordinator, certificate: Path) -> None:
+    is_over = threading.Event()
+    secure.next("join", Hold(is_over))
+    agent = ConsumerAgent(
+        secure.url, "billing", ["orders"], ssl_context=ssl.create_default_context(cafile=certificate), **QUICK
+    )
+    agent.poll()
+    secure.wait_for_calls("join", 1)
+    agent.close(timeout_s=0.2)
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("consumer-billing")]
+    is_over.set()
+
+    assert threads == []

@@ -1,0 +1,213 @@
+"""Airflow lives in a process of its own, because importing it changes logging, warnings and more for everybody else.
+
+Run as a program it reads one JSON command a line and answers each with one JSON line: `describe` tells what the DAG
+files hold, `run` tests a DAG for real and tells the state of every task.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.integration.airflow.answering import PASSWORD, USER, Answering
+from tests.support.repository import ROOT
+
+DAGS = ROOT / "dags"
+
+
+class AirflowProcess:
+    """The test's end of the pipes."""
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def describe(self) -> dict[str, Any]:
+        """Return {"import_errors", "warnings", "dags": [{"dag_id", "tasks", …}]}."""
+        return self._ask({"do": "describe"})
+
+    def run(
+        self,
+        dag_id: str,
+        conf: Mapping[str, object],
+        env: Mapping[str, str],
+        answer: str | None = None,
+        *,
+        as_the_form: bool = False,
+    ) -> dict[str, Any]:
+        """Run a DAG by hand, with this configuration, and these variables added to its environment.
+
+        Args:
+            dag_id: which.
+            conf: its params.
+            env: the variables.
+            answer: what somebody says when the run asks; None: it must not ask.
+            as_the_form: name a logical date, as the form of Airflow's pages does; the run has the last whole interval.
+
+        Returns:
+            {"state", "run_id", "run_after", "tasks": {task id: state}, "answered": status or None}.
+        """
+        command = {"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env), "answer": answer}
+        return self._ask({**command, "has_logical_date": as_the_form})
+
+    def log(self) -> str:
+        """Return everything that tasks have printed so far."""
+        return self._log.read_text(errors="replace")
+
+    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None, "it was started with pipes"
+        assert self._process.stdout is not None, "it was started with pipes"
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"Airflow ended with {self._process.poll()}:\n{self.log()[-4000:]}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
+    """Start Airflow's process on a database of its own in `home`, and end it with the block."""
+    log = home / "airflow.log"
+    settings = {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+        "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+        # Whatever the machine's owner has set must not reach the DAGs under test.
+        "MUSTER_RETENTION_SCHEDULE": "",
+        "MUSTER_REPORTS_SINCE": "2026-11-20",
+        "MUSTER_TOKEN": "",
+        "MUSTER_SPARK_POOL": "spark_under_test",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
+        "AIRFLOW__API_AUTH__JWT_SECRET": "no secret, and long enough for those who count its characters, as some do",
+    }
+    (home / "passwords.json").write_text(json.dumps({USER: PASSWORD}))
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.airflow.airflow_process"],
+            cwd=ROOT,
+            env={**env, **settings},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+        )
+    with process:
+        try:
+            yield AirflowProcess(process, log)
+        finally:
+            process.kill()
+
+
+def main() -> None:
+    """Answer commands until there are no more."""
+    # Answers go where the test reads; whatever else is printed, by anybody, goes to the log.
+    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+        os.dup2(2, 1)
+        from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - this process may have it
+        from airflow.utils import db  # noqa: PLC0415 - this process may have it
+
+        db.initdb()
+        for line in sys.stdin:
+            command = json.loads(line)
+            # Read anew each time: a test run leaves its configuration behind in the DAG.
+            bag = DagBag(DAGS, bundle_path=DAGS)
+            answer = _describe(bag) if command["do"] == "describe" else _run(bag, command)
+            print(json.dumps(answer), file=answers)
+
+
+def _describe(bag: Any) -> dict[str, Any]:  # noqa: ANN401 - Airflow has no stable type for it
+    return {
+        "import_errors": bag.import_errors,
+        "warnings": [str(warning) for found in bag.captured_warnings.values() for warning in found],
+        "dags": [_describe_dag(dag) for dag in bag.dags.values()],
+    }
+
+
+def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
+    return {
+        "dag_id": dag.dag_id,
+        "file": Path(dag.fileloc).name,
+        "doc_md": dag.doc_md,
+        "tags": sorted(dag.tags),
+        "catchup": dag.catchup,
+        "start_date": dag.start_date.isoformat(),
+        "max_active_runs": dag.max_active_runs,
+        "timeout_s": _seconds(dag.dagrun_timeout),
+        "deadlines": [alert.callback.path for alert in dag.deadline or ()],
+        "deadlines_s": [alert.interval for alert in dag.deadline or ()],
+        "tells_of_failure": dag.on_failure_callback is not None,
+        "starts_on": _assets_of(dag.timetable),
+        "params": {name: dag.params.get_param(name).schema for name in dag.params},
+        "tasks": [
+            {
+                "task_id": task.task_id,
+                "owner": task.owner,
+                "retries": task.retries,
+                "backs_off": task.retry_exponential_backoff > 1,
+                "has_timeout": task.execution_timeout is not None,
+                "tells_of_failure": bool(task.on_failure_callback),
+                "mode": getattr(task, "mode", None),
+                "pool": task.pool,
+                "priority": _priority(task),
+                "operator": type(task).__name__,
+                "response_timeout_s": _seconds(getattr(task, "response_timeout", None)),
+                "default_answer": getattr(task, "defaults", None),
+                "downstream": sorted(task.downstream_task_ids),
+                "assets": [asset.name for asset in task.outlets],
+            }
+            for task in dag.tasks
+        ],
+    }
+
+
+def _priority(task: Any) -> int:  # noqa: ANN401 - likewise
+    """Return who comes first in a pool: by the rule of most tasks, a task's own weight and those that wait for it."""
+    if type(task.weight_rule).__name__ == "_AbsolutePriorityWeightStrategy":
+        return int(task.priority_weight)
+    return int(task.priority_weight) + len(task.get_flat_relative_ids(upstream=False))
+
+
+def _assets_of(timetable: Any) -> list[str]:  # noqa: ANN401 - likewise
+    condition = getattr(timetable, "asset_condition", None)
+    return [] if condition is None else [asset.name for asset in condition.objects]
+
+
+def _seconds(length: Any) -> float | None:  # noqa: ANN401 - likewise
+    return None if length is None else float(length.total_seconds())
+
+
+def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - likewise
+    before = dict(os.environ)
+    os.environ.update(command["env"])
+    somebody = None if command["answer"] is None else Answering(command["answer"])
+    if somebody is not None:
+        somebody.start()
+    dag = bag.dags[command["dag_id"]]
+    # `test` looks for a deadline under an id that only a scheduler would have given it.
+    dag.deadline = None
+    logical_date = datetime.now(UTC) if command["has_logical_date"] else None
+    run = dag.test(run_conf=command["conf"], logical_date=logical_date)
+    if somebody is not None:
+        somebody.stop()
+    os.environ.clear()
+    os.environ.update(before)
+    return {
+        "state": str(run.state),
+        "run_id": run.run_id,
+        "run_after": run.run_after.isoformat(),
+        "tasks": {instance.task_id: str(instance.state) for instance in run.get_task_instances()},
+        "answered": None if somebody is None else somebody.status,
+    }
+
+
+if __name__ == "__main__":
+    main()

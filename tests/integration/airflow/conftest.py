@@ -1,0 +1,31 @@
+"""One Airflow process serves all tests of a test session, with real Spark beside it and a fake node behind it."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from muster.java import find_java, spark_environment
+from tests.integration.airflow.airflow_process import AirflowProcess, started
+from tests.support.fake_maintenance_node import FakeNode, running
+from tests.support.webhook import Webhook, listening
+
+
+@pytest.fixture(scope="session")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowProcess]:
+    home = tmp_path_factory.mktemp("airflow")
+    env = {**os.environ, **spark_environment(find_java(home), os.environ)}
+    with started(home, env) as process:
+        yield process
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    with listening(Webhook()) as webhook:
+        yield webhook
+
+
+@pytest.fixture
+def node() -> Iterator[FakeNode]:
+    with running(FakeNode()) as node:
+        yield node

@@ -1,0 +1,172 @@
+"""What holds for every DAG, whoever writes the next one."""
+
+from typing import Any
+
+import pytest
+
+from spark_jobs.submit import JOBS, OPTIONS, PROPOSALS, REPORTS
+from tests.integration.airflow.airflow_process import DAGS, AirflowProcess
+
+PROPOSING = frozenset({"offset_retention", "group_cleanup", "history_archive"})
+"""DAGs that change what is live."""
+
+
+@pytest.fixture(scope="session")
+def bag(airflow: AirflowProcess) -> dict[str, Any]:
+    return airflow.describe()
+
+
+@pytest.fixture(scope="session")
+def dags(bag: dict[str, Any]) -> list[dict[str, Any]]:
+    # Whatever is asked of every DAG would be true of none.
+    assert bag["dags"], "there are no DAGs"
+    found: list[dict[str, Any]] = bag["dags"]
+    return found
+
+
+def tasks_of(dags: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    return [(f"{dag['dag_id']}.{task['task_id']}", task) for dag in dags for task in dag["tasks"]]
+
+
+def test_every_file_can_be_imported(bag: dict[str, Any]) -> None:
+    assert bag["import_errors"] == {}
+
+
+def test_no_file_of_ours_uses_what_is_going_away(bag: dict[str, Any]) -> None:
+    """Airflow's own packages warn of each other; a warning names the file that caused it."""
+    assert [warning for warning in bag["warnings"] if warning.startswith(str(DAGS))] == []
+
+
+def test_every_job_has_a_dag_and_every_file_one_dag_of_its_own_name(dags: list[dict[str, Any]]) -> None:
+    assert {dag["dag_id"] for dag in dags} >= set(JOBS)
+    assert {dag["file"] for dag in dags} == {file.name for file in DAGS.glob("[!_]*.py")}
+    assert [dag["dag_id"] for dag in dags if dag["file"] != f"{dag['dag_id']}.py"] == []
+
+
+@pytest.mark.parametrize("section", ["**What.**", "**Why.**", "**When it fails.**"])
+def test_every_dag_tells_what_why_and_what_to_do(dags: list[dict[str, Any]], section: str) -> None:
+    assert [dag["dag_id"] for dag in dags if section not in (dag["doc_md"] or "")] == []
+
+
+def test_every_dag_is_tagged_as_ours(dags: list[dict[str, Any]]) -> None:
+    assert [dag["dag_id"] for dag in dags if not {"muster", "maintenance"} <= set(dag["tags"])] == []
+
+
+def test_no_dag_runs_beside_itself_or_without_end(dags: list[dict[str, Any]]) -> None:
+    assert [dag["dag_id"] for dag in dags if dag["max_active_runs"] != 1 or not dag["timeout_s"]] == []
+
+
+def test_a_run_has_time_for_everything_that_it_waits_for(dags: list[dict[str, Any]]) -> None:
+    waiting = [(dag["timeout_s"], sum(task["response_timeout_s"] or 0 for task in dag["tasks"])) for dag in dags]
+    assert [(whole, parts) for whole, parts in waiting if whole <= parts] == []
+
+
+def test_every_dag_has_a_deadline_that_tells_somebody(dags: list[dict[str, Any]]) -> None:
+    assert [dag["dag_id"] for dag in dags if dag["deadlines"] != ["spark_jobs.submit.deadline_missed"]] == []
+
+
+def test_deadlines_are_kept_in_seconds_so_that_a_failed_task_can_be_cleared(dags: list[dict[str, Any]]) -> None:
+    """Airflow 3.3.2 answers with an error of its own when a task of a run is cleared whose deadline it cannot read."""
+    assert {tuple(dag["deadlines_s"]) for dag in dags} == {(3_600.0,)}
+
+
+def test_every_failure_is_told(dags: list[dict[str, Any]]) -> None:
+    assert [dag["dag_id"] for dag in dags if not dag["tells_of_failure"]] == []
+    assert [name for name, task in tasks_of(dags) if not task["tells_of_failure"]] == []
+
+
+def test_no_dag_catches_up_on_what_only_the_present_can_tell(dags: list[dict[str, Any]]) -> None:
+    assert {dag["dag_id"]: dag["catchup"] for dag in dags if dag["dag_id"] in PROPOSING} == dict.fromkeys(
+        PROPOSING, False
+    )
+
+
+def test_what_tells_of_the_past_catches_up_and_what_tells_of_the_present_does_not(dags: list[dict[str, Any]]) -> None:
+    catching_up = {dag["dag_id"]: dag["catchup"] for dag in dags}
+    assert catching_up["rebalance_frequency_report"]
+    assert not catching_up["assignment_balance_audit"]
+
+
+def test_no_report_is_told_of_the_time_before_there_was_anything_to_report(dags: list[dict[str, Any]]) -> None:
+    reporting = {dag["dag_id"]: dag["start_date"] for dag in dags if dag["dag_id"] in REPORTS}
+    assert reporting == dict.fromkeys(REPORTS, "2026-11-20T00:00:00+00:00")
+
+
+def test_every_option_of_a_report_is_a_parameter_with_its_bounds(dags: list[dict[str, Any]]) -> None:
+    params = {dag["dag_id"]: dag["params"] for dag in dags}
+    for job, options in OPTIONS.items():
+        for option in options:
+            schema = params[job][option.name]
+            assert (schema["minimum"], schema["maximum"]) == (option.least, option.most), (job, option.name)
+
+
+def test_whoever_takes_something_away_comes_before_a_report_where_there_is_room_for_one(
+    dags: list[dict[str, Any]],
+) -> None:
+    spark = [
+        (dag["dag_id"], task) for dag in dags for task in dag["tasks"] if task["operator"] == "SparkSubmitOperator"
+    ]
+    weights = {dag_id: task["priority"] for dag_id, task in spark}
+    assert max(weights[job] for job in REPORTS) < min(weights[job] for job in PROPOSALS)
+
+
+def test_every_parameter_has_a_type(dags: list[dict[str, Any]]) -> None:
+    untyped = [(dag["dag_id"], name) for dag in dags for name, schema in dag["params"].items() if "type" not in schema]
+    assert untyped == []
+
+
+def test_every_number_among_the_parameters_has_its_bounds(dags: list[dict[str, Any]]) -> None:
+    numbers = [
+        (dag["dag_id"], name, schema)
+        for dag in dags
+        for name, schema in dag["params"].items()
+        if schema["type"] in {"integer", "number"}
+    ]
+    assert numbers, "there are no numbers"
+    assert [(dag_id, name) for dag_id, name, schema in numbers if not {"minimum", "maximum"} <= schema.keys()] == []
+
+
+def test_whatever_changes_groups_passes_a_gate(dags: list[dict[str, Any]]) -> None:
+    """Nothing leads to `apply` but the gate and a person's word."""
+    for dag in (dag for dag in dags if dag["dag_id"] in PROPOSING):
+        before = {task["task_id"] for task in dag["tasks"] if "apply" in task["downstream"]}
+        assert before == {"gate", "verdict"}, dag["dag_id"]
+        assert {"max_candidates", "max_share"} <= dag["params"].keys(), dag["dag_id"]
+
+
+def test_whoever_does_not_answer_has_said_no(dags: list[dict[str, Any]]) -> None:
+    asking = [(name, task) for name, task in tasks_of(dags) if task["operator"] == "HITLOperator"]
+    assert len(asking) >= len(PROPOSING)
+    assert [name for name, task in asking if task["default_answer"] != ["Reject"]] == []
+    assert [name for name, task in asking if not task["response_timeout_s"]] == []
+
+
+def test_no_task_waits_in_a_slot(dags: list[dict[str, Any]]) -> None:
+    assert [name for name, task in tasks_of(dags) if task["mode"] == "poke"] == []
+    assert "reschedule" in {task["mode"] for _, task in tasks_of(dags)}
+
+
+def test_spark_has_a_pool_that_can_be_set(dags: list[dict[str, Any]]) -> None:
+    spark = [(name, task["pool"]) for name, task in tasks_of(dags) if task["operator"] == "SparkSubmitOperator"]
+    assert len(spark) >= len(JOBS)
+    assert [name for name, pool in spark if pool != "spark_under_test"] == []
+
+
+def test_one_dag_s_end_is_the_next_one_s_begin(dags: list[dict[str, Any]]) -> None:
+    updates = {asset: dag["dag_id"] for dag in dags for task in dag["tasks"] for asset in task["assets"]}
+    starts = {asset: dag["dag_id"] for dag in dags for asset in dag["starts_on"]}
+    assert (updates["offsets_expired"], starts["offsets_expired"]) == ("offset_retention", "group_cleanup")
+    assert starts.keys() <= updates.keys()
+
+
+def test_every_dag_can_be_run_dry(dags: list[dict[str, Any]]) -> None:
+    assert [dag["dag_id"] for dag in dags if dag["params"].get("dry_run", {}).get("type") != "boolean"] == []
+
+
+def test_every_task_has_an_owner_and_is_tried_again_with_growing_pauses(dags: list[dict[str, Any]]) -> None:
+    careless = [
+        name
+        for name, task in tasks_of(dags)
+        if task["owner"] != "muster" or not task["retries"] or not task["backs_off"] or not task["has_timeout"]
+    ]
+    assert careless == []

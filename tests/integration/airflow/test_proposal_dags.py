@@ -1,0 +1,220 @@
+"""The DAGs run for real: their own tasks, real Spark and Postgres, and a fake node that keeps what it was asked."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+
+import psycopg2.extensions as pg
+import pytest
+
+from spark_jobs.database import parse_url
+from spark_jobs.submit import PROPOSALS, maintenance_run_id
+from tests.integration.airflow.airflow_process import AirflowProcess
+from tests.integration.airflow.answering import NOBODY, USER
+from tests.integration.airflow.queries import rows
+from tests.support.fake_maintenance_node import FakeNode
+from tests.support.webhook import Webhook
+
+DAG = "offset_retention"
+OFFSETS = (
+    "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
+    " VALUES ('old', 3, 'orders', 0, 5, now() - interval '30 days'), ('new', 4, 'orders', 0, 5, now())"
+)
+
+# Spark starts anew in every run.
+
+
+@pytest.fixture
+def connection(database_url: str) -> Iterator[pg.connection]:
+    with closing(parse_url(database_url).connect()) as connection:
+        rows(connection, OFFSETS)
+        yield connection
+
+
+@pytest.fixture
+def env(jobs_url: str, node: FakeNode) -> dict[str, str]:
+    return {"MUSTER_JOBS_DATABASE_URL": jobs_url, "MUSTER_URL": node.url}
+
+
+WITHIN = {
+    "propose": "success",
+    "gate": "success",
+    "ask": "skipped",
+    "verdict": "skipped",
+    "reject": "skipped",
+    "apply": "success",
+    "applied": "success",
+}
+DRY = {**dict.fromkeys(WITHIN, "skipped"), "propose": "success", "gate": "success"}
+APPROVED = {**dict.fromkeys(WITHIN, "success"), "reject": "skipped"}
+REJECTED = {**dict.fromkeys(WITHIN, "success"), "apply": "skipped", "applied": "skipped"}
+
+
+def test_what_is_due_is_proposed_and_applied(
+    airflow: AirflowProcess, node: FakeNode, connection: pg.connection, env: dict[str, str]
+) -> None:
+    node.statuses = ["proposed", "applying", "applied"]
+    run = airflow.run(DAG, {}, env)
+    assert (run["state"], run["tasks"]) == ("success", WITHIN)
+    run_id = maintenance_run_id(DAG, run["run_id"])
+    assert rows(connection, "SELECT run_id::text, group_id, reason FROM expiry_candidates") == [
+        (run_id, "old", "simple_group")
+    ]
+    assert rows(connection, "SELECT group_id, within_a_week FROM offset_expiry_forecasts") == [("new", 1)]
+    described = "SELECT run_id::text, as_of, interval_start, dry_run FROM maintenance_runs"
+    assert rows(connection, described) == [(run_id, datetime.fromisoformat(run["run_after"]), None, False)]
+    assert node.calls() == [f"GET {run_id}", "POST apply", f"GET {run_id}", f"GET {run_id}"]
+    assert node.seen[1].path == f"/v1/maintenance/runs/{run_id}/apply"
+    assert node.seen[1].headers["X-Muster-Actor"] == "dag:offset_retention"
+    assert node.seen[1].body == {"reason": "it is within its limits", "candidates": 1}
+
+
+def test_a_dry_run_proposes_and_asks_nobody(
+    airflow: AirflowProcess, node: FakeNode, connection: pg.connection, env: dict[str, str]
+) -> None:
+    run = airflow.run(DAG, {"dry_run": True}, env, as_the_form=True)
+    assert (run["state"], run["tasks"]) == ("success", DRY)
+    assert rows(connection, "SELECT status, dry_run FROM maintenance_runs") == [("proposed", True)]
+    # Airflow's form has the run judge by the last whole interval; whoever asks by hand wants to know of now.
+    assert rows(connection, "SELECT as_of, interval_start, interval_end FROM maintenance_runs") == [
+        (datetime.fromisoformat(run["run_after"]), None, None)
+    ]
+    assert rows(connection, "SELECT count(*) FROM expiry_candidates") == [(1,)]
+    assert node.seen == []
+
+
+def test_groups_that_have_nothing_left_are_proposed_and_applied(
+    airflow: AirflowProcess, node: FakeNode, connection: pg.connection, env: dict[str, str]
+) -> None:
+    group = "INSERT INTO groups (group_id, shard_id, state, state_since) VALUES ('{}', 3, 'Empty', now())"
+    rows(connection, "; ".join(map(group.format, ("old", "gone"))))
+    run = airflow.run("group_cleanup", {}, env)
+    assert (run["state"], run["tasks"]) == ("success", WITHIN)
+    run_id = maintenance_run_id("group_cleanup", run["run_id"])
+    assert rows(connection, "SELECT run_id::text, group_id FROM cleanup_candidates") == [(run_id, "gone")]
+    assert node.calls() == [f"GET {run_id}", "POST apply", f"GET {run_id}"]
+    assert node.seen[1].headers["X-Muster-Actor"] == "dag:group_cleanup"
+
+
+@pytest.fixture
+def env_without_spark(tmp_path: Path, node: FakeNode) -> dict[str, str]:
+    """Put a spark-submit first that is done at once, for what comes after the proposal."""
+    quick = tmp_path / "spark-submit"
+    quick.write_text("#!/bin/sh\n")
+    quick.chmod(0o755)
+    return {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "MUSTER_URL": node.url}
+
+
+# -- the gate -------------------------------------------------------------------------------------------------
+
+EXCEEDED = "7 candidates are more than 5."
+
+
+@pytest.fixture
+def beyond(node: FakeNode, env_without_spark: dict[str, str]) -> dict[str, str]:
+    node.counts = {"candidates": 7, "of": 100}
+    node.statuses = ["proposed", "applied"]
+    return env_without_spark
+
+
+@pytest.mark.parametrize("dag_id", PROPOSALS)
+def test_a_proposal_beyond_its_limits_waits_until_a_person_approves_it(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str], dag_id: str
+) -> None:
+    run = airflow.run(dag_id, {"max_candidates": 5}, beyond, answer="Approve")
+    assert (run["answered"], run["state"], run["tasks"]) == (200, "success", APPROVED)
+    run_id = maintenance_run_id(dag_id, run["run_id"])
+    assert node.calls() == [f"GET {run_id}", "POST apply", f"GET {run_id}"]
+    assert node.seen[1].headers["X-Muster-Actor"] == f"airflow:{USER}"
+    assert node.seen[1].body == {"reason": f"approved in Airflow: {EXCEEDED}", "candidates": 7}
+
+
+def test_a_person_rejects_and_nothing_is_applied(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]
+) -> None:
+    run = airflow.run(DAG, {"max_candidates": 5}, beyond, answer="Reject")
+    assert (run["answered"], run["state"], run["tasks"]) == (200, "success", REJECTED)
+    assert node.calls()[1:] == ["POST reject"]
+    assert node.seen[1].headers["X-Muster-Actor"] == f"airflow:{USER}"
+    assert node.seen[1].body == {"reason": f"rejected in Airflow: {EXCEEDED}"}
+
+
+def test_nobody_s_answer_is_a_no(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:
+    run = airflow.run(DAG, {"max_candidates": 5}, beyond, answer=NOBODY)
+    assert (run["state"], run["tasks"]) == ("success", REJECTED)
+    assert node.calls()[1:] == ["POST reject"]
+    assert node.seen[1].headers["X-Muster-Actor"] == "dag:offset_retention"
+    assert node.seen[1].body == {"reason": f"nobody answered within 240 minutes: {EXCEEDED}"}
+
+
+def test_a_proposal_that_does_not_say_how_much_it_takes_waits_too(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]
+) -> None:
+    node.counts = {}
+    run = airflow.run(DAG, {}, beyond, answer="Reject")
+    assert run["tasks"] == REJECTED
+    assert "does not say how much it takes" in node.seen[1].body["reason"]
+
+
+def test_a_run_that_waits_tells_the_webhook(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str], webhook: Webhook
+) -> None:
+    airflow.run(DAG, {"max_candidates": 5}, {**beyond, "MUSTER_ALERT_WEBHOOK_URL": webhook.url}, answer="Reject")
+    (told,) = webhook.told
+    assert (told["event"], told["dag_id"]) == ("approval_needed", DAG)
+    assert told["text"] == f"offset_retention waits for a person: {EXCEEDED}"
+
+
+@pytest.mark.parametrize("status", ["applying", "applied"])
+def test_nobody_is_asked_again_about_a_run_that_is_decided(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str], status: str
+) -> None:
+    """As when somebody clears the gate of a run that is over."""
+    node.statuses = [status, "applied"]
+    run = airflow.run(DAG, {"max_candidates": 5}, beyond)
+    assert (run["state"], run["tasks"]) == ("success", WITHIN)
+    assert node.seen[1].body == {"reason": f"it is {status} already"}
+
+
+def test_a_run_that_is_rejected_stays_so_and_says_so_at_the_gate(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]
+) -> None:
+    node.statuses = ["rejected"]
+    run = airflow.run(DAG, {"max_candidates": 5}, beyond)
+    assert (run["state"], run["tasks"]["gate"]) == ("failed", "failed")
+    assert f"Run {maintenance_run_id(DAG, run['run_id'])} was rejected; nothing of it is applied." in airflow.log()
+    assert len(node.seen) == 1
+
+
+# -- failures -------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_is_final_and_told_in_the_coordinator_s_words(
+    airflow: AirflowProcess, node: FakeNode, env_without_spark: dict[str, str], webhook: Webhook
+) -> None:
+    node.refusals = [(409, {"code": "INVALID_REQUEST", "detail": "somebody rejected this run"})] * 9
+    run = airflow.run(DAG, {}, {**env_without_spark, "MUSTER_ALERT_WEBHOOK_URL": webhook.url})
+    assert run["state"] == "failed"
+    assert run["tasks"] == {**WITHIN, "apply": "failed", "applied": "upstream_failed"}
+    assert node.calls()[1:] == ["POST apply"]
+    assert "INVALID_REQUEST (409): somebody rejected this run" in airflow.log()
+    told = {one["event"]: one for one in webhook.told}
+    assert told.keys() == {"task_failed", "run_failed"}
+    assert told["task_failed"]["task_id"] == "apply"
+    assert "somebody rejected this run" in told["task_failed"]["text"]
+
+
+def test_a_run_that_is_rejected_while_it_waits_fails(
+    airflow: AirflowProcess, node: FakeNode, env_without_spark: dict[str, str]
+) -> None:
+    node.statuses = ["proposed", "applying", "rejected"]
+    run = airflow.run(DAG, {}, env_without_spark)
+    assert (run["state"], run["tasks"]["applied"]) == ("failed", "failed")
+    assert f"Run {maintenance_run_id(DAG, run['run_id'])} was rejected; its candidates stay." in airflow.log()
+    assert len(node.seen) == 4
+
+
+def test_no_secret_is_logged(airflow: AirflowProcess, jobs_url: str) -> None:
+    assert parse_url(jobs_url).password not in airflow.log()

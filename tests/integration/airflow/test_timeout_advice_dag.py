@@ -1,0 +1,44 @@
+"""The DAG runs for real: its own tasks, real Spark and Postgres, and a row a group when it is done."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import psycopg2.extensions as pg
+import pytest
+
+from spark_jobs.database import parse_url
+from spark_jobs.submit import maintenance_run_id
+from tests.integration.airflow.airflow_process import AirflowProcess
+from tests.integration.airflow.queries import rows
+from tests.support.random_history import Past
+
+DAG = "timeout_advice"
+TOLD = {"settled": "success", "tell": "success"}
+
+# Spark starts anew in every run.
+
+
+@pytest.fixture
+def connection(database_url: str) -> Iterator[pg.connection]:
+    past = Past(datetime.now(UTC) - timedelta(hours=1))
+    past.group("flapping", 1)
+    with closing(parse_url(database_url).connect()) as connection:
+        past.store(connection)
+        yield connection
+
+
+def test_each_group_is_advised_and_the_run_is_named_after_the_dag_s(
+    airflow: AirflowProcess, connection: pg.connection, jobs_url: str
+) -> None:
+    run = airflow.run(DAG, {"spurious_per_week": 2}, {"MUSTER_JOBS_DATABASE_URL": jobs_url})
+    assert (run["state"], run["tasks"]) == ("success", TOLD)
+    told = "SELECT run_id::text, group_id, session_verdict, as_of, interval_end FROM timeout_advice"
+    at = datetime.fromisoformat(run["run_after"])
+    assert rows(connection, told) == [(maintenance_run_id(DAG, run["run_id"]), "flapping-1", "change", at, at)]
+
+
+def test_a_dry_run_keeps_nothing(airflow: AirflowProcess, connection: pg.connection, jobs_url: str) -> None:
+    run = airflow.run(DAG, {"dry_run": True}, {"MUSTER_JOBS_DATABASE_URL": jobs_url})
+    assert (run["state"], run["tasks"]) == ("success", TOLD)
+    assert rows(connection, "SELECT * FROM timeout_advice") == []

@@ -1,0 +1,69 @@
+"""Each benchmark runs through in a tiny form and tells its figures; how large they are is not judged here."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bench import commits, groups, heartbeats, rebalance, recovery, scale
+from bench.__main__ import LONG, NAMES
+from bench.figures import Figure, report, table
+from bench.servers import Place
+from tests.support.repository import ROOT
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+MEASURES: dict[str, Callable[[Place], Sequence[Figure]]] = {
+    "heartbeats": partial(heartbeats.measure, size=heartbeats.Size(connections=4, rounds=1, round_s=0.2)),
+    "commits": partial(commits.measure, size=commits.Size(connections=4, partitions=(1, 3), rounds=1, round_s=0.2)),
+    "rebalance": partial(rebalance.measure, size=rebalance.Size(members=(2, 4), rounds=1)),
+    "groups": partial(groups.measure, size=groups.Size(groups=20, round_s=0.2)),
+    "recovery": partial(recovery.measure, size=recovery.Size(groups=6, offsets=(100,), lease_ttl_ms=1_000)),
+    "scale": partial(scale.measure, size=scale.Size(connections=4, rounds=1, round_s=0.2)),
+}
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_benchmark_tells_its_figures(name: str, database_url: str, tmp_path: Path) -> None:
+    figures = MEASURES[name](Place(database_url, tmp_path))
+    assert figures
+    assert all(figure.value > 0 for figure in figures)
+    written = json.loads(json.dumps(report(name, figures)))
+    assert len(table([written]).splitlines()) == len(figures)
+
+
+def test_an_unknown_benchmark_is_refused() -> None:
+    run = subprocess.run([sys.executable, "-m", "bench", "nothing"], capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "invalid choice" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("details", "shown"),
+    [
+        ({"p50_ms": 1.25, "p99_ms": 1234.5, "rows": 3.0}, "p50 1.25 ms, p99 1,234 ms"),
+        ({"rows_a_second": 171_000.0}, "171,000 rows a second"),
+    ],
+    ids=["times", "rows"],
+)
+def test_what_people_ask_for_next_stands_beside_a_figure(details: dict[str, float], shown: str) -> None:
+    figure = Figure("x", 5.0, "a second", "y", 10.0, details=details)
+    assert table([report("x", [figure])]).endswith(f"0.50 x y (10)  {shown}")
+
+
+def test_the_page_tells_of_every_benchmark_and_of_no_other() -> None:
+    headings = {line.removeprefix("## ") for line in PAGE.read_text().splitlines() if line.startswith("## `")}
+    assert headings == {f"`{name}`" for name in (*NAMES, *LONG)}
+
+
+@pytest.mark.parametrize(
+    ("better", "value", "is_as_wanted"), [("more", 6.0, True), ("more", 5.0, False), ("less", 7.0, False)]
+)
+def test_a_figure_is_judged_by_its_ratio(better: str, value: float, is_as_wanted: bool) -> None:
+    figure = Figure("x", value, "a second", "y", 10.0, wanted=0.6, better=better)  # type: ignore[arg-type]  # both are kinds of it
+    assert figure.is_as_wanted is is_as_wanted
+    assert ("MISSED" in table([report("x", [figure])])) is not is_as_wanted

@@ -1,0 +1,283 @@
+"""Settings, changes and maintenance runs on the command line: who, why, and the way back."""
+
+import json
+from collections.abc import Iterator
+from typing import cast
+from uuid import uuid4
+
+import psycopg2
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from muster.commands import proposals
+from muster.commands.asking import Json
+from muster.commands.asking import Node as Asked
+from muster.commands.undoing import undo
+from muster.patience import apply_timeout_s
+from muster.settings import psql_url
+from spark_jobs import submit
+from tests.support.http_client import Client, Group, fresh_id, position
+from tests.support.muster_command import Muster, commit, offsets_of
+from tests.support.nodes import Node
+
+# -- config -------------------------------------------------------------------------------------------------
+
+
+def in_force(muster: Muster, key: str, *group: str) -> tuple[object, str]:
+    values = muster.ok("config", "get", *group, "--key", key, "--json").json["values"]
+    return values[key]["value"], values[key]["source"]
+
+
+@pytest.mark.parametrize("how", [["GROUP", "KEY"], ["KEY", "--group", "GROUP"]])
+def test_a_setting_is_changed_and_taken_back(muster: Muster, group: Group, how: list[str]) -> None:
+    words = {"GROUP": group.group_id, "KEY": "group_max_size=7"}
+
+    said = muster.ok("config", "set", *(words.get(word, word) for word in how), "--reason", "it is small").out
+
+    assert said.splitlines()[1].split() == ["group_max_size", "10000", "7", "group"]
+    assert in_force(muster, "group_max_size", group.group_id) == (7, "group")
+    (change,) = muster.ok("changes", "list", group.group_id, "--json").json["changes"]
+    assert (change["actor"], change["reason"]) == ("ada", "it is small")
+    muster.ok("config", "undo", "--group", group.group_id)
+    assert in_force(muster, "group_max_size", "--group", group.group_id) == (10000, "default")
+    assert "No change of settings" in muster.refused(1, "config", "undo", "--group", group.group_id)
+
+
+def test_several_settings_and_the_way_back_to_the_wider_level(muster: Muster, group: Group) -> None:
+    muster.ok("config", "set", group.group_id, "session_timeout_ms=9000", "group_sync_timeout_scope=dynamic")
+    changed = muster.ok("config", "set", group.group_id, "session_timeout_ms=", "--json").json
+
+    assert changed["values"] == {
+        "session_timeout_ms": {
+            "before": {"value": 9000, "source": "group"},
+            "after": {"value": None, "source": "default"},
+        }
+    }
+    assert in_force(muster, "group_sync_timeout_scope", group.group_id) == ("dynamic", "group")
+
+
+def test_the_cluster_has_settings_too(muster: Muster, group: Group) -> None:
+    muster.ok("config", "set", "offsets_retention_minutes=5")
+    try:
+        assert in_force(muster, "offsets_retention_minutes", group.group_id) == (5, "cluster")
+    finally:
+        muster.ok("config", "undo")
+    assert in_force(muster, "offsets_retention_minutes") == (10_080, "default")
+    assert len(muster.ok("config", "get").rows) == 15
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "words", "said"),
+    [
+        (2, ["GROUP"], "Say what to set as KEY=VALUE, such as session_timeout_ms=30000."),
+        (2, ["GROUP", "a=1", "b"], "Say what to set as KEY=VALUE"),
+        (2, ["a", "group_max_size=1", "--group", "b"], "Two groups are named, a and b; one is wanted."),
+        (1, ["GROUP", "group_max_size=0"], "group_max_size must be from 1 to 2147483647 (INVALID_REQUEST)."),
+        (1, ["GROUP", "group_max_size=many"], "group_max_size must be a whole number (INVALID_REQUEST)."),
+        (1, ["GROUP", "a=1"], "a is no setting; there are session"),
+    ],
+)
+def test_a_setting_that_will_not_do_is_refused(
+    muster: Muster, group: Group, exit_code: int, words: list[str], said: str
+) -> None:
+    refusal = muster.refused(
+        exit_code, "config", "set", *(group.group_id if word == "GROUP" else word for word in words)
+    )
+
+    assert said in refusal
+
+
+def test_a_setting_that_is_none_is_wrong_usage(muster: Muster) -> None:
+    assert muster.refused(2, "config", "get", "--key", "speed").startswith(
+        "There is no setting speed; there are: session"
+    )
+
+
+# -- changes ------------------------------------------------------------------------------------------------
+
+
+def test_changes_are_listed_and_shown_in_full(muster: Muster, group: Group) -> None:
+    commit(group, position(5))
+    muster.ok("groups", "reset-offsets", group.group_id, "--all-topics", "--to-offset", "1", "--execute")
+    (listed,) = muster.ok("changes", "list", "--group", group.group_id, "--json").json["changes"]
+
+    row = muster.ok("changes", "list", group.group_id).rows[0]
+    assert row[2:5] == ["ada", "reset_offsets", group.group_id]
+    assert row[-1] == listed["change_id"]
+    said = muster.ok("changes", "show", listed["change_id"]).out
+    assert "actor: ada" in said
+    assert '"offset": 5' in said.partition("before:")[2].partition("after:")[0]
+    assert muster.ok("changes", "show", listed["change_id"], "--json").json == listed
+
+
+def test_what_an_undo_left_alone_is_told(muster: Muster, group: Group) -> None:
+    commit(group, position(5), position(6, partition=1))
+    plan = muster.ok(
+        "groups", "reset-offsets", group.group_id, "--all-topics", "--to-offset", "1", "--execute", "--json"
+    )
+    commit(group, position(99, partition=1))
+
+    said = muster.ok("changes", "undo", plan.json["groups"][0]["change_ids"][0]).out
+
+    assert said.splitlines()[-1] == "reset_offsets is taken back, but for 1 where something newer stands."
+    assert offsets_of(group) == {("orders", 0): 5, ("orders", 1): 99}
+
+
+def test_an_undo_of_a_deletion_that_found_nothing_does_not_say_that_anything_is_back(
+    muster: Muster, group: Group
+) -> None:
+    commit(group, position(5))
+    muster.ok("offsets", "delete", group.group_id, "--topic", "visits", "--execute")
+    (change,) = muster.ok("changes", "list", group.group_id, "--json").json["changes"]
+
+    said = muster.ok("changes", "undo", change["change_id"]).out
+
+    assert said == "delete_offsets had taken nothing, so nothing comes back.\n"
+
+
+@pytest.mark.parametrize("change", ["no-uuid", "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d", "a/b?c"])
+def test_a_change_that_is_not_there_is_said_to_be_none(muster: Muster, change: str) -> None:
+    for command in (["show"], ["undo"]):
+        assert "(RESOURCE_NOT_FOUND)." in muster.refused(1, "changes", *command, change)
+
+
+def test_a_group_without_changes_says_so(muster: Muster, group: Group) -> None:
+    assert muster.ok("changes", "list", group.group_id).out.startswith("Nobody has changed anything")
+
+
+# -- runs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows(node: Node) -> Iterator[PsycopgConnection]:
+    assert node.settings.database_url is not None
+    connection = psycopg2.connect(psql_url(node.settings.database_url.get_secret_value()))
+    connection.autocommit = True
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def run_id(rows: PsycopgConnection, client: Client) -> str:
+    """Propose to expire an offset that was committed since, so that it will be kept."""
+    group = client.group(fresh_id())
+    commit(group, position(5))
+    run_id = str(uuid4())
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status, dry_run, counts, created_at)"
+            " VALUES (%s, 'offset_retention', now(), 'proposed', false, %s, now())",
+            (run_id, json.dumps({"candidates": 1, "of": 4})),
+        )
+        cursor.execute(
+            "INSERT INTO expiry_candidates"
+            " (run_id, shard_id, group_id, topic, partition, commit_version, committed_at, reason)"
+            " SELECT %s, shard_id, group_id, topic, partition, commit_version, committed_at, 'retention'"
+            " FROM offsets WHERE group_id = %s",
+            (run_id, group.group_id),
+        )
+    return run_id
+
+
+def test_a_run_is_told_first_and_applied_when_asked_for(muster: Muster, run_id: str) -> None:
+    told = muster.ok("runs", "apply", run_id).out
+    assert "1 candidate would be judged again. Nothing was changed; --execute does it." in told
+    assert muster.ok("runs", "show", run_id, "--json").json["status"] == "proposed"
+
+    applied = muster.ok("runs", "apply", run_id, "--execute", "--wait", "--json").json
+
+    assert applied["status"] == "applied"
+    assert f"{run_id}: offset_retention as of " in muster.ok("runs", "show", run_id).out
+    assert "there is nothing to decide" in muster.ok("runs", "apply", run_id).out
+
+
+def test_a_run_that_is_not_over_in_time_is_told_and_goes_on(
+    muster: Muster, run_id: str, rows: PsycopgConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proposals, "apply_timeout_s", lambda: -1.0)
+    with rows.cursor() as cursor:  # Of a shard that nobody owns, so that it is never worked off.
+        cursor.execute("UPDATE expiry_candidates SET shard_id = 99 WHERE run_id = %s", (run_id,))
+
+    said = muster.refused(1, "runs", "apply", run_id, "--execute", "--wait")
+
+    assert said.endswith(f"it goes on, and muster runs show {run_id} tells how far.")
+
+
+def test_a_command_waits_as_long_as_a_dag_and_a_wrong_time_is_told_before_anything_is_done(
+    muster: Muster, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MUSTER_APPLY_TIMEOUT_MINUTES", raising=False)
+    assert apply_timeout_s() == submit.apply_timeout().total_seconds() == 3_600
+    monkeypatch.setenv("MUSTER_APPLY_TIMEOUT_MINUTES", "90")
+    assert apply_timeout_s() == submit.apply_timeout().total_seconds() == 5_400
+
+    monkeypatch.setenv("MUSTER_APPLY_TIMEOUT_MINUTES", "soon")
+    said = muster.refused(2, "runs", "apply", run_id, "--execute", "--wait")
+
+    assert said == "MUSTER_APPLY_TIMEOUT_MINUTES is 'soon'; it must be a whole number of minutes from 1 to 10080."
+    assert muster.ok("runs", "show", run_id, "--json").json["status"] == "proposed"
+
+
+def test_what_a_run_names_is_shown_with_what_came_of_it(muster: Muster, run_id: str) -> None:
+    (row,) = muster.ok("runs", "candidates", run_id).rows
+    assert row[1:3] == ["orders", "0"]
+    assert row[-2:] == ["retention", "undecided"]
+
+    muster.ok("runs", "apply", run_id, "--execute", "--wait")
+
+    (shown,) = muster.ok("runs", "candidates", run_id, "--json").json["candidates"]
+    assert shown["outcome"] == "not_due"
+
+
+def test_a_run_about_history_shows_its_days(muster: Muster, run_id: str, rows: PsycopgConnection) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute("DELETE FROM expiry_candidates WHERE run_id = %s", (run_id,))
+        cursor.execute(
+            "INSERT INTO archive_candidates (run_id, table_name, day, source, path, row_count, checksum, verified_at)"
+            " SELECT %s, 'rebalances', '2026-10-01'::date + n, '', 'file:///a', 7, '1-1', now()"
+            " FROM generate_series(0, 1) AS n",
+            (run_id,),
+        )
+    assert muster.ok("runs", "candidates", run_id).rows == [
+        ["rebalances", "2026-10-01", "7", "undecided", "file:///a"],
+        ["rebalances", "2026-10-02", "7", "undecided", "file:///a"],
+    ]
+    (one,) = muster.ok("runs", "candidates", run_id, "--limit", "1", "--json").json["days"]
+    assert one["day"] == "2026-10-01"
+
+
+def test_a_run_is_rejected_for_good(muster: Muster, run_id: str) -> None:
+    assert muster.ok("runs", "reject", run_id, "--json").json["status"] == "rejected"
+
+    assert "(INVALID_REQUEST)." in muster.refused(1, "runs", "apply", run_id, "--execute")
+    listed = muster.ok("runs", "list", "--status", "rejected", "--json").json["runs"]
+    assert run_id in {each["run_id"] for each in listed}
+    assert run_id in muster.ok("runs", "list").out
+    assert muster.ok("runs", "list", "--status", "failed").out == "There are no such runs.\n"
+
+
+def test_a_run_that_is_not_there_is_said_to_be_none(muster: Muster) -> None:
+    assert "(RESOURCE_NOT_FOUND)." in muster.refused(1, "runs", "show", "nothing")
+
+
+class Undone:
+    """A node at which a change of many groups is taken back, by a run."""
+
+    def __init__(self, candidates: int) -> None:
+        self.candidates = candidates
+
+    def post(self, path: str, body: Json) -> Json:
+        assert body == {"reason": "too early"}
+        none = {"offsets": [], "offset_count": 0, "settings": [], "topic": None}
+        return {"action": "apply_run", "run_id": path.split("/")[3], "candidates": self.candidates, **none}
+
+
+@pytest.mark.parametrize(
+    ("candidates", "words"), [(1, "1 offset comes back by run c1;"), (2_000, "2,000 offsets come back by run c1;")]
+)
+def test_how_many_offsets_come_back_is_said_as_people_say_it(
+    capsys: pytest.CaptureFixture[str], candidates: int, words: str
+) -> None:
+    undo(cast(Asked, Undone(candidates)), "c1", "too early", as_json=False)
+
+    assert capsys.readouterr().out.startswith(words)

@@ -1,0 +1,93 @@
+"""Command listing: help texts, imports of `--help`, usage errors."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.commands.tree import COMMANDS, Listed
+from scripts.reference_pages import DOCS, commands
+from tests.support.muster_command import Muster
+
+HEAVY = (
+    "rich",
+    "sqlalchemy",
+    "pydantic",
+    "urllib3",
+    "litestar",
+    "uvicorn",
+    "psycopg2",
+    "aiohttp",
+    "pyspark",
+    "msgspec",
+)
+
+
+def test_the_readme_names_every_command() -> None:
+    told = (DOCS.parent / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
+
+    assert [each.name for each in COMMANDS if f"`{each.name}`" not in told and f"`muster {each.name}" not in told] == []
+
+
+def test_the_help_lists_every_command_in_one_line_under_its_section(bare_muster: Muster) -> None:
+    lines = bare_muster.ok("--help").out.splitlines()
+
+    for listed in COMMANDS:
+        assert f"{listed.section}:" in lines
+        (line,) = [line for line in lines if line.split()[:1] == [listed.name]]
+        assert line.endswith(listed.line)
+
+
+@pytest.mark.parametrize("listed", COMMANDS, ids=lambda listed: listed.name)
+def test_what_the_help_says_of_a_command_is_how_the_commands_own_begins(bare_muster: Muster, listed: Listed) -> None:
+    said = bare_muster.ok(listed.name, "--help").out
+
+    assert listed.line in " ".join(said.split())
+
+
+def test_no_commands_line_is_cut_in_its_groups_help(bare_muster: Muster) -> None:
+    for group in {name.split()[0] for name in commands() if " " in name}:
+        assert "..." not in bare_muster.ok(group, "--help").out.partition("Commands:")[2]
+
+
+def test_the_help_loads_nothing_heavy() -> None:
+    code = "import sys; sys.argv = ['muster', '--help']; import muster.cli, contextlib\n"
+    code += "with contextlib.suppress(SystemExit): muster.cli.main()\n"
+    code += f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fly"], "No such command 'fly'."),
+        (["groups", "fly"], "No such command 'fly'."),
+        (["groups", "describe", "--verbos"], "No such option: --verbos"),
+        (["runs", "show"], "Missing argument 'RUN'."),
+        (["groups", "describe"], "Name a group, or say --all-groups."),
+        (["groups", "members"], "Name a group."),
+        (["groups", "members", "a", "--group", "b"], "Two groups are named, a and b; one is wanted."),
+        (["groups", "describe", "\udcff"], "An argument is not UTF-8."),
+        (["groups", "list", "--url", "nonsense"], "A node's URL looks like http://host:port, and not like nonsense."),
+    ],
+)
+def test_wrong_usage_is_one_sentence(bare_muster: Muster, arguments: list[str], said: str) -> None:
+    assert bare_muster.refused(2, *arguments).startswith(said)
+
+
+def test_completion_knows_the_commands() -> None:
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster groups res", "COMP_CWORD": "2"}
+    script = Path(sys.executable).with_name("muster")
+    ran = subprocess.run([script], env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+
+    assert ran.stdout.split() == ["reset-offsets"]
+
+
+def test_a_reader_who_has_read_enough_is_no_crash() -> None:
+    shell = f"{sys.executable} -m muster --help | head -n 1"
+    ran = subprocess.run(["bash", "-o", "pipefail", "-c", shell], capture_output=True, text=True, check=False)
+
+    assert ran.stderr == ""

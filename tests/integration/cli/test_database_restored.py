@@ -1,0 +1,75 @@
+"""`muster database-restored` starts a new incarnation once, and the doctor tells of incarnations."""
+
+from contextlib import closing
+
+import psycopg2
+import pytest
+
+from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.rows import ChangeFilter
+from muster.settings import psql_url
+from tests.support.muster_command import Muster
+from tests.support.store_rows import SHARD, group_row, loaded, write
+from tests.support.store_worlds import Owner
+
+
+@pytest.fixture
+def store(postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    return postgres_store
+
+
+def doctor(muster: Muster) -> tuple[str, str]:
+    (found,) = [each for each in muster("doctor", "--json").json["findings"] if each["check"] == "incarnation"]
+    return found["verdict"], found["saw"]
+
+
+def test_without_execute_nothing_is_changed(bare_muster: Muster, store: PostgresStore) -> None:
+    out = bare_muster.ok("database-restored").out
+
+    assert out.startswith("The database is at incarnation 1.")
+    assert out.endswith("Nothing was changed; --execute --incarnation 1 does it.\n")
+    assert store.incarnation().number == 1
+
+
+def test_it_starts_a_new_incarnation_once(bare_muster: Muster, store: PostgresStore) -> None:
+    Owner(store).write(write(group=group_row(generation=7)))
+    command = ("database-restored", "--execute", "--incarnation", "1", "--reason", "Monday's disk", "--actor", "ada")
+
+    first, second = bare_muster.ok(*command).out, bare_muster.ok(*command).out
+
+    assert first == "Incarnation 2 has started. Every group with members rebalances once a node serves it.\n"
+    assert second == "Incarnation 1 is over already; the database is at 2. Nothing was changed.\n"
+    assert loaded(store, [SHARD])[0].group.generation > 10_000
+    (recorded,) = store.changes(ChangeFilter(None, None, 10))
+    assert (recorded.change.actor, recorded.change.reason) == ("ada", "Monday's disk")
+
+
+@pytest.mark.parametrize("flags", [["--execute"], ["--incarnation", "1"]])
+def test_execute_names_the_incarnation_that_it_ends(bare_muster: Muster, flags: list[str]) -> None:
+    ran = bare_muster("database-restored", *flags)
+
+    assert (ran.exit_code, "--execute and --incarnation go together" in ran.err) == (2, True)
+
+
+def test_an_incarnation_to_come_cannot_end(bare_muster: Muster, store: PostgresStore) -> None:
+    ran = bare_muster("database-restored", "--execute", "--incarnation", "2")
+
+    assert (ran.exit_code, ran.err) == (1, "muster: The database is at incarnation 1; there is no 2 to end.\n")
+    assert store.incarnation().number == 1
+
+
+def test_the_doctor_sees_a_new_incarnation_and_one_to_come(
+    bare_muster: Muster, store: PostgresStore, database_url: str
+) -> None:
+    assert doctor(bare_muster)[0] == "fine"
+    store.take_over("a", [], 1_000)
+    assert doctor(bare_muster)[0] == "fine"
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE incarnation SET timeline = 99")
+        connection.commit()
+    verdict, saw = doctor(bare_muster)
+    assert (verdict, "it has been restored or failed over since" in saw) == ("look", True)
+    store.take_over("a", [], 1_000)
+    verdict, saw = doctor(bare_muster)
+    assert (verdict, saw.startswith("the database is at incarnation 2,")) == ("look", True)

@@ -1,0 +1,446 @@
+"""What there is when something is wrong: the doctor, SQL, and tokens that a node takes."""
+
+import datetime as dt
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+from structlog.testing import capture_logs
+
+from agent import ConsumerAgent, RequestError
+from muster import jobs
+from muster.data_dir import DataDir
+from muster.errors import UserError
+from muster.node_api import put_topic
+from muster.settings import psql_url
+from tests.support.databases import Databases
+from tests.support.fake_node import FakeNode
+from tests.support.http_client import Client, Group, Json, fresh_id, position
+from tests.support.muster_command import QUICK, Muster
+from tests.support.nodes import CLUSTER_SECRET, Node, running_node
+
+# -- doctor -------------------------------------------------------------------------------------------------
+
+
+def findings(muster: Muster, *arguments: str) -> tuple[int, dict[str, tuple[str, str]]]:
+    """Return the exit code, and each check's verdict and what it saw."""
+    ran = muster("doctor", *arguments, "--json")
+    return ran.exit_code, {each["check"]: (each["verdict"], each["saw"]) for each in ran.json["findings"]}
+
+
+@pytest.fixture
+def database_in_use(node: Node, monkeypatch: pytest.MonkeyPatch) -> str:
+    assert node.settings.database_url is not None
+    url = psql_url(node.settings.database_url.get_secret_value())
+    monkeypatch.setenv("MUSTER_DATABASE_URL", url)
+    return url
+
+
+def test_a_healthy_node_and_database_are_fine(muster: Muster, database_in_use: str) -> None:
+    assert database_in_use
+    _, found = findings(muster)
+
+    for check in ("settings", "disk", "schema", "leases", "node", "tokens"):
+        assert found[check][0] == "fine", (check, found[check])
+    # A busy machine may make these worth a look.
+    assert "wrong" not in {found[check][0] for check in ("Postgres", "clocks", "node's clock")}
+    assert "50 shards of 50 have an owner; 1 node alive" in found["leases"][1]
+    assert {"Java", "JDBC driver", "Airflow", "node's port", "Airflow's port"} <= found.keys()
+
+
+def test_where_nothing_runs_the_doctor_says_what_to_do(bare_muster: Muster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+    ran = bare_muster("doctor", "--url", url)
+
+    assert (ran.exit_code, ran.err) == (1, "muster: 2 things are wrong.\n")
+    told = {line.split()[0]: line for line in ran.out.splitlines()}
+    assert "Nothing runs in " in told["Postgres"]
+    assert told["Postgres"].endswith("start muster up, or set MUSTER_DATABASE_URL")
+    assert f"nobody answers at {url}" in told["node"]
+
+
+def test_a_schema_that_is_not_this_programs_is_wrong(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    for revision, advice in (("0000", "run muster migrate"), ("9999", "use a newer program")):
+        with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
+            cursor.execute("UPDATE alembic_version SET version_num = %s", (revision,))
+            connection.commit()
+        (found,) = [each for each in bare_muster("doctor", "--json").json["findings"] if each["check"] == "schema"]
+        assert (found["verdict"], found["advice"]) == ("wrong", advice)
+
+
+def test_an_empty_database_has_no_schema_and_no_leases(
+    bare_muster: Muster, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", empty_database_url)
+
+    exit_code, found = findings(bare_muster)
+
+    assert exit_code == 1
+    assert found["schema"][1].startswith("it is empty, and this program needs ")
+    assert found["leases"][0] == "wrong"
+    assert found["Postgres"][0] != "wrong"
+
+
+def test_the_doctor_names_a_superuser_and_finds_the_jobs_role_fine(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+
+    found = findings(bare_muster)[1]
+
+    assert found["database role"][0] == "look"
+    assert found["database role"][1].startswith("muster is a superuser")
+    assert found["jobs role"][0] == "fine"
+    assert "muster_jobs_login" in found["jobs role"][1]
+
+
+def test_the_doctor_finds_what_jobs_can_write_beyond_their_reports(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(
+            "GRANT UPDATE (status) ON maintenance_runs TO muster_jobs; GRANT DELETE ON offsets TO muster_jobs"
+        )
+
+    verdict, saw = findings(bare_muster)[1]["jobs role"]
+
+    assert verdict == "wrong"
+    assert "can write maintenance_runs, offsets" in saw
+
+
+def test_shards_without_a_node_are_wrong(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+
+    verdict, saw = findings(bare_muster)[1]["leases"]
+
+    assert verdict == "wrong"
+    assert "0 nodes alive" in saw
+
+
+def test_a_port_that_is_taken_names_who_has_it(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setenv("MUSTER_HTTP_PORT", str(port))
+        verdict, saw = findings(bare_muster)[1]["node's port"]
+
+    assert verdict == "look"
+    assert f"{port} is taken by " in saw
+    assert f"(pid {os.getpid()})" in saw
+
+
+def test_the_ports_of_a_run_are_its_own(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data_dir = DataDir(tmp_path)
+    data_dir.create()
+    with socket.create_server(("127.0.0.1", 0)) as server, data_dir.locked("up"):
+        monkeypatch.setenv("MUSTER_HTTP_PORT", str(server.getsockname()[1]))
+        found = findings(bare_muster, "--data-dir", str(tmp_path))[1]
+
+    assert found["node's port"][0] == "fine"
+    assert f"and muster up (pid {os.getpid()}) runs" in found["node's port"][1]
+
+
+def test_the_airflow_of_a_run_is_asked_where_it_is(bare_muster: Muster, fake: FakeNode, tmp_path: Path) -> None:
+    healthy = {"status": "healthy"}
+    fake.says(200, {"metadatabase": healthy, "scheduler": healthy, "dag_processor": healthy})
+    data_dir = DataDir(tmp_path)
+    data_dir.create()
+    with data_dir.locked("up") as lock:
+        lock.publish_airflow_url(fake.url)
+        verdict, saw = findings(bare_muster, "--data-dir", str(tmp_path))[1]["Airflow"]
+
+    assert verdict == "fine"
+    assert saw.endswith(f" is healthy at {fake.url}")
+    assert fake.seen[0][0] == "/api/v2/monitor/health"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "check", "said"),
+    [
+        ("MUSTER_SHARDS", "0", "settings", "MUSTER_SHARDS should be greater than or equal to 1."),
+        ("MUSTER_MIN_FREE_DISK_MB", "1000000000", "disk", "MB free at "),
+        ("MUSTER_TOKENS_FILE", "/nowhere/tokens.json", "tokens", "/nowhere/tokens.json cannot be read"),
+        ("MUSTER_JDBC_JAR", "/nowhere/driver.jar", "JDBC driver", "/nowhere/driver.jar, which is not a file"),
+        ("MUSTER_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/m", "Postgres", "Connection refused"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, check: str, said: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+
+    exit_code, found = findings(bare_muster)
+
+    assert exit_code == 1
+    assert found[check][0] == "wrong"
+    assert said in found[check][1]
+    assert "hunter2" not in str(found)
+
+
+# -- sql ----------------------------------------------------------------------------------------------------
+
+
+def test_a_question_is_answered_with_a_table_or_json(muster: Muster, database_in_use: str) -> None:
+    assert database_in_use
+    query = "SELECT 1 AS one, NULL AS nothing, 'a b' AS text, now() > '2020-01-01' AS is_late"
+
+    assert muster.ok("sql", query).out.splitlines() == [
+        "one  nothing  text  is_late",
+        "  1  -        a b   True",
+        "(1 row)",
+    ]
+    assert muster.ok("sql", query, "--json").json == {
+        "rows": [{"one": 1, "nothing": None, "text": "a b", "is_late": True}]
+    }
+    assert muster.ok("sql", "SELECT '2026-01-02'::timestamptz AT TIME ZONE 'UTC' AS at", "--json").json["rows"]
+
+
+def test_bytes_are_written_as_postgres_writes_them(muster: Muster, database_in_use: str) -> None:
+    assert database_in_use
+    query = r"SELECT '\x00ff'::bytea AS one, ARRAY['\x01', '\x', NULL]::bytea[] AS many, '{a,b}'::text[] AS words"
+
+    assert muster.ok("sql", query).out.splitlines()[1] == r"\x00ff  [\x01, \x, -]  [a, b]"
+    assert muster.ok("sql", query, "--json").json == {
+        "rows": [{"one": r"\x00ff", "many": [r"\x01", r"\x", None], "words": ["a", "b"]}]
+    }
+
+
+def test_whatever_stands_in_the_tables_can_be_read_as_json(muster: Muster, group: Group, database_in_use: str) -> None:
+    assert database_in_use
+    group.join(client_id="one-of-bytes")
+
+    (member,) = muster.ok("sql", "SELECT * FROM members WHERE client_id = 'one-of-bytes'", "--json").json["rows"]
+
+    assert all(each.startswith(r"\x") for each in member["protocol_metadata"])
+    assert member["protocol_metadata"]
+
+
+@pytest.mark.parametrize(
+    "value", ["'12:30'::time", "'1 day'::interval", "1.50", "'[1,3)'::int4range", "'{2026-01-02}'::date[]"]
+)
+def test_every_kind_of_value_has_its_json(muster: Muster, database_in_use: str, value: str) -> None:
+    assert database_in_use
+    (row,) = muster.ok("sql", f"SELECT {value} AS it", "--json").json["rows"]
+
+    assert all(isinstance(each, str) for each in (row["it"] if isinstance(row["it"], list) else [row["it"]]))
+
+
+def test_sql_only_reads_unless_it_is_told_to_write(muster: Muster, database_in_use: str) -> None:
+    assert database_in_use
+    change = "INSERT INTO topics (topic, partitions, log_start_offset) VALUES ('by-hand', 1, 0)"
+
+    assert muster.refused(1, "sql", change).endswith("; --write allows it.")
+    assert muster.ok("sql", change, "--write").out == "1 row changed.\n"
+    assert muster.ok("sql", "SELECT partitions FROM topics WHERE topic = 'by-hand'").rows[0] == ["1"]
+    assert "syntax error" in muster.refused(1, "sql", "SELEKT 1")
+
+
+def test_a_database_that_is_away_is_told_without_its_password(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/m")
+
+    said = bare_muster.refused(3, "sql", "SELECT 1")
+
+    assert said.startswith("The database does not answer: ")
+    assert said.endswith("; start it, or put MUSTER_DATABASE_URL right.")
+    assert "hunter2" not in said
+
+
+def test_without_sql_psql_is_opened_on_the_database_in_use(muster: Muster, database_in_use: str) -> None:
+    assert muster is not None
+    ran = subprocess.run(
+        [Path(sys.executable).with_name("muster"), "sql"],
+        env={**os.environ, "MUSTER_DATABASE_URL": database_in_use},
+        input="SELECT count(*) + 41 AS answer FROM shard_leases WHERE shard_id = 0;\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "42" in ran.stdout
+
+
+# -- tokens -------------------------------------------------------------------------------------------------
+
+
+def new_token(muster: Muster, file: Path, role: str, *prefixes: str) -> str:
+    """Make a token whose entry stands in the file."""
+    flags = [part for prefix in prefixes for part in ("--prefix", prefix)]
+    made = muster.ok("token", "new", "--actor", f"the {role}", "--role", role, *flags, "--add-to", str(file), "--json")
+    token: str = made.json["token"]
+    return token
+
+
+def test_a_token_is_printed_once_with_its_entry(bare_muster: Muster) -> None:
+    made = bare_muster.ok("token", "new", "--actor", "ada", "--role", "viewer", "--json").json
+
+    assert made["token"].startswith("muster_")
+    assert made["entry"].keys() == {"sha256", "actor", "role"}
+    said = bare_muster.ok("token", "new", "--actor", "ada", "--role", "agent", "--prefix", "billing-").out
+    entry = json.loads(said.splitlines()[-1])
+    assert (entry["actor"], entry["role"], entry["prefixes"]) == ("ada", "agent", ["billing-"])
+
+
+def test_a_token_that_expires_soon_is_told_by_the_doctor(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "tokens.json"
+    monkeypatch.setenv("MUSTER_TOKENS_FILE", str(file))
+    monkeypatch.setenv("MUSTER_CLUSTER_SECRET", CLUSTER_SECRET)
+    flags = ["token", "new", "--actor", "ada", "--role", "viewer", "--add-to", str(file)]
+    bare_muster.ok(*flags, "--days", "90")
+    assert findings(bare_muster)[1]["tokens"][0] == "fine"
+
+    bare_muster.ok(*flags, "--days", "6")
+
+    verdict, saw = findings(bare_muster)[1]["tokens"][:2]
+    assert verdict == "look"
+    assert saw.startswith("1 token of 2 expired or will within a week, the first at ")
+
+
+def test_a_file_that_will_not_do_is_not_added_to(bare_muster: Muster, tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_text("{")
+
+    flags = ["token", "new", "--actor", "ada", "--role", "viewer", "--add-to", str(file)]
+    assert bare_muster.refused(1, *flags) == f"{file} is not JSON; nothing was added."
+    assert file.read_text() == "{"
+    assert bare_muster.refused(1, *flags[:-1], str(tmp_path)) == f"{tmp_path} is no file; nothing was added."
+    assert bare_muster.refused(2, "token", "new", "--actor", "", "--role", "viewer").startswith("--actor: a name has 1")
+    assert "Invalid value for '--role'" in bare_muster.refused(2, "token", "new", "--actor", "a", "--role", "root")
+
+
+def test_an_entry_is_added_to_the_file_that_a_link_names_and_its_mode_stays(
+    bare_muster: Muster, tmp_path: Path
+) -> None:
+    file, link = tmp_path / "tokens-2.json", tmp_path / "tokens.json"
+    new_token(bare_muster, file, "viewer")
+    file.chmod(0o640)
+    link.symlink_to(file)
+
+    new_token(bare_muster, link, "agent")
+
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert len(json.loads(file.read_text())["tokens"]) == 2
+
+
+@pytest.fixture
+def guarded(databases: Databases, bare_muster: Muster, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Serve a node with tokens of every role that the command made; give its URL and the tokens."""
+    file = tmp_path / "tokens.json"
+    tokens = {role: new_token(bare_muster, file, role, "mine-") for role in ("agent", "viewer", "operator")}
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not any(token in file.read_text() for token in tokens.values())
+    url = databases.create()
+    with capture_logs(), running_node(url, **QUICK, tokens_file=str(file), cluster_secret=CLUSTER_SECRET) as node:
+        yield node.url, tokens
+    databases.drop(url)
+
+
+def test_an_agent_an_operator_and_a_viewer_each_come_with_their_token(
+    guarded: tuple[str, dict[str, str]], bare_muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, tokens = guarded
+    monkeypatch.setenv("MUSTER_URL", url)
+    group_id = fresh_id("mine-")
+    options: Json = {"partitions_of": lambda _: 2, "auto_offset_reset": "earliest", "token": tokens["agent"]}
+    with ConsumerAgent(url, group_id, ["orders"], **options) as agent:
+        while not agent.poll(timeout_s=0.1):
+            pass
+        agent.commit()
+        monkeypatch.setenv("MUSTER_TOKEN", tokens["viewer"])
+        assert [row[:2] for row in bare_muster.ok("groups", "list").rows] == [[group_id, "Stable"]]
+    with pytest.raises(RequestError, match="GROUP_AUTHORIZATION_FAILED"):
+        ConsumerAgent(url, fresh_id("other"), ["orders"], **options).poll(timeout_s=5.0)
+
+    reset = ["groups", "reset-offsets", group_id, "--all-topics", "--to-offset", "0", "--execute"]
+    assert "this needs the role operator, and the token has the role viewer" in bare_muster.refused(1, *reset)
+    monkeypatch.setenv("MUSTER_TOKEN", tokens["operator"])
+    bare_muster.ok(*reset)
+    assert bare_muster.ok("changes", "list", group_id).rows[0][2:4] == ["the", "operator"]
+    monkeypatch.setenv("MUSTER_TOKEN", "nobody's")
+    assert bare_muster.refused(1, *reset) == (
+        f"{group_id}: the bearer token is not known here (SASL_AUTHENTICATION_FAILED)."
+    )
+
+
+def test_muster_up_needs_a_token_of_its_own_where_there_are_tokens(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MUSTER_TOKENS_FILE", str(tmp_path / "tokens.json"))
+
+    said = bare_muster.refused(1, "up", "--no-airflow", "--data-dir", str(tmp_path / "data"))
+
+    assert said.startswith("MUSTER_TOKENS_FILE is set, so muster up needs an operator's token in MUSTER_TOKEN")
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_demonstration_fleets_topics_are_put_with_the_token(
+    guarded: tuple[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _ = guarded
+    monkeypatch.setenv("MUSTER_TOKEN", "nobody's")
+
+    with pytest.raises(UserError, match="SASL_AUTHENTICATION_FAILED"):
+        put_topic(url, "orders", 3)
+    monkeypatch.delenv("MUSTER_TOKEN")
+    with pytest.raises(UserError, match="a bearer token is needed"):
+        put_topic(url, "orders", 3)
+
+
+def test_a_node_without_tokens_asks_for_none(client: Client) -> None:
+    group_id = fresh_id()
+    client.ok("POST", f"/v1/groups/{group_id}/offsets", {"generation": -1, "member_id": "", "offsets": [position(1)]})
+
+    assert client.send("GET", f"/v1/groups/{group_id}", None, {"Authorization": "Bearer whatever"}).status == 200
+
+
+# -- job ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-11-21T02:13:00", dt.datetime(2026, 11, 21, 2, 13, tzinfo=dt.UTC)),
+        ("2026-11-21T02:13:00.25Z", dt.datetime(2026, 11, 21, 2, 13, 0, 250_000, tzinfo=dt.UTC)),
+        ("2026-11-21T02:13:00+01:00", dt.datetime(2026, 11, 21, 1, 13, tzinfo=dt.UTC)),
+        ("2026-11-21", dt.datetime(2026, 11, 21, tzinfo=dt.UTC)),
+    ],
+)
+def test_a_job_judges_as_of_a_moment_that_is_read_as_everywhere(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, text: str, moment: dt.datetime
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(jobs, "run_job", lambda _, as_of, *__: asked.append(as_of))
+
+    bare_muster.ok("job", "offset_retention", "--as-of", text)
+
+    assert asked == [moment]
+
+
+@pytest.mark.parametrize("text", ["yesterday", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
+def test_a_moment_that_is_none_is_one_sentence(bare_muster: Muster, text: str) -> None:
+    assert bare_muster.refused(2, "job", "offset_retention", "--as-of", text).startswith(
+        f"--as-of {text}: a time looks like 2026-11-21T02:13:00"
+    )
+
+
+def test_an_interval_that_has_no_end_is_one_sentence(bare_muster: Muster) -> None:
+    said = bare_muster.refused(2, "job", "assignment_balance_audit", "--interval", "9999-12-31")
+    assert said.startswith("The interval 9999-12-31 is none: give a day or START/END")

@@ -1,0 +1,205 @@
+"""Whatever goes wrong with a command is one sentence on stderr and an exit code, and never a traceback."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from muster.data_dir import DatabaseUrls, DataDir
+from muster.settings import ENVIRONMENT_PREFIX
+from tests.support.fake_node import FakeNode
+from tests.support.waiting import PATIENCE_S
+
+
+def muster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in an environment that sets nothing of ours but what is given."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+    return subprocess.run(
+        [sys.executable, "-m", "muster", *arguments],
+        env={**ours, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def complaint(ran: subprocess.CompletedProcess[str], exit_code: int) -> str:
+    """Return the one sentence that a refused command has said."""
+    assert ran.returncode == exit_code, ran.stderr
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("muster: ")
+    return line.removeprefix("muster: ")
+
+
+def test_without_a_command_it_tells_what_there_is() -> None:
+    ran = muster()
+    assert "database-url" in ran.stdout
+    assert ran.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fly"], "No such command 'fly'."),
+        (["serve", "--port", "x"], "Invalid value for '--port'"),
+        (["up", "--port", "0"], "Invalid value for '--port'"),
+        (["job"], "Missing argument"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(arguments: list[str], words: str) -> None:
+    assert words in complaint(muster(*arguments), 2)
+
+
+def test_a_wrong_setting_is_one_sentence() -> None:
+    assert complaint(muster("serve", MUSTER_SHARDS="0"), 2) == ("MUSTER_SHARDS should be greater than or equal to 1.")
+
+
+def test_a_database_that_does_not_answer_is_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    said = complaint(muster("migrate", MUSTER_DATABASE_URL=f"postgresql://muster:hunter2@127.0.0.1:{port}/muster"), 1)
+    assert said.startswith("The database does not answer: ")
+    assert said.endswith("; start it, or put MUSTER_DATABASE_URL right.")
+    assert "hunter2" not in said
+
+
+def in_shell(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of the shell in which "$@" is the command with these arguments."""
+    words = ["sh", "-c", script, "sh", sys.executable, "-m", "muster", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["groups", "--help"]])
+def test_output_that_finds_no_room_is_one_sentence(tmp_path: Path, arguments: list[str]) -> None:
+    # A file that may not grow stands for a disk that is full.
+    ran = in_shell(f"ulimit -f 0; exec \"$@\" > '{tmp_path}/output'", *arguments)
+    assert complaint(ran, 1) == "The output cannot be written (File too large)."
+
+
+def test_a_long_output_that_finds_no_room_is_one_sentence(tmp_path: Path) -> None:
+    groups = [{"group_id": f"group-{number}"} for number in range(1_000)]
+    with closing(FakeNode()) as node:
+        node.says(200, {"groups": groups, "next_cursor": None})
+        listing = ("groups", "list", "--json", "--url", node.url)
+        ran = in_shell(f"ulimit -f 0; exec \"$@\" > '{tmp_path}/output'", *listing)
+    assert complaint(ran, 1) == "The output cannot be written (File too large)."
+
+
+def test_where_the_output_is_closed_the_command_does_its_work() -> None:
+    with closing(FakeNode()) as node:
+        node.says(200, {"groups": [], "next_cursor": None})
+        ran = in_shell('exec "$@" >&- <&-', "groups", "list", "--url", node.url)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len(node.seen) == 1
+
+
+def test_a_file_that_finds_no_room_is_named(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    ran = in_shell(f"ulimit -f 0; exec \"$@\" --data-dir '{data_dir}'", "up", "--no-airflow")
+    assert str(data_dir) in complaint(ran, 1)
+
+
+def test_a_command_that_is_interrupted_exits_as_the_shell_expects(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        command = [sys.executable, "-m", "muster", "groups", "list", "--url", url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            asked, _ = server.accept()
+            with asked:
+                asked.recv(1)  # It waits for the answer now.
+                process.send_signal(signal.SIGINT)
+                _, said = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (130, "")
+
+
+def test_the_url_of_a_directory_in_which_nothing_runs_is_not_known(tmp_path: Path) -> None:
+    assert complaint(muster("database-url", "--data-dir", str(tmp_path)), 1).startswith(f"Nothing runs in {tmp_path};")
+
+
+def test_the_url_of_a_named_database_is_printed_as_psql_reads_it() -> None:
+    ran = muster("database-url", MUSTER_DATABASE_URL="postgresql+psycopg2://muster:hunter2@db/muster")
+    assert ran.stdout == "postgresql://muster:hunter2@db/muster\n"
+
+
+def test_the_url_in_use_opens_the_database_of_the_run(tmp_path: Path, database_url: str) -> None:
+    data_dir = DataDir(tmp_path)
+    data_dir.create()
+    with data_dir.locked("up") as lock:
+        said = complaint(muster("database-url", "--data-dir", str(tmp_path)), 1)
+        assert said == f"muster up (pid {os.getpid()}) is still starting its database; try again in a moment."
+        lock.publish_database_urls(
+            DatabaseUrls(database_url, "postgresql+psycopg2://jobs@db/muster", "postgresql://reader@db/muster")
+        )
+        url = muster("database-url", "--data-dir", str(tmp_path)).stdout.strip()
+        jobs = muster("database-url", "--role", "jobs", "--data-dir", str(tmp_path)).stdout
+        reader = muster("database-url", "--role", "reader", "--data-dir", str(tmp_path)).stdout
+    assert (jobs, reader) == ("postgresql://jobs@db/muster\n", "postgresql://reader@db/muster\n")
+    psycopg2.connect(url).close()
+
+
+def test_a_directory_in_use_is_refused_to_a_second_run(tmp_path: Path) -> None:
+    data_dir = DataDir(tmp_path)
+    data_dir.create()
+    with data_dir.locked("serve"):
+        for command in (["up", "--no-airflow"], ["serve"]):
+            said = complaint(muster(*command, "--data-dir", str(tmp_path)), 1)
+            assert said.startswith(f"muster serve (pid {os.getpid()}) is using {tmp_path};")
+
+
+def test_a_disk_without_room_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    ran = muster("up", "--no-airflow", "--data-dir", str(tmp_path), MUSTER_MIN_FREE_DISK_MB="1000000000")
+    assert complaint(ran, 1).startswith(f"The disk of {tmp_path} has ")
+    assert not (tmp_path / "postgres").exists()
+
+
+def test_a_taken_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for command in (["up", "--no-airflow"], ["serve"]):
+            said = complaint(muster(*command, "--port", str(port), "--data-dir", str(tmp_path)), 1)
+            assert said.startswith(f"Port {port} on 127.0.0.1 is taken by ")
+    assert not (tmp_path / "postgres").exists()
+
+
+def test_up_does_not_take_a_database_of_somebody_elses(tmp_path: Path) -> None:
+    ran = muster("up", "--data-dir", str(tmp_path), MUSTER_DATABASE_URL="postgresql://db/muster")
+    assert "unset MUSTER_DATABASE_URL" in complaint(ran, 1)
+
+
+def test_a_database_is_migrated_once(empty_database_url: str) -> None:
+    first, second = (muster("migrate", MUSTER_DATABASE_URL=empty_database_url).stdout for _ in range(2))
+    assert "now (was empty)" in first
+    assert second.endswith(" already.\n")
+
+
+def test_a_new_database_is_made_with_the_shards_that_were_asked_for(empty_database_url: str) -> None:
+    muster("migrate", MUSTER_DATABASE_URL=empty_database_url, MUSTER_SHARDS="7")
+    with psycopg2.connect(empty_database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT shard_count FROM versions")
+        assert cursor.fetchone() == (7,)
+    connection.close()
+
+
+def test_a_database_of_a_newer_program_is_left_alone(database_url: str) -> None:
+    with psycopg2.connect(database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    said = complaint(muster("migrate", MUSTER_DATABASE_URL=database_url), 1)
+    assert said.startswith("The database has schema 9999, which this program does not know")
+    assert said.endswith("; use a newer program.")
+
+
+@pytest.mark.parametrize(("revision", "what_to_do"), [("0000", "run muster migrate"), ("9999", "use a newer program")])
+def test_a_node_refuses_a_schema_that_is_not_its_own(database_url: str, revision: str, what_to_do: str) -> None:
+    with psycopg2.connect(database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE alembic_version SET version_num = %s", (revision,))
+    connection.close()
+    said = complaint(muster("serve", MUSTER_DATABASE_URL=database_url), 1)
+    assert said.startswith(f"The database has schema {revision} and this program needs ")
+    assert said.endswith(f": {what_to_do}.")

@@ -1,0 +1,420 @@
+"""What groups there are, how they stand, why they rebalance; and deleting them, told first."""
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from tests.support.http_client import Client, Group, fresh_id, gives, join_body, position
+from tests.support.known_log_ends import age, ask
+from tests.support.muster_command import PATIENT, Muster, commit, offsets_of
+from tests.support.waiting import poll_until
+
+ODD_IDS = ["a/b", "a b", "~tilde", "größe", ".", "..", "100%", "a?b#c", "[red]", "=cmd", "-dash"]
+
+# -- list ---------------------------------------------------------------------------------------------------
+
+
+def test_groups_are_listed_with_their_states(muster: Muster, client: Client) -> None:
+    prefix = fresh_id("listed-")
+    stable, empty = client.group(prefix + "a"), client.group(prefix + "b")
+    stable.stable()
+    commit(empty, position(1))
+
+    ran = muster.ok("groups", "list", "--prefix", prefix)
+
+    assert [row[:4] for row in ran.rows] == [[stable.group_id, "Stable", "1", "1"], [empty.group_id, "Empty", "0", "0"]]
+    shown = muster.ok("groups", "list", "--prefix", prefix, "--state", "empty,dead", "--json").json["groups"]
+    assert [each["group_id"] for each in shown] == [empty.group_id]
+
+
+def test_a_list_goes_on_over_pages_up_to_its_limit(
+    muster: Muster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.commands.asking.PAGE", 2)
+    prefix = fresh_id("paged-")
+    ids = [f"{prefix}{number}" for number in range(5)]
+    for group_id in ids:
+        commit(client.group(group_id), position(1))
+
+    shown = [muster.ok("groups", "list", "--prefix", prefix, *more).rows for more in ([], ["--limit", "3"])]
+
+    assert [[row[0] for row in rows] for rows in shown] == [ids, ids[:3]]
+
+
+def test_no_groups_are_said_to_be_none(muster: Muster) -> None:
+    assert muster.ok("groups", "list", "--prefix", "nobody's").out == "There are no such groups.\n"
+    assert muster.ok("groups", "list", "--prefix", "nobody's", "--json").json == {"groups": []}
+
+
+# -- describe -----------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_described_in_full(muster: Muster, group: Group, topic: str) -> None:
+    member = group.stable(topic)
+    member.commit(position(5, topic=topic, log_end_offset=12))
+
+    said = muster.ok("groups", "describe", group.group_id).out
+
+    state, members, offsets = [line.split() for line in said.splitlines() if line.startswith(group.group_id + " ")]
+    assert state[1].startswith("127.0.0.1:")
+    assert state[2:6] == ["range", "Stable", "1", "1"]
+    assert members[1:5] == [member.member_id, "127.0.0.1", "agent-1", "1"]
+    assert offsets[1:9] == [topic, "0", "5", "12", "7", member.member_id, "127.0.0.1", "agent-1"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "kafkas"),
+    [
+        (["--offsets"], "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"),
+        (["--members"], "GROUP CONSUMER-ID GROUP-INSTANCE-ID HOST CLIENT-ID #PARTITIONS"),
+        (["--members", "--verbose"], "GROUP CONSUMER-ID GROUP-INSTANCE-ID HOST CLIENT-ID #PARTITIONS ASSIGNMENT"),
+        (["--state"], "GROUP COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE #MEMBERS"),
+    ],
+)
+def test_the_columns_of_kafkas_command_come_first_in_its_order(
+    muster: Muster, group: Group, flags: list[str], kafkas: str
+) -> None:
+    member = group.member(group.post("join", join_body(group_instance_id="i-1")))
+    member.ask("sync", group_instance_id="i-1", assignments=[gives(member.member_id, 0)])
+    member.commit(position(5))
+
+    headings, row = muster.ok("groups", "describe", group.group_id, *flags).out.splitlines()
+
+    assert " ".join(headings.split()).startswith(kafkas)
+    assert row.startswith(group.group_id)
+
+
+def test_a_lag_from_an_end_that_is_out_of_date_says_so(
+    muster: Muster, group: Group, rows: PsycopgConnection, topic: str
+) -> None:
+    ends = [position(12, topic=topic, log_end_offset=12), position(5, topic=topic, partition=1, log_end_offset=12)]
+    group.post("offsets", {"generation": -1, "member_id": "", "offsets": ends})
+    poll_until(lambda: ask(rows, "SELECT count(*) FROM log_end_offsets WHERE topic = %s", topic) == [(2,)])
+    age(rows, topic, 3_600)
+
+    said = muster.ok("groups", "describe", group.group_id, "--offsets").out
+    first, second = [line for line in said.splitlines() if line.startswith(group.group_id + " ")]
+    assert "0 when last known, " in first
+    assert first.split()[1:5] == [topic, "0", "12", "≥12"]
+    assert second.split()[1:6] == [topic, "1", "5", "≥12", "≥7"]
+    assert f"The log ends of 2 partitions are out of date: that of {topic} 0 was last reported " in said
+    shown = muster.ok("offsets", "show", group.group_id)
+    assert [row[1:5] for row in shown.rows[:2]] == [[topic, "0", "12", "≥12"], [topic, "1", "5", "≥12"]]
+    assert f"The log ends of 2 partitions are out of date: that of {topic} 0 was last reported " in shown.out
+    assert "≥7" in muster.ok("groups", "overview", "--search", group.group_id).out
+
+
+@pytest.mark.parametrize("how", [["GROUP"], ["--group", "GROUP"]])
+def test_a_group_is_named_by_place_or_by_flag(muster: Muster, group: Group, how: list[str]) -> None:
+    group.stable()
+    named = [group.group_id if word == "GROUP" else word for word in how]
+
+    for command in (["groups", "describe"], ["groups", "members"], ["groups", "rebalances"], ["offsets", "show"]):
+        muster.ok(*command, *named)
+    (described,) = muster.ok("groups", "describe", *named, "--json").json["groups"]
+    assert described["group_id"] == group.group_id
+
+
+def test_a_description_for_programs_has_offsets_with_lag_and_owner(muster: Muster, group: Group, topic: str) -> None:
+    member = group.stable(topic)
+    member.commit(position(5, topic=topic), position(7, partition=1, topic=topic, log_end_offset=7))
+
+    (described,) = muster.ok("groups", "describe", group.group_id, "--json").json["groups"]
+
+    shown = [
+        (each["partition"], each["current_offset"], each["lag"], each["member_id"]) for each in described["offsets"]
+    ]
+    assert shown == [(0, 5, None, member.member_id), (1, 7, 0, None)]
+    assert described["members"][0]["member_id"] == member.member_id
+
+
+def test_members_are_shown_with_their_assignment_when_asked(muster: Muster, group: Group) -> None:
+    member = group.member(group.post("join", join_body(group_instance_id="i-1")))
+    member.ask("sync", group_instance_id="i-1", assignments=[gives(member.member_id, 0)])
+
+    said = muster.ok("groups", "members", group.group_id, "--verbose").out
+
+    assert said.splitlines()[1].split()[1:7] == [member.member_id, "i-1", "127.0.0.1", "agent-1", "1", "orders:0"]
+
+
+def test_who_is_waited_for_is_named(muster: Muster, group: Group) -> None:
+    first = group.stable(client_id="slow-one", **PATIENT)
+    group.client.later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
+    poll_until(lambda: group.describe()["waiting_until"] is not None)
+
+    said = muster.ok("groups", "describe", group.group_id, "--state").out
+
+    assert f"waits for slow-one at 127.0.0.1 ({first.member_id}) to join until 20" in said
+    group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": first.member_id}]})
+
+
+def test_a_stranger_is_not_found_and_the_others_are_shown(muster: Muster, group: Group) -> None:
+    commit(group, position(1))
+
+    ran = muster("groups", "describe", "nobody", group.group_id)
+
+    assert ran.exit_code == 1
+    assert ran.err == "muster: nobody: nobody has ever seen this group (GROUP_ID_NOT_FOUND).\n"
+    assert " Empty " in ran.out
+
+
+@pytest.mark.parametrize("group_id", ODD_IDS)
+def test_any_id_can_be_asked_for(muster: Muster, client: Client, group_id: str) -> None:
+    group = client.group(group_id) if group_id not in {".", "..", "~tilde"} else None
+    muster.ok(
+        "groups",
+        "reset-offsets",
+        f"--group={group_id}",
+        "--topic",
+        "orders:0",
+        "--to-offset",
+        "3",
+        "--create",
+        "--execute",
+    )
+
+    (shown,) = muster.ok("offsets", "show", f"--group={group_id}", "--format", "json").json["groups"]
+
+    assert (shown["group_id"], shown["offsets"][0]["offset"]) == (group_id, 3)
+    assert group_id in muster.ok("groups", "list").out
+    assert group is None or offsets_of(group) == {("orders", 0): 3}
+
+
+def test_a_name_cannot_command_the_terminal(muster: Muster, client: Client) -> None:
+    group_id = fresh_id("evil\x1b[2J\n")
+    commit(client.group(group_id), position(1))
+
+    said = muster.ok("groups", "list", "--prefix", "evil").out
+
+    assert "\x1b" not in said
+    assert "\x1b" not in muster.ok("groups", "describe", f"--group={group_id}").out
+    assert "\x1b" not in muster("groups", "delete", f"--group={group_id}", "nobody\x1b[2J").err
+    assert len(said.splitlines()) == 2
+
+
+# -- rebalances ---------------------------------------------------------------------------------------------
+
+
+def test_rebalances_say_what_began_them_and_who_held_them_up(muster: Muster, group: Group) -> None:
+    first = group.stable(client_id="the-slow-one", **PATIENT)
+    waiting = group.client.later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
+    poll_until(lambda: group.describe()["waiting_for"] == [first.member_id])
+    group.client.later(group, "join", join_body(member_id=first.member_id, client_id="the-slow-one", **PATIENT))
+    leader = group.member(waiting.result())
+    assert leader.joined["generation"] == 2
+    for each in group.describe()["members"]:
+        group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": each["member_id"]}]})
+    poll_until(lambda: group.describe()["state"] == "Empty")
+
+    shown = muster.ok("groups", "rebalances", group.group_id, "--json").json["rebalances"]
+    said = muster.ok("groups", "rebalances", group.group_id).out
+
+    assert shown[-1]["trigger"] == "member_joined"
+    assert [row["completed_at"] for row in shown] == sorted((row["completed_at"] for row in shown), reverse=True)
+    assert "the-slow-one (" in said
+    assert len(muster.ok("groups", "rebalances", group.group_id, "--limit", "1").rows) == 1
+
+
+def test_a_group_without_rebalances_says_so(muster: Muster, group: Group) -> None:
+    commit(group, position(1))
+
+    assert "has not rebalanced" in muster.ok("groups", "rebalances", group.group_id).out
+
+
+# -- owners, overview ---------------------------------------------------------------------------------------
+
+
+def test_who_owned_what_is_told_for_any_time(muster: Muster, group: Group) -> None:
+    member = group.stable()
+    member.commit(position(5))
+
+    (row,) = muster.ok("groups", "owners", group.group_id, "--topic", "orders:0").rows
+    assert row[:3] == ["orders", "0", member.member_id]
+    assert muster.ok("groups", "owners", group.group_id, "--at", "2020-01-01").out.startswith("Nobody owned anything")
+    shown = muster.ok("groups", "owners", group.group_id, "--json").json
+    assert (shown["assignments"][0]["partitions"], shown["offsets"][0]["offset"]) == ([0], 5)
+    assert "--at yesterday: a time looks like" in muster.refused(2, "groups", "owners", "g", "--at", "yesterday")
+    assert "Name one partition" in muster.refused(2, "groups", "owners", "g", "--topic", "orders:1,2")
+
+
+def test_the_overview_begins_with_who_is_in_trouble(muster: Muster, client: Client, topic: str) -> None:
+    prefix = fresh_id("glance")
+    settled, unsettled = client.group(prefix + "-a"), client.group(prefix + "-b")
+    commit(settled, position(5, topic=topic, log_end_offset=12))
+    member = unsettled.join()
+
+    rows = muster.ok("groups", "overview", "--search", prefix).rows
+
+    assert [row[:2] for row in rows] == [[unsettled.group_id, "CompletingRebalance"], [settled.group_id, "Empty"]]
+    (lagging,) = muster.ok("groups", "overview", "--search", prefix, "--state", "empty", "--json").json["groups"]
+    assert lagging["lag"] == 7
+    assert muster.ok("groups", "overview", "--search", "nobody's").out == "There are no such groups.\n"
+    unsettled.post("leave", {"members": [{"member_id": member.member_id}]})
+
+
+# -- rebalance and remove-member ----------------------------------------------------------------------------
+
+
+def test_a_group_is_made_to_rebalance(muster: Muster, group: Group) -> None:
+    member = group.stable()
+
+    done = muster.ok("groups", "rebalance", group.group_id, "--reason", "a test", "--json").json
+
+    assert done["group_id"] == group.group_id
+    assert group.client.ok("GET", f"/v1/changes/{done['change_id']}")["reason"] == "a test"
+    assert member.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
+    assert "GROUP_ID_NOT_FOUND" in muster.refused(1, "groups", "rebalance", "nobody")
+
+
+@pytest.mark.parametrize("name", ["client", "member"])
+def test_a_member_is_put_out_when_asked_for(muster: Muster, group: Group, name: str) -> None:
+    member = group.stable(client_id="slow one")
+    wanted = [
+        "groups",
+        "remove-member",
+        {"client": "slow one", "member": member.member_id}[name],
+        "--group",
+        group.group_id,
+    ]
+
+    told = muster.ok(*wanted).out
+    owned = "Its 1 partition (orders:0) have no owner until another member joins."
+    assert told.startswith(f"slow one at 127.0.0.1 ({member.member_id}) would be removed. {owned}")
+    assert len(group.describe()["members"]) == 1
+    would = muster.ok(*wanted, "--json").json
+    assert (would["dry_run"], would["member_id"], would["change_id"]) == (True, member.member_id, None)
+    done = muster.ok(*wanted, "--execute", "--json").json
+    assert (done["dry_run"], done["partition_count"]) == (False, 1)
+    assert group.client.ok("GET", f"/v1/changes/{done['change_id']}")["action"] == "remove_member"
+    assert group.describe()["members"] == []
+    assert muster.refused(1, *wanted) == f"{group.group_id} has no member {wanted[2]}."
+
+
+def test_members_own_and_wait_in_a_rebalance_as_they_do(muster: Muster, group: Group) -> None:
+    slow = group.stable(client_id="slow-one", **PATIENT)
+    ready = join_body(member_id=group.handshake(), client_id="ready", **PATIENT)
+    group.client.later(group, "join", ready)
+    poll_until(lambda: group.describe()["state"] == "PreparingRebalance")
+
+    rows = {row[3]: row for row in muster.ok("groups", "members", group.group_id).rows}
+    told = muster.ok("groups", "remove-member", slow.member_id, "--group", group.group_id).out
+    counted = muster.ok("groups", "remove-member", slow.member_id, "--group", group.group_id, "--json").json
+
+    assert (rows["slow-one"][4], rows["slow-one"][-1]) == ("1", "join")
+    assert rows["slow-one"][5:7] != ["joining,", "waiting"]
+    assert (rows["ready"][4], rows["ready"][5:7], rows["ready"][-1]) == ("0", ["joining,", "waiting"], "-")
+    assert "Its 1 partition (orders:0) go to the other members." in told
+    assert counted["partition_count"] == 1
+    group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": slow.member_id}]})
+
+
+def test_the_leader_of_a_sync_phase_is_named(muster: Muster, group: Group) -> None:
+    leader = group.join(**PATIENT)
+
+    said = muster.ok("groups", "describe", group.group_id).out
+
+    assert f"waits for agent-1 at 127.0.0.1 ({leader.member_id}, the leader) to sync until 20" in said
+    assert "sync (leader)" in said
+    group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": leader.member_id}]})
+
+
+def test_of_two_members_of_one_name_none_is_put_out(muster: Muster, group: Group) -> None:
+    first = group.stable(**PATIENT)
+    group.client.later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
+    poll_until(lambda: len(group.describe()["members"]) == 2)
+
+    said = muster.refused(1, "groups", "remove-member", "agent-1", "--group", group.group_id, "--execute")
+
+    assert said == f"{group.group_id} has 2 members of that client id; name one by its member id."
+    group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": first.member_id}]})
+
+
+# -- delete -------------------------------------------------------------------------------------------------
+
+
+def test_deleting_is_told_first_and_done_when_asked_for(muster: Muster, group: Group) -> None:
+    commit(group, position(5), position(6, partition=1))
+
+    told = muster.ok("groups", "delete", group.group_id).out
+    assert "would be deleted  2 offsets would be archived" in told
+    assert "Nothing was changed; --execute does it." in told
+    assert len(offsets_of(group)) == 2
+
+    (done,) = muster.ok("groups", "delete", group.group_id, "--execute", "--reason", "it is old", "--json").json[
+        "groups"
+    ]
+    assert offsets_of(group) == {}
+    change = muster.ok("changes", "show", done["change_id"], "--json").json
+    assert (change["actor"], change["reason"], change["action"]) == ("ada", "it is old", "delete_group")
+    muster.ok("changes", "undo", done["change_id"])
+    assert len(offsets_of(group)) == 2
+
+
+def test_dry_run_is_stronger_than_execute(muster: Muster, group: Group) -> None:
+    commit(group, position(5))
+
+    muster.ok("groups", "delete", group.group_id, "--execute", "--dry-run")
+
+    assert offsets_of(group) == {("orders", 0): 5}
+
+
+@pytest.mark.parametrize("execute", [[], ["--execute"]])
+def test_one_that_is_refused_does_not_keep_the_others(muster: Muster, client: Client, execute: list[str]) -> None:
+    busy, idle = client.group(fresh_id()), client.group(fresh_id())
+    busy.stable()
+    commit(idle, position(1))
+
+    ran = muster("groups", "delete", busy.group_id, idle.group_id, "nobody", *execute, "--json")
+
+    outcomes = [each["outcome"] for each in ran.json["groups"]]
+    assert outcomes == ["refused", "deleted" if execute else "would be deleted", "refused"]
+    assert "NON_EMPTY_GROUP" in ran.json["groups"][0]["detail"]
+    assert "GROUP_ID_NOT_FOUND" in ran.json["groups"][2]["detail"]
+    assert ran.exit_code == 1
+    assert (offsets_of(idle) == {}) is bool(execute)
+
+
+def test_all_groups_can_be_narrowed_by_state_and_prefix(muster: Muster, client: Client) -> None:
+    prefix = fresh_id("old-")
+    busy, idle, other = (client.group(group_id) for group_id in (prefix + "a", prefix + "b", fresh_id("kept-")))
+    busy.stable()
+    commit(idle, position(1))
+    commit(other, position(1))
+
+    said = muster.ok("groups", "delete", "--all-groups", "--state", "Empty", "--prefix", prefix, "--execute").out
+
+    assert said.splitlines()[-1] == "1 group: 1 deleted."
+    assert offsets_of(idle) == {}
+    assert offsets_of(other) != {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Name a group, or say --all-groups."),
+        (["a", "--all-groups"], "Name groups, or say --all-groups, and not both."),
+        (["a", "--state", "Empty"], "--state and --prefix choose among --all-groups."),
+    ],
+)
+def test_it_must_be_clear_which_groups_are_meant(muster: Muster, arguments: list[str], said: str) -> None:
+    assert muster.refused(2, "groups", "delete", *arguments) == said
+    assert muster.refused(2, "groups", "reset-offsets", "--to-latest", "--all-topics", *arguments) == said
+
+
+# -- tuning -------------------------------------------------------------------------------------------------
+
+
+def test_advice_is_told_and_a_timeout_can_be_tried_out(muster: Muster, group: Group) -> None:
+    group.stable()
+
+    said = muster.ok(
+        "groups", "tuning", group.group_id, "--session-timeout-ms", "20000", "--rebalance-timeout-ms", "9000"
+    ).out
+    shown = muster.ok("groups", "tuning", "--group", group.group_id, "--session-timeout-ms", "20000", "--json").json
+
+    (row,) = [line.split() for line in said.splitlines() if line.startswith("session_timeout_ms")]
+    assert row[1:5] == ["10000", "-", "too", "little"]
+    assert "A session timeout of 20000 ms\n  would have cost " in said
+    assert "  would have spared 0 of 0 members put out and back soon;" in said
+    assert "A rebalance timeout of 9000 ms" in said
+    assert shown["what_if"]["session_timeout_ms"]["value"] == 20_000
+    assert "INVALID_REQUEST" in muster.refused(1, "groups", "tuning", group.group_id, "--session-timeout-ms", "0")

@@ -1,0 +1,176 @@
+"""Which node is asked, as whom, and what is said when it refuses, is busy, or is not there."""
+
+import getpass
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from muster.commands import asking
+from muster.data_dir import DataDir
+from muster.database import own_database
+from muster.settings import load_settings
+from tests.support.fake_node import FakeNode
+from tests.support.http_client import Group, position
+from tests.support.muster_command import Muster, commit
+from tests.support.nodes import Node
+
+NOT_NOW = {"code": "COORDINATOR_NOT_AVAILABLE", "action": "retry", "detail": "the shard is between two owners"}
+
+
+def test_nobody_at_the_address_is_one_sentence_and_an_exit_code_of_its_own(bare_muster: Muster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+    said = bare_muster.refused(3, "groups", "list", "--url", url)
+
+    assert said == f"No node answers at {url} (Connection refused); muster up starts one, and --url names another."
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"3"])
+def test_whoever_is_no_node_is_told_apart(bare_muster: Muster, fake: FakeNode, body: bytes) -> None:
+    fake.answers = [(200, body)]
+
+    said = bare_muster.refused(3, "groups", "list", "--url", fake.url)
+
+    assert said == f"What answers at {fake.url} (status 200) is no Muster node."
+
+
+def test_a_busy_node_is_asked_again_under_the_same_key(fake: FakeNode) -> None:
+    fake.says(503, NOT_NOW)
+    fake.says(429, {**NOT_NOW, "code": "THROTTLING_QUOTA_EXCEEDED"})
+    fake.answers.append((204, b""))
+
+    asking.Node(fake.url, "ada").delete("/v1/groups/g", "a test")
+
+    keys = {headers["Idempotency-Key"] for _, headers in fake.seen}
+    assert (len(fake.seen), len(keys)) == (3, 1)
+
+
+def test_a_node_that_stays_busy_is_given_up(
+    bare_muster: Muster, fake: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking.Node.__init__, "__defaults__", (None, None, 0.05))
+    fake.says(503, NOT_NOW)
+
+    assert bare_muster.refused(3, "groups", "list", "--url", fake.url) == (
+        "the shard is between two owners (COORDINATOR_NOT_AVAILABLE)."
+    )
+
+
+def test_a_quarantine_is_shown_at_once(bare_muster: Muster, fake: FakeNode) -> None:
+    fake.says(503, {**NOT_NOW, "detail": "the group is quarantined", "quarantine_reason": "groups.state is 'stable'"})
+
+    said = bare_muster.refused(1, "groups", "describe", "g", "--url", fake.url)
+
+    assert said == "g: the group is quarantined (COORDINATOR_NOT_AVAILABLE)."
+    assert len(fake.seen) == 1
+
+
+def test_the_token_goes_along_and_names_the_actor(
+    bare_muster: Muster, fake: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.says(200, {"groups": [], "next_cursor": None, "values": {}})
+    monkeypatch.setenv("MUSTER_TOKEN", "t0ken")
+    monkeypatch.setenv("MUSTER_URL", fake.url)
+
+    bare_muster.ok("groups", "list")
+    bare_muster("config", "set", "group_max_size=1")
+    bare_muster("config", "set", "group_max_size=1", "--actor", "Jürgen")
+    monkeypatch.delenv("MUSTER_TOKEN")
+    bare_muster("config", "set", "group_max_size=1")
+
+    puts = [headers for path, headers in fake.seen if "Idempotency-Key" in headers]
+    assert fake.seen[0][1]["Authorization"] == "Bearer t0ken"
+    assert [headers.get("X-Muster-Actor", "").encode("latin-1").decode() for headers in puts] == [
+        "",
+        "Jürgen",
+        getpass.getuser(),
+    ]
+    assert "Authorization" not in puts[-1]
+
+
+@pytest.mark.parametrize("token", ["hunter2\n", "The token:\n\n  hunter2\n", "hunter2\r", "hunter2ü", "hunter2\udcff"])
+@pytest.mark.parametrize("command", [["groups", "list"], ["up", "--no-airflow"], ["job", "offset_retention"]])
+def test_a_token_that_no_request_can_carry_is_refused_and_not_shown(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, token: str, command: list[str]
+) -> None:
+    monkeypatch.setenv("MUSTER_TOKEN", token)
+
+    said = bare_muster.refused(2, *command)
+
+    assert said.startswith("MUSTER_TOKEN: a token is one line of printable ASCII; muster token new prints it on")
+    assert "hunter2" not in said
+    assert not list(Path(os.environ["MUSTER_DATA_DIR"]).iterdir())
+
+
+def test_the_doctor_tells_of_such_a_token_too(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_TOKEN", "hunter2\n")
+
+    ran = bare_muster("doctor", "--json")
+
+    (found,) = [each for each in ran.json["findings"] if each["check"] == "node"]
+    assert found["saw"].startswith("MUSTER_TOKEN: a token is one line")
+    assert "hunter2" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("actor", ["x\ny", "x\0y", "\x1b[2J"])
+def test_an_actor_that_no_request_can_carry_is_refused(bare_muster: Muster, actor: str) -> None:
+    for command in (["config", "set", "group_max_size=1"], ["token", "new", "--role", "viewer"]):
+        assert bare_muster.refused(2, *command, "--actor", actor) == (
+            "--actor: a name has no line breaks or other control characters, and is UTF-8."
+        )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://[::1", "http://[::1"),
+        ("http://host:99999", "http://host:99999"),
+        ("http://:8080", "http://:8080"),
+        ("http://a b", "http://a b"),
+        ("http://host\n:8080", "http://host�:8080"),
+        ("http://u:hunter2@[::1", "http://[::1"),
+    ],
+)
+def test_an_address_that_is_none_is_told_without_its_password(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, url: str, shown: str
+) -> None:
+    monkeypatch.setenv("MUSTER_URL", url)
+
+    said = bare_muster.refused(2, "groups", "list")
+
+    assert said == f"A node's URL looks like http://host:port, and not like {shown}."
+
+
+def test_the_node_of_the_run_in_the_data_directory_is_found(
+    bare_muster: Muster, node: Node, group: Group, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commit(group, position(1))
+    monkeypatch.setenv("MUSTER_DATA_DIR", str(tmp_path))
+    data_dir = DataDir(tmp_path)
+    data_dir.create()
+    with data_dir.locked("up") as lock:
+        lock.publish_node_url(node.url)
+        assert group.group_id in bare_muster.ok("groups", "list").out
+
+
+def test_the_node_of_muster_serve_is_found_too(tmp_path: Path) -> None:
+    settings = load_settings(data_dir=tmp_path, http_port=9_999)
+
+    with own_database(settings, "serve", node_url=settings.node_url):
+        holder = DataDir(tmp_path).holder()
+
+    assert holder is not None
+    assert holder.node_url == "http://127.0.0.1:9999"
+
+
+def test_a_refusal_is_told_in_the_nodes_words_and_cannot_command_the_terminal(
+    bare_muster: Muster, fake: FakeNode
+) -> None:
+    fake.says(403, {"code": "GROUP_AUTHORIZATION_FAILED", "action": "fix", "detail": "the token \x1b[2J is not"})
+
+    said = bare_muster.refused(1, "groups", "list", "--url", fake.url)
+
+    assert said == "the token �[2J is not (GROUP_AUTHORIZATION_FAILED)."

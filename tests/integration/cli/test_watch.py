@@ -1,0 +1,194 @@
+"""Watching: on a terminal in place, in a pipe line by line; Ctrl-C ends it as it should."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import cast
+
+import pytest
+
+from muster.commands import asking
+from muster.commands.asking import Json
+from muster.commands.watching import watch
+from tests.support.http_client import Client, Group, fresh_id, join_body, position
+from tests.support.muster_command import PATIENT, Muster, commit
+from tests.support.nodes import Node, running_node
+from tests.support.waiting import PATIENCE_S, poll_until
+
+WIDTH = 60
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal:
+    """A command in a terminal of its own."""
+
+    def __init__(self, url: str, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        environment = {**os.environ, "MUSTER_URL": url, "COLUMNS": str(WIDTH), "LINES": "40", "TERM": "xterm"}
+        command = [sys.executable, "-m", "muster", *arguments]
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+        os.close(theirs)
+        self.shown = ""
+
+    def read_until(self, text: str) -> str:
+        """Read until the terminal has shown a text, and return all that it has shown."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while text not in self.shown:
+            assert time.monotonic() < deadline_s, self.shown
+            self._read()
+        return self.shown
+
+    def rest(self) -> str:
+        """Read to the end, and return all that was shown."""
+        while self._read():
+            pass
+        return self.shown
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+    def _read(self) -> bool:
+        if not select.select([self._ours], [], [], PATIENCE_S)[0]:
+            return False
+        try:
+            piece = os.read(self._ours, 65_536)
+        except OSError:  # The other side is closed.
+            return False
+        self.shown += piece.decode(errors="replace")
+        return bool(piece)
+
+
+@contextmanager
+def in_a_pipe(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Iterator[str]]]:
+    """Run a command until the block ends; what it prints comes line by line."""
+    command = [sys.executable, "-m", "muster", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, iter(process.stdout)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def terminals(bare_muster: Muster) -> Iterator[list[Terminal]]:
+    assert bare_muster is not None
+    terminals: list[Terminal] = []
+    yield terminals
+    for each in terminals:
+        each.close()
+
+
+def test_a_group_is_watched_in_place_until_ctrl_c(node: Node, group: Group, terminals: list[Terminal]) -> None:
+    first = group.stable(client_id="first", **PATIENT)
+    terminals.append(terminal := Terminal(node.url, "groups", "watch", group.group_id, "--interval", "0.1"))
+    terminal.read_until("Stable")
+    group.client.later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
+
+    assert "waits for first at 127.0.0.1" in terminal.read_until("PreparingRebalance")
+    terminal.process.send_signal(signal.SIGINT)
+    assert "Traceback" not in terminal.rest()
+    assert terminal.process.wait(PATIENCE_S) == 0
+    group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": first.member_id}]})
+
+
+def test_a_long_id_is_folded_in_a_narrow_terminal_and_not_lost(
+    node: Node, client: Client, terminals: list[Terminal]
+) -> None:
+    group_id = fresh_id("x" * 100)
+    commit(client.group(group_id), position(1))
+    terminals.append(terminal := Terminal(node.url, "groups", "list", "--prefix", "xxx"))
+
+    shown = COLOURS.sub("", terminal.rest())
+
+    assert all(len(line) <= WIDTH for line in shown.splitlines())
+    assert shown.count("x") == 100
+    assert "…" not in shown
+
+
+def test_in_a_pipe_a_group_is_printed_when_it_has_changed(muster: Muster, group: Group) -> None:
+    commit(group, position(1))
+
+    said = muster.ok("groups", "watch", group.group_id, "--interval", "0.1", "--count", "3").out
+
+    assert len(said.splitlines()) == 1
+    assert f"{group.group_id}: Empty" in said
+
+
+def test_without_a_name_all_are_watched(muster: Muster, client: Client) -> None:
+    unsettled, settled = client.group(fresh_id("watched")), client.group(fresh_id("watched"))
+    member = unsettled.join()
+    commit(settled, position(1))
+
+    said = muster.ok("groups", "watch", "--count", "1").out
+
+    assert f"{unsettled.group_id}: CompletingRebalance" in said
+    assert f"waits for agent-1 at 127.0.0.1 ({member.member_id}, the leader) to sync" in said
+    assert f"{settled.group_id}: Empty, generation 0, 0 members" in said
+    unsettled.post("leave", {"members": [{"member_id": member.member_id}]})
+    poll_until(lambda: unsettled.describe()["state"] == "Empty")
+
+
+def test_a_node_that_goes_away_is_told_and_ctrl_c_still_ends_it(bare_muster: Muster, database_url: str) -> None:
+    assert bare_muster is not None
+    with ExitStack() as of_node:
+        node = of_node.enter_context(running_node(database_url))
+        commit(Client(node.url).group("watched"), position(1))
+        with in_a_pipe("groups", "watch", "--interval", "0.1", "--url", node.url) as (watching, lines):
+            assert "watched: Empty" in next(lines)
+            of_node.close()
+            # Whoever asks while the node stops is told that, before nobody answers any more.
+            last = next(line for line in lines if "this node is stopping" not in line)
+            assert f"No node answers at {node.url}" in last
+
+            watching.send_signal(signal.SIGINT)
+            out, err = watching.communicate(timeout=PATIENCE_S)
+            assert (watching.returncode, out, err) == (0, "", "")
+
+
+class Crowd:
+    """A node with so many groups, some of them unsettled."""
+
+    def __init__(self, groups: int, unsettled: int) -> None:
+        self.names = [f"g-{number:04}" for number in range(groups)]
+        self.unsettled = self.names[:unsettled]
+
+    def get(self, path: str) -> Json:
+        state = {"group_id": path.rpartition("/")[2], "state": "PreparingRebalance", "generation": 1, "members": []}
+        nobody: dict[str, Json] = {"waiting_for": [], "waiting_until": None, "pending_members": 0, "state_since": None}
+        return {**state, **nobody, "protocol_name": None, "coordinator": {"node_id": "n"}}
+
+    def pages(self, path: str, field: str, limit: int, **query: object) -> list[Json]:
+        names = self.unsettled if "state" in query else self.names
+        facts = {"state": "Empty", "generation": 0, "member_count": 0}
+        return [{"group_id": name, **facts} for name in names[:limit]]
+
+
+@pytest.mark.parametrize(
+    ("groups", "unsettled", "hint"),
+    [
+        (100, 20, None),
+        (101, 0, "Only the first 100 groups are shown; name those to watch, or see muster groups list."),
+        (101, 21, "Only the first 20 unsettled groups and the first 100 groups are shown; name those to watch, or"),
+    ],
+)
+def test_what_is_left_out_of_a_look_at_all_is_said_once(
+    capsys: pytest.CaptureFixture[str], groups: int, unsettled: int, hint: str | None
+) -> None:
+    watch(cast(asking.Node, Crowd(groups, unsettled)), (), interval_s=0, count=2)
+    out = capsys.readouterr().out
+    assert out.count("Only the first") == (hint is not None)
+    assert (hint or "") in out
+
+
+def test_a_stranger_is_refused(muster: Muster) -> None:
+    assert "GROUP_ID_NOT_FOUND" in muster.refused(1, "groups", "watch", "nobody", "--count", "1")

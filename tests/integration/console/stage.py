@@ -1,0 +1,138 @@
+"""Groups to look at: a healthy one, one that flaps, one that waits for somebody, and what maintenance proposes."""
+
+from concurrent.futures import Future, wait
+from uuid import uuid4
+
+import psycopg2
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from muster.settings import psql_url
+from tests.support.http_client import Answer, Client, Group, Json, Member, fresh_id, join_body, position
+from tests.support.nodes import Node
+from tests.support.waiting import PATIENCE_S
+
+LONG_MS = 900_000
+"""Nobody is put out while a test looks."""
+NOBODY = {"generation": -1, "member_id": ""}
+
+
+class Stage:
+    """Makes groups through the API, and more of them by SQL."""
+
+    def __init__(self, client: Client, node: Node) -> None:
+        assert node.settings.database_url is not None
+        self.client = client
+        self.rows: PsycopgConnection = psycopg2.connect(psql_url(node.settings.database_url.get_secret_value()))
+        self.rows.autocommit = True
+        self._parked: list[tuple[Member, Future[Answer]]] = []
+
+    def close(self) -> None:
+        """Let everybody go who still waits, or has given up waiting."""
+        for member, _ in self._parked:
+            member.group.post("leave", {"members": [{"member_id": member.member_id}]})
+        wait([parked for _, parked in self._parked], PATIENCE_S)
+        self.rows.close()
+
+    def healthy(self, name: str = "healthy", partitions: int = 12) -> Group:
+        """Make a stable group of two that reads a topic with some lag."""
+        group = self.client.group(fresh_id(name))
+        first = group.join(**_long("payments-1"))
+        assert first.sync(_gives(first.member_id, range(partitions))).status == 200
+        joining = self.client.later(group, "join", _long_body(group, "payments-2"))
+        first = self._again(first, "payments-1")
+        second = group.member(joining.result(PATIENCE_S))
+        half = partitions // 2
+        parts = (_gives(first.member_id, range(half)), _gives(second.member_id, range(half, partitions)))
+        assert first.sync(*parts).status == 200
+        assert second.sync().status == 200
+        first.commit(
+            *(
+                position(1_000 * number, partition=number, log_end_offset=1_000 * number + 7**number)
+                for number in range(partitions)
+            )
+        )
+        return group
+
+    def flapping(self, times: int = 12) -> Group:
+        """Make a group whose one member comes and goes."""
+        group = self.client.group(fresh_id("flapping"))
+        for number in range(times):
+            member = group.join(**_long("courier"), reason="the consumer is started")
+            assert member.sync(_gives(member.member_id, range(3))).status == 200
+            if number < times - 1:
+                reason = "consumer poll timeout has expired"
+                group.post("leave", {"members": [{"member_id": member.member_id, "reason": reason}]})
+        return group
+
+    def stuck(self) -> Group:
+        """Make a group that waits for its old member to join again."""
+        group = self.client.group(fresh_id("stuck"))
+        member = group.join(**_long("slowpoke"))
+        assert member.sync(_gives(member.member_id, range(4))).status == 200
+        self._parked.append((member, self.client.later(group, "join", _long_body(group, "eager"))))
+        while group.describe()["state"] != "PreparingRebalance":
+            pass
+        return group
+
+    def proposal(self, group: Group, offsets: int = 3) -> str:
+        """Propose to expire offsets of a group that nobody is in; none of them is due."""
+        group.post("offsets", {**NOBODY, "offsets": [position(7, partition=number) for number in range(offsets)]})
+        run_id = str(uuid4())
+        with self.rows.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
+                " VALUES (%s, 'offset_retention', now(), 'proposed', jsonb_build_object('candidates', %s))",
+                (run_id, offsets),
+            )
+            cursor.execute(
+                "INSERT INTO expiry_candidates"
+                " (run_id, group_id, shard_id, topic, partition, commit_version, committed_at, reason)"
+                " SELECT %s, group_id, shard_id, topic, partition, commit_version, committed_at, 'group_empty'"
+                " FROM offsets WHERE group_id = %s",
+                (run_id, group.group_id),
+            )
+        return run_id
+
+    def crowd(self, number: int) -> None:
+        """Write so many groups by SQL, each with four offsets, and every tenth with rebalances in the last hour."""
+        with self.rows.cursor() as cursor:
+            cursor.execute(_CROWD, {"number": number})
+
+    def _again(self, member: Member, client_id: str) -> Member:
+        """Join again once the group has noticed that somebody came."""
+        while member.ask("heartbeat").status == 200:
+            pass
+        answer = member.group.post("join", join_body(member_id=member.member_id, **_long(client_id)))
+        return member.group.member(answer)
+
+
+_CROWD = """
+INSERT INTO groups (group_id, shard_id, state, state_since, settled_state, generation, protocol_type, member_count,
+    topics_version, must_rebalance, created_at)
+SELECT 'crowd-' || n, n %% 50, CASE n %% 3 WHEN 0 THEN 'Empty' ELSE 'Stable' END, now(),
+    CASE n %% 3 WHEN 0 THEN 'Empty' ELSE 'Stable' END, 1, 'consumer', n %% 3, 0, false, now()
+FROM generate_series(1, %(number)s) AS n;
+INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, log_end_offset, committed_at)
+SELECT 'crowd-' || n, n %% 50, 'orders', p, n, n + p, now()
+FROM generate_series(1, %(number)s) AS n, generate_series(0, 3) AS p;
+INSERT INTO rebalances (rebalance_id, group_id, shard_id, group_created_at, generation, trigger, started_at,
+    completed_at, outcome, restarts, member_count_before, member_count_after, partitions_moved)
+SELECT gen_random_uuid(), 'crowd-' || n, n %% 50, now(), 1, 'member_left', now(), now() - r * interval '5 minutes',
+    'completed', 0, 1, 1, 0
+FROM generate_series(10, %(number)s, 10) AS n, generate_series(1, 20) AS r;
+ANALYZE groups, offsets, rebalances
+"""
+
+
+def _long(client_id: str) -> Json:
+    return {"client_id": client_id, "session_timeout_ms": LONG_MS, "rebalance_timeout_ms": LONG_MS}
+
+
+def _long_body(group: Group, client_id: str) -> Json:
+    long = _long(client_id)
+    return join_body(member_id=group.handshake(**long), **long)
+
+
+def _gives(member_id: str, partitions: range) -> Json:
+    assignment = {"partitions": [{"topic": "orders", "partitions": list(partitions)}]}
+    return {"member_id": member_id, "assignment": assignment}

@@ -1,0 +1,153 @@
+"""Everybody can use it: controls have names, texts stand out, the keyboard reaches all, and colour is never alone."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.integration.console.stage import Stage
+from tests.support.http_client import Group
+from tests.support.nodes import Node
+
+NAMELESS = """() => [...document.querySelectorAll('button, a, input, select, [role=img], dialog')]
+    .filter((each) => !(each.textContent.trim() || each.ariaLabel || each.labels?.length || each.title))
+    .map((each) => each.outerHTML)"""
+
+FAINT = """() => {
+    const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const rgba = (colour) => {
+        canvas.clearRect(0, 0, 1, 1);
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+        .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+    const ground = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+            const colour = rgba(getComputedStyle(at).backgroundColor);
+            if (colour[3] === 255) return colour;
+        }
+        return [255, 255, 255];
+    };
+    const found = [];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const element = walker.currentNode.parentElement;
+        const isOff = element.closest('button:disabled, noscript, template, svg, script') || !element.checkVisibility();
+        if (isOff || !walker.currentNode.data.trim()) continue;
+        const [one, other] = [light(rgba(getComputedStyle(element).color)), light(ground(element))];
+        const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+        if (contrast < 4.5) found.push(`${contrast.toFixed(2)} ${element.outerHTML.slice(0, 120)}`);
+    }
+    return found;
+}"""
+"""Texts whose contrast is below what WCAG 2.2 asks for (1.4.3)."""
+
+
+@pytest.fixture(scope="module")
+def healthy(stage: Stage) -> Group:
+    return stage.healthy()
+
+
+@pytest.fixture(scope="module")
+def places(stage: Stage, healthy: Group) -> list[str]:
+    """Give every screen of the console."""
+    stuck = stage.stuck()
+    run_id = stage.proposal(stage.client.group("idle"))
+    values = {"values": {"session_timeout_ms": 20_000}, "reason": "a change to look at"}
+    stage.client.ok("PUT", f"{healthy.path}/config", values)
+    groups = [f"groups/{each.group_id}" for each in (healthy, stuck)]
+    return ["", *groups, "maintenance", f"maintenance/{run_id}", "changes", "settings"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_and_every_control_has_a_name(
+    page: Page, node: Node, places: list[str], scheme: str
+) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a parameter's words are not narrowed
+    for place in places:
+        page.goto(f"{node.url}/#/{place}")
+        expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+        expect(page.locator("main")).not_to_contain_text("Loading…")
+        assert page.evaluate(FAINT) == [], place
+        assert page.evaluate(NAMELESS) == [], place
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
+
+
+@pytest.mark.parametrize("width", [390, 700])
+def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{node.url}/#/settings")
+    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    for control in page.locator(".bar a, .bar button").all():
+        box = control.bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, control.text_content()  # noqa: PT018 - one place
+
+
+def test_a_dialogue_holds_the_focus_and_gives_it_back(page: Page, node: Node, healthy: Group) -> None:
+    page.goto(f"{node.url}/#/groups/{healthy.group_id}")
+    opener = page.get_by_role("button", name="Change group_max_size")
+    opener.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("New value")).to_be_focused()
+    assert page.evaluate(FAINT) == []
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(opener).to_be_focused()
+
+
+def test_the_focus_stays_where_it_is_while_the_page_lives_on(
+    page: Page, node: Node, stage: Stage, healthy: Group
+) -> None:
+    page.goto(f"{node.url}/#/groups/{healthy.group_id}")
+    button = page.get_by_role("button", name="Change offsets_retention_minutes")
+    button.focus()
+    values = {"values": {"offsets_retention_minutes": 77}, "reason": "beside the page"}
+    stage.client.ok("PUT", f"{healthy.path}/config", values)
+    expect(page.get_by_role("region", name="Settings 8")).to_contain_text("77 min")
+    expect(button).to_be_focused()
+
+
+def test_keys_are_told_on_every_screen(page: Page, node: Node, places: list[str]) -> None:
+    for place in places:
+        page.goto(f"{node.url}/#/{place}")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_contain_text("this help")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_section_is_one_key_away(page: Page, node: Node, healthy: Group) -> None:
+    page.goto(f"{node.url}/#/groups/{healthy.group_id}")
+    expect(page.locator("main")).not_to_contain_text("Loading…")
+    page.keyboard.press("8")
+    expect(page.get_by_role("heading", name="Settings")).to_be_focused()
+    expect(page.get_by_role("heading", name="Settings")).to_be_in_viewport()
+    page.keyboard.press("u")
+    expect(page).to_have_url(f"{node.url}/#/")
+
+
+def test_light_and_dark_follow_the_system_until_somebody_chooses(page: Page, node: Node) -> None:
+    ground: Callable[[], str] = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731 - a word for a question
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{node.url}/")
+    dark = ground()
+    page.emulate_media(color_scheme="light")
+    light = ground()
+    assert dark != light
+
+    page.keyboard.press("t")
+    assert ground() == dark
+    page.reload()
+    assert ground() == dark
+    expect(page.locator("#theme")).to_have_text("Light")
+
+
+@pytest.mark.parametrize("sign", ["◐ Preparing", "● Stable", "○ Empty"])
+def test_a_state_is_told_by_sign_and_word_beside_its_colour(
+    page: Page, node: Node, places: list[str], sign: str
+) -> None:
+    page.goto(f"{node.url}/")
+    expect(page.locator("tbody .badge", has_text=sign).first).to_be_visible()

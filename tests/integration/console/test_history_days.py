@@ -1,0 +1,30 @@
+"""A run about days of history shows each day, how many rows it has, where its copy lies and what came of it."""
+
+from uuid import uuid4
+
+from playwright.sync_api import Page, expect
+
+from tests.integration.console.stage import Stage
+from tests.support.nodes import Node
+
+
+def test_a_run_about_history_shows_its_days(page: Page, node: Node, stage: Stage) -> None:
+    run_id = str(uuid4())
+    with stage.rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
+            " VALUES (%s, 'history_archive', now(), 'applied', '{\"candidates\": 2}')",
+            (run_id,),
+        )
+        cursor.execute(
+            "INSERT INTO archive_candidates (run_id, table_name, day, source, path, row_count, checksum, verified_at,"
+            " outcome) SELECT %s, 'rebalances', '2026-10-01'::date + n, '', 'file:///a/' || n, 1234, '1-1', now(),"
+            " CASE n WHEN 0 THEN 'dropped' END FROM generate_series(0, 1) AS n",
+            (run_id,),
+        )
+    page.goto(f"{node.url}/#/maintenance/{run_id}")
+    days = page.get_by_role("table", name="Days of history").locator("tbody tr")
+    expect(days).to_have_count(2)
+    expect(days.first).to_have_text("rebalances2026-10-011,234file:///a/0dropped")
+    expect(days.last).to_contain_text("undecided")
+    expect(page.locator(".foot")).to_have_text("2 shown")

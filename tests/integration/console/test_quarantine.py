@@ -1,0 +1,80 @@
+"""A quarantined group has a notice of its own: what happened, to which group, and the command that serves it again."""
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+
+import psycopg2
+import pytest
+from playwright.sync_api import BrowserContext, expect
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from muster.settings import psql_url
+from tests.support.corrupt_rows import BREAKS, QUICK, SICK, eventually_quarantined, settle, spoil
+from tests.support.databases import Databases
+from tests.support.http_client import Client
+from tests.support.nodes import Node, running_node
+
+COMMAND = f"muster groups reload {SICK}"
+ARGUMENT = """async ([id]) => {
+    const folder = document.querySelector('script[src]').src.replace(/[^/]+$/, '');
+    const { quarantineNotice } = await import(`${folder}quarantine.js`);
+    return quarantineNotice(id, 'no reason').querySelector('code').textContent;
+}"""
+
+
+@pytest.fixture
+def rows(databases: Databases) -> Iterator[tuple[str, PsycopgConnection]]:
+    """Give a database in which the row of one group cannot be loaded, and a connection to it."""
+    url = databases.create()
+    with running_node(url, **QUICK) as node, closing(Client(node.url)) as client:
+        settle(client.group(SICK))
+    with closing(psycopg2.connect(psql_url(url))) as connection:
+        connection.autocommit = True
+        spoil(connection, BREAKS["groups_state"], "groups_state")
+        yield url, connection
+    databases.drop(url)
+
+
+def test_a_quarantined_group_says_why_and_how_it_is_served_again(
+    context: BrowserContext, rows: tuple[str, PsycopgConnection]
+) -> None:
+    url, connection = rows
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with running_node(url, **QUICK) as node, closing(Client(node.url)) as client:
+        eventually_quarantined(client)
+        page = context.new_page()
+        page.goto(f"{node.url}/#/groups/{SICK}")
+        notice = page.get_by_role("alert", name="Quarantine")
+        expect(notice).to_contain_text("This group is quarantined")
+        expect(notice).to_contain_text("groups.state is 'stable'")
+        expect(notice.locator("code")).to_have_text(COMMAND)
+        expect(page.get_by_role("heading", level=1)).to_have_text(SICK)
+        expect(page.get_by_role("region", name=re.compile("^Members"))).to_contain_text("Not shown while")
+
+        notice.get_by_role("button", name="Copy").click()
+        expect(page.get_by_text("The command is copied.")).to_be_visible()
+        assert page.evaluate("navigator.clipboard.readText()") == COMMAND
+
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE groups SET state = 'Stable' WHERE group_id = %s", (SICK,))
+        client.ok("POST", f"/v1/groups/{SICK}/reload", {"reason": "repaired"})
+        expect(notice).to_have_count(0)
+        expect(page.get_by_role("region", name=re.compile("^Members"))).not_to_contain_text("Not shown while")
+        page.close()
+
+
+@pytest.mark.parametrize(
+    ("group_id", "argument"),
+    [
+        ("billing.eu-1", "billing.eu-1"),
+        ("-x", "-- '-x'"),
+        ("a b; rm 'c'", r"-- 'a b; rm '\''c'\'''"),
+        ("$(d)", "-- '$(d)'"),
+    ],
+)
+def test_the_command_is_safe_in_a_shell(context: BrowserContext, node: Node, group_id: str, argument: str) -> None:
+    page = context.new_page()
+    page.goto(f"{node.url}/")
+    assert page.evaluate(ARGUMENT, [group_id]) == f"muster groups reload {argument}"
+    page.close()

@@ -1,0 +1,414 @@
+"""With tokens, every request needs its role and its groups; no route is without a row here."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Final, cast
+
+import pytest
+from litestar.routes import HTTPRoute
+
+from api.http import base64url
+from api.http.app import make_app
+from api.http.limits import HttpLimits
+from api.http.tokens import Identity, Role
+from coordinator_core.runtime.coordinator import Coordinator
+from tests.integration.http.forwarding_marks import mark
+from tests.support.databases import Databases
+from tests.support.http_client import OPERATOR as ACTING
+from tests.support.http_client import Answer, Client, Group, Json, fresh_id, join_body, position
+from tests.support.nodes import CLUSTER_SECRET, running_node
+from tests.support.repository import ROOT
+from tests.support.waiting import poll_until
+
+MINE: Final = "mine-"
+RUN: Final = "6b6f1d5e-7a8c-4c1e-9d55-0c9a3b6a4f10"
+
+AGENT, VIEWER, OPERATOR = "agent", "viewer", "operator"
+READERS = {VIEWER, OPERATOR}
+MEMBERS = {AGENT, OPERATOR}
+ALL = {AGENT, VIEWER, OPERATOR}
+
+ROUTES: Final[dict[tuple[str, str], tuple[set[str], str]]] = {
+    # route → the roles that may ask it (none: open), and of which groups a token must be for it
+    ("GET", "/healthz"): (set(), "own"),
+    ("GET", "/readyz"): (set(), "own"),
+    ("GET", "/openapi.json"): (set(), "own"),
+    ("GET", "/docs"): (set(), "own"),
+    ("GET", "/"): (set(), "own"),
+    ("GET", "/console/{digest:str}/{name:str}"): (set(), "own"),
+    ("GET", "/metrics"): (READERS, "all"),
+    ("POST", "/v1/groups/{group_id:str}/join"): (MEMBERS, "one"),
+    ("POST", "/v1/groups/{group_id:str}/sync"): (MEMBERS, "one"),
+    ("POST", "/v1/groups/{group_id:str}/heartbeat"): (MEMBERS, "one"),
+    ("POST", "/v1/groups/{group_id:str}/leave"): (MEMBERS, "one"),
+    ("POST", "/v1/groups/{group_id:str}/offsets"): (MEMBERS, "one"),
+    ("DELETE", "/v1/groups/{group_id:str}/offsets"): (MEMBERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/offsets"): (ALL, "one"),
+    ("POST", "/v1/groups/{group_id:str}/offsets/query"): (ALL, "one"),
+    ("GET", "/v1/groups/{group_id:str}/coordinator"): (ALL, "one"),
+    ("GET", "/v1/topics"): (ALL, "own"),
+    ("GET", "/v1/groups"): (READERS, "own"),
+    ("GET", "/v1/groups/{group_id:str}/lag"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/lag/history"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/tuning"): (READERS, "one"),
+    ("GET", "/v1/reports/rebalances"): (READERS, "own"),
+    ("GET", "/v1/reports/assignments"): (READERS, "own"),
+    ("GET", "/v1/reports/timeouts"): (READERS, "own"),
+    ("GET", "/v1/overview/groups"): (READERS, "own"),
+    ("GET", "/v1/quarantined-groups"): (READERS, "own"),
+    ("GET", "/v1/groups/{group_id:str}"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/rebalances"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/rebalances/{rebalance_id:str}/members"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/transitions"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/assignments"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/stays"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/diagnosis"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/config"): (READERS, "one"),
+    ("GET", "/v1/config"): (READERS, "own"),
+    ("GET", "/v1/changes"): (READERS, "own"),
+    ("GET", "/v1/changes/{change_id:str}"): (READERS, "own"),
+    ("GET", "/v1/maintenance/runs"): (READERS, "own"),
+    ("GET", "/v1/maintenance/runs/{run_id:str}"): (READERS, "own"),
+    ("GET", "/v1/maintenance/runs/{run_id:str}/candidates"): (READERS, "own"),
+    ("DELETE", "/v1/groups/{group_id:str}"): ({OPERATOR}, "one"),
+    ("POST", "/v1/groups/{group_id:str}/rebalance"): ({OPERATOR}, "one"),
+    ("POST", "/v1/groups/{group_id:str}/reload"): ({OPERATOR}, "one"),
+    ("DELETE", "/v1/groups/{group_id:str}/members/{member_id:str}"): ({OPERATOR}, "one"),
+    ("PUT", "/v1/groups/{group_id:str}/config"): ({OPERATOR}, "one"),
+    ("POST", "/v1/groups/{group_id:str}/offsets/reset"): ({OPERATOR}, "one"),
+    ("PUT", "/v1/config"): ({OPERATOR}, "all"),
+    ("PUT", "/v1/topics/{topic:str}"): ({OPERATOR}, "all"),
+    ("DELETE", "/v1/topics/{topic:str}"): ({OPERATOR}, "all"),
+    ("DELETE", "/v1/topics/{topic:str}/log-ends"): ({OPERATOR}, "all"),
+    ("POST", "/v1/changes/{change_id:str}/undo"): ({OPERATOR}, "own"),
+    ("POST", "/v1/maintenance/runs/{run_id:str}/apply"): ({OPERATOR}, "all"),
+    ("POST", "/v1/maintenance/runs/{run_id:str}/reject"): ({OPERATOR}, "all"),
+}
+FILLED: Final = {
+    "{digest:str}": "d",
+    "{name:str}": "n",
+    "{member_id:str}": "m",
+    "{topic:str}": "t",
+    "{rebalance_id:str}": RUN,
+    "{change_id:str}": RUN,
+}
+
+
+class Asker:
+    """Asks a node with one token, or with none."""
+
+    def __init__(self, client: Client, token: str | None) -> None:
+        self._client = client
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    def ask(self, method: str, path: str, body: Json = None, **headers: str) -> Answer:
+        content = None if body is None else self._client.encoded(body)
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        return self._client.send(method, path, content, {**self._headers, **kind, **headers})
+
+
+def entry(token: str, actor: str, role: str, *prefixes: str) -> Json:
+    own = {"prefixes": list(prefixes)} if prefixes else {}
+    return {"sha256": sha256(token.encode()).hexdigest(), "actor": actor, "role": role, **own}
+
+
+ENTRIES: Final = [
+    entry("agents", "billing", AGENT),
+    entry("viewers", "vera", VIEWER),
+    entry("operators", "olga", OPERATOR),
+    *(entry(f"my-{role}s", f"my {role}", role, MINE, "also-mine-") for role in sorted(ALL)),
+]
+
+
+@pytest.fixture(scope="module")
+def tokens_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokens") / "tokens.json"
+    path.write_text(json.dumps({"tokens": ENTRIES}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def clients(databases: Databases, tokens_file: Path) -> Iterator[list[Client]]:
+    """Serve two nodes with tokens that share the shards."""
+    url = databases.create()
+    options: dict[str, str | int] = {
+        "tokens_file": str(tokens_file),
+        "cluster_secret": CLUSTER_SECRET,
+        "group_initial_rebalance_delay_ms": 0,
+    }
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(running_node(url, lease_ttl_ms=3_000, **options)) for _ in range(2)]
+        clients = [stack.enter_context(closing(Client(node.url))) for node in nodes]
+        poll_until(lambda: all(sees_both(client) for client in clients))
+        yield clients
+    databases.drop(url)
+
+
+def sees_both(client: Client) -> bool:
+    """Tell whether both nodes have their half of the shards, as one of them sees it."""
+    asker = Asker(client, "viewers")
+    return (
+        len({asker.ask("GET", f"/v1/groups/g{number}/coordinator").json["url"] for number in range(30)} - {None}) == 2
+    )
+
+
+@pytest.fixture
+def asker(clients: list[Client]) -> "Askers":
+    return Askers(clients[0])
+
+
+class Askers:
+    """Everybody who may ask one node."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def __getitem__(self, token: str | None) -> Asker:
+        return Asker(self.client, token)
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    """Return every route that a node has."""
+    edge = make_app(cast("Coordinator", SimpleNamespace(url="http://a")), HttpLimits(), "0")
+    for route in edge._litestar.routes:
+        assert isinstance(route, HTTPRoute)
+        yield from ((method, route.path) for method in route.methods if method != "OPTIONS")
+
+
+def test_every_route_has_a_row() -> None:
+    assert set(routes()) == set(ROUTES)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_a_route_is_for_its_roles_and_its_groups_only(asker: Askers, method: str, path: str) -> None:
+    roles, scope = ROUTES[method, path]
+
+    def refused(token: str | None, group_id: str) -> str | None:
+        answer = asker[token].ask(method, filled(path, group_id), {} if method in {"POST", "PUT"} else None)
+        return answer.code if answer.status in {401, 403} else None
+
+    needs_token = "SASL_AUTHENTICATION_FAILED" if roles else None
+    assert refused(None, "g") == needs_token
+    assert refused("nobody's", "g") == needs_token
+    for role in sorted(ALL):
+        of_role = "GROUP_AUTHORIZATION_FAILED" if roles and role not in roles else None
+        of_scope = "GROUP_AUTHORIZATION_FAILED" if roles and scope in {"one", "all"} else None
+        assert refused(f"{role}s", "g") == of_role
+        assert refused(f"my-{role}s", "g") == (of_role or of_scope)
+        assert refused(f"my-{role}s", MINE) == (of_role or (of_scope if scope == "all" else None))
+
+
+def filled(path: str, group_id: str) -> str:
+    """Return a path with something in the place of each parameter."""
+    for parameter, value in {**FILLED, "{group_id:str}": group_id, "{run_id:str}": RUN}.items():
+        path = path.replace(parameter, value)
+    return path
+
+
+def test_no_get_changes_anything(client: Client) -> None:
+    before = client.ok("GET", "/v1/changes")
+    for method, path in ROUTES:
+        if method == "GET":
+            answer = client.send("GET", filled(path, "g"), headers=ACTING)
+            assert "x-muster-change-id" not in answer.headers
+
+    assert client.ok("GET", "/v1/changes") == before
+
+
+def test_the_page_about_security_names_what_is_open() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.endswith("| open | open | open |")]
+    opened = [path for (_, path), (roles, _) in ROUTES.items() if not roles]
+
+    assert [path for path in opened if path.count("/") == 1 and path != "/" and f"`{path}`" not in row] == []
+    assert "the console's page and files" in row
+
+
+def test_who_brings_no_token_is_told_how(asker: Askers) -> None:
+    answer = asker[None].ask("GET", "/v1/groups")
+
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="muster"')
+    assert answer.json["detail"] == "a bearer token is needed"
+    assert asker["nobody's"].ask("GET", "/v1/groups").json["detail"] == "the bearer token is not known here"
+
+
+@pytest.mark.parametrize(
+    "header", ["operators", "Basic operators", "Bearer", "Bearer ", "Bearer operators x", "Bearer " + "x" * 5_000]
+)
+def test_what_is_no_bearer_token_is_none(asker: Askers, header: str) -> None:
+    assert asker[None].ask("GET", "/v1/groups", Authorization=header).status == 401
+
+
+def test_the_scheme_is_read_in_any_case(asker: Askers) -> None:
+    assert asker[None].ask("GET", "/v1/groups", Authorization="bEARER operators").status == 200
+
+
+def test_a_stranger_is_not_told_whose_a_group_is(asker: Askers) -> None:
+    assert "x-muster-coordinator" not in asker[None].ask("GET", "/v1/groups/g").headers
+    assert "x-muster-coordinator" in asker["viewers"].ask("GET", "/v1/groups/g/config").headers
+
+
+# -- prefixes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "segment",
+    ["other", "Mine-1", "%6Dine", "mine", "other%2Fmine-1", "~" + base64url.encode("other"), "~", "%2E%2E%2Fmine-1"],
+)
+def test_no_way_of_writing_an_id_leads_out_of_the_prefixes(asker: Askers, segment: str) -> None:
+    assert asker["my-operators"].ask("GET", f"/v1/groups/{segment}").status == 403
+
+
+@pytest.mark.parametrize("segment", ["mine-1", "%6Dine-1", "mine-%2F..%2Fother", "~" + base64url.encode("mine-1")])
+def test_every_way_of_writing_an_own_id_is_let_in(asker: Askers, segment: str) -> None:
+    assert asker["my-operators"].ask("GET", f"/v1/groups/{segment}/config").status == 200
+
+
+def test_the_empty_group_is_for_whoever_has_all(asker: Askers) -> None:
+    assert asker["my-agents"].ask("GET", "/v1/groups/~/offsets").status == 403
+    assert asker["agents"].ask("GET", "/v1/groups/~/offsets").status == 200
+
+
+def commit(asker: Askers, group_id: str) -> None:
+    body = {"generation": -1, "member_id": "", "offsets": [position(5)]}
+    assert asker["operators"].ask("POST", f"/v1/groups/{group_id}/offsets", body).status == 200
+
+
+def test_a_list_shows_own_groups_only_page_by_page(asker: Askers) -> None:
+    mine = sorted([*(fresh_id("mine-list") for _ in range(3)), *(fresh_id("also-mine-list") for _ in range(3))])
+    for group_id in [*mine, fresh_id("not-mine-list"), fresh_id("list")]:
+        commit(asker, group_id)
+        asker["operators"].ask("POST", f"/v1/groups/{group_id}/join", join_body())
+
+    listed: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = asker["my-viewers"].ask("GET", f"/v1/groups?limit=2&cursor={cursor}").json
+        listed += [each["group_id"] for each in page["groups"] if "list" in each["group_id"]]
+        cursor = page["next_cursor"]
+
+    shown = asker["viewers"].ask("GET", "/v1/groups?limit=1000").json["groups"]
+    assert listed == [each["group_id"] for each in shown if each["group_id"] in mine]
+    assert listed == mine
+    assert asker["my-viewers"].ask("GET", "/v1/groups?prefix=not-").json["groups"] == []
+    narrow = asker["my-viewers"].ask("GET", "/v1/groups?prefix=mine-list").json["groups"]
+    assert {each["group_id"] for each in narrow} == {each for each in mine if each.startswith("mine-")}
+
+
+def delete_offsets(asker: Asker, group_id: str, **headers: str) -> Answer:
+    return asker.ask("DELETE", f"/v1/groups/{group_id}/offsets?topic=orders", **headers)
+
+
+def test_changes_are_seen_and_undone_by_whoever_may_touch_the_group(asker: Askers) -> None:
+    mine, other = fresh_id(MINE), fresh_id("other")
+    ids = {}
+    for group_id in (mine, other):
+        commit(asker, group_id)
+        ids[group_id] = delete_offsets(asker["operators"], group_id).headers["x-muster-change-id"]
+    cluster = asker["operators"].ask("PUT", "/v1/config", {"values": {"group_max_size": 100}, "reason": "a test"})
+    ids["cluster"] = cluster.headers["x-muster-change-id"]
+
+    listed = {each["change_id"] for each in asker["my-viewers"].ask("GET", "/v1/changes").json["changes"]}
+    assert listed & set(ids.values()) == {ids[mine]}
+    for which in (other, "cluster"):
+        assert asker["my-viewers"].ask("GET", f"/v1/changes/{ids[which]}").status == 403
+        undo = asker["my-operators"].ask("POST", f"/v1/changes/{ids[which]}/undo", {"reason": "a test"})
+        assert (undo.status, undo.code) == (403, "GROUP_AUTHORIZATION_FAILED")
+    assert asker["my-viewers"].ask("GET", f"/v1/changes/{ids[mine]}").status == 200
+    assert asker["my-operators"].ask("POST", f"/v1/changes/{ids[mine]}/undo", {"reason": "a test"}).status == 200
+
+
+# -- actors -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [({}, "olga"), ({"X-Muster-Actor": "olga"}, "olga"), ({"X-Muster-Actor": "ada"}, "olga (ada)")]
+)
+def test_the_tokens_actor_comes_first_whatever_the_header_says(asker: Askers, said: dict[str, str], kept: str) -> None:
+    group_id = fresh_id()
+    commit(asker, group_id)
+
+    change_id = delete_offsets(asker["operators"], group_id, **said).headers["x-muster-change-id"]
+
+    assert asker["viewers"].ask("GET", f"/v1/changes/{change_id}").json["actor"] == kept
+
+
+def test_an_agents_own_deletion_is_under_its_tokens_name(asker: Askers) -> None:
+    group_id = fresh_id(MINE)
+    commit(asker, group_id)
+
+    change_id = delete_offsets(asker["my-agents"], group_id).headers["x-muster-change-id"]
+
+    assert asker["viewers"].ask("GET", f"/v1/changes/{change_id}").json["actor"] == "my agent"
+
+
+def test_an_answer_that_is_kept_is_kept_from_others(asker: Askers) -> None:
+    key = {"Idempotency-Key": RUN}
+    body = {"values": {"group_max_size": 90}, "reason": "a test"}
+    assert asker["operators"].ask("PUT", "/v1/config", body, **key).status == 200
+
+    assert asker["viewers"].ask("PUT", "/v1/config", body, **key).status == 403
+    assert asker["my-operators"].ask("PUT", "/v1/config", body, **key).status == 403
+
+
+# -- nodes among themselves ----------------------------------------------------------------------------------
+
+
+def owned_by(clients: list[Client], number: int) -> Group:
+    """Return a group whose owner is the node of this number."""
+    while True:
+        group = clients[number].group(fresh_id())
+        seen = {Asker(client, "viewers").ask("GET", f"{group.path}/coordinator").json["url"] for client in clients}
+        if seen == {clients[number].url}:
+            return group
+
+
+def test_who_asks_goes_along_with_what_is_passed_on(clients: list[Client]) -> None:
+    group = owned_by(clients, 1)
+    body = {"values": {"group_max_size": 7}, "reason": "a test"}
+
+    done = Asker(clients[0], "operators").ask("PUT", f"{group.path}/config", body)
+    refused = Asker(clients[0], "my-operators").ask("PUT", f"{group.path}/config", body)
+
+    change = Asker(clients[0], "viewers").ask("GET", f"/v1/changes/{done.headers['x-muster-change-id']}").json
+    assert (change["actor"], change["group_id"]) == ("olga", group.group_id)
+    assert refused.status == 403
+
+
+@pytest.mark.parametrize("secret", ["", "another cluster's"])
+def test_a_forged_identity_is_refused(clients: list[Client], secret: str) -> None:
+    answer = passed_on(clients[0], secret, Identity("olga", Role.OPERATOR))
+
+    assert (answer.status, answer.code) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+
+
+def test_an_identity_cannot_be_put_into_a_mark_that_has_none(clients: list[Client]) -> None:
+    strange = mark(CLUSTER_SECRET, clients[0].url, TARGET)
+    forged = mark("", clients[0].url, TARGET, identity=Identity("olga", Role.OPERATOR))
+
+    answer = clients[0].send("GET", "/v1/groups", None, {**forged, **strange})
+
+    assert (answer.status, answer.code) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+
+
+def test_a_mark_vouches_for_nobody_where_the_other_node_knows_no_tokens(clients: list[Client]) -> None:
+    answer = passed_on(clients[0], CLUSTER_SECRET, None)
+
+    assert (answer.status, answer.code) == (401, "SASL_AUTHENTICATION_FAILED")
+
+
+def test_a_marks_identity_has_its_own_role_and_no_more(clients: list[Client]) -> None:
+    assert passed_on(clients[0], CLUSTER_SECRET, Identity("vera", Role.VIEWER)).status == 200
+    assert passed_on(clients[0], CLUSTER_SECRET, Identity("billing", Role.AGENT)).status == 403
+    assert passed_on(clients[0], CLUSTER_SECRET, Identity("jürgen", Role.VIEWER, (MINE,))).status == 200
+
+
+TARGET: Final = "GET /v1/groups"
+
+
+def passed_on(client: Client, secret: str, identity: Identity | None) -> Answer:
+    return client.send("GET", "/v1/groups", None, mark(secret, client.url, TARGET, identity=identity))

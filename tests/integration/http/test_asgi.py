@@ -1,0 +1,243 @@
+"""What every request passes: ids, owners, deadlines, counters, and the wire itself."""
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import psycopg2
+import pytest
+import structlog
+
+from api.http.limits import HttpLimits
+from muster.settings import psql_url
+from tests.integration.http.in_process import answer_of, front_door
+from tests.support.databases import Databases
+from tests.support.http_client import Client, Group, Json, fresh_id, position
+from tests.support.nodes import running_node
+from tests.support.waiting import PATIENCE_S
+
+COMMIT = {"generation": -1, "member_id": "", "offsets": [position(1), position(2, partition=1)]}
+
+
+@pytest.fixture
+def events() -> Iterator[list[Json]]:
+    """Give what is logged from now on."""
+    with structlog.testing.capture_logs() as events:
+        yield events
+
+
+# -- ids and owners -------------------------------------------------------------------------------------
+
+
+def test_a_request_id_comes_back(client: Client) -> None:
+    assert client.call("GET", "/healthz", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"] == "mine-1"
+
+
+@pytest.mark.parametrize("unusable", ["", "with space", "x" * 129, "caf\xe9"])
+def test_a_request_without_a_usable_id_is_given_one(client: Client, unusable: str) -> None:
+    answers = [client.call("GET", "/healthz", headers={"X-Request-Id": unusable}) for _ in range(2)]
+
+    first, second = (answer.headers["x-request-id"] for answer in answers)
+    assert re.fullmatch(r"[0-9a-f]{32}", first)
+    assert first != second
+
+
+def test_refusals_carry_the_id_too(client: Client) -> None:
+    assert client.call("GET", "/nope", headers={"X-Request-Id": "mine-2"}).headers["x-request-id"] == "mine-2"
+
+
+def test_every_answer_about_a_group_names_its_coordinator(client: Client, group: Group) -> None:
+    answers = [
+        group.post("offsets", COMMIT),
+        group.post("heartbeat", {"generation": 1, "member_id": "nobody"}),
+        client.call("GET", group.path),
+    ]
+
+    assert [answer.headers["x-muster-coordinator"] for answer in answers] == [client.url] * 3
+    assert "x-muster-coordinator" not in client.call("GET", "/v1/groups").headers
+
+
+# -- deadlines ------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_takes_too_long_is_told_to_come_again(databases: Databases) -> None:
+    url = databases.create()
+    with (
+        running_node(url, request_timeout_ms=200) as node,
+        closing(Client(node.url)) as client,
+        _locked_topics(url),
+    ):
+        answer = client.call("GET", "/v1/topics")
+    databases.drop(url)
+
+    assert (answer.status, answer.code, answer.json["action"]) == (503, "COORDINATOR_NOT_AVAILABLE", "retry")
+    assert answer.json["detail"] == "no answer within 200 ms"
+    assert answer.headers["retry-after"] == "1"
+
+
+@contextmanager
+def _locked_topics(url: str) -> Iterator[None]:
+    """Keep everybody from reading the catalogue."""
+    with closing(psycopg2.connect(psql_url(url))) as connection, connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE topics IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+# -- a node that stops ------------------------------------------------------------------------------------
+
+
+def test_a_request_that_is_cut_off_while_the_node_stops_is_told_to_come_again() -> None:
+    status, body = asyncio.run(cut_off(is_stopping=True))
+
+    assert status == 503
+    assert (body["code"], body["action"], body["detail"]) == (
+        "COORDINATOR_NOT_AVAILABLE",
+        "retry",
+        "this node is stopping",
+    )
+
+
+def test_a_request_that_is_cut_off_by_anybody_else_is_not_answered() -> None:
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cut_off(is_stopping=False))
+
+
+async def cut_off(*, is_stopping: bool) -> tuple[int, Json]:
+    """Cancel a request that waits for the database, as the server does at the end, and return the answer."""
+    async with front_door(HttpLimits(request_timeout_ms=600_000)) as (app, reads):
+        reads.is_silent = True
+        asking = asyncio.create_task(answer_of(app, "/v1/topics"))
+        await reads.unanswered.wait()
+        if is_stopping:
+            app.close()
+        asking.cancel()
+        status, body = await asking
+        return status, json.loads(body)
+
+
+# -- counters and events ----------------------------------------------------------------------------------
+
+
+def test_requests_and_refusals_are_counted_by_name(client: Client, group: Group) -> None:
+    before = _counters(client)
+    group.post("offsets", COMMIT)
+    group.post("heartbeat", {"generation": 1, "member_id": "nobody"})
+    client.call("GET", "/v1/groups/g/nope")
+
+    after = _counters(client)
+
+    def grown(name: str) -> float:
+        return after.get(name, 0) - before.get(name, 0)
+
+    assert grown('muster_requests_total{request="OffsetCommit"}') == 1
+    assert grown("muster_offset_commit_total") == 2
+    assert grown('muster_errors_total{error="UNKNOWN_MEMBER_ID",request="Heartbeat"}') == 1
+    assert grown('muster_errors_total{error="INVALID_REQUEST",request="unknown"}') == 1
+    assert grown('muster_errors_total{error="NONE",request="OffsetCommit"}') == 0
+
+
+def _counters(client: Client) -> dict[str, float]:
+    answer = client.call("GET", "/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    lines = [line for line in answer.body.decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_a_refusal_leaves_one_event(client: Client, group: Group, events: list[Json]) -> None:
+    answer = group.post("heartbeat", {"generation": 1, "member_id": "nobody"})
+
+    (event,) = [each for each in events if each["event"] == "request_refused"]
+    assert event.pop("took_ms") >= 0
+    assert event == {
+        "event": "request_refused",
+        "log_level": "info",
+        "request": "Heartbeat",
+        "request_id": answer.headers["x-request-id"],
+        "group": group.group_id,
+        "status": 404,
+        "code": "UNKNOWN_MEMBER_ID",
+        "actor": None,
+        "change_id": None,
+        "client": "127.0.0.1",
+    }
+
+
+def test_an_operators_act_leaves_one_event_with_who_did_it(client: Client, events: list[Json]) -> None:
+    answer = client.call("PUT", f"/v1/topics/{fresh_id()}", {"partitions": 1})
+
+    (event,) = [each for each in events if each["event"] == "request_answered"]
+    assert (event["request"], event["actor"]) == ("PutTopic", "ada")
+    assert event["change_id"] == answer.headers["x-muster-change-id"]
+
+
+def test_what_agents_do_all_day_is_counted_and_not_logged(client: Client, group: Group, events: list[Json]) -> None:
+    member = group.stable()
+    member.ask("heartbeat")
+    member.commit(position(1))
+    client.ok("GET", f"{group.path}/offsets")
+
+    assert [each for each in events if each["event"] in {"request_answered", "request_refused"}] == []
+
+
+# -- the wire -------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_http_is_refused_as_everything_else_is(client: Client) -> None:
+    answer = _exchange(client, b"HELLO muster\r\n\r\n")
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"content-type: application/problem+json" in head
+    assert b'"code":"INVALID_REQUEST"' in body
+
+
+def test_a_path_with_raw_bytes_is_refused(client: Client) -> None:
+    answer = _exchange(client, b"GET /v1/groups/\xc3\xa9 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+
+    assert b"400 Bad Request" in answer
+
+
+def test_a_connection_goes_on_after_a_refused_body(client: Client) -> None:
+    with _connected(client) as connection:
+        size = 9_000_000
+        connection.sendall(b"POST /v1/groups/g/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % size)
+        connection.sendall(b"x" * size)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = _read_all(connection)
+
+    assert b"HTTP/1.1 413 " in answer
+    assert b'{"status":"alive"}' in answer
+
+
+def test_a_body_that_says_it_is_too_large_is_not_waited_for(client: Client) -> None:
+    with _connected(client) as connection:
+        connection.sendall(b"POST /v1/groups/g/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n")
+
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_caller_that_goes_away_hurts_nobody(client: Client, group: Group, events: list[Json]) -> None:
+    head = f"POST {group.path}/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{"
+    with _connected(client) as connection:
+        connection.sendall(head.encode())
+
+    assert client.call("GET", "/readyz").status == 200
+    assert [each for each in events if each["log_level"] == "error"] == []
+
+
+def _connected(client: Client) -> socket.socket:
+    host, _, port = client.address.partition(":")
+    return socket.create_connection((host, int(port)), PATIENCE_S)
+
+
+def _exchange(client: Client, request: bytes) -> bytes:
+    with _connected(client) as connection:
+        connection.sendall(request)
+        return _read_all(connection)
+
+
+def _read_all(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65_536), b""))

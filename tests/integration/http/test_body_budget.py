@@ -1,0 +1,92 @@
+"""Large bodies share a budget of memory, and small ones pass whatever the large ones take."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.databases import Databases
+from tests.support.http_client import Answer, Client, Group, fresh_id, position
+from tests.support.nodes import Node, requests_in_memory, running_node, without_collector
+from tests.support.waiting import PATIENCE_S, poll_until
+
+BODY_BYTES = 150_000
+BUDGET_BYTES = 250_000
+
+
+@pytest.fixture(scope="module")
+def node(databases: Databases) -> Iterator[Node]:
+    url = databases.create()
+    with running_node(url, max_body_bytes=200_000, max_large_bodies_bytes=BUDGET_BYTES) as node:
+        yield node
+    databases.drop(url)
+
+
+@pytest.fixture(scope="module")
+def client(node: Node) -> Iterator[Client]:
+    with closing(Client(node.url)) as client:
+        yield client
+
+
+def commit(group: Group, size: int) -> Answer:
+    """Commit an offset in a body of a little more than so many bytes, as a consumer in no group."""
+    offsets = [position(number, partition=number, metadata="m" * 3_000) for number in range(size // 3_000)]
+    return group.post("offsets", {"generation": -1, "member_id": "", "offsets": offsets or [position(1)]})
+
+
+def begun(client: Client, length: str) -> socket.socket:
+    """Begin to send a large body, and stop in its midst."""
+    place = urlsplit(client.url)
+    connection = socket.create_connection((str(place.hostname), place.port or 0), PATIENCE_S)
+    head = (
+        f"POST /v1/groups/g/offsets HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n{length}\r\n"
+    )
+    connection.sendall(head.encode())
+    return connection
+
+
+def test_large_bodies_are_refused_while_others_take_the_budget(client: Client) -> None:
+    group = client.group(fresh_id())
+    with begun(client, f"Content-Length: {BODY_BYTES}\r\n"):
+        poll_until(lambda: commit(group, BODY_BYTES).status == 503)
+        refused = commit(group, BODY_BYTES)
+        assert (refused.code, refused.headers["retry-after"]) == ("COORDINATOR_NOT_AVAILABLE", "1")
+        assert "max_large_bodies_bytes" in refused.json["detail"]
+        assert commit(group, 0).status == 200
+        assert commit(group, 60_000).status == 200
+    poll_until(lambda: commit(group, BODY_BYTES).status == 200)
+    assert all(commit(group, BODY_BYTES).status == 200 for _ in range(5))
+
+
+def test_body_of_undeclared_length_counts_as_it_arrives(client: Client) -> None:
+    group = client.group(fresh_id())
+    with begun(client, "Transfer-Encoding: chunked\r\n") as connection:
+        assert commit(group, BODY_BYTES).status == 200
+        connection.sendall(b"%x\r\n" % BODY_BYTES + b" " * BODY_BYTES + b"\r\n")
+        poll_until(lambda: commit(group, BODY_BYTES).status == 503)
+    poll_until(lambda: commit(group, BODY_BYTES).status == 200)
+
+
+@pytest.mark.parametrize("action", ["offsets", "offsets/reset", "join"])
+def test_a_refused_request_is_freed_once_it_is_answered(client: Client, action: str) -> None:
+    """The collector comes after tens of thousands of objects: hundreds of requests, each with megabytes of body."""
+    group = client.group(fresh_id())
+    bodies = {
+        "offsets": {"generation": 1, "member_id": "unknown", "offsets": [position(1)]},
+        "offsets/reset": {"topics": [], "to": "latest", "dry_run": False, "reason": "r"},
+        "join": {**JOIN, "member_id": ""},
+    }
+    with without_collector():
+        assert {group.post(action, bodies[action]).status for _ in range(5)} <= {400, 404, 409}
+        poll_until(lambda: requests_in_memory() == 0)
+
+
+JOIN = {
+    "client_id": "c",
+    "session_timeout_ms": 10_000,
+    "rebalance_timeout_ms": 10_000,
+    "protocol_type": "consumer",
+    "protocols": [{"name": "range", "metadata": "A" * 60_000}],
+}

@@ -1,0 +1,413 @@
+"""Callers who are slow, or many, hold neither a node's connections nor its memory, and healthy ones go on meanwhile."""
+
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+import structlog
+
+from muster.descriptors import affordable_connections
+from muster.errors import UserError
+from muster.settings import Settings
+from tests.integration.http.forwarding_marks import mark
+from tests.integration.http.ports import free_port
+from tests.support.databases import Databases
+from tests.support.http_client import Client, Json, fresh_id
+from tests.support.nodes import CLUSTER_SECRET, running_node
+from tests.support.waiting import PATIENCE_S, poll_until
+
+QUICK: dict[str, int | str] = {"group_initial_rebalance_delay_ms": 0}
+SLOW_MS = 300
+HEAD = b"POST /v1/groups/g/offsets HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+UNENDING = HEAD + b"Content-Length: 8000000\r\n\r\n"
+MAX_CONNECTIONS = 40
+HEALTH_CONNECTIONS = 16
+FLOOD = 600
+
+
+@pytest.fixture(scope="module")
+def impatient(databases: Databases) -> Iterator[Client]:
+    """Serve a node that waits for heads and bodies for a moment only."""
+    url = databases.create()
+    options = {**QUICK, "head_timeout_ms": SLOW_MS, "body_timeout_ms": SLOW_MS}
+    with running_node(url, **options) as node, closing(Client(node.url)) as client:
+        yield client
+    databases.drop(url)
+
+
+@pytest.fixture
+def crowded(databases: Databases) -> Iterator[Client]:
+    """Serve a node that takes few connections."""
+    url = databases.create()
+    options = {**QUICK, "max_connections": MAX_CONNECTIONS, "max_connections_per_ip": MAX_CONNECTIONS - 10}
+    with running_node(url, **options) as node, closing(Client(node.url)) as client:
+        yield client
+    databases.drop(url)
+
+
+def connected(client: Client, source: str = "127.0.0.1") -> socket.socket:
+    host, _, port = client.address.partition(":")
+    return socket.create_connection((host, int(port)), PATIENCE_S, source_address=(source, 0))
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Return what comes until the node closes the connection."""
+    parts: list[bytes] = []
+    with contextlib.suppress(ConnectionResetError):
+        parts.extend(iter(lambda: connection.recv(65_536), b""))
+    return b"".join(parts)
+
+
+def counted(client: Client, name: str) -> float:
+    lines = client.send("GET", "/metrics?detail=node").body.decode().splitlines()
+    (line,) = [each for each in lines if each.startswith(f"{name} ")]
+    return float(line.rpartition(" ")[2])
+
+
+def closed_for(client: Client, reason: str) -> float:
+    return counted(client, f'muster_connections_closed_total{{reason="{reason}"}}')
+
+
+# -- slow callers -----------------------------------------------------------------------------------------
+
+
+def trickle(connection: socket.socket, piece: bytes) -> None:
+    """Send a little at a time, until the node has had enough."""
+    connection.settimeout(SLOW_MS / 1000 / 10)
+    until_s = time.monotonic() + PATIENCE_S
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        while time.monotonic() < until_s:
+            connection.sendall(piece)
+            with contextlib.suppress(TimeoutError):
+                if not connection.recv(1, socket.MSG_PEEK):
+                    return
+                return
+    connection.settimeout(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("sent", "piece", "phase"),
+    [
+        (b"GET /healthz HTTP/1.1\r\n", b"X: y\r\n", "head"),
+        (b"GET /heal", b"z", "head"),
+        (UNENDING, b" ", "body"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n", "body"),
+    ],
+)
+def test_a_request_that_arrives_slowly_is_cut_off(impatient: Client, sent: bytes, piece: bytes, phase: str) -> None:
+    before = closed_for(impatient, f"{phase}_timeout")
+    with connected(impatient) as connection:
+        connection.sendall(sent)
+        trickle(connection, piece)
+        connection.settimeout(PATIENCE_S)
+        answer = read_all(connection)
+
+    assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert b'"code":"REQUEST_TIMED_OUT"' in answer
+    assert b'"action":"retry"' in answer
+    assert closed_for(impatient, f"{phase}_timeout") == before + 1
+
+
+def test_a_connection_on_which_nothing_is_asked_is_closed(impatient: Client) -> None:
+    with connected(impatient) as connection:
+        assert read_all(connection) == b""
+
+
+def test_the_second_request_of_a_connection_has_its_time_too(impatient: Client) -> None:
+    with connected(impatient) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b'"alive"' in connection.recv(65_536)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+
+        assert read_all(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_refused_body_is_not_waited_for_without_end(impatient: Client) -> None:
+    with connected(impatient) as connection:
+        connection.sendall(HEAD + b"Content-Length: 99999999\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
+
+        assert read_all(connection) == b""
+
+
+def test_who_is_answered_may_be_silent_for_as_long_as_a_connection_may_be_idle(impatient: Client) -> None:
+    with connected(impatient) as connection:
+        for _ in range(2):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b'"alive"' in connection.recv(65_536)
+            time.sleep(3 * SLOW_MS / 1000)
+
+
+def test_a_long_poll_outlives_the_times_for_reading(impatient: Client) -> None:
+    group = impatient.group(fresh_id())
+    first = group.stable()
+    waiting = impatient.later(group, "join", {**JOIN, "member_id": group.handshake(), "max_wait_ms": 4 * SLOW_MS})
+    answer = waiting.result()
+
+    assert (answer.status, answer.json["action"]) == (409, "retry")
+    assert first.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
+
+
+JOIN = {
+    "client_id": "c",
+    "session_timeout_ms": 10_000,
+    "rebalance_timeout_ms": 10_000,
+    "protocol_type": "consumer",
+    "protocols": [{"name": "range", "metadata": {"topics": ["orders"]}}],
+}
+
+
+def test_a_caller_that_does_not_read_its_answers_is_cut_off(databases: Databases) -> None:
+    url = databases.create()
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with (
+        running_node(url, **QUICK, send_timeout_ms=1_000) as node,
+        closing(Client(node.url)) as client,
+        connected(client) as deaf,
+    ):
+        deaf.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(200):
+                deaf.send(request)
+        poll_until(lambda: open_counted(client) == 1)
+    databases.drop(url)
+
+
+# -- what is beside a body, and what comes after a request ------------------------------------------------
+
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LAST_HEALTH = HEALTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+JOIN_AND_WAIT = b"POST /v1/groups/slow/join HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def answered(client: Client, sent: bytes) -> bytes:
+    """Return what comes back until the node closes the connection, which it may do while it is written to."""
+    with connected(client) as connection:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(sent)
+        return read_all(connection)
+
+
+@pytest.mark.parametrize(
+    "after_the_body",
+    [b"".join(b"x%d: y\r\n" % each for each in range(100_000)), b"x: " + b"y" * 10**6, b"x" * 10**6],
+    ids=["many", "a long value", "a long name"],
+)
+def test_trailers_are_limited_as_headers_are(client: Client, after_the_body: bytes) -> None:
+    before = closed_for(client, "body_timeout")
+
+    answered(client, CHUNKED + b"2\r\n{}\r\n0\r\n" + after_the_body)
+
+    assert closed_for(client, "body_timeout") == before
+
+
+def test_a_trailer_is_no_header(client: Client) -> None:
+    answer = answered(client, CHUNKED + b"2\r\n{}\r\n0\r\nHost: elsewhere\r\n\r\n" + LAST_HEALTH)
+
+    assert b"more than one Host" not in answer
+    assert b'"alive"' in answer
+
+
+def test_a_body_in_small_chunks_is_read(client: Client) -> None:
+    answer = answered(client, CHUNKED + b"1\r\n \r\n" * 50_000 + b"2\r\n{}\r\n0\r\n\r\n" + LAST_HEALTH)
+
+    assert b"this is not HTTP" not in answer
+    assert b'"alive"' in answer
+
+
+def test_requests_that_arrive_together_are_no_long_head(client: Client) -> None:
+    answer = answered(client, HEALTH * 5_000 + LAST_HEALTH)
+
+    assert answer.count(b"HTTP/1.1 200 OK") == 5_001
+
+
+@pytest.mark.parametrize("after", [b"garbage\r\n\r\n", HEALTH + b"garbage\r\n\r\n"])
+def test_an_earlier_request_is_not_answered_with_the_refusal_of_a_later_one(client: Client, after: bytes) -> None:
+    body = client.encoded({**JOIN, "member_id": "", "group_instance_id": fresh_id()})
+    with structlog.testing.capture_logs() as events:
+        answer = answered(client, JOIN_AND_WAIT + b"Content-Length: %d\r\n\r\n" % len(body) + body + after)
+
+    assert b"HTTP/1.1 400" not in answer
+    assert not [each for each in events if each["log_level"] == "error"]
+
+
+# -- many callers -----------------------------------------------------------------------------------------
+
+
+def open_many(client: Client, how_many: int, stack: ExitStack, source: str = "127.0.0.1") -> list[socket.socket]:
+    """Open connections that ask nothing."""
+    return [stack.enter_context(connected(client, source)) for _ in range(how_many)]
+
+
+def open_counted(client: Client) -> float:
+    """Return how many connections there are, the one that asks included."""
+    return counted(client, "muster_connections")
+
+
+def test_a_thousand_connections_are_bounded_and_health_is_answered_meanwhile(crowded: Client) -> None:
+    with structlog.testing.capture_logs() as events, ExitStack() as stack:
+        for number in range(FLOOD):
+            stack.enter_context(connected(crowded, f"127.0.0.{2 + number % 50}"))
+
+        health = [crowded.send("GET", path).status for path in ("/healthz", "/readyz", "/metrics?detail=node")]
+        refused = crowded.send("GET", "/v1/groups")
+        assert health == [200] * 3
+        assert (refused.status, refused.code, refused.json["action"]) == (503, "COORDINATOR_NOT_AVAILABLE", "retry")
+        assert open_counted(crowded) == MAX_CONNECTIONS
+        assert closed_for(crowded, "max_connections") >= FLOOD - MAX_CONNECTIONS
+
+    assert len([each for each in events if each["event"] == "connections_refused"]) == 1
+    poll_until(lambda: crowded.send("GET", "/v1/groups").status == 200)
+
+
+def test_one_address_does_not_hold_all_connections(crowded: Client) -> None:
+    with ExitStack() as stack:
+        open_many(crowded, MAX_CONNECTIONS + 5, stack, "127.0.0.2")
+
+        assert crowded.send("GET", "/v1/groups").status == 200
+        assert closed_for(crowded, "max_connections_per_ip") == 15
+
+
+def test_who_was_connected_before_the_crowd_is_served_on(crowded: Client) -> None:
+    group = crowded.group(fresh_id())
+    member = group.stable()
+    host, _, port = crowded.address.partition(":")
+    body = crowded.encoded({"generation": member.generation, "member_id": member.member_id})
+    beat = (
+        f"POST {group.path}/heartbeat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+    with socket.create_connection((host, int(port)), PATIENCE_S) as own, ExitStack() as stack:
+        for _ in range(10):
+            open_many(crowded, 30, stack, "127.0.0.3")
+            own.sendall(beat)
+            assert own.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+
+# -- bodies that nobody is asked for ------------------------------------------------------------------------
+
+
+def answered_without_its_body(client: Client, *headers: str) -> tuple[int, Json]:
+    """Send a head that promises eight megabytes, none of them, and return what comes back."""
+    with connected(client) as connection:
+        connection.sendall(
+            HEAD + "".join(f"{each}\r\n" for each in headers).encode() + b"Content-Length: 8000000\r\n\r\n"
+        )
+        answer = connection.recv(65_536)
+    return int(answer.split(b" ", 2)[1]), answer
+
+
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_a_false_mark_is_refused_before_the_body_is_read(client: Client, is_signed: bool) -> None:
+    marks = mark("another secret, which is as long as ours", client.url, "POST /v1/groups/g/offsets")
+    given = marks if is_signed else {"X-Muster-Forwarded-For": "192.0.2.7"}
+
+    status, answer = answered_without_its_body(client, *(f"{name}: {value}" for name, value in given.items()))
+
+    assert status == 403
+    assert b"CLUSTER_AUTHORIZATION_FAILED" in answer
+
+
+def test_a_stranger_and_a_page_from_elsewhere_are_refused_before_the_body_is_read(
+    databases: Databases, client: Client, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text('{"tokens": []}')
+    url = databases.create()
+    with running_node(url, tokens_file=str(tokens), cluster_secret=CLUSTER_SECRET) as node:
+        guarded = Client(node.url)
+        assert answered_without_its_body(guarded)[0] == 401
+        guarded.close()
+    databases.drop(url)
+    assert answered_without_its_body(client, "Origin: http://evil.example")[0] == 403
+
+
+# -- descriptors ------------------------------------------------------------------------------------------
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, 4_096))
+
+
+@pytest.mark.parametrize(
+    ("soft", "options", "expected"),
+    [
+        (resource.RLIM_INFINITY, {}, 8_000),
+        (1_024, {}, (1_024 - 153) // 2),
+        (1_024, {"forward": False}, 1_024 - 153),
+        (1_024, {"max_reads": 104}, (1_024 - 253) // 2),
+        (100_000, {"max_connections": 10}, 10),
+    ],
+)
+def test_connections_leave_descriptors_for_the_database_and_for_health(
+    monkeypatch: pytest.MonkeyPatch, soft: int, options: dict[str, int], expected: int
+) -> None:
+    limited(monkeypatch, soft)
+
+    assert affordable_connections(Settings(**options)) == expected  # type: ignore[arg-type]  # validated there
+
+
+def test_too_few_descriptors_are_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited(monkeypatch, 180)
+
+    with pytest.raises(
+        UserError, match=r"^A process may open 180 files here, and a node needs 185 at least; .*ulimit -n"
+    ):
+        affordable_connections(Settings())
+
+
+def test_a_flood_leaves_a_node_its_database(databases: Databases, tmp_path: Path) -> None:
+    url, port = databases.create(), free_port()
+    client = Client(f"http://127.0.0.1:{port}")
+    with serving_with_few_descriptors(url, tmp_path, port) as process, ExitStack() as stack:
+        poll_until(lambda: is_ready(client))
+        for number in range(FLOOD):
+            stack.enter_context(connected(client, f"127.0.0.{2 + number % 50}"))
+        used_s = cpu_seconds(process.pid)
+        time.sleep(1.0)
+
+        assert cpu_seconds(process.pid) - used_s < 0.7, "the node does not spin"
+        assert len([*Path(f"/proc/{process.pid}/fd").iterdir()]) < DESCRIPTORS
+        assert client.send("GET", "/readyz").json == {"is_ready": True, "reasons": []}
+        stack.close()
+        poll_until(lambda: client.call("PUT", "/v1/topics/t", {"partitions": 3}).status == 200)
+    client.close()
+    databases.drop(url)
+
+
+DESCRIPTORS = 300
+
+
+@contextlib.contextmanager
+def serving_with_few_descriptors(database_url: str, data_dir: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `muster serve` as a process that may open few files."""
+    environment = {**os.environ, "MUSTER_DATABASE_URL": database_url}
+    serve = [sys.executable, "-m", "muster", "serve", "--port", str(port), "--data-dir", str(data_dir)]
+    command: Sequence[str] = ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh", *serve]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def is_ready(client: Client) -> bool:
+    try:
+        return client.send("GET", "/readyz").status == 200
+    except OSError:
+        return False
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used. Source: proc_pid_stat(5)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

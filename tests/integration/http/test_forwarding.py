@@ -1,0 +1,285 @@
+"""Any node takes any request: two nodes share a database, and every request here goes to the one that does not own."""
+
+import contextlib
+import http.client
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import psycopg2
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from muster.settings import psql_url
+from tests.integration.http.forwarding_marks import mark
+from tests.integration.http.node_pair import OPTIONS, Pair
+from tests.support.databases import Databases
+from tests.support.http_client import AS_JSON, Answer, Client, Group, Json, fresh_id, join_body, position
+from tests.support.nodes import CLUSTER_SECRET, requests_in_memory, running_node, without_collector
+from tests.support.waiting import PATIENCE_S, poll_until
+
+DIRECT = {"X-Muster-Forward": "false"}
+PATIENT: Json = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def pair(databases: Databases) -> Iterator[Pair]:
+    url = databases.create()
+    with contextlib.ExitStack() as stack:
+        pair = Pair([stack.enter_context(running_node(url, **OPTIONS)) for _ in range(2)])
+        pair.share_evenly()
+        yield pair
+        for client in pair.clients:
+            client.close()
+    databases.drop(url)
+
+
+@pytest.fixture
+def group(pair: Pair) -> Group:
+    return pair.elsewhere()
+
+
+def test_an_agent_can_do_everything_at_a_node_that_does_not_own_its_group(pair: Pair, group: Group) -> None:
+    member = group.stable()
+
+    assert member.ask("heartbeat").status == 200
+    assert member.commit(position(41)).json == {"offsets": [{"topic": "orders", "partition": 0, "code": "NONE"}]}
+    assert group.describe()["members"][0]["member_id"] == member.member_id
+    assert group.describe()["coordinator"]["url"] == pair.nodes[1].url
+    assert group.post("leave", {"members": [{"member_id": member.member_id}]}).status == 200
+    assert group.describe()["state"] == "Empty"
+
+
+def test_the_answer_names_the_owner_so_that_the_next_request_goes_there(pair: Pair, group: Group) -> None:
+    answer = group.post("join", join_body())
+
+    assert answer.headers["x-muster-coordinator"] == pair.nodes[1].url
+
+
+def test_a_long_poll_is_answered_when_the_group_is_ready(pair: Pair, group: Group) -> None:
+    first = group.stable()
+    waiting = pair.clients[0].later(group, "join", join_body(member_id=group.handshake()))
+    poll_until(lambda: first.ask("heartbeat").status == 409)
+    body = join_body(member_id=first.member_id)
+    leader = group.member(pair.clients[0].later(group, "join", body).result())
+
+    assert waiting.result().json["generation"] == leader.generation == 2
+
+
+def test_a_refusal_comes_back_as_the_owner_said_it(group: Group) -> None:
+    group.stable()
+    answer = group.post("heartbeat", {"generation": 1, "member_id": "a stranger"})
+
+    assert (answer.status, answer.code, answer.json["kafka_code"]) == (404, "UNKNOWN_MEMBER_ID", 25)
+
+
+def test_the_members_host_is_the_clients_not_the_nodes(pair: Pair, group: Group) -> None:
+    address = urlsplit(pair.nodes[0].url).netloc
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_S, source_address=("127.0.0.2", 0))
+    member_id = group.handshake()
+    body = pair.clients[0].encoded(join_body(member_id=member_id))
+    connection.request("POST", f"{group.path}/join", body, {"Content-Type": "application/json"})
+    assert connection.getresponse().status == 200
+    connection.close()
+
+    assert group.describe()["members"][0]["client_host"] == "127.0.0.2"
+
+
+def test_a_change_keeps_the_id_that_the_caller_gave_it(pair: Pair, group: Group) -> None:
+    member = group.stable()
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    key = str(uuid4())
+    answer = pair.clients[0].call("DELETE", f"{group.path}?reason=tidy", headers={"Idempotency-Key": key})
+
+    assert (answer.status, answer.headers["x-muster-change-id"]) == (204, key)
+
+
+def test_a_caller_that_wants_to_know_is_told_the_owner_instead(pair: Pair, group: Group) -> None:
+    answer = pair.clients[0].call("POST", f"{group.path}/join", join_body(), DIRECT)
+
+    assert (answer.status, answer.code, answer.json["coordinator"]) == (421, "NOT_COORDINATOR", pair.nodes[1].url)
+
+
+def test_a_node_can_be_told_never_to_pass_anything_on(databases: Databases) -> None:
+    url = databases.create()
+    with running_node(url, **OPTIONS, forward=False) as first, running_node(url, **OPTIONS) as second:
+        pair = Pair([first, second])
+        pair.share_evenly()
+        answer = pair.elsewhere().post("join", join_body())
+        assert (answer.status, answer.json["coordinator"]) == (421, second.url)
+        for client in pair.clients:
+            client.close()
+    databases.drop(url)
+
+
+# -- marks ----------------------------------------------------------------------------------------------
+
+
+def test_what_was_passed_on_once_is_not_passed_on_again(pair: Pair, group: Group) -> None:
+    body = pair.clients[0].encoded(join_body())
+    answer = pair.clients[0].send("POST", f"{group.path}/join", body, joining(pair, group, body))
+
+    assert answer.code == "NOT_COORDINATOR"
+
+
+@pytest.mark.parametrize("secret", ["", "another cluster's"])
+def test_a_mark_that_the_cluster_did_not_sign_is_refused(pair: Pair, group: Group, secret: str) -> None:
+    body = pair.clients[0].encoded(join_body())
+    answer = pair.clients[0].send("POST", f"{group.path}/join", body, joining(pair, group, body, secret))
+
+    assert (answer.status, answer.code) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+
+
+def test_a_mark_belongs_to_the_request_it_was_made_for(pair: Pair, group: Group) -> None:
+    body = pair.clients[0].encoded(join_body())
+    marks = joining(pair, group, b"another body")
+
+    assert pair.clients[0].send("POST", f"{group.path}/join", body, marks).status == 403
+
+
+def test_a_mark_without_a_signature_is_refused(pair: Pair, group: Group) -> None:
+    marks = AS_JSON | {"X-Muster-Forwarded-For": "192.0.2.7"}
+    body = pair.clients[0].encoded(join_body())
+
+    assert pair.clients[0].send("POST", f"{group.path}/join", body, marks).status == 403
+
+
+def joining(pair: Pair, group: Group, body: bytes, secret: str = CLUSTER_SECRET) -> dict[str, str]:
+    """Return the headers of a join that another node forwards to the first one."""
+    return AS_JSON | mark(secret, pair.nodes[0].url, f"POST {group.path}/join", body)
+
+
+# -- owners that go away ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lone(databases: Databases) -> Iterator["Lone"]:
+    """Give a node whose shards can be taken from it."""
+    url = databases.create()
+    with running_node(url, **OPTIONS, request_timeout_ms=500) as node, contextlib.closing(Client(node.url)) as client:
+        connection = psycopg2.connect(psql_url(url))
+        connection.autocommit = True
+        yield Lone(client, connection)
+        connection.close()
+    databases.drop(url)
+
+
+@dataclass(frozen=True, slots=True)
+class Lone:
+    """One node, and its database."""
+
+    client: Client
+    connection: PsycopgConnection
+
+    def group_of(self, owner: str) -> Group:
+        """Return a group that belongs to a node at this address from now on."""
+        group = self.client.group(fresh_id())
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO nodes (node_id, url, version, started_at, expires_at)"
+                " VALUES (%s, %s, '0', now(), now() + interval '1 hour')",
+                [owner, f"http://{owner}"],
+            )
+        self.move(group, owner)
+        return group
+
+    def move(self, group: Group, owner: str) -> None:
+        """Let a node own the group's shard under a new epoch, and wait until that is known."""
+        shard_id = self.client.ok("GET", f"{group.path}/coordinator")["shard_id"]
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE shard_leases SET node_id = %s, epoch = epoch + 1, expires_at = now() + interval '1 hour'"
+                " WHERE shard_id = %s RETURNING epoch",
+                [owner, shard_id],
+            )
+            epoch = cursor.fetchone()
+        poll_until(lambda: (self.client.ok("GET", f"{group.path}/coordinator")["epoch"],) == epoch)
+
+
+@pytest.fixture
+def silent_address() -> Iterator[str]:
+    """Give the address of somebody who takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_an_owner_that_is_gone_is_a_reason_to_ask_again(lone: Lone) -> None:
+    answer = lone.group_of(NOBODY).post("join", join_body())
+
+    assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "COORDINATOR_NOT_AVAILABLE", "1")
+
+
+def test_an_owner_that_is_silent_is_a_reason_to_ask_again(lone: Lone, silent_address: str) -> None:
+    answer = lone.group_of(silent_address).post("heartbeat", {"generation": 1, "member_id": "m"})
+
+    assert (answer.status, answer.code) == (503, "COORDINATOR_NOT_AVAILABLE")
+
+
+def test_a_long_poll_ends_when_the_groups_shard_moves(lone: Lone, silent_address: str) -> None:
+    group = lone.group_of(silent_address)
+    waiting = lone.client.later(group, "join", join_body())
+    lone.move(group, silent_address)
+
+    assert (waiting.result().status, waiting.result().code) == (421, "NOT_COORDINATOR")
+
+
+# -- a node that stops while others are to answer for it -----------------------------------------------------
+
+
+def test_a_node_that_stops_lets_the_long_polls_go_that_another_node_was_to_answer(
+    databases: Databases, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = databases.create()
+    with running_node(url, **OPTIONS) as owner, contextlib.ExitStack() as stopping:
+        pair = Pair([stopping.enter_context(running_node(url, **OPTIONS)), owner])
+        pair.share_evenly()
+        waiting = [parked_join(pair, pair.elsewhere()), parked_sync(pair, pair.elsewhere())]
+        stopping.close()
+        answers = [each.result() for each in waiting]
+        for client in pair.clients:
+            client.close()
+    databases.drop(url)
+
+    for answer in answers:
+        assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "COORDINATOR_NOT_AVAILABLE", "1")
+        assert (answer.json["action"], answer.json["detail"]) == ("retry", "this node is stopping")
+    assert not caplog.records, "nobody had to be cut off"
+
+
+def parked_join(pair: Pair, group: Group) -> Future[Answer]:
+    """Return the answer to come of a join that waits for a member who does not join again."""
+    group.stable(**PATIENT)
+    parked = pair.clients[0].later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
+    wait_until_parked(pair, "JoinGroup")
+    return parked
+
+
+def parked_sync(pair: Pair, group: Group) -> Future[Answer]:
+    """Return the answer to come of a sync that waits for a leader who assigns nothing."""
+    leader = group.stable(**PATIENT)
+    joining = pair.clients[0].later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
+    poll_until(lambda: leader.ask("heartbeat").status == 409)
+    group.post("join", join_body(member_id=leader.member_id, **PATIENT))
+    follower = group.member(joining.result())
+    parked = pair.clients[0].later(
+        group, "sync", {"generation": follower.generation, "member_id": follower.member_id, "assignments": []}
+    )
+    wait_until_parked(pair, "SyncGroup")
+    return parked
+
+
+def wait_until_parked(pair: Pair, request: str) -> None:
+    """Wait until the second node has a request of this kind that waits for others."""
+    line = f'muster_parked_requests{{request="{request}"}} 1.0'.encode()
+    poll_until(lambda: line in pair.clients[1].call("GET", "/metrics?detail=node").body)
+
+
+def test_a_forwarded_request_is_freed_once_it_is_answered(group: Group) -> None:
+    with without_collector():
+        for _ in range(5):
+            assert group.post("offsets", {"generation": -1, "member_id": "", "offsets": [position(1)]}).status == 200
+        poll_until(lambda: requests_in_memory() == 0)

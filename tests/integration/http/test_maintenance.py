@@ -1,0 +1,138 @@
+"""Maintenance runs: what a job proposed is looked at, applied or rejected."""
+
+from uuid import uuid4
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from tests.support.http_client import Client, Group
+
+NOBODY = {"generation": -1, "member_id": ""}
+REASON = {"reason": "reviewed"}
+
+
+def test_a_run_tells_what_it_proposes(client: Client, run_id: str) -> None:
+    run = client.ok("GET", f"/v1/maintenance/runs/{run_id}")
+
+    assert run == {
+        "run_id": run_id,
+        "kind": "offset_retention",
+        "as_of": "2026-01-02T03:04:05Z",
+        "interval_start": None,
+        "interval_end": None,
+        "status": "proposed",
+        "dry_run": False,
+        "counts": {"groups": 1},
+    }
+    assert run in client.ok("GET", "/v1/maintenance/runs")["runs"]
+
+
+def test_an_applied_run_is_worked_off_and_may_be_applied_again(client: Client, run_id: str) -> None:
+    answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+
+    assert answer.status == 202
+    assert answer.json["status"] == "applying"
+    while (run := client.ok("GET", f"/v1/maintenance/runs/{run_id}"))["status"] != "applied":
+        pass
+    assert run["counts"] == {"groups": 1, "not_due": 1}
+    assert client.call("POST", f"/v1/maintenance/runs/{run_id}/apply").status == 202
+
+
+@pytest.mark.parametrize("action", ["apply", "reject"])
+def test_every_decision_that_is_answered_names_a_change_that_is_there(client: Client, run_id: str, action: str) -> None:
+    answers = [client.call("POST", f"/v1/maintenance/runs/{run_id}/{action}") for _ in range(3)]
+
+    change_ids = {answer.headers["x-muster-change-id"] for answer in answers}
+    assert len(change_ids) == 3
+    for change_id in change_ids:
+        found = client.ok("GET", f"/v1/changes/{change_id}")
+        assert (found["action"], found["after"]["run_id"]) == (f"{action}_run", run_id)
+
+
+def test_applying_again_took_nothing_so_it_is_not_undone(client: Client, run_id: str) -> None:
+    client.call("POST", f"/v1/maintenance/runs/{run_id}/apply")
+    again = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply").headers["x-muster-change-id"]
+
+    undo = client.call("POST", f"/v1/changes/{again}/undo", {"reason": "a test"})
+
+    assert (undo.status, undo.code) == (409, "INVALID_REQUEST")
+    assert "another change" in undo.json["detail"]
+
+
+def test_a_rejected_run_cannot_be_applied(client: Client, run_id: str) -> None:
+    rejected = client.call("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON)
+    applied = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+
+    assert (rejected.status, rejected.json["status"]) == (200, "rejected")
+    assert client.call("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON).status == 200
+    assert (applied.status, applied.json["action"]) == (409, "fix")
+    assert client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "rejected"
+
+
+def test_a_run_that_is_another_than_was_looked_at_is_not_applied(
+    client: Client, run_id: str, rows: PsycopgConnection
+) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute("UPDATE maintenance_runs SET counts = '{\"candidates\": 50}' WHERE run_id = %s", (run_id,))
+    refused = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", {**REASON, "candidates": 1})
+    assert (refused.status, refused.code, refused.json["action"]) == (409, "INVALID_REQUEST", "fix")
+    assert refused.json["detail"] == "the run names 50 candidates now, and not 1: look at it again"
+    assert client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "proposed"
+    applied = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", {**REASON, "candidates": 50})
+    assert applied.status == 202
+    wrong = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", {**REASON, "candidates": -1})
+    assert wrong.status == 400
+
+
+def test_it_can_be_too_late_to_reject_a_run(client: Client, run_id: str) -> None:
+    client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+
+    answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON)
+
+    assert answer.status == 409
+    assert "too late" in answer.json["detail"]
+
+
+@pytest.mark.parametrize("unknown", ["nope", "6b0f3d4e-28f0-4a34-9f5e-0a4f1f2f3f4f", "%00"])
+@pytest.mark.parametrize(("method", "action"), [("GET", ""), ("POST", "/apply"), ("POST", "/reject")])
+def test_a_run_that_is_not_there_is_not_found(client: Client, method: str, action: str, unknown: str) -> None:
+    answer = client.call(method, f"/v1/maintenance/runs/{unknown}{action}")
+
+    assert answer.status == (400 if unknown == "%00" else 404)
+    assert answer.json["action"] == "fix"
+
+
+def test_who_decided_on_a_run_is_kept(client: Client, run_id: str, rows: PsycopgConnection) -> None:
+    answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+
+    with rows.cursor() as cursor:
+        query = "SELECT actor, action, reason FROM changes WHERE change_id = %s"
+        cursor.execute(query, (answer.headers["x-muster-change-id"],))
+        assert cursor.fetchall() == [("ada", "apply_run", "reviewed")]
+
+
+def test_a_group_that_has_nothing_left_is_retired_and_its_old_members_are_strangers(
+    client: Client, group: Group, rows: PsycopgConnection
+) -> None:
+    member = group.stable()
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    run_id = str(uuid4())
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status)"
+            " VALUES (%s, 'group_cleanup', now(), 'proposed')",
+            (run_id,),
+        )
+        cursor.execute(
+            "INSERT INTO cleanup_candidates (run_id, group_id, shard_id, generation, state_since, reason)"
+            " SELECT %s, group_id, shard_id, generation, state_since, 'empty_without_offsets' FROM groups"
+            " WHERE group_id = %s",
+            (run_id, group.group_id),
+        )
+    client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
+    while (run := client.ok("GET", f"/v1/maintenance/runs/{run_id}"))["status"] != "applied":
+        pass
+    assert run["counts"] == {"retired": 1}
+    assert client.ok("GET", f"/v1/groups/{group.group_id}")["state"] == "Dead"
+    assert member.ask("heartbeat").code == "UNKNOWN_MEMBER_ID"
+    assert group.join().generation == 1

@@ -1,0 +1,240 @@
+"""Join, sync, heartbeat and leave, as a program without our agent would do them."""
+
+from base64 import b64decode, b64encode
+from concurrent.futures import wait
+
+import pytest
+
+from coordinator_core.protocol.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartitions,
+    write_assignment,
+    write_subscription,
+)
+from tests.support.http_client import Client, Group, Json, Member, gives, join_body
+from tests.support.waiting import PATIENCE_S
+
+SUBSCRIBED = b64encode(write_subscription(Subscription(("orders",)))).decode()
+OPAQUE_JOIN = {"protocols": [{"name": "range", "metadata": SUBSCRIBED}]}
+ONE_PARTITION = write_assignment(Assignment((TopicPartitions("orders", (0,)),)))
+
+# -- the cycle ------------------------------------------------------------------------------------------
+
+
+def test_a_stranger_is_given_a_member_id_to_join_with(group: Group) -> None:
+    answer = group.post("join", join_body())
+
+    assert answer.status == 409
+    assert answer.json["code"] == "MEMBER_ID_REQUIRED"
+    assert answer.json["action"] == "rejoin"
+    assert answer.json["member_id"].startswith("agent-1-")
+
+
+def test_the_only_member_leads_its_generation(group: Group) -> None:
+    member = group.join()
+
+    assert member.joined == {
+        "generation": 1,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "leader": member.member_id,
+        "member_id": member.member_id,
+        "skip_assignment": False,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": None,
+                "metadata": {"topics": ["orders"], "owned_partitions": [], "user_data": None},
+            }
+        ],
+        "session_timeout_ms": 10_000,
+        "heartbeat_interval_ms": 3_000,
+        "rebalance_timeout_ms": 10_000,
+    }
+
+
+def test_a_client_that_wants_no_handshake_joins_at_once(group: Group) -> None:
+    answer = group.post("join", join_body(require_known_member_id=False))
+
+    assert group.member(answer).generation == 1
+
+
+def test_two_members_get_what_their_leader_gives_them(client: Client, group: Group) -> None:
+    leader, follower = two_members(client, group)
+
+    waiting = client.later(group, "sync", sync_of(follower))
+    led = leader.sync(gives(leader.member_id, 0, 1), gives(follower.member_id, 2))
+
+    assert led.json["assignment"]["partitions"] == [{"topic": "orders", "partitions": [0, 1]}]
+    assert waiting.result(PATIENCE_S).json == {
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignment": {"partitions": [{"topic": "orders", "partitions": [2]}], "user_data": None},
+    }
+
+
+def test_only_the_leader_is_shown_the_members(client: Client, group: Group) -> None:
+    leader, follower = two_members(client, group)
+
+    assert {each["member_id"] for each in leader.joined["members"]} == {leader.member_id, follower.member_id}
+    assert follower.joined["members"] == []
+
+
+def test_a_heartbeat_answers_the_times_in_force(group: Group) -> None:
+    answer = group.stable().ask("heartbeat")
+
+    assert (answer.status, answer.json) == (200, {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 3_000})
+
+
+def test_a_leaver_is_gone_and_a_stranger_cannot_leave(group: Group) -> None:
+    member = group.stable()
+
+    answer = group.post("leave", {"members": [{"member_id": member.member_id}, {"member_id": "nobody", "reason": "x"}]})
+
+    assert answer.json == {
+        "members": [
+            {"member_id": member.member_id, "group_instance_id": None, "code": "NONE"},
+            {"member_id": "nobody", "group_instance_id": None, "code": "UNKNOWN_MEMBER_ID"},
+        ]
+    }
+    assert member.ask("heartbeat").code == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_static_member_comes_back_in_its_old_place(group: Group) -> None:
+    first = group.member(group.post("join", join_body(group_instance_id="i-1")))
+    first.sync(gives(first.member_id, 0))
+
+    second = group.member(group.post("join", join_body(group_instance_id="i-1")))
+
+    assert second.member_id.startswith("i-1-")
+    assert second.generation == first.generation
+    assert second.joined["skip_assignment"] is True
+    assert first.ask("heartbeat", group_instance_id="i-1").code == "FENCED_INSTANCE_ID"
+
+
+# -- long polls -----------------------------------------------------------------------------------------
+
+
+def test_a_join_that_waits_too_long_is_asked_to_repeat_itself(group: Group) -> None:
+    group.stable()
+    newcomer = group.handshake()
+
+    answer = group.post("join", join_body(member_id=newcomer, max_wait_ms=50))
+
+    assert answer.status == 409
+    assert answer.json["code"] == "REBALANCE_IN_PROGRESS"
+    assert answer.json["action"] == "retry"
+    assert answer.json["member_id"] == newcomer
+
+
+def test_a_static_joiner_that_waits_too_long_is_told_its_new_id(client: Client, group: Group) -> None:
+    leader = group.stable()
+
+    answer = group.post("join", join_body(group_instance_id="i-1", max_wait_ms=50))
+
+    assert answer.json["member_id"].startswith("i-1-")
+    newcomer = client.later(
+        group, "join", join_body(member_id=answer.json["member_id"], group_instance_id="i-1", max_wait_ms=20_000)
+    )
+    group.post("join", join_body(member_id=leader.member_id))
+    assert newcomer.result(PATIENCE_S).json["member_id"] == answer.json["member_id"]
+
+
+def test_a_sync_that_waits_too_long_is_asked_to_repeat_itself(client: Client, group: Group) -> None:
+    leader, follower = two_members(client, group)
+
+    answer = follower.ask("sync", assignments=[], max_wait_ms=50)
+
+    assert (answer.json["code"], answer.json["action"]) == ("REBALANCE_IN_PROGRESS", "retry")
+    assert answer.json["member_id"] == follower.member_id
+    leader.sync(gives(follower.member_id, 1))
+    assert follower.sync().json["assignment"]["partitions"] == [{"topic": "orders", "partitions": [1]}]
+
+
+def test_a_refusal_does_not_wait(group: Group) -> None:
+    answer = group.post("join", join_body(member_id="nobody", max_wait_ms=20_000))
+
+    assert (answer.status, answer.code, answer.json["action"]) == (404, "UNKNOWN_MEMBER_ID", "rejoin")
+
+
+# -- JSON and Kafka's bytes --------------------------------------------------------------------------------
+
+
+def test_who_sends_base64_reads_base64(group: Group) -> None:
+    member = group.join(**OPAQUE_JOIN)
+    given = {"member_id": member.member_id, "assignment": b64encode(ONE_PARTITION).decode()}
+
+    assert member.joined["members"][0]["metadata"] == SUBSCRIBED
+    assert b64decode(member.sync(given).json["assignment"]) == ONE_PARTITION
+
+
+def test_everybody_reads_the_others_in_its_own_form(client: Client, group: Group) -> None:
+    owned = [{"topic": "orders", "partitions": [0]}]
+    in_json = {"topics": ["orders"], "owned_partitions": owned, "user_data": "aGk=", "generation": 4, "rack": "r1"}
+    leader, follower = two_members(client, group, OPAQUE_JOIN, {"protocols": [{"name": "range", "metadata": in_json}]})
+    shown = {each["member_id"]: each["metadata"] for each in leader.joined["members"]}
+    assert b64decode(shown[follower.member_id]) == write_subscription(
+        Subscription(("orders",), (TopicPartitions("orders", (0,)),), b"hi", 4, "r1")
+    )
+
+    waiting = client.later(group, "sync", sync_of(follower))
+    leader.sync({"member_id": follower.member_id, "assignment": b64encode(ONE_PARTITION).decode()})
+
+    assert waiting.result(PATIENCE_S).json["assignment"]["partitions"] == [{"topic": "orders", "partitions": [0]}]
+
+
+def test_a_follower_that_joined_with_base64_syncs_in_base64(client: Client, group: Group) -> None:
+    leader, follower = two_members(client, group, {}, OPAQUE_JOIN)
+
+    waiting = client.later(group, "sync", sync_of(follower))
+    leader.sync(gives(leader.member_id, 0))
+
+    assert waiting.result(PATIENCE_S).json["assignment"] == ""
+
+
+def test_what_cannot_be_read_comes_as_base64_to_everybody(client: Client, group: Group) -> None:
+    unreadable = {"protocols": [{"name": "range", "metadata": "AAE="}]}
+    leader, follower = two_members(client, group, {}, unreadable)
+
+    shown = {each["member_id"]: each["metadata"] for each in leader.joined["members"]}
+
+    assert shown[follower.member_id] == "AAE="
+    assert shown[leader.member_id]["topics"] == ["orders"]
+
+
+def test_another_protocol_type_has_bytes_of_its_own(group: Group) -> None:
+    member = group.join(protocol_type="connect", protocols=[{"name": "v1", "metadata": "AAE="}])
+
+    assert member.joined["members"][0]["metadata"] == "AAE="
+    assert member.sync({"member_id": member.member_id, "assignment": "/w=="}).json["assignment"] == "/w=="
+
+
+@pytest.mark.parametrize("default", [{"name": "range"}, {"name": "range", "metadata": ""}])
+def test_metadata_may_be_nothing(group: Group, default: object) -> None:
+    member = group.join(protocols=[default])
+
+    assert member.joined["members"][0]["metadata"] == ""
+
+
+# -- scenes ----------------------------------------------------------------------------------------------
+
+
+def two_members(
+    client: Client, group: Group, leader_says: Json = None, follower_says: Json = None
+) -> tuple[Member, Member]:
+    """Return leader and follower of one generation that waits for its assignment."""
+    leading, following = join_body(**(leader_says or {})), join_body(**(follower_says or {}))
+    leader_id = group.stable(**(leader_says or {})).member_id
+    follower_id = group.handshake()
+    joining = client.later(group, "join", {**following, "member_id": follower_id})
+    rejoining = client.later(group, "join", {**leading, "member_id": leader_id})
+    wait([joining, rejoining], PATIENCE_S)
+    leader, follower = group.member(rejoining.result(0)), group.member(joining.result(0))
+    assert leader.joined["leader"] == leader.member_id
+    return leader, follower
+
+
+def sync_of(member: Member) -> object:
+    """Return what a follower sends to sync."""
+    return {"generation": member.generation, "member_id": member.member_id, "assignments": []}

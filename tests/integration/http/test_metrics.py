@@ -1,0 +1,293 @@
+"""What `/metrics` shows: everything that docs/metrics.md promises, and nothing else."""
+
+import asyncio
+import re
+import time
+from contextlib import closing
+
+import psycopg2
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from api.http.limits import HttpLimits
+from muster.settings import psql_url
+from tests.integration.http.in_process import answer_of, front_door
+from tests.support.http_client import Client, Group, gives, join_body, position
+from tests.support.nodes import running_node
+from tests.support.repository import ROOT
+
+PAGE = ROOT / "docs" / "metrics.md"
+ROW = re.compile(r"\| `(?P<name>[a-z_]+)` \| (?P<kind>[a-z]+) \| (?P<labels>[a-z_, ]*) ?\| (?P<meaning>[^|]+) \|")
+NOBODY = {"generation": -1, "member_id": ""}
+
+
+def scraped(client: Client, query: str = "?detail=partition") -> dict[str, Metric]:
+    answer = client.call("GET", f"/metrics{query}")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
+
+
+def values(family: Metric, suffix: str = "", **labels: str) -> list[float]:
+    return [
+        sample.value
+        for sample in family.samples
+        if sample.name == family.name + suffix and labels.items() <= sample.labels.items()
+    ]
+
+
+def shown(client: Client, name: str, query: str = "?detail=partition", **labels: str) -> Metric:
+    """Scrape until a family has a sample with these labels: what the database said is told for a while."""
+    while True:
+        family = scraped(client, query)[name]
+        if values(family, **labels):
+            return family
+
+
+def labels_of(family: Metric) -> set[str]:
+    return {name for sample in family.samples for name in sample.labels} - {"le"}
+
+
+# -- the page ---------------------------------------------------------------------------------------------
+
+
+def test_the_page_names_what_a_scrape_shows(client: Client, group: Group, topic: str) -> None:
+    let_something_happen(group, topic)
+    promised = {row["name"]: row for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
+
+    shown = {
+        family.name + ("_total" if family.type == "counter" else ""): family for family in scraped(client).values()
+    }
+
+    assert promised.keys() == shown.keys()
+    assert {name: row["kind"] for name, row in promised.items()} == {name: each.type for name, each in shown.items()}
+    for name, row in promised.items():
+        named = {label.strip() for label in row["labels"].split(",") if label.strip()}
+        assert labels_of(shown[name]) in ([named] if shown[name].samples else [set()]), name
+
+
+def let_something_happen(group: Group, topic: str) -> None:
+    """Fill every family that has labels."""
+    member = group.stable(topic)
+    member.commit(position(5, topic=topic, log_end_offset=9))
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    group.client.ok("DELETE", f"{group.path}?reason=test")
+    group.post("leave", {"members": [{"member_id": group.stable(topic).member_id}]})
+    group.stable(topic).commit(position(5, topic=topic, log_end_offset=9))
+
+
+# -- what is counted ----------------------------------------------------------------------------------------
+
+
+def test_what_groups_do_is_counted(database_url: str, topic: str) -> None:
+    with running_node(database_url, group_initial_rebalance_delay_ms=0) as node:
+        client = Client(node.url)
+        group = client.group("g")
+        member = group.join(topic=topic)
+        member.sync(gives(member.member_id, 0, 1, topic=topic))
+        member.commit(position(5, topic=topic, log_end_offset=9), position(7, partition=1, topic=topic))
+        member.ask("heartbeat")
+        member.ask("heartbeat")
+        group.post("heartbeat", {"generation": 9, "member_id": "nobody"})
+        found = scraped(client)
+        group.post("leave", {"members": [{"member_id": member.member_id}]})
+        after = scraped(client)
+        client.close()
+
+    assert values(found["muster_requests"], "_total", request="Heartbeat") == [3]
+    assert values(found["muster_errors"], "_total", request="Heartbeat", error="UNKNOWN_MEMBER_ID") == [1]
+    assert values(found["muster_request_total_time_seconds"], "_count", request="Heartbeat") == [3]
+    assert values(found["muster_num_groups"], state="Stable") == values(found["muster_num_members"]) == [1]
+    assert values(found["muster_group_started_rebalance"], "_total", trigger="member_joined") == [1]
+    over = found["muster_group_completed_rebalance"]
+    assert values(over, "_total", trigger="member_joined", outcome="completed") == [1]
+    assert values(found["muster_group_rebalance_time_seconds"], "_count", phase="join") == [1]
+    assert values(found["muster_offset_commit"], "_total") == values(found["muster_num_offsets"]) == [2]
+    assert values(found["muster_members_joined"], "_total") == [1]
+    assert values(found["muster_num_shards"], state="active") == values(found["muster_shards_taken"], "_total") == [50]
+    assert values(found["muster_shard_count"]) == [50]
+    assert values(found["muster_store_is_reached"]) == [1]
+    assert values(found["muster_batch_flush_time_seconds"], "_count")[0] >= 4
+    assert values(after["muster_members_removed"], "_total", reason="left") == [1]
+    assert values(after["muster_group_completed_rebalance"], "_total", outcome="emptied") == [1]
+    assert values(after["muster_num_groups"], state="Empty") == [1]
+
+
+def test_positions_are_shown_as_deep_as_asked(client: Client, group: Group, topic: str) -> None:
+    commits = [
+        position(5, topic=topic, log_end_offset=9),
+        position(7, partition=1, topic=topic, log_end_offset=8),
+        position(1, partition=2, topic=topic),
+    ]
+    group.post("offsets", {**NOBODY, "offsets": commits})
+
+    shown(client, "kafka_consumergroup_lag_sum", "?detail=topic", consumergroup=group.group_id)
+    shown(client, "kafka_consumergroup_lag_seconds", consumergroup=group.group_id, partition="1")
+    by_detail = {detail: scraped(client, f"?detail={detail}") for detail in ("node", "group", "topic", "partition")}
+
+    of_group = {"consumergroup": group.group_id}
+    families = {detail: {name for name in found if "consumergroup" in name} for detail, found in by_detail.items()}
+    assert [len(families[detail]) for detail in ("node", "group", "topic", "partition")] == [0, 1, 5, 8]
+    assert values(by_detail["group"]["kafka_consumergroup_members"], **of_group) == [0]
+    assert values(by_detail["topic"]["kafka_consumergroup_lag_sum"], **of_group, topic=topic) == [5]
+    assert values(by_detail["topic"]["kafka_consumergroup_current_offset_sum"], **of_group) == [13]
+    lags = by_detail["partition"]["kafka_consumergroup_lag"]
+    assert [values(lags, **of_group, partition=partition) for partition in "012"] == [[4], [1], []]
+    assert values(by_detail["partition"]["kafka_consumergroup_current_offset"], **of_group, partition="2") == [1]
+
+
+def test_lag_is_shown_in_seconds_where_it_is_known(
+    client: Client, group: Group, rows: PsycopgConnection, topic: str
+) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO offset_history SELECT %s, 1, %s, 0, now() - interval '500 s', 5, 5, ''",
+            (group.group_id, topic),
+        )
+    commits = [
+        position(5, topic=topic, log_end_offset=9),
+        position(8, partition=1, topic=topic, log_end_offset=8),
+        position(1, partition=2, topic=topic),
+    ]
+    group.post("offsets", {**NOBODY, "offsets": commits})
+
+    # Positions and lags are looked at beside each other, so what was found may be of two moments for a while.
+    lags = shown(client, "kafka_consumergroup_lag_seconds", consumergroup=group.group_id, partition="0")
+
+    told = [values(lags, consumergroup=group.group_id, partition=partition) for partition in "012"]
+    assert 500 <= told[0][0] < 560
+    assert told[1:] == [[0], []]
+
+
+def test_a_group_that_does_not_settle_is_named_with_whom_it_waits_for(client: Client, group: Group) -> None:
+    member = group.stable(rebalance_timeout_ms=60_000)
+    parked = client.later(group, "join", join_body(member_id=group.handshake()))
+    while group.describe()["state"] == "Stable":
+        pass
+
+    found = scraped(client, "?detail=group")
+    group.post("leave", {"members": [{"member_id": member.member_id}]})
+    parked.result()
+
+    of_group = {"consumergroup": group.group_id}
+    took = values(found["muster_unsettled_group_seconds"], **of_group, state="PreparingRebalance")
+    assert len(took) == 1
+    assert 0 <= took[0] < 60
+    assert values(found["muster_awaited_members"], **of_group) == [1]
+    who = {"member_id": member.member_id, "client_id": "agent-1"}
+    assert values(found["muster_awaited_member_info"], **of_group, **who) == [1]
+    assert "muster_unsettled_group_seconds" not in scraped(client, "?detail=node")
+
+
+def test_a_group_that_rebalances_again_and_again_is_named(client: Client, group: Group) -> None:
+    for _ in range(2):
+        member = group.stable()
+        group.post("leave", {"members": [{"member_id": member.member_id}]})
+
+    found = scraped(client, "?detail=group")
+
+    assert values(found["muster_restless_group_rebalances"], consumergroup=group.group_id) == [4]
+    assert "muster_restless_group_rebalances" not in scraped(client, "?detail=node")
+
+
+def test_commits_that_come_too_late_are_counted_from_nought(database_url: str) -> None:
+    with running_node(database_url) as node, closing(Client(node.url)) as client:
+        errors = scraped(client, "?detail=node")["muster_errors"]
+    told = {(sample.labels["request"], sample.labels["error"]): sample.value for sample in errors.samples}
+    assert told == {
+        ("OffsetCommit", "UNKNOWN_MEMBER_ID"): 0,
+        ("OffsetCommit", "ILLEGAL_GENERATION"): 0,
+        ("OffsetCommit", "FENCED_INSTANCE_ID"): 0,
+    }
+
+
+def test_when_a_job_last_ran_is_shown(client: Client, rows: PsycopgConnection) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status)"
+            " VALUES (gen_random_uuid(), 'group_cleanup', to_timestamp(1790000000.5), 'applied')"
+        )
+
+    runs = shown(client, "muster_newest_run_timestamp_seconds", job_name="group_cleanup")
+
+    assert values(runs, job_name="group_cleanup") == [1790000000.5]
+
+
+def test_the_node_tells_its_time_and_how_much_may_wait(client: Client) -> None:
+    found = scraped(client, "?detail=node")
+    assert abs(values(found["muster_node_time_seconds"])[0] - time.time()) < 60
+    assert values(found["muster_write_queue_max_rows"]) == [50_000]
+
+
+def test_the_default_goes_down_to_topics(client: Client, group: Group) -> None:
+    group.post("offsets", {**NOBODY, "offsets": [position(5)]})
+
+    assert scraped(client, "").keys() == scraped(client, "?detail=topic").keys()
+
+
+def test_a_depth_that_there_is_none_of_is_refused(client: Client) -> None:
+    answer = client.call("GET", "/metrics?detail=member")
+
+    assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+    assert "node, group, topic, partition" in answer.json["detail"]
+
+
+def test_names_of_groups_are_quoted_as_prometheus_wants(client: Client) -> None:
+    name = 'a "b"\\c\nd é'
+    client.group(name).post("offsets", {**NOBODY, "offsets": [position(2**63 - 1), position(2**63 - 1, partition=1)]})
+
+    offsets = shown(client, "kafka_consumergroup_current_offset", consumergroup=name)
+
+    assert values(offsets, consumergroup=name, partition="1") == [float(2**63 - 1)]
+
+
+def test_a_scrape_does_not_name_groups_unless_asked(client: Client, group: Group) -> None:
+    group.stable()
+
+    text = client.call("GET", "/metrics?detail=node").body.decode()
+
+    assert group.group_id not in text
+    assert f'node_id="{client.address}"' in text
+
+
+def test_what_will_expire_is_shown_as_the_newest_forecast_says(database_url: str) -> None:
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(FORECASTS)
+    with running_node(database_url) as node:
+        families = scraped(Client(node.url), "?detail=topic")
+    assert values(families["muster_offsets_expiring"], within="1d") == [3]
+    assert values(families["muster_offsets_expiring"], within="7d") == [12]
+    assert values(families["muster_offsets_forecast_timestamp_seconds"]) == [1_795_262_400]
+
+
+FORECASTS = """
+INSERT INTO maintenance_runs (run_id, kind, as_of, status) VALUES
+    ('0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'offset_retention', '2026-11-21T11:50Z', 'applied'),
+    ('1b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'offset_retention', '2026-11-21T12:00Z', 'proposed'),
+    ('2b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'group_cleanup', '2026-11-21T12:10Z', 'proposed');
+INSERT INTO offset_expiry_forecasts
+SELECT as_of, as_of, group_id, 1, run_id, as_of, 1 + number, 5 + number, now()
+FROM maintenance_runs, (VALUES ('a', 0), ('b', 1)) AS groups (group_id, number) WHERE kind = 'offset_retention';
+UPDATE offset_expiry_forecasts SET within_a_week = within_a_week + 1 WHERE group_id = 'a';
+"""
+
+
+# -- a database that hangs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("detail", ["topic", "partition"])
+def test_what_the_database_does_not_tell_is_missing_and_everything_else_is_shown(detail: str) -> None:
+    status, text = asyncio.run(scraped_while_the_database_hangs(detail))
+
+    assert status == 200
+    assert b"muster_num_groups" in text
+    assert b"kafka_consumergroup_members" in text
+    assert b"kafka_consumergroup_lag_sum" not in text
+
+
+async def scraped_while_the_database_hangs(detail: str) -> tuple[int, bytes]:
+    """Return a scrape that has time for one question, and hardly for two, of which each waits a second."""
+    async with front_door(HttpLimits(request_timeout_ms=1_900)) as (app, reads):
+        reads.is_silent = True
+        return await answer_of(app, "/metrics", f"detail={detail}")

@@ -1,0 +1,174 @@
+"""A node as a process: it says where it serves, lets everybody go when it is asked to stop, and fails in a sentence."""
+
+import asyncio
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from coordinator_core.store.memory import MemoryStore
+from muster.errors import UserError
+from muster.node import bound_listener, open_store, run_node, serve_node
+from muster.settings import Settings, psql_url
+from tests.integration.http.ports import free_port
+from tests.support.http_client import Client, join_body, position
+from tests.support.silent_proxy import SilentProxy
+from tests.support.waiting import PATIENCE_S
+
+PARKED_STATUSES = {421, 503}
+"""Longer than a stop may take, so that a slow machine may take part of it, and shorter than for ever."""
+
+
+@contextmanager
+def serving(database_url: str, data_dir: Path, port: int) -> Iterator[subprocess.Popen[str]]:
+    """Run `muster serve` until the end of the block, from when it says that it serves."""
+    settings = {
+        "MUSTER_DATABASE_URL": database_url,
+        "MUSTER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "MUSTER_REQUEST_TIMEOUT_MS": str(1_000 * PATIENCE_S),
+    }
+    command = [sys.executable, "-m", "muster", "serve", "--port", str(port), "--data-dir", str(data_dir)]
+    with subprocess.Popen(
+        command, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert select.select([process.stdout], [], [], PATIENCE_S)[0], "the node did not start"
+            assert process.stdout.readline() == f"Muster serves on http://127.0.0.1:{port}\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_node_that_is_stopped_lets_everybody_go_and_exits_well(database_url: str, tmp_path: Path) -> None:
+    port = free_port()
+    with serving(database_url, tmp_path, port) as process, closing(Client(f"http://127.0.0.1:{port}")) as client:
+        group = client.group("g")
+        member = group.stable()
+        parked = client.later(group, "join", join_body(member_id=group.handshake()))
+        while group.describe()["state"] == "Stable":
+            member.ask("heartbeat")
+
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=PATIENCE_S)
+
+        answer = parked.result(PATIENCE_S)
+        assert (answer.status in PARKED_STATUSES, answer.json["action"]) == (True, "retry")
+        assert process.returncode == 0
+        assert "Traceback" not in log
+    assert owned_shards(database_url) == 0
+
+
+def test_a_node_that_is_stopped_while_its_database_hangs_waits_for_nobody(database_url: str, tmp_path: Path) -> None:
+    port = free_port()
+    with (
+        SilentProxy(database_url).running() as database,
+        serving(database.url, tmp_path, port) as process,
+        closing(Client(f"http://127.0.0.1:{port}")) as client,
+    ):
+        group = client.group("g")
+        member = group.stable()
+        database.fall_silent()
+        commit = {"generation": 1, "member_id": member.member_id, "offsets": [position(5)]}
+        committing = client.later(group, "offsets", commit)
+        unready = client.call("GET", "/readyz")
+
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=PATIENCE_S)
+
+    answer = committing.result(PATIENCE_S)
+    assert (answer.status in PARKED_STATUSES, answer.json["action"]) == (True, "retry")
+    events = [json.loads(line)["event"] for line in log.splitlines()]
+    assert (unready.status, process.returncode) == (503, 0)
+    assert "shards_not_handed_over" in events
+    assert events[-1] == "node_stopped"
+
+
+class SilentStore(MemoryStore):
+    """A store that does not tell how many shards there are until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def shard_count(self) -> int:
+        assert self.go.wait(PATIENCE_S), "the test never let it go"
+        return super().shard_count()
+
+
+def test_a_node_that_is_stopped_while_it_starts_does_not_wait_for_its_database_either(database_url: str) -> None:
+    store, settings = SilentStore(), Settings(database_url=database_url)  # type: ignore[arg-type]  # validated there
+    is_served = threading.Event()
+
+    async def start_and_stop(listener: socket.socket) -> bool:
+        stopping = asyncio.Event()
+        stopping.set()
+        is_handed_over = await serve_node(settings, store, listener, stopping, is_served.set)
+        store.go.set()
+        return is_handed_over
+
+    with bound_listener("127.0.0.1", 0) as listener:
+        assert not asyncio.run(start_and_stop(listener))
+    assert not is_served.is_set()
+
+
+def test_a_node_that_comes_back_finds_its_members(database_url: str, tmp_path: Path) -> None:
+    port = free_port()
+    with serving(database_url, tmp_path, port) as process, closing(Client(f"http://127.0.0.1:{port}")) as client:
+        member = client.group("g").stable()
+        process.kill()
+        process.wait(PATIENCE_S)
+    with serving(database_url, tmp_path, port):
+        heartbeat = member.ask("heartbeat")
+
+    assert heartbeat.status == 200
+
+
+def owned_shards(database_url: str) -> int:
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM shard_leases WHERE expires_at > clock_timestamp()")
+        count: int = cursor.fetchall()[0][0]
+        return count
+
+
+def test_an_address_that_is_taken_is_told_in_a_sentence(database_url: str) -> None:
+    with bound_listener("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+
+        with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1:{port}"):
+            run_node(Settings(database_url=database_url, http_port=port))  # type: ignore[arg-type]  # validated there
+
+
+def test_a_database_that_is_away_is_told_in_a_sentence() -> None:
+    nowhere = f"postgresql+psycopg2://u:secret@127.0.0.1:{free_port()}/muster"
+    settings = Settings(database_url=nowhere)  # type: ignore[arg-type]  # validated there
+
+    with bound_listener("127.0.0.1", 0) as listener, closing(open_store(settings)) as store:
+        serving_nothing = serve_node(settings, store, listener, asyncio.Event(), lambda: None)
+        with pytest.raises(UserError, match="database cannot be reached") as refusal:
+            asyncio.run(serving_nothing)
+
+    assert refusal.value.sentence.endswith("; start it, or put MUSTER_DATABASE_URL right.")
+    assert "secret" not in refusal.value.sentence
+
+
+def test_tokens_are_not_silently_ignored(database_url: str, tmp_path: Path) -> None:
+    settings = Settings(database_url=database_url, tokens_file=tmp_path / "tokens")  # type: ignore[arg-type]  # validated there
+
+    with pytest.raises(UserError, match="MUSTER_TOKENS_FILE"):
+        run_node(settings)
+
+
+def test_an_open_node_listens_on_this_machine_only(database_url: str) -> None:
+    with pytest.raises(ValueError, match="TOKENS_FILE"):
+        Settings(database_url=database_url, http_host="0.0.0.0")  # type: ignore[arg-type]  # validated there

@@ -1,0 +1,121 @@
+"""`/readyz` says what the database says now, and so it changes back when the database does."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import closing
+
+import psycopg2
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from api.http.app import make_app
+from api.http.limits import HttpLimits
+from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.store.memory import MemoryStore
+from muster.settings import psql_url
+from tests.integration.http.in_process import answer_of
+from tests.support.http_client import Client, Json
+from tests.support.nodes import Node, running_node
+
+
+@pytest.fixture
+def node(database_url: str) -> Iterator[Node]:
+    with running_node(database_url, lease_ttl_ms=1_000) as node:
+        yield node
+
+
+@pytest.fixture
+def client(node: Node) -> Iterator[Client]:
+    with closing(Client(node.url)) as client:
+        yield client
+
+
+@pytest.fixture
+def rows(database_url: str) -> Iterator[PsycopgConnection]:
+    with closing(psycopg2.connect(psql_url(database_url))) as connection:
+        connection.autocommit = True
+        yield connection
+
+
+def told(client: Client) -> tuple[int, Json]:
+    answer = client.call("GET", "/readyz")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json["is_ready"] == (answer.status == 200)
+    return answer.status, answer.json["reasons"]
+
+
+def test_a_node_that_serves_is_ready(client: Client) -> None:
+    assert told(client) == (200, [])
+
+
+def test_a_schema_that_is_older_is_told_until_it_is_migrated(client: Client, rows: PsycopgConnection) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "UPDATE alembic_version SET version_num = '0000' RETURNING (SELECT version_num FROM alembic_version)"
+        )
+        ((newest,),) = cursor.fetchall()
+        status, (reason,) = told(client)
+        cursor.execute("UPDATE alembic_version SET version_num = '9999'")
+        newer = told(client)
+
+    assert (status, newer) == (503, (200, []))
+    assert reason == f"the database has schema 0000 and this node needs {newest}: run muster migrate"
+
+
+def test_missing_partitions_are_a_warning(client: Client, rows: PsycopgConnection) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "SELECT 'rebalances_p' || to_char(clock_timestamp() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD')"
+        )
+        ((tomorrow,),) = cursor.fetchall()
+        cursor.execute(f"DROP TABLE {tomorrow}")
+
+    status, reasons = told(client)
+
+    assert (status, reasons) == (
+        200,
+        ["history tables lack partitions of their own, and their default partitions fill"],
+    )
+
+
+def test_a_database_that_is_away_is_told_until_it_is_back(client: Client, database_url: str) -> None:
+    admin = psycopg2.connect(psql_url(database_url.rpartition("/")[0] + "/postgres"))
+    admin.autocommit = True
+    name = database_url.rpartition("/")[2]
+    with closing(admin), admin.cursor() as cursor:
+        cursor.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        while (away := told(client))[0] == 200:
+            pass
+        lives, scraped = client.call("GET", "/healthz").status, client.call("GET", "/metrics")
+        cursor.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        while (back := told(client))[0] != 200:
+            pass
+
+    assert (away[0], lives, scraped.status, back) == (503, 200, 200, (200, []))
+    assert any("database" in reason for reason in away[1])
+    assert b"kafka_consumergroup_lag_sum" not in scraped.body
+
+
+# -- a node that stops ----------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_stopping_still_tells_of_itself_and_of_nothing_else() -> None:
+    statuses, readiness = asyncio.run(asked_while_stopping())
+
+    assert statuses == {"/healthz": 200, "/readyz": 503, "/metrics": 200, "/v1/groups": 503}
+    assert json.loads(readiness) == {"is_ready": False, "reasons": ["the node is stopping"]}
+
+
+async def asked_while_stopping() -> tuple[dict[str, int], bytes]:
+    """Return how a node answers that has handed its shards over and waits for answers to go out."""
+    coordinator = Coordinator(MemoryStore(), NodeConfig("a", "http://a"))
+    await coordinator.start()
+    app = make_app(coordinator, HttpLimits(), "1")
+    app.close()
+    await coordinator.stop()
+    answers = {path: await answer_of(app, path) for path in ("/healthz", "/readyz", "/metrics", "/v1/groups")}
+    await app.end()
+    return {path: status for path, (status, _) in answers.items()}, answers["/readyz"][1]

@@ -1,0 +1,118 @@
+"""Settings and the topic catalogue."""
+
+from urllib.parse import quote
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from tests.support.http_client import Client, Group, fresh_id, join_body
+
+# -- settings -------------------------------------------------------------------------------------------
+
+
+def test_settings_say_where_they_come_from(client: Client, group: Group) -> None:
+    shown = client.ok("GET", f"{group.path}/config")["values"]
+
+    assert shown["offsets_retention_minutes"] == {"value": 10_080, "source": "default"}
+    assert shown["group_initial_rebalance_delay_ms"] == {"value": 0, "source": "environment"}
+
+
+def test_narrower_settings_win_and_null_goes_back(client: Client, group: Group) -> None:
+    def put(path: str, value: int | None) -> None:
+        client.ok("PUT", path, {"values": {"group_max_size": value}, "reason": "a test"})
+
+    def shown() -> object:
+        return client.ok("GET", f"{group.path}/config")["values"]["group_max_size"]
+
+    put("/v1/config", 100)
+    put(f"{group.path}/config", 3)
+    assert shown() == {"value": 3, "source": "group"}
+
+    put(f"{group.path}/config", None)
+    assert shown() == {"value": 100, "source": "cluster"}
+
+    put("/v1/config", None)
+    assert shown() == {"value": 10_000, "source": "default"}
+
+
+def test_a_change_of_settings_is_answered_as_a_look_at_them(client: Client, group: Group) -> None:
+    answer = client.call("PUT", f"{group.path}/config", {"values": {"session_timeout_ms": 9_000}, "reason": "a test"})
+
+    assert answer.json == client.ok("GET", f"{group.path}/config")
+    assert answer.headers["x-muster-change-id"]
+
+
+def test_a_setting_is_in_force_at_once_on_the_node_that_took_it(client: Client, group: Group) -> None:
+    client.ok("PUT", f"{group.path}/config", {"values": {"session_timeout_ms": 9_000}, "reason": "a test"})
+
+    assert group.join().joined["session_timeout_ms"] == 9_000
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"group_max_sise": 3}, "group_max_sise"),
+        ({"group_max_size": "many"}, "group_max_size"),
+        ({"group_max_size": 0}, "group_max_size"),
+        ({"group_sync_timeout_scope": "static"}, "group_sync_timeout_scope"),
+        ({"group_min_session_timeout_ms": 2_000_000}, "group_min_session_timeout_ms"),
+    ],
+)
+def test_a_setting_that_will_not_do_is_named(
+    client: Client, group: Group, values: dict[str, object], named: str
+) -> None:
+    answer = client.call("PUT", f"{group.path}/config", {"values": values, "reason": "a test"})
+
+    assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+    assert named in answer.json["detail"]
+
+
+def test_who_changed_a_setting_and_why_is_kept(client: Client, group: Group, rows: PsycopgConnection) -> None:
+    answer = client.call("PUT", f"{group.path}/config", {"values": {"group_max_size": 3}, "reason": "too many"})
+
+    with rows.cursor() as cursor:
+        query = "SELECT actor, reason FROM changes WHERE change_id = %s"
+        cursor.execute(query, (answer.headers["x-muster-change-id"],))
+        assert cursor.fetchall() == [("ada", "too many")]
+
+
+# -- topics ---------------------------------------------------------------------------------------------
+
+
+def test_a_topic_is_put_and_listed(client: Client) -> None:
+    topic = fresh_id("eu/orders ")
+
+    put = client.ok("PUT", f"/v1/topics/{quote(topic, safe='')}", {"partitions": 12, "log_start_offset": 5})
+
+    assert put == {"topic": topic, "partitions": 12, "log_start_offset": 5}
+    assert put in client.ok("GET", "/v1/topics")["topics"]
+
+
+def test_a_count_can_be_raised_and_never_lowered(client: Client) -> None:
+    topic = fresh_id("topic")
+    client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 3, "log_start_offset": 5})
+
+    assert client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 4})["log_start_offset"] == 5
+    refused = client.call("PUT", f"/v1/topics/{topic}", {"partitions": 2})
+
+    assert (refused.status, refused.code) == (400, "INVALID_REQUEST")
+    assert "partitions" in refused.json["detail"]
+
+
+def test_a_raised_count_rebalances_who_reads_the_topic(client: Client, group: Group) -> None:
+    topic = fresh_id("topic")
+    client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 1})
+    member = group.stable(protocols=[{"name": "range", "metadata": {"topics": [topic]}}])
+
+    client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 2})
+
+    assert member.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
+
+
+def test_a_full_group_takes_nobody_in(client: Client, group: Group) -> None:
+    client.ok("PUT", f"{group.path}/config", {"values": {"group_max_size": 1}, "reason": "a test"})
+    group.stable()
+
+    answer = group.post("join", join_body())
+
+    assert (answer.status, answer.code, answer.json["action"]) == (409, "GROUP_MAX_SIZE_REACHED", "fix")

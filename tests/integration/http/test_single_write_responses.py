@@ -1,0 +1,181 @@
+"""An answer leaves in one write where that is all there is to it; whatever is out of the ordinary is uvicorn's."""
+
+import asyncio
+import gc
+import logging
+from typing import Any, cast
+
+import pytest
+from litestar.types import Send
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from api.http.connection import send_whole
+from api.http.connection_gate import ConnectionCounts
+from api.http.edge import WHOLE_ANSWER, Edge, Headers
+from api.http.limits import HttpLimits
+from api.http.server import HttpServer
+from muster.node import bound_listener
+from tests.support.http_client import Client
+from tests.support.waiting import limited
+
+HEADERS = [(b"x-request-id", b"7"), (b"content-type", b"application/json"), (b"content-length", b"2")]
+
+
+class FakeTransport(asyncio.Transport):
+    """Remembers what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+
+class Request:
+    """A request that waits for its answer, as uvicorn keeps it."""
+
+    def __init__(self, method: str = "POST") -> None:
+        self.transport = FakeTransport()
+        self.ended = 0
+        log = logging.getLogger("uvicorn.error")
+        self.cycle = RequestResponseCycle(
+            scope={"type": "http", "method": method},  # type: ignore[typeddict-item]  # what is looked at
+            transport=self.transport,
+            flow=FlowControl(self.transport),
+            logger=log,
+            access_logger=log,
+            access_log=False,
+            default_headers=[(b"date", b"now")],
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=self._end,
+        )
+
+    def _end(self) -> None:
+        self.ended += 1
+
+    def send_whole(self, headers: Headers) -> bool:
+        """Send an answer, and return whether it was sent."""
+        return send_whole(cast("Send", self.cycle.send), 200, headers, b"{}")
+
+    def is_answered(self) -> bool:
+        """Tell whether an answer was sent and the request is over; it is both or neither."""
+        parts = {bool(self.transport.written), self.ended == 1, self.cycle.response_complete}
+        assert len(parts) == 1
+        return parts.pop()
+
+
+def test_head_and_body_leave_in_one_write() -> None:
+    request = Request()
+    assert request.send_whole(HEADERS)
+    assert request.is_answered()
+    (written,) = request.transport.written
+    assert written == (
+        b"HTTP/1.1 200 OK\r\ndate: now\r\nx-request-id: 7\r\ncontent-type: application/json\r\n"
+        b"content-length: 2\r\n\r\n{}"
+    )
+
+
+def test_the_answer_to_a_head_is_left_to_uvicorn() -> None:
+    request = Request("HEAD")
+    assert not request.send_whole(HEADERS)
+    assert not request.is_answered()
+
+
+@pytest.mark.parametrize("what", ["last", "gone", "full"])
+def test_a_connection_that_ends_or_takes_no_more_is_left_to_uvicorn(what: str) -> None:
+    request = Request()
+    if what == "last":
+        request.cycle.keep_alive = False
+    elif what == "gone":
+        request.cycle.disconnected = True
+    else:
+        request.cycle.flow.pause_writing()
+    assert not request.send_whole(HEADERS)
+    assert not request.is_answered()
+
+
+@pytest.mark.parametrize("value", [b"1\r\nset-cookie: a=b", b"1\n", b"\r1"])
+def test_a_header_that_would_end_early_is_left_to_uvicorn_which_refuses(value: bytes) -> None:
+    request = Request()
+    assert not request.send_whole([*HEADERS, (b"x-muster-coordinator", value)])
+    assert not request.is_answered()
+
+
+def test_whoever_asks_with_expect_or_for_the_last_time_is_answered_too(client: Client) -> None:
+    for headers in ({"connection": "close"}, {"expect": "100-continue"}, {}):
+        answer = client.send("GET", "/healthz", headers=headers)
+        assert answer.status == 200
+        assert "x-request-id" in answer.headers
+
+
+def test_an_answer_without_a_body_is_whole_too(client: Client) -> None:
+    answer = client.send("HEAD", "/healthz")
+    assert answer.body == b""
+    assert "x-request-id" in answer.headers
+
+
+class WholeAnswers:
+    """An application that answers as the edge does."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        await receive()
+        assert scope["extensions"][WHOLE_ANSWER](send, 200, HEADERS, b"{}")
+
+    async def end(self) -> None:
+        """End, with the server."""
+
+
+async def _garbage_of(requests: int) -> int:
+    """Return how many objects so many requests leave for the garbage collector to find."""
+    with bound_listener("127.0.0.1", 0) as listener:
+        server = HttpServer(cast("Edge", WholeAnswers()), listener, HttpLimits(), ConnectionCounts())
+        await server.start()
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+
+        async def ask(times: int) -> None:
+            for _ in range(times):
+                writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+                assert (await reader.readuntil(b"{}")).startswith(b"HTTP/1.1 200")
+
+        await ask(1)
+        gc.collect()
+        gc.disable()
+        try:
+            await ask(requests)
+            return gc.collect()
+        finally:
+            gc.enable()
+            writer.close()
+            await writer.wait_closed()
+            await server.stop()
+
+
+async def _read_of_an_idle_connection(keep_alive_s: int) -> bytes:
+    """Ask once, and return what comes after the answer until the node closes the connection."""
+    with bound_listener("127.0.0.1", 0) as listener:
+        server = HttpServer(
+            cast("Edge", WholeAnswers()), listener, HttpLimits(keep_alive_s=keep_alive_s), ConnectionCounts()
+        )
+        await server.start()
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+        await reader.readuntil(b"{}")
+        try:
+            async with limited("the node closes the connection"):
+                return await reader.read()
+        finally:
+            writer.close()
+            await writer.wait_closed()
+            await server.stop()
+
+
+def test_an_idle_connection_is_closed_when_its_time_is_over() -> None:
+    assert asyncio.run(_read_of_an_idle_connection(keep_alive_s=1)) == b""
+
+
+def test_a_request_is_gone_as_soon_as_it_is_answered() -> None:
+    assert asyncio.run(_garbage_of(requests=100)) < 100

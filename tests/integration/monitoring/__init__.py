@@ -1,0 +1,1 @@
+"""Grafana dashboards, Prometheus scrapes and alert rules, run against real data."""

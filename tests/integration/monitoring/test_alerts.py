@@ -1,0 +1,175 @@
+"""Every alert fires when it should, rests on metrics that exist, and leads to its entry in the runbook."""
+
+import re
+import subprocess
+from typing import Any
+
+import psycopg2
+import pytest
+import yaml
+from typer import Context
+from typer.main import get_command
+
+from muster.cli import app
+from muster.settings import psql_url
+from tests.support.repository import ROOT
+from tests.support.tools import program
+
+PROMETHEUS = ROOT / "docker" / "prometheus"
+RULES: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load((PROMETHEUS / "rules.yml").read_text())["groups"] for rule in group["rules"]
+]
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
+ENTRIES: dict[str, str] = dict(re.findall(r"^### (Muster\w+)\n(.*?)(?=^##|\Z)", RUNBOOK, re.DOTALL | re.MULTILINE))
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("metrics", "dashboards")}
+METRICS = set(re.findall(r"^\| `([a-z_]+)` \|", PAGES["metrics"], re.MULTILINE))
+BY_PARTITION = set(re.findall(r"^\| `([a-z_]+)` \|.*\(`detail=partition`\)", PAGES["metrics"], re.MULTILINE))
+OF_PROMETHEUS = {"up"}
+
+every_alert = pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))
+every_entry = pytest.mark.parametrize("alert", ENTRIES)
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Prometheus' checker."""
+    command = [program("promtool"), *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=PROMETHEUS)
+
+
+# -- rules ------------------------------------------------------------------------------------------------
+
+
+def test_prometheus_takes_the_configuration_and_the_rules() -> None:
+    checked = promtool("check", "config", "prometheus.yml")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_alerts_fire_when_they_should_and_only_then() -> None:
+    tested = promtool("test", "rules", "rules_test.yml")
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_every_alert_is_seen_to_fire() -> None:
+    tests = yaml.safe_load((PROMETHEUS / "rules_test.yml").read_text())["tests"]
+    fired = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case.get("exp_alerts")}
+    assert fired == {rule["alert"] for rule in RULES}
+
+
+@every_alert
+def test_an_alert_says_how_urgent_it_is_and_what_is_wrong_in_a_sentence(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in {"page", "ticket"}
+    assert rule["annotations"]["summary"].endswith(".")
+
+
+@every_alert
+def test_an_alert_rests_on_metrics_that_there_are(rule: dict[str, Any]) -> None:
+    used = set(re.findall(r"\b((?:muster|kafka)_[a-z_]+|up)\b", rule["expr"]))
+    assert used
+    families = {re.sub(r"_(bucket|count|sum)$", "", name) if name not in METRICS else name for name in used}
+    assert families <= METRICS | OF_PROMETHEUS
+
+
+@every_alert
+def test_pages_name_an_alert_that_needs_the_deepest_scrape(rule: dict[str, Any]) -> None:
+    needs_it = any(re.search(rf"\b{name}\b", rule["expr"]) for name in BY_PARTITION)
+    assert needs_it == (rule["alert"] == "MusterGroupStandsStill")
+    assert not needs_it or all(rule["alert"] in page for page in PAGES.values())
+    assert not needs_it or "`detail=partition`" in ENTRIES[rule["alert"]]
+
+
+# -- the runbook ------------------------------------------------------------------------------------------
+
+
+def test_the_runbook_has_an_entry_for_every_alert_and_no_other() -> None:
+    assert list(ENTRIES) == [rule["alert"] for rule in RULES]
+
+
+@every_alert
+def test_an_alert_leads_to_its_entry(rule: dict[str, Any]) -> None:
+    assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
+
+
+@every_entry
+def test_an_entry_says_what_it_means_what_to_look_at_and_what_to_do(alert: str) -> None:
+    parts = re.findall(r"^\*\*(.+?)\*\*", ENTRIES[alert], re.MULTILINE)
+    assert parts == ["What it means.", "What to look at.", "What to do."]
+
+
+def test_every_link_of_the_runbook_leads_somewhere() -> None:
+    headings = {
+        re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+        for heading in re.findall("^#+ (.+)", RUNBOOK, re.MULTILINE)
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", RUNBOOK):
+        path, _, anchor = target.partition("#")
+        assert (ROOT / "docs" / path).exists()
+        assert path or anchor in headings, target
+
+
+def test_every_command_of_the_runbook_is_one_that_there_is() -> None:
+    named = {tuple(words.split()) for words in re.findall(r"`muster((?: [a-z][a-z-]*)+)", RUNBOOK)}
+    assert len(named) > 5
+    for words in named:
+        command: Any = get_command(app)
+        for word in words:
+            command = command.get_command(Context(command), word)
+            assert command is not None, " ".join(words)
+
+
+STAYS = """
+INSERT INTO member_sessions
+SELECT group_id, 1, now(), member_id, NULL, client_id, 'h', 1, 9, began, began, began + interval '49 min', end_reason,
+    began + interval '48 min', heard, 1, '{1}'
+FROM (SELECT now() - interval '50 min') AS an_hour (began),
+    (VALUES ('g', 'm1', 'dead', 'session_expired', 9), ('g', 'm2', 'living', 'hour', 900),
+    ('g', 'm3', 'went', 'left', 9), ('g', 'm4', 'thrown out', 'admin', 9), ('other', 'm5', 'busy', 'hour', 99999))
+    AS stays (group_id, member_id, client_id, end_reason, heard);
+INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)
+SELECT 'wide', 1, 't', partition, 1, now() FROM generate_series(1, 300) AS partition
+UNION ALL SELECT 'often', 1, 't', 0, 1, now();
+"""
+
+
+@pytest.mark.parametrize(
+    ("alert", "place", "column", "found"),
+    [
+        ("MusterMembersPutOut", 1, 1, ["dead"]),
+        ("MusterStoreQueueFilling", 0, 1, ["busy", "living", "dead", "thrown out", "went"]),
+        ("MusterStoreQueueFilling", 1, 1, [300, 1]),
+    ],
+    ids=["who was put out", "who calls often", "who commits many partitions"],
+)
+def test_a_query_of_the_runbook_finds_whom_it_is_about(
+    database_url: str, alert: str, place: int, column: int, found: list[object]
+) -> None:
+    query = re.findall(r"```sql\n(.*?)```", ENTRIES[alert], re.DOTALL)[place]
+    with psycopg2.connect(psql_url(database_url)) as connection, connection.cursor() as cursor:
+        cursor.execute(STAYS)
+        cursor.execute(query)
+        rows = cursor.fetchall()
+    connection.close()
+    told = [row[column] for row in rows]
+    assert told[:2] == found[:2]
+    assert set(told) == set(found)
+
+
+def test_every_query_of_the_runbook_that_reads_history_names_a_range_or_a_group() -> None:
+    queries = re.findall(r"```sql\n(.*?)```", RUNBOOK, re.DOTALL)
+    of_history = [
+        each for each in queries if re.search(r"member_sessions|spurious_evictions|rebalances_per_hour", each)
+    ]
+    assert len(of_history) >= 4
+    assert [each for each in of_history if "now() - interval" not in each] == []
+
+
+def test_every_query_of_the_runbook_runs(database_url: str) -> None:
+    queries = [
+        *re.findall(r"```sql\n(.*?)```", RUNBOOK, re.DOTALL),
+        *re.findall(r"`(SELECT[^`]+)`", RUNBOOK),
+    ]
+    assert len(queries) > 10
+    with psycopg2.connect(psql_url(database_url)) as connection, connection.cursor() as cursor:
+        cursor.execute("SET ROLE muster_reader")
+        for query in queries:
+            cursor.execute(query)
+    connection.close()

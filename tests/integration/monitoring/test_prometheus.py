@@ -1,0 +1,159 @@
+"""A real Prometheus scrapes a real node, takes the rules, and answers what every panel asks of it."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import psycopg2
+import pytest
+import yaml
+
+from muster.settings import psql_url
+from tests.support.databases import Databases
+from tests.support.http_client import Client, join_body, position
+from tests.support.nodes import running_node
+from tests.support.repository import ROOT
+from tests.support.tools import program
+from tests.support.waiting import PATIENCE_S
+
+DOCKER = ROOT / "docker"
+PANELS = {
+    f"{file.stem}: {panel['title']} {target['refId']}": target["expr"]
+    for file in sorted((DOCKER / "grafana" / "dashboards").glob("*.json"))
+    for panel in json.loads(file.read_text())["panels"]
+    if panel["datasource"]["type"] == "prometheus"
+    for target in panel["targets"]
+}
+
+
+class Prometheus:
+    """One that runs, on loopback."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
+        """Return what it answers, or None while it is not up."""
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=PATIENCE_S) as answer:
+                return json.loads(answer.read())["data"]
+        except (urllib.error.URLError, ConnectionError):
+            return None
+
+    def ask(self, query: str) -> list[Any]:
+        """Return the samples of a query, which must be one."""
+        found = self.get(f"/api/v1/query?query={quote(query)}")
+        assert found is not None, query
+        samples: list[Any] = found["result"]
+        return samples
+
+    def wait_for(self, query: str) -> None:
+        """Wait until a query has an answer."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (self.get(f"/api/v1/query?query={quote(query)}") or {}).get("result"):
+            assert time.monotonic() < deadline, f"Prometheus never answered {query}"
+            time.sleep(0.1)  # It tells nobody when it has scraped.
+
+
+@pytest.fixture(scope="module")
+def prometheus(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Give a Prometheus that has scraped, twice at least, a node whose groups do all kinds of things."""
+    database_url = databases.create()
+    with (
+        running_node(database_url, group_initial_rebalance_delay_ms=0) as node,
+        closing(Client(node.url)) as client,
+        running_prometheus(tmp_path_factory.mktemp("prometheus"), urlsplit(node.url).netloc) as found,
+    ):
+        let_things_happen(client, database_url)
+        found.wait_for("muster_awaited_member_info and on () muster_offsets_expiring")
+        let_things_happen_again(client)
+        found.wait_for('count_over_time(muster_errors_total{error="UNKNOWN_MEMBER_ID"}[1m]) > 1')
+        found.wait_for("count_over_time(kafka_consumergroup_lag_seconds[1m]) > 1")
+        yield found
+    databases.drop(database_url)
+
+
+@contextmanager
+def running_prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
+    """Run Prometheus with our rules, scraping one node every second, for the time of a block."""
+    config = yaml.safe_load((DOCKER / "prometheus" / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    shutil.copy(DOCKER / "prometheus" / "rules.yml", folder)
+    flags = ["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--web.listen-address=127.0.0.1:0"]
+    log = folder / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen([program("prometheus"), *flags], cwd=folder, stdout=output, stderr=output)
+    try:
+        yield Prometheus(f"http://{address_in(log, process)}")
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+
+
+def address_in(log: Path, process: "subprocess.Popen[bytes]") -> str:
+    """Return where Prometheus says that it listens."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := re.search(r'msg="Listening on" address=(\S+)', log.read_text())) is None:
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)  # A log tells nobody when it has grown.
+    return found[1]
+
+
+def let_things_happen(client: Client, database_url: str) -> None:
+    """Let a group be behind, another one not settle, and a run have found what expires."""
+    group = client.group("orders")
+    member = group.stable()
+    member.commit(position(5, log_end_offset=9))
+    simple = client.group("simple")
+    simple.post("offsets", {"generation": -1, "member_id": "", "offsets": [position(1)]})
+    client.ok("DELETE", f"{simple.path}/offsets?topic=orders&reason=test")
+    stuck = client.group("stuck")
+    stuck.stable(rebalance_timeout_ms=600_000, session_timeout_ms=600_000)
+    stuck.handshake()
+    client.later(stuck, "join", join_body(member_id=stuck.handshake(), max_wait_ms=1))
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status)"
+            " VALUES (gen_random_uuid(), 'offset_retention', now(), 'applied')"
+        )
+
+
+def let_things_happen_again(client: Client) -> None:
+    """Let everything that is counted be counted once more, after a first scrape."""
+    group = client.group("again")
+    member = group.stable()
+    member.commit(position(5, log_end_offset=9))
+    group.post("heartbeat", {"generation": 9, "member_id": "nobody"})
+
+
+# -- what it says -----------------------------------------------------------------------------------------
+
+
+def test_it_takes_the_configuration_and_reaches_the_node(prometheus: Prometheus) -> None:
+    assert [sample["value"][1] for sample in prometheus.ask('up{job="muster"}')] == ["1"]
+
+
+def test_every_rule_is_evaluated_without_an_error(prometheus: Prometheus) -> None:
+    rules = [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
+    assert len(rules) > 10
+    assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
+    assert [rule["lastError"] for rule in rules if rule.get("lastError")] == []
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_shows_something(prometheus: Prometheus, panel: str) -> None:
+    query = PANELS[panel].replace("$__rate_interval", "1m").replace("$group", "orders")
+    assert "$" not in query
+    assert prometheus.ask(query)

@@ -1,0 +1,41 @@
+"""A gate in the database, at which every commit of offsets waits in the middle of its transaction."""
+
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from tests.support.waiting import wait_until_blocked
+
+LOCK = 4711
+
+TRIGGER = f"""
+CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared({LOCK});
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER gate BEFORE INSERT ON offsets FOR EACH STATEMENT EXECUTE FUNCTION wait_at_gate();
+"""
+
+
+class Gate:
+    """Open at first; whoever waits at it goes on when it is opened again."""
+
+    def __init__(self, connection: PsycopgConnection) -> None:
+        self._connection = connection
+        self._execute(TRIGGER)
+
+    def close(self) -> None:
+        """Hold up whoever comes."""
+        self._execute(f"SELECT pg_advisory_lock({LOCK})")
+
+    def open(self) -> None:
+        """Let everybody go on; harmless when it is open."""
+        self._execute("SELECT pg_advisory_unlock_all()")
+
+    def wait_for(self, application: str, how_many: int = 1) -> None:
+        """Return when connections of this name wait, here or for another lock."""
+        wait_until_blocked(self._connection, application, how_many)
+
+    def _execute(self, statement: str) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)

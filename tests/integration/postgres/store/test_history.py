@@ -1,0 +1,352 @@
+"""The ledger, read back: the same questions to both stores."""
+
+import pytest
+
+from coordinator_core.store.history import (
+    END_OF_TIME_MS,
+    GroupPosition,
+    ListedRebalance,
+    Moment,
+    OwnedSpan,
+    PositionThen,
+    RebalancePlace,
+    RebalanceWait,
+    TransitionPlace,
+    WaitQuestion,
+    place_of,
+)
+from coordinator_core.store.interface import Store
+from coordinator_core.store.rows import TransitionRow
+from tests.support.store_rows import (
+    MINUTE_MS,
+    NOW_MS,
+    SHARD,
+    committed,
+    group_row,
+    member_row,
+    ownership_row,
+    part_row,
+    rebalance_row,
+    removed,
+    session_row,
+    transition_row,
+    uuid_of,
+    write,
+)
+from tests.support.store_worlds import Owner
+
+UNDER_WAY = {
+    "rebalance_id": uuid_of("under way"),
+    "trigger": "session_expired",
+    "trigger_member_id": "m-2",
+    "client_reason": None,
+    "started_at_ms": NOW_MS + 9_000,
+    "member_count_before": 2,
+    "joined_at_ms": None,
+    "restarts": 1,
+}
+
+# -- rebalances -----------------------------------------------------------------------------------------
+
+
+def test_rebalances_come_newest_first_with_every_column(owner: Owner, store: Store) -> None:
+    old, new = rebalance_row("old", joined_at_ms=NOW_MS + 7), rebalance_row("new", completed_at_ms=NOW_MS + 3_001)
+    owner.write(write(rebalances=(new, old)), write("other", rebalances=(rebalance_row("else", "other"),)))
+    assert store.rebalances("orders", None, 10) == [ListedRebalance.over(new), ListedRebalance.over(old)]
+
+
+def test_the_rebalance_under_way_comes_first_and_is_not_over(owner: Owner, store: Store) -> None:
+    under_way = group_row(generation=4, rebalance={"under_way": UNDER_WAY, "orphans": []}, created_at_ms=NOW_MS - 1)
+    owner.write(write(group=under_way, rebalances=(rebalance_row(),)))
+    first, second = store.rebalances("orders", None, 10)
+    assert second.rebalance_id == uuid_of("first")
+    assert first == ListedRebalance(
+        rebalance_id=uuid_of("under way"),
+        group_id="orders",
+        shard_id=SHARD,
+        group_created_at_ms=NOW_MS - 1,
+        generation=4,
+        trigger="session_expired",
+        trigger_member_id="m-2",
+        client_reason=None,
+        started_at_ms=NOW_MS + 9_000,
+        joined_at_ms=None,
+        completed_at_ms=None,
+        outcome=None,
+        restarts=1,
+        member_count_before=2,
+        member_count_after=None,
+        partitions_moved=None,
+    )
+
+
+def test_a_group_between_rebalances_has_none_under_way(owner: Owner, store: Store) -> None:
+    orphans = {"under_way": None, "orphans": [["clicks", 1, "m-2"]]}
+    owner.write(write(group=group_row(rebalance=orphans)), write("b", group=group_row("b")))
+    assert store.rebalances("orders", None, 10) == store.rebalances("b", None, 10) == []
+
+
+def test_pages_of_rebalances_join_though_some_ended_in_the_same_millisecond(owner: Owner, store: Store) -> None:
+    names = ["a", "b", "c", "d", "e"]
+    rows = [rebalance_row(name, completed_at_ms=NOW_MS + number // 3) for number, name in enumerate(names)]
+    owner.write(write(group=group_row(rebalance={"under_way": UNDER_WAY, "orphans": []}), rebalances=tuple(rows)))
+    pages: list[list[ListedRebalance]] = []
+    after: RebalancePlace | None = None
+    while page := store.rebalances("orders", after, 2):
+        pages.append(page)
+        after = page[-1].place
+    assert [len(page) for page in pages] == [2, 2, 2]
+    assert [each for page in pages for each in page] == store.rebalances("orders", None, 10)
+    assert {each.rebalance_id for page in pages for each in page} == {uuid_of(name) for name in [*names, "under way"]}
+
+
+def test_parts_in_a_rebalance_come_by_how_long_each_was_waited_for(owner: Owner, store: Store) -> None:
+    waits = {"a": 5, "b": 900, "c": 5}
+    parts = [part_row(name, waited_for_ms=wait, joined_after_ms=None) for name, wait in waits.items()]
+    other = part_row("z", "second", completed_at_ms=NOW_MS + 4_000)
+    rebalances = (rebalance_row(), rebalance_row("second", completed_at_ms=NOW_MS + 4_000))
+    owner.write(write(rebalances=rebalances, rebalance_members=(*parts, other)))
+    assert store.rebalance_members("orders", uuid_of("first")) == [parts[1], parts[0], parts[2]]
+    assert store.rebalance_members("orders", uuid_of("second")) == [other]
+    assert store.rebalance_members("other", uuid_of("first")) == []
+    assert store.rebalance_members("orders", uuid_of("unheard of")) == []
+
+
+# -- waits ------------------------------------------------------------------------------------------------
+
+
+def test_waits_name_their_members_hosts_though_they_are_gone(owner: Owner, store: Store) -> None:
+    late_ms = NOW_MS + 3_000
+    parts = (
+        part_row("m-1", client_id="present", waited_for_ms=7_000),
+        part_row("m-2", client_id="gone", waited_for_ms=9_000, outcome="evicted"),
+        part_row("m-3", client_id="unknown", waited_for_ms=8_000, group_instance_id="i"),
+        part_row("m-4", client_id="prompt", waited_for_ms=4_999),
+        part_row("m-1", "old", client_id="present", waited_for_ms=60_000, completed_at_ms=late_ms - 1),
+    )
+    sessions = (
+        session_row("m-2", client_host="10.0.0.2", ended_at_ms=late_ms, end_reason="hour"),
+        session_row("m-2", client_host="10.0.0.3", ended_at_ms=late_ms + 9),
+        session_row("m-3", client_host="10.0.0.4", ended_at_ms=late_ms - 1),
+    )
+    owner.write(
+        write(
+            group=group_row(),
+            members={"m-1": member_row("m-1", client_host="10.0.0.1")},
+            rebalances=(rebalance_row(), rebalance_row("old", completed_at_ms=late_ms - 1)),
+            rebalance_members=parts,
+            sessions=sessions,
+        ),
+        write(
+            "other",
+            rebalances=(rebalance_row("else", "other"),),
+            rebalance_members=(part_row("m-2", "else", group_id="other", waited_for_ms=90_000),),
+        ),
+    )
+    first = uuid_of("first")
+    waits = [
+        RebalanceWait(first, "m-2", None, "gone", "10.0.0.3", 9_000, "evicted"),
+        RebalanceWait(first, "m-3", "i", "unknown", None, 8_000, "joined"),
+        RebalanceWait(first, "m-1", None, "present", "10.0.0.1", 7_000, "joined"),
+    ]
+    question = WaitQuestion("orders", late_ms, 5_000)
+    assert store.rebalance_waits(question, 10) == waits
+    assert store.rebalance_waits(question, 1) == waits[:1]
+    assert store.rebalance_waits(WaitQuestion("nobody", late_ms, 0), 10) == []
+
+
+# -- transitions ----------------------------------------------------------------------------------------
+
+
+def test_transitions_come_newest_first_with_every_column(owner: Owner, store: Store) -> None:
+    old, new = transition_row(), transition_row(at_ms=NOW_MS + 1, member_id=None, from_state=None)
+    owner.write(write(transitions=(old, new)), write("other", transitions=(transition_row("other"),)))
+    assert store.transitions("orders", None, 10) == [new, old]
+
+
+def test_what_happened_within_a_millisecond_comes_in_the_order_of_a_life(owner: Owner, store: Store) -> None:
+    life = [
+        transition_row(from_state=None, to_state="Empty", generation=0),
+        transition_row(from_state="Empty", to_state="PreparingRebalance", generation=0),
+        transition_row(from_state="PreparingRebalance", to_state="CompletingRebalance", generation=1),
+        transition_row(from_state="CompletingRebalance", to_state="Stable", generation=1),
+        transition_row(from_state="Stable", to_state="PreparingRebalance", generation=1),
+        transition_row(from_state="PreparingRebalance", to_state="Empty", generation=2),
+        transition_row(from_state="Empty", to_state="Dead", generation=2),
+        transition_row(from_state=None, to_state="Empty", generation=0, group_created_at_ms=NOW_MS + 1),
+    ]
+    owner.write(write(transitions=tuple(sorted(life, key=lambda row: row.to_state))))
+    assert store.transitions("orders", None, 10) == life[::-1]
+    assert paged(store, 3) == life[::-1]
+
+
+def paged(store: Store, limit: int) -> list[TransitionRow]:
+    found: list[TransitionRow] = []
+    after: TransitionPlace | None = None
+    while page := store.transitions("orders", after, limit):
+        found += page
+        after = place_of(page[-1])
+    return found
+
+
+# -- who held what ----------------------------------------------------------------------------------------
+
+
+def span(since_ms: int = NOW_MS + 5_000, topic: str = "clicks", partitions: tuple[int, ...] = (1, 3)) -> object:
+    return {
+        "topic": topic,
+        "partitions": list(partitions),
+        "since_ms": since_ms,
+        "generation": 2,
+        "rebalance_id": uuid_of("second"),
+    }
+
+
+@pytest.fixture
+def handed_over(owner: Owner) -> None:
+    """Let m-1 hold 0 and 1 for five seconds, and m-2 hold 1 and 3 since."""
+    owner.write(
+        write(group=group_row(), members={"m-2": member_row("m-2", held=[span()])}, ownerships=(ownership_row(),)),
+        write("other", group=group_row("other"), members={"x": member_row("x", "other", held=[span(NOW_MS)])}),
+    )
+
+
+BEFORE = OwnedSpan("m-1", "clicks", (0, 1), 1, uuid_of("first"), NOW_MS, NOW_MS + 5_000)
+SINCE = OwnedSpan("m-2", "clicks", (1, 3), 2, uuid_of("second"), NOW_MS + 5_000, None)
+
+
+@pytest.mark.usefixtures("handed_over")
+@pytest.mark.parametrize(
+    ("at_ms", "owned"),
+    [
+        (NOW_MS - 1, []),
+        (NOW_MS, [BEFORE]),
+        (NOW_MS + 4_999, [BEFORE]),
+        (NOW_MS + 5_000, [SINCE]),
+        (END_OF_TIME_MS, [SINCE]),
+    ],
+)
+def test_a_partition_belongs_to_its_owner_from_the_first_moment_to_the_last(
+    store: Store, at_ms: int, owned: list[OwnedSpan]
+) -> None:
+    assert store.ownership(Moment("orders", at_ms)) == owned
+
+
+@pytest.mark.usefixtures("handed_over")
+def test_ownership_can_be_asked_of_one_topic_or_partition(store: Store) -> None:
+    assert store.ownership(Moment("orders", topic="clicks", partition=3)) == [SINCE._replace(partitions=(3,))]
+    assert store.ownership(Moment("orders", NOW_MS, partition=1)) == [BEFORE._replace(partitions=(1,))]
+    assert store.ownership(Moment("orders", topic="views")) == store.ownership(Moment("orders", partition=0)) == []
+
+
+def test_owners_come_by_topic_then_partition(owner: Owner, store: Store) -> None:
+    held = {"m-1": [span(topic="B"), span(partitions=(7,))], "m-2": [span(topic="a"), span(partitions=(4, 9))]}
+    members = {name: member_row(name, held=spans) for name, spans in held.items()}
+    owner.write(write(group=group_row(), members=members))
+    order = [(each.topic, each.partitions, each.member_id) for each in store.ownership(Moment("orders"))]
+    assert order == [("B", (1, 3), "m-1"), ("a", (1, 3), "m-2"), ("clicks", (4, 9), "m-2"), ("clicks", (7,), "m-1")]
+
+
+# -- what was committed -----------------------------------------------------------------------------------
+
+
+def offsets_at(store: Store, at_ms: int, **narrowed: object) -> list[tuple[str, int, int]]:
+    found = store.positions(Moment("orders", at_ms, **narrowed))  # type: ignore[arg-type]  # each test gives what fits
+    return [(each.topic, each.partition, each.offset) for each in found]
+
+
+def test_a_position_is_told_with_everything_that_is_known_of_it(owner: Owner, store: Store) -> None:
+    first = committed(offset=5, log_end_offset=8)
+    owner.write(write(committed=(first,)))
+    owner.write(write(committed=(committed(offset=6, at_ms=NOW_MS + MINUTE_MS, member_id=""),)))
+    assert store.positions(Moment("orders")) == [PositionThen("clicks", 0, 6, None, NOW_MS + MINUTE_MS, "")]
+    assert store.positions(Moment("orders", NOW_MS)) == [PositionThen("clicks", 0, 5, 8, NOW_MS, "m-1")]
+
+
+def test_of_every_past_minute_the_last_position_is_known(owner: Owner, store: Store) -> None:
+    for minute, offsets in enumerate(((10, 11), (20, 21), (30, 31))):
+        for second, offset in enumerate(offsets):
+            at_ms = NOW_MS + minute * MINUTE_MS + second * 1_000
+            owner.write(write(committed=(committed(offset=offset, at_ms=at_ms),)))
+    known = [offsets_at(store, NOW_MS + minute * MINUTE_MS + 1_000) for minute in range(3)]
+    assert known == [[("clicks", 0, 11)], [("clicks", 0, 21)], [("clicks", 0, 31)]]
+    assert offsets_at(store, NOW_MS) == []
+    assert offsets_at(store, NOW_MS + MINUTE_MS) == [("clicks", 0, 11)]
+
+
+def test_what_was_deleted_later_was_committed_then(owner: Owner, store: Store) -> None:
+    owner.write(write(committed=(committed(offset=5),)))
+    (stored,) = store.stored_offsets("orders")
+    owner.write(write(removed=(removed(stored, at_ms=NOW_MS + 3 * MINUTE_MS),)))
+    assert offsets_at(store, NOW_MS + 3 * MINUTE_MS - 1) == [("clicks", 0, 5)]
+    assert offsets_at(store, NOW_MS + 3 * MINUTE_MS) == offsets_at(store, END_OF_TIME_MS) == []
+
+
+def test_what_was_deleted_is_nothing_until_somebody_commits_again(owner: Owner, store: Store) -> None:
+    minutes = [NOW_MS + number * MINUTE_MS for number in range(5)]
+    owner.write(write(committed=(committed(offset=1, at_ms=minutes[0]),)))
+    owner.write(write(committed=(committed(offset=2, at_ms=minutes[1]),)))
+    (stored,) = store.stored_offsets("orders")
+    owner.write(write(removed=(removed(stored, at_ms=minutes[2]),)))
+    owner.write(write(committed=(committed(offset=3, at_ms=minutes[3]),)))
+    owner.write(write(committed=(committed(offset=4, at_ms=minutes[4]),)))
+    assert [[offset for _, _, offset in offsets_at(store, at_ms)] for at_ms in minutes] == [[1], [2], [], [3], [4]]
+
+
+def test_positions_can_be_asked_of_one_topic_or_partition(owner: Owner, store: Store) -> None:
+    for minute in (0, 1):
+        offsets = [
+            committed(topic, partition, 10 * minute + partition, at_ms=NOW_MS + minute * MINUTE_MS)
+            for topic in ("b", "A")
+            for partition in (1, 0)
+        ]
+        owner.write(write(committed=tuple(offsets)))
+    for at_ms, tens in ((NOW_MS, 0), (END_OF_TIME_MS, 10)):
+        everything = [("A", 0, tens), ("A", 1, tens + 1), ("b", 0, tens), ("b", 1, tens + 1)]
+        assert offsets_at(store, at_ms) == everything
+        assert offsets_at(store, at_ms, topic="b") == everything[2:]
+        assert offsets_at(store, at_ms, partition=1) == everything[1::2]
+        assert offsets_at(store, at_ms, topic="A", partition=1) == everything[1:2]
+
+
+# -- who is known -----------------------------------------------------------------------------------------
+
+
+def test_a_group_is_known_while_it_stands_and_afterwards(owner: Owner, store: Store) -> None:
+    owner.write(write("stands", group=group_row("stands")), write("gone", transitions=(transition_row("gone"),)))
+    assert [store.knows(group_id) for group_id in ("stands", "gone", "unheard")] == [True, True, False]
+
+
+# -- how far groups are behind ------------------------------------------------------------------------------
+
+
+def test_positions_of_groups_are_added_up_by_topic(owner: Owner, store: Store) -> None:
+    largest = 2**63 - 1
+    owner.write(
+        write(
+            committed=(
+                committed(partition=0, offset=5, log_end_offset=15),
+                committed(partition=1, offset=9, log_end_offset=8, at_ms=NOW_MS + 7),
+                committed(partition=2, offset=1),
+                committed("views", offset=largest),
+                committed("views", partition=1, offset=largest),
+            )
+        ),
+        write("B", shard_id=3, committed=(committed(),)),
+        write("elsewhere", shard_id=4, committed=(committed(),)),
+    )
+    assert store.group_positions([3, SHARD], 0, by_partition=False) == [
+        GroupPosition("B", "clicks", None, 1, 1, None, NOW_MS, None),
+        GroupPosition("orders", "clicks", None, 3, 15, 10, NOW_MS + 7, NOW_MS),
+        GroupPosition("orders", "views", None, 2, 2 * largest, None, NOW_MS, None),
+    ]
+    assert store.group_positions([], 0, by_partition=False) == []
+
+
+def test_positions_of_groups_are_told_by_partition(owner: Owner, store: Store) -> None:
+    offsets = (committed(partition=10, offset=5, log_end_offset=15), committed(partition=9, offset=1))
+    owner.write(write(committed=offsets))
+    assert store.group_positions([SHARD], 0, by_partition=True) == [
+        GroupPosition("orders", "clicks", 9, 1, 1, None, NOW_MS, None),
+        GroupPosition("orders", "clicks", 10, 1, 5, 10, NOW_MS, NOW_MS),
+    ]

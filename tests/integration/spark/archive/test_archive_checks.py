@@ -1,0 +1,162 @@
+"""Each check of the archive job can say no, and each copy has a place of its own."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg2.extensions as pg
+import pytest
+from psycopg2.sql import Identifier
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from spark_jobs.archive import copying
+from spark_jobs.archive.checksums import TypedColumn, sum_in_postgres, sum_in_spark
+from spark_jobs.archive.copying import archive_closed_days
+from spark_jobs.archive.files import file_count, write_day
+from spark_jobs.arguments import JobArguments
+from spark_jobs.database import Database
+from tests.integration.spark.archive.old_days import EXPECTED, LATE, OLD, OLDER, candidates, rows
+
+
+def paths(connection: pg.connection) -> dict[tuple[str, str], str]:
+    """Return where each proposed day lies, by table and day."""
+    found = rows(connection, "SELECT table_name, day::text, path FROM archive_candidates")
+    return {(table, day): path for table, day, path in found}
+
+
+# -- where copies lie -----------------------------------------------------------------------------------------
+
+
+def test_a_copy_lies_by_table_and_day_and_each_attempt_has_a_place_of_its_own(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+) -> None:
+    archive_closed_days(spark, database, populated, arguments)
+    found = rows(populated, "SELECT table_name, day, path FROM archive_candidates")
+    for table, day, path in found:
+        attempt = path.removeprefix(f"{arguments.archive}/{table}/day={day}/attempt=")
+        assert UUID(attempt).version == 7
+    (copy,) = [path for table, day, path in found if (table, day) == ("offset_history", OLD)]
+    (file,) = Path(copy.removeprefix("file://")).glob("*.parquet")
+    groups = [row.group_id for row in spark.read.parquet(f"file://{file}").select("group_id").collect()]
+    assert len(groups) == 100
+    assert groups == sorted(groups, key=str.encode)
+
+
+def test_a_run_takes_the_oldest_days_and_leaves_the_rest_to_the_next(
+    spark: SparkSession,
+    database: Database,
+    populated: pg.connection,
+    arguments: JobArguments,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(copying, "DAYS_MAX", 2)
+    archive_closed_days(spark, database, populated, arguments)
+    assert [(table, day) for table, day, *_ in candidates(populated)] == [
+        ("assignments", OLDER),
+        ("group_transitions", LATE),
+    ]
+
+
+@pytest.mark.parametrize(("row_count", "files"), [(0, 1), (1_000_000, 1), (1_000_001, 2), (9_000_000, 4)])
+def test_a_large_day_is_spread_over_files(row_count: int, files: int) -> None:
+    assert file_count(row_count, most=4) == files
+
+
+# -- which days -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("keep_days", "days"), [(50, {LATE, OLDER}), (49, {LATE, OLDER, OLD})])
+def test_a_day_is_kept_to_the_day(
+    spark: SparkSession,
+    database: Database,
+    populated: pg.connection,
+    arguments: JobArguments,
+    keep_days: int,
+    days: set[Any],
+) -> None:
+    archive_closed_days(spark, database, populated, replace(arguments, keep_days=keep_days))
+    assert {day for _, day, *_ in candidates(populated)} == days
+
+
+def test_a_day_that_a_second_attempt_does_not_take_is_proposed_no_more(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+) -> None:
+    archive_closed_days(spark, database, populated, arguments)
+    archive_closed_days(spark, database, populated, replace(arguments, keep_days=60))
+    assert [day for _, day, *_ in candidates(populated)] == [LATE]
+
+
+# -- copies that are not the same -----------------------------------------------------------------------------
+
+
+def test_a_copy_with_as_many_rows_and_another_value_is_not_the_same(
+    spark: SparkSession,
+    database: Database,
+    populated: pg.connection,
+    arguments: JobArguments,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def write_another(found: Any, *given: Any) -> None:  # noqa: ANN401 - as the original
+        write_day(found.withColumn("shard_id", sf.when(sf.col("shard_id") != 3, sf.col("shard_id"))), *given)
+
+    monkeypatch.setattr(copying, "write_day", write_another)
+    archived = archive_closed_days(spark, database, populated, arguments)
+    assert f"group_transitions of {LATE}" in archived.unverified
+    assert {table for table, *_ in candidates(populated)} == {"assignments"}
+
+
+def test_an_older_copy_in_which_a_value_was_changed_is_made_anew(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+) -> None:
+    """The files of another day are as many, and have as many rows."""
+    archive_closed_days(spark, database, populated, arguments)
+    before = paths(populated)
+    mine, other = (Path(before["offset_history", str(day)].removeprefix("file://")) for day in (OLD, OLDER))
+    for file in mine.glob("*.parquet"):
+        file.unlink()
+    for file in other.glob("*.parquet"):
+        (mine / file.name).write_bytes(file.read_bytes())
+    archive_closed_days(spark, database, populated, arguments)
+    after = paths(populated)
+    assert {key for key in before if before[key] != after[key]} == {("offset_history", str(OLD))}
+    assert candidates(populated) == EXPECTED
+
+
+# -- decisions that come meanwhile ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_second", [False, True], ids=["at the first attempt", "at the second"])
+def test_once_somebody_has_decided_the_days_are_what_they_saw(
+    spark: SparkSession,
+    database: Database,
+    populated: pg.connection,
+    arguments: JobArguments,
+    monkeypatch: pytest.MonkeyPatch,
+    is_second: bool,
+) -> None:
+    if is_second:
+        archive_closed_days(spark, database, populated, arguments)
+    seen = paths(populated)
+    look = copying._older_copy
+
+    def decide_and_look(*given: Any) -> str | None:  # noqa: ANN401 - as the original
+        rows(populated, "UPDATE maintenance_runs SET status = 'applying'")
+        return look(*given)
+
+    monkeypatch.setattr(copying, "_older_copy", decide_and_look)
+    archive_closed_days(spark, database, populated, arguments)
+    assert paths(populated) == seen
+    assert len(seen) == (len(EXPECTED) if is_second else 0)
+
+
+# -- the checksum ---------------------------------------------------------------------------------------------
+
+
+def test_a_list_with_a_hole_in_it_sums_alike_on_both_sides(spark: SparkSession, connection: pg.connection) -> None:
+    columns = [TypedColumn("numbers", "integer[]")]
+    rows(connection, "CREATE TABLE holes AS SELECT ARRAY[1, NULL, 2] AS numbers")
+    with_hole = spark.sql("SELECT array(1, NULL, 2) AS numbers")
+    assert sum_in_postgres(connection, Identifier("holes"), columns) == sum_in_spark(with_hole, columns)
+    assert sum_in_spark(spark.sql("SELECT array(1, 2) AS numbers"), columns) != sum_in_spark(with_hole, columns)

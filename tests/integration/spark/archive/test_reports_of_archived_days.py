@@ -1,0 +1,354 @@
+"""A report tells of a day what it told of it before the day went to the archive, wherever its rows lie meanwhile."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg2.extensions as pg
+import pytest
+from psycopg2.sql import SQL, Identifier
+from pyspark.sql import SparkSession
+
+from muster.jobs import run_job
+from muster.settings import load_settings
+from spark_jobs import reporting
+from spark_jobs.archive.copying import archive_closed_days
+from spark_jobs.archive.restoring import restore_days
+from spark_jobs.arguments import JobArguments
+from spark_jobs.database import Database
+from spark_jobs.errors import JobError
+from spark_jobs.history import History, Relation, Span
+from spark_jobs.jdbc import write_staging
+from spark_jobs.jobs import rebalance_frequency_report, timeout_advice
+from spark_jobs.report_relations import (
+    evictions_and_exits_within,
+    evictions_within,
+    joins_within,
+    lives_within,
+    newcomers_within,
+    rebalances_over_within,
+    rebalances_within,
+    rejoins_within,
+    returns_within,
+    stays_within,
+    vain_waits_within,
+    waits_within,
+)
+from spark_jobs.reporting import ReportArguments, ReportingJob, report
+from spark_jobs.submit import default_options
+from tests.integration.spark.archive.old_days import NEXT_RUN_ID, RUN_ID, apply, in_postgres, rows
+from tests.integration.spark.rows import NOW
+from tests.support.random_history import DAY, Past, scattered
+from tests.support.stored_history import table_rows
+
+# Each reports and archives several times.
+
+FREQUENCY, ADVICE = rebalance_frequency_report.JOB, timeout_advice.JOB
+MIDNIGHT = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+END = MIDNIGHT - 10 * DAY
+"""When the past of these tests ends, at a midnight."""
+GRACE = timedelta(minutes=1)
+READ = ("rebalances", "rebalance_members", "member_sessions")
+
+
+@pytest.fixture(autouse=True)
+def _quick(spark: SparkSession) -> Iterator[None]:
+    """Compile no plans: the rows are few, and each plan is run once."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+
+
+@pytest.fixture
+def archiving(tmp_path: Path) -> JobArguments:
+    """Take whatever was over before the last day of the past: two days of three tables."""
+    archive = f"file://{tmp_path}/archive"
+    return JobArguments(RUN_ID, END, None, None, -1, is_dry_run=False, read_partitions=2, keep_days=1, archive=archive)
+
+
+@pytest.fixture
+def past(connection: pg.connection) -> pg.connection:
+    """Whatever may happen to some groups within three days, and one rebalance over a midnight."""
+    past = Past(END)
+    for seed in range(4):
+        scattered(past, f"scattered {seed}", seed)
+    past.rebalance("scattered 1", END - DAY - GRACE, 2 * GRACE // timedelta(milliseconds=1))
+    add_partitions(connection, END - 3 * DAY, END + DAY)
+    past.store(connection)
+    return connection
+
+
+def add_partitions(connection: pg.connection, first: Any, end: Any) -> None:  # noqa: ANN401 - instants
+    """Give days partitions of their own; what is older lies in the default ones."""
+    day = first
+    while day < end:
+        for table in READ:
+            statement = SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES FROM (%s) TO (%s)").format(
+                Identifier(f"{table}_p{day:%Y%m%d}"), Identifier(table)
+            )
+            with connection, connection.cursor() as cursor:
+                cursor.execute(statement, (day, day + DAY))
+        day += DAY
+
+
+def asked(job: ReportingJob, days_before: int = 0, archive: str = "") -> ReportArguments:
+    """Ask for a day that many days before the last."""
+    end = END - days_before * DAY
+    options = default_options(job.kind) | ({"window_days": 3} if job is ADVICE else {})
+    return ReportArguments(
+        RUN_ID, end, end - DAY, end, is_dry_run=False, read_partitions=3, options=options, archive=archive
+    )
+
+
+def told(
+    job: ReportingJob, spark: SparkSession, connection: pg.connection, database: Database, arguments: ReportArguments
+) -> list[dict[str, Any]]:
+    """Tell afresh, and return the rows."""
+    rows(connection, f"TRUNCATE {job.tables[0].name}")
+    report(job, spark, database, connection, arguments)
+    return table_rows(connection, job.tables[0].name)
+
+
+def archive_and_drop(
+    spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments, database_url: str
+) -> None:
+    archive_closed_days(spark, database, connection, arguments)
+    apply(database_url, arguments.run_id)
+
+
+# -- the same, wherever it lies -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("days_before", [0, 1, 2], ids=["the last day", "a day later", "both days archived"])
+def test_a_day_is_told_of_as_before_it_was_archived(
+    spark: SparkSession,
+    database: Database,
+    past: pg.connection,
+    archiving: JobArguments,
+    database_url: str,
+    days_before: int,
+) -> None:
+    """The last day is in Postgres but for what began before it; the one before is archived, and its grace is not."""
+    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, days_before))
+    assert len(at_first) >= 4
+    assert sum(row["evicted"] for row in at_first) > sum(row["spuriously_evicted"] for row in at_first) > 0
+    before = {table: in_postgres(past, table).row_count for table in READ}
+    archive_and_drop(spark, database, past, archiving, database_url)
+    assert all(0 < in_postgres(past, table).row_count < before[table] for table in READ)
+    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, days_before, archiving.archive)) == at_first
+
+
+def test_an_interval_over_archived_days_and_present_ones_is_told_of_as_before(
+    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
+) -> None:
+    both = replace(asked(FREQUENCY), interval_start=END - 3 * DAY)
+    at_first = told(FREQUENCY, spark, past, database, both)
+    archive_and_drop(spark, database, past, archiving, database_url)
+    assert told(FREQUENCY, spark, past, database, replace(both, archive=archiving.archive)) == at_first
+
+
+def test_advice_over_archived_days_is_as_before_they_were(
+    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
+) -> None:
+    at_first = told(ADVICE, spark, past, database, asked(ADVICE))
+    assert len(at_first) == 4
+    assert sum(row["heartbeats"] for row in at_first) > 0
+    archive_and_drop(spark, database, past, archiving, database_url)
+    assert told(ADVICE, spark, past, database, asked(ADVICE, archive=archiving.archive)) == at_first
+
+
+def test_a_day_that_was_copied_and_not_yet_dropped_is_counted_once(
+    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments
+) -> None:
+    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    archive_closed_days(spark, database, past, archiving)
+    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
+
+
+def test_a_row_that_came_after_its_day_was_dropped_is_counted_with_it(
+    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
+) -> None:
+    archive_and_drop(spark, database, past, archiving, database_url)
+    late = Past(END)
+    late.stay("late", "c", END - 3 * DAY, END - 2 * DAY - GRACE, "session_expired")
+    late.store(past)
+    found = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive))
+    assert [row["evicted"] for row in found if row["group_id"] == "late"] == [1]
+    archive_and_drop(spark, database, past, replace(archiving, run_id=NEXT_RUN_ID), database_url)
+    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == found
+
+
+def test_days_that_came_back_are_read_where_they_are(
+    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
+) -> None:
+    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    archive_and_drop(spark, database, past, archiving, database_url)
+    for table in READ:
+        restore_days(spark, database, past, table, (END - 5 * DAY).date(), END.date(), "somebody")
+    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2)) == at_first
+
+
+LIVES = f"""
+INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generation, from_state, to_state, reason)
+SELECT 'mortal-' || n, 7, moment - interval '1 hour', moment, 3, CASE WHEN n % 3 > 0 THEN 'Empty' END,
+    CASE WHEN n % 2 = 0 THEN 'Dead' ELSE 'Empty' END, 'test'
+FROM generate_series(-2, 20) AS n
+CROSS JOIN LATERAL (SELECT timestamptz '{END.isoformat()}' - n * interval '3 hours 7 microseconds' AS moment) AS died
+"""  # noqa: S608 - an instant
+
+
+@pytest.mark.parametrize(
+    "relation",
+    [
+        rebalances_within(END - 2 * DAY, END),
+        waits_within(END - 2 * DAY, END),
+        evictions_within(END - 2 * DAY, END),
+        joins_within(END - 2 * DAY, END + GRACE),
+        stays_within(END - 2 * DAY, END),
+        lives_within(END - 2 * DAY, END),
+        evictions_and_exits_within(END - 2 * DAY, END),
+        returns_within(END - 2 * DAY, END, GRACE),
+        vain_waits_within(END - 2 * DAY, END),
+        rejoins_within(END - 2 * DAY, END),
+        rebalances_over_within(END - 2 * DAY, END),
+        newcomers_within(END - 2 * DAY, END),
+    ],
+    ids=lambda relation: relation.name,
+)
+def test_postgres_and_spark_understand_a_relation_alike(
+    spark: SparkSession, database: Database, past: pg.connection, relation: Relation
+) -> None:
+    """With bounds to the microsecond, and in Spark over the very same rows."""
+    rows(past, "UPDATE groups SET rebalance_started_at = state_since")
+    rows(past, LIVES)
+    history = History(spark, database, past)
+    in_postgres = history.read(relation, ["*"])
+    tables = {span.table: history.rows(replace(span, end=None)) for span in relation.spans}
+    tables |= {
+        name: spark.read.jdbc(database.jdbc_url, name, properties=database.jdbc_properties())
+        for name in relation.present
+    }
+    in_spark = spark.sql(relation.text, None, **tables)
+    assert in_spark.columns == in_postgres.columns
+    expected = sorted(map(str, in_postgres.collect()))
+    assert len(expected) > 5
+    assert sorted(map(str, in_spark.collect())) == expected
+
+
+def test_muster_job_reads_the_archive_of_its_data_directory(
+    spark: SparkSession,
+    database: Database,
+    past: pg.connection,
+    archiving: JobArguments,
+    database_url: str,
+    tmp_path: Path,
+) -> None:
+    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    archive_and_drop(spark, database, past, archiving, database_url)
+    rows(past, f"TRUNCATE {FREQUENCY.tables[0].name}")
+    day = f"{(END - 3 * DAY).date()}"
+    run_job(FREQUENCY.kind, END - 2 * DAY, False, load_settings(database_url=database_url, data_dir=tmp_path), day)
+    found = table_rows(past, FREQUENCY.tables[0].name, "run_id")
+    assert found == [{name: value for name, value in row.items() if name != "run_id"} for row in at_first]
+
+
+# -- days that cannot be read ---------------------------------------------------------------------------------
+
+
+def test_without_an_archive_archived_days_are_refused_and_the_rows_that_were_told_stay(
+    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
+) -> None:
+    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    archive_and_drop(spark, database, past, archiving, database_url)
+    with pytest.raises(JobError) as refusal:
+        report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2))
+    why = f"What rebalances had of {(END - 3 * DAY).date()} to {(END - 2 * DAY).date()} is in the archive alone"
+    assert str(refusal.value) == f"{why}, and no archive is named: set MUSTER_ARCHIVE_URI."
+    assert table_rows(past, FREQUENCY.tables[0].name) == at_first
+
+
+def test_an_archive_that_was_moved_as_a_whole_is_read_where_it_is_named_now(
+    spark: SparkSession,
+    database: Database,
+    past: pg.connection,
+    archiving: JobArguments,
+    database_url: str,
+    tmp_path: Path,
+) -> None:
+    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    archive_and_drop(spark, database, past, archiving, database_url)
+    shutil.move(tmp_path / "archive", tmp_path / "moved")
+    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, f"file://{tmp_path}/moved/")) == at_first
+    with pytest.raises(JobError, match=r"files are not at file:.*/archive/.*, nor at file:///nowhere/.*; set"):
+        report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, "file:///nowhere"))
+
+
+def test_files_that_lack_rows_are_refused(
+    spark: SparkSession,
+    database: Database,
+    past: pg.connection,
+    archiving: JobArguments,
+    database_url: str,
+    tmp_path: Path,
+) -> None:
+    archive_and_drop(spark, database, past, archiving, database_url)
+    day = (END - 3 * DAY).date()
+    for file in (tmp_path / "archive" / "rebalances" / f"day={day}").glob("*/*.parquet"):
+        file.unlink()
+    with pytest.raises(
+        JobError,
+        match=r"^What rebalances had of .* is in the archive, and its files have \d+ rows where \d+ were.*; put",
+    ):
+        report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, archiving.archive))
+    for file in (tmp_path / "archive" / "rebalances" / f"day={day}").glob("*/_SUCCESS"):
+        (file.parent / "part.parquet").write_bytes(b"no such thing")
+    with pytest.raises(JobError, match=r"^What rebalances had of .* is in the archive, and cannot be read there; set"):
+        report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, archiving.archive))
+
+
+# -- days that move meanwhile ---------------------------------------------------------------------------------
+
+
+def test_days_that_are_dropped_while_a_report_reads_are_read_again(
+    spark: SparkSession,
+    database: Database,
+    past: pg.connection,
+    archiving: JobArguments,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    archive_closed_days(spark, database, past, archiving)
+    write, calls = write_staging, []
+
+    def drop_and_write(*given: Any) -> None:  # noqa: ANN401 - as the original
+        calls.append(given)
+        if len(calls) == 1:
+            apply(database_url)
+        write(*given)
+
+    monkeypatch.setattr(reporting, "write_staging", drop_and_write)
+    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
+    assert len(calls) == 2
+    assert table_rows(past, f"{FREQUENCY.tables[0].name}_staging") == []
+
+
+def test_days_that_never_stay_where_they_are_make_a_report_give_up(
+    spark: SparkSession,
+    database: Database,
+    past: pg.connection,
+    archiving: JobArguments,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(History, "has_moved", lambda _: True)
+    with pytest.raises(JobError, match="in each of 3 readings; run it again when history_archive"):
+        report(FREQUENCY, spark, database, past, asked(FREQUENCY))
+    assert table_rows(past, FREQUENCY.tables[0].name) == []
+
+
+def test_a_table_without_days_is_no_history(spark: SparkSession, database: Database, past: pg.connection) -> None:
+    with pytest.raises(JobError, match=r"There is no history table offsets; there are assignments, .* and rebalances"):
+        History(spark, database, past).rows(Span("offsets", END))

@@ -1,0 +1,144 @@
+"""`muster job`: a job in a child of its own, its last line told, its proposal applied by a node that is alive."""
+
+import datetime as dt
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from muster import jobs
+from muster.errors import UserError
+from muster.java import wheel_java
+from muster.jobs import apply_by_any_node, run_job
+from muster.settings import Settings, load_settings
+from spark_jobs.submit import maintenance_run_id
+from tests.support.fake_maintenance_node import FakeNode, running
+
+JOB = "offset_retention"
+AS_OF = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
+OFFSET = (
+    "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
+    " VALUES ('old', 3, 'orders', 0, 5, timestamptz '2026-11-21 12:00Z' - interval '2 minutes')"
+)
+NODE = (
+    "INSERT INTO nodes (node_id, url, version, started_at, expires_at)"
+    " VALUES ('n1', %s, '1', now(), now() + interval '1 hour'), ('dead', 'http://127.0.0.1:1', '1', now(), now())"
+)
+
+# Spark starts anew in every run.
+
+
+@pytest.fixture
+def node() -> Iterator[FakeNode]:
+    with running(FakeNode(["applying", "applied"])) as node:
+        yield node
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    return load_settings(database_url=database_url, data_dir=tmp_path, offsets_retention_minutes=1)
+
+
+def rows(connection: PsycopgConnection, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchall() if cursor.description else []
+
+
+def test_a_job_proposes_and_a_living_node_applies(
+    settings: Settings,
+    sql_connection: PsycopgConnection,
+    node: FakeNode,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    # The other tests run on the system's Java where there is one, so this one takes the wheel's.
+    monkeypatch.setenv("JAVA_HOME", str(wheel_java(tmp_path)))
+    rows(sql_connection, OFFSET)
+    rows(sql_connection, NODE, node.url)
+    run_job(JOB, AS_OF, False, settings)
+    run_id = maintenance_run_id(JOB, AS_OF.isoformat())
+    assert rows(sql_connection, "SELECT run_id::text, group_id FROM expiry_candidates") == [(run_id, "old")]
+    assert rows(sql_connection, "SELECT as_of, dry_run FROM maintenance_runs") == [(AS_OF, False)]
+    assert node.calls() == ["POST apply", f"GET {run_id}", f"GET {run_id}"]
+    assert node.seen[0].headers["X-Muster-Actor"] == "muster job"
+    told = capsys.readouterr().out.splitlines()
+    assert told[1:] == [
+        f"offset_retention: proposed run {run_id}: candidates 1, groups 1, simple_group 1.",
+        f"Run {run_id} is applied: candidates 1.",
+    ]
+
+
+@pytest.mark.parametrize(("url", "why"), [(None, "No node runs"), ("http://127.0.0.1:1", "No node answers")])
+def test_without_a_node_the_proposal_waits(
+    database_url: str,
+    sql_connection: PsycopgConnection,
+    capsys: pytest.CaptureFixture[str],
+    url: str | None,
+    why: str,
+) -> None:
+    if url is not None:
+        rows(sql_connection, NODE, url)
+    apply_by_any_node("some-run", database_url, 10.0)
+    told = capsys.readouterr().out
+    assert told.startswith(why)
+    assert told.endswith("The proposal waits: POST /v1/maintenance/runs/some-run/apply on a node applies it.\n")
+
+
+def test_a_refusal_is_told_in_the_node_s_words(
+    database_url: str, sql_connection: PsycopgConnection, node: FakeNode
+) -> None:
+    rows(sql_connection, NODE, node.url)
+    node.refusals = [(409, {"code": "INVALID_REQUEST", "detail": "somebody rejected it"})]
+    with pytest.raises(UserError, match=r"refused to apply run some-run: .*somebody rejected it"):
+        apply_by_any_node("some-run", database_url, 10.0)
+
+
+def test_a_run_that_is_not_over_in_time_is_told_and_goes_on(
+    database_url: str, sql_connection: PsycopgConnection
+) -> None:
+    with running(FakeNode(["applying"])) as slow:
+        rows(sql_connection, NODE, slow.url)
+
+        with pytest.raises(UserError) as refused:
+            apply_by_any_node("some-run", database_url, 0.0)
+
+    assert refused.value.exit_code == 1
+    assert refused.value.sentence == (
+        "Run some-run is not worked off after 0 s; it goes on, and muster runs show some-run tells how far."
+    )
+
+
+def test_a_job_that_fails_says_why_and_where_to_read_more(
+    settings: Settings, sql_connection: PsycopgConnection, tmp_path: Path
+) -> None:
+    rows(sql_connection, "ALTER TABLE offsets RENAME TO mislaid")
+    with pytest.raises(UserError) as failure:
+        run_job(JOB, AS_OF, True, settings)
+    assert failure.value.sentence.startswith("The job offset_retention failed")
+    log = tmp_path / "logs" / f"job-offset_retention-{os.getpid()}.log"
+    assert failure.value.sentence.endswith(f"{log} tells more.")
+    assert failure.value.exit_code == 1
+    assert 'relation "offsets" does not exist' in log.read_text()
+
+
+def test_a_job_leaves_the_log_of_one_that_goes_on_and_removes_those_of_others(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    over = subprocess.Popen(["true"])
+    over.wait()
+    names = (f"{JOB}-{os.getppid()}", f"{JOB}-{over.pid}", f"{JOB}-{os.getpid()}", JOB, "group_cleanup-1")
+    for name in names:
+        (logs / f"job-{name}.log").touch()
+    assert jobs.new_log_file(JOB, tmp_path) == logs / f"job-{JOB}-{os.getpid()}.log"
+    assert {log.stem for log in logs.iterdir()} == {f"job-{JOB}-{os.getppid()}", "job-group_cleanup-1"}
+
+
+def test_an_unknown_job_is_refused_and_the_known_are_named(settings: Settings) -> None:
+    with pytest.raises(UserError, match="There is no job tidy_up; there are: offset_retention, group_cleanup"):
+        run_job("tidy_up", None, True, settings)

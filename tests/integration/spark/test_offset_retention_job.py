@@ -1,0 +1,200 @@
+"""The job against a real Postgres: what it reads in parallel by shard, it proposes once and whole."""
+
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg2.extensions as pg
+import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # comes without types
+from pyspark.sql import SparkSession
+
+from spark_jobs.arguments import JobArguments
+from spark_jobs.database import Database
+from spark_jobs.jdbc import shard_predicates
+from spark_jobs.jobs.offset_retention import find, find_due, propose
+from spark_jobs.proposing import Reading, describe
+from spark_jobs.publish import Published
+from spark_jobs.relations import offsets_that_can_be_due
+from tests.integration.spark.live_groups import add_group, add_offset, rows
+from tests.integration.spark.rows import NOW, RETENTION_MS
+
+RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
+ARGUMENTS = JobArguments(RUN_ID, NOW, None, None, RETENTION_MS, is_dry_run=False, read_partitions=3)
+
+
+@pytest.fixture
+def populated(connection: pg.connection) -> pg.connection:
+    """Fill the database with a group of each kind that the rule tells apart, on shards at both ends and between."""
+    add_offset(connection, "simple/ünïcode 'quoted'", 0, "30 days")
+    add_offset(connection, "simple/ünïcode 'quoted'", 0, "1 day", partition=1)
+    add_group(connection, "long-empty", 49, "30 days")
+    add_offset(connection, "long-empty", 49, "1 minute")
+    add_group(connection, "just-emptied", 16, "1 minute")
+    add_offset(connection, "just-emptied", 16, "30 days")
+    add_group(connection, "live", 17, "30 days", state="Stable", topics=["orders"])
+    add_offset(connection, "live", 17, "30 days")
+    add_group(connection, "moved-on", 33, "1 minute", state="Stable", topics=["payments"])
+    add_offset(connection, "moved-on", 33, "30 days")
+    add_group(connection, "unreadable", 33, "30 days", state="Stable", topics=None)
+    add_offset(connection, "unreadable", 33, "30 days")
+    return connection
+
+
+DUE = [
+    ("long-empty", 0, "group_empty", 4),
+    ("moved-on", 0, "topic_unsubscribed", 4),
+    ("simple/ünïcode 'quoted'", 0, "simple_group", None),
+]
+
+
+def proposed(connection: pg.connection) -> list[tuple[Any, ...]]:
+    return rows(
+        connection,
+        "SELECT group_id, partition, reason, generation FROM expiry_candidates JOIN offsets USING (group_id, shard_id,"
+        ' topic, partition, commit_version, committed_at) ORDER BY group_id COLLATE "C", partition',
+    )
+
+
+def test_what_is_due_is_proposed_and_nothing_else(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    published = propose(spark, database, populated, ARGUMENTS)
+    assert proposed(populated) == DUE
+    assert published.counts == {
+        "candidates": 3,
+        "of": 7,
+        "groups": 3,
+        "largest_group": 1,
+        "largest_group_permille": 0,
+        "group_empty": 1,
+        "simple_group": 1,
+        "topic_unsubscribed": 1,
+    }
+    assert rows(populated, "SELECT as_of, status FROM maintenance_runs") == [(NOW, "proposed")]
+    assert rows(populated, "SELECT * FROM expiry_candidates_staging") == []
+
+
+def test_the_role_for_jobs_is_enough(spark: SparkSession, as_jobs_role: Database, populated: pg.connection) -> None:
+    with closing(as_jobs_role.connect()) as connection:
+        propose(spark, as_jobs_role, connection, ARGUMENTS)
+    assert proposed(populated) == DUE
+
+
+def test_a_second_run_proposes_the_same_again(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    assert propose(spark, database, populated, ARGUMENTS) == propose(spark, database, populated, ARGUMENTS)
+    assert proposed(populated) == DUE
+
+
+def test_nothing_live_is_changed(spark: SparkSession, database: Database, populated: pg.connection) -> None:
+    live = "SELECT o.*, g.* FROM offsets o FULL JOIN groups g USING (group_id) ORDER BY o.group_id, o.partition"
+    before = rows(populated, live)
+    propose(spark, database, populated, ARGUMENTS)
+    assert rows(populated, live) == before
+
+
+def test_settings_in_the_database_are_narrower_than_the_argument(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    rows(populated, "INSERT INTO cluster_config VALUES ('offsets_retention_minutes', '-1', 'test', now())")
+    rows(populated, "INSERT INTO group_configs VALUES ('long-empty', 'offsets_retention_minutes', '1', 'test', now())")
+    propose(spark, database, populated, ARGUMENTS)
+    assert proposed(populated) == [("long-empty", 0, "group_empty", 4)]
+
+
+def test_a_database_without_groups_gets_an_empty_proposal(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    counts = propose(spark, database, connection, ARGUMENTS).counts
+    assert set(counts.values()) == {0}
+
+
+def test_an_attempt_that_fails_leaves_nothing_behind(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    rows(populated, "ALTER TABLE expiry_candidates_staging ADD CONSTRAINT one_of_them CHECK (group_id <> 'long-empty')")
+    with pytest.raises(Py4JJavaError):
+        propose(spark, database, populated, ARGUMENTS)
+    assert rows(populated, "SELECT * FROM maintenance_runs") == []
+    assert rows(populated, "SELECT * FROM expiry_candidates_staging") == []
+
+
+def test_a_run_that_is_being_applied_is_left_alone_and_the_job_says_so(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    propose(spark, database, populated, replace(ARGUMENTS, retention_ms=RETENTION_MS * 5))
+    rows(populated, "UPDATE maintenance_runs SET status = 'applying'")
+    published = propose(spark, database, populated, ARGUMENTS)
+    assert proposed(populated) == []
+    assert describe("offset_retention", RUN_ID, published).endswith("is applying already; nothing was changed.")
+
+
+def test_the_last_line_tells_what_was_proposed() -> None:
+    line = describe("offset_retention", RUN_ID, Published("proposed", {"candidates": 2, "groups": 1}, is_replaced=True))
+    assert line == f"offset_retention: proposed run {RUN_ID}: candidates 2, groups 1."
+
+
+# -- what is read ---------------------------------------------------------------------------------------------
+
+
+def groups_read(connection: pg.connection, until: datetime, least_retention: timedelta | None) -> list[str]:
+    """Return the groups of the rows that leave Postgres."""
+    least_ms = None if least_retention is None else least_retention // timedelta(milliseconds=1)
+    relation = offsets_that_can_be_due(int(until.timestamp() * 1000), least_ms)
+    return [group_id for (group_id,) in rows(connection, f"SELECT group_id FROM {relation} ORDER BY group_id")]  # noqa: S608
+
+
+def test_what_members_read_never_leaves_postgres(populated: pg.connection) -> None:
+    simple = "simple/ünïcode 'quoted'"
+    everything = ["just-emptied", "long-empty", "moved-on", simple, simple]
+    assert groups_read(populated, NOW, timedelta(0)) == everything
+
+
+def test_what_is_too_young_for_any_retention_never_leaves_postgres(populated: pg.connection) -> None:
+    simple = "simple/ünïcode 'quoted'"
+    assert groups_read(populated, NOW, timedelta(days=2)) == ["just-emptied", "long-empty", "moved-on", simple]
+    assert groups_read(populated, NOW, timedelta(days=30)) == ["just-emptied", "long-empty", "moved-on", simple]
+    assert groups_read(populated, NOW, timedelta(days=30, milliseconds=1)) == []
+    assert groups_read(populated, NOW, timedelta(days=10**5)) == []
+
+
+def test_where_all_keep_for_ever_only_own_expiries_are_read(populated: pg.connection) -> None:
+    rows(populated, "UPDATE offsets SET expires_at = %(now)s::timestamptz WHERE group_id IN ('just-emptied', 'live')")
+    assert groups_read(populated, NOW, None) == ["just-emptied"]
+    assert groups_read(populated, NOW - timedelta(milliseconds=1), None) == []
+
+
+def test_the_offsets_are_read_in_parallel_and_narrowed_by_postgres(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    due = find_due(Reading(spark, database, populated, shard_predicates(50, 3)), ARGUMENTS)
+    plan = str(due._jdf.queryExecution().simpleString())
+    (scan,) = (line for line in plan.splitlines() if "offsets_that_can_be_due" in line)
+    assert "numPartitions=3" in scan
+    assert {"group_id", "topic", "due_at_ms"} <= set(due.columns)
+
+
+def test_proposal_and_forecast_tell_of_one_reading(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    found = find(Reading(spark, database, populated, shard_predicates(50, 3)), ARGUMENTS)
+    assert found.report is not None
+    assert found.candidates.count() == len(DUE)
+    rows(populated, "DELETE FROM offsets")
+    assert found.report.count() == 2
+
+
+def test_the_forecast_is_kept_beside_the_proposal(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
+    propose(spark, database, populated, ARGUMENTS)
+    found = "SELECT group_id, within_a_day, within_a_week, %(now)s - next_at, run_id::text FROM"
+    in_six_days, in_a_week = timedelta(days=-6), timedelta(days=-7, minutes=1)
+    assert rows(populated, f"{found} offset_expiry_forecasts ORDER BY group_id") == [
+        ("just-emptied", 0, 1, in_a_week, RUN_ID),
+        ("simple/ünïcode 'quoted'", 0, 1, in_six_days, RUN_ID),
+    ]
+    assert rows(populated, "SELECT * FROM offset_expiry_forecasts_staging") == []

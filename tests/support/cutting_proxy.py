@@ -1,0 +1,132 @@
+"""A proxy before a real node that loses chosen requests, or their answers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import urllib3
+
+from tests.support.waiting import PATIENCE_S
+
+OWNER_HEADER = "x-muster-coordinator"
+HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "host", "date", "server", OWNER_HEADER}
+
+
+class CuttingProxy:
+    """Passes requests on, but for those whose number is in `lost_requests` or `lost_answers`, or as told by path."""
+
+    def __init__(self, node_url: str) -> None:
+        self.lost_requests: set[int] = set()
+        self.lost_answers: set[int] = set()
+        self.paths: list[str] = []
+        self._lost_path_ends: list[tuple[str, set[int]]] = []
+        self._node_url = node_url
+        self._http = urllib3.PoolManager(maxsize=20, retries=False)
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
+        self._server.daemon_threads = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        thread.start()
+        yield
+        self._server.shutdown()
+        thread.join()
+        with self._lock:
+            for connection in self._connections:
+                hang_up(connection)
+        self._server.server_close()
+        self._http.clear()
+
+    def lose_next_answer_to(self, path_end: str) -> None:
+        """Lose the answer to the next request whose path ends so."""
+        with self._lock:
+            self._lost_path_ends.append((path_end, self.lost_answers))
+
+    def lose_next_request_to(self, path_end: str) -> None:
+        """Lose the next request whose path ends so."""
+        with self._lock:
+            self._lost_path_ends.append((path_end, self.lost_requests))
+
+    @property
+    def is_to_lose_more(self) -> bool:
+        with self._lock:
+            return bool(self._lost_path_ends)
+
+    def number(self, connection: socket.socket, path: str) -> int:
+        """Return the number of a request that has come in, from 0."""
+        with self._lock:
+            self._connections.add(connection)
+            self.paths.append(path)
+            number = len(self.paths) - 1
+            told = next((each for each in self._lost_path_ends if path.endswith(each[0])), None)
+            if told is not None:
+                self._lost_path_ends.remove(told)
+                told[1].add(number)
+            return number
+
+    def passed_on(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+        return self._http.request(method, self._node_url + path, body=body, headers=headers, timeout=PATIENCE_S)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    proxy: CuttingProxy
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self.pass_on()
+
+    def do_POST(self) -> None:
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        number = self.proxy.number(self.connection, self.path)
+        if number in self.proxy.lost_requests:
+            self.hang_up()
+            return
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
+        answer = self.proxy.passed_on(self.command, self.path, body, headers)
+        if number in self.proxy.lost_answers:
+            self.hang_up()
+            return
+        self.give_back(answer)
+
+    def give_back(self, answer: urllib3.BaseHTTPResponse) -> None:
+        with suppress(OSError):
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
+                if name.lower() not in HOP_HEADERS:
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(answer.data)))
+            self.end_headers()
+            self.wfile.write(answer.data)
+
+    def hang_up(self) -> None:
+        self.close_connection = True
+        hang_up(self.connection)
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class calls it so
+        """Say nothing."""
+
+
+def hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,83 @@
+"""Real nodes for tests: coordinator, front door and server over a real database, each in a thread of its own."""
+
+import asyncio
+import contextlib
+import gc
+import socket
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass
+
+import uvloop
+
+from api.http.call import Call
+from muster.node import bound_listener, open_store, serve_node
+from muster.settings import Settings
+from tests.support.waiting import PATIENCE_S
+
+CLUSTER_SECRET = "the secret that all nodes of a test share"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that serves."""
+
+    url: str
+    settings: Settings
+
+
+@contextlib.contextmanager
+def running_node(database_url: str, **options: int | str) -> Iterator[Node]:
+    """Serve a node on a free loopback port for the time of the block.
+
+    Args:
+        database_url: a migrated database.
+        options: the node's settings, by their names in `muster.settings`.
+    """
+    with bound_listener("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        settings = Settings(database_url=database_url, http_port=port, **options)  # type: ignore[arg-type]  # validated there
+        with _serving(settings, listener):
+            yield Node(settings.node_url, settings)
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Let nothing be freed by the garbage collector for the time of the block, as for a while on a node."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def requests_in_memory() -> int:
+    """Return how many requests are in this process's memory, bodies included, answered or not."""
+    return sum(type(each) is Call for each in gc.get_objects())
+
+
+@contextlib.contextmanager
+def _serving(settings: Settings, listener: socket.socket) -> Iterator[None]:
+    """Run the node in a thread; an error of its own comes out here."""
+    started: Future[None] = Future()
+    stopping = asyncio.Event()
+    loop = uvloop.new_event_loop()
+
+    def run() -> None:
+        with closing(open_store(settings)) as store, asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve_node(settings, store, listener, stopping, lambda: started.set_result(None)))
+
+    with ThreadPoolExecutor(1, thread_name_prefix="node") as executor:
+        serving = executor.submit(run)
+        wait([started, serving], PATIENCE_S, FIRST_COMPLETED)
+        if not started.done():
+            assert serving.done(), f"the node did not start within {PATIENCE_S} s"
+            serving.result()
+        try:
+            yield
+        finally:
+            if not serving.done():
+                loop.call_soon_threadsafe(stopping.set)
+            serving.result(PATIENCE_S)

@@ -1,0 +1,254 @@
+"""A store with its surroundings: time that passes, jobs that propose, and stored history."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import psycopg2
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from coordinator_core.store.interface import Store
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.memory.groups import History, PastOffset
+from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.store.reports import REPORT_PARTS, REPORTS, Report, ReportKind
+from coordinator_core.store.rows import (
+    ArchivedOffset,
+    Batch,
+    ChangeRow,
+    GroupWrite,
+    MemberSessionRow,
+    OwnershipRow,
+    RebalanceMemberRow,
+    RebalanceRow,
+    TransitionRow,
+    Written,
+)
+from coordinator_core.store.runs import CandidateRow, ForecastRow, RunRow
+from tests.support.store_rows import NOW_MS
+
+NODE = "node-1:8080"
+
+TTL_MS = 60_000
+
+
+class World(Protocol):
+    """What a contract test may touch beside the store."""
+
+    store: Store
+
+    def pass_time(self, length_ms: int) -> None: ...
+
+    def fail_over(self) -> None: ...
+
+    def propose(
+        self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()
+    ) -> None: ...
+
+    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None: ...
+
+    def history(self) -> History: ...
+
+    def today_ms(self) -> int: ...
+
+
+class Owner:
+    """The node that the tests write as: it owns every shard."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.epochs = store.take_over(NODE, range(store.shard_count()), TTL_MS)
+
+    def write(self, *writes: GroupWrite) -> Written:
+        return self.store.write(Batch(NODE, self.epochs, writes))
+
+    def prepare(self, *writes: GroupWrite) -> Callable[[], Written]:
+        return self.store.prepare(Batch(NODE, self.epochs, writes))
+
+
+class MemoryWorld:
+    """Time is a number."""
+
+    def __init__(self) -> None:
+        self._now_ms = NOW_MS
+        self._store = MemoryStore(clock_ms=lambda: self._now_ms)
+        self.store: Store = self._store
+
+    def pass_time(self, length_ms: int) -> None:
+        self._now_ms += length_ms
+
+    def fail_over(self) -> None:
+        """Let the database be another one than the stored identity names."""
+        identity = self._store.identity
+        self._store.identity = replace(identity, timeline=identity.timeline + 1)
+
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
+        self.pass_time(1)
+        self._store.propose(run, candidates, forecasts)
+
+    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None:
+        self._store.report(kind, rows, parts)
+
+    def history(self) -> History:
+        return self._store.history
+
+    def today_ms(self) -> int:
+        return self._now_ms
+
+
+class PostgresWorld:
+    """Time passes by moving what waits for it; jobs and readers speak SQL."""
+
+    def __init__(self, store: PostgresStore, connection: PsycopgConnection) -> None:
+        self.store: Store = store
+        self._connection = connection
+        # The template may be hours old, and generations jump by how long nothing was heard of the database.
+        self._fetch("UPDATE incarnation SET started_at = now() RETURNING 1")
+
+    def pass_time(self, length_ms: int) -> None:
+        earlier = "SET expires_at = expires_at - %s * interval '1 ms' RETURNING 1"
+        for table in ("shard_leases", "nodes"):
+            self._fetch(f"UPDATE {table} {earlier}", length_ms)
+        self._fetch("UPDATE incarnation SET started_at = started_at - %s * interval '1 ms' RETURNING 1", length_ms)
+
+    def fail_over(self) -> None:
+        """Let the database be another one than the stored identity names."""
+        self._fetch("UPDATE incarnation SET timeline = timeline - 1 RETURNING 1")
+
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO maintenance_runs"
+                " (run_id, kind, as_of, interval_start, interval_end, status, dry_run, counts)"
+                " VALUES (%s, %s, to_timestamp(%s / 1000.0), to_timestamp(%s / 1000.0), to_timestamp(%s / 1000.0),"
+                " %s, %s, %s)",
+                (
+                    *(run.run_id, run.kind, run.as_of_ms, run.interval_start_ms, run.interval_end_ms),
+                    *(run.status, run.dry_run, psycopg2.extras.Json(run.counts)),
+                ),
+            )
+            for row in candidates:
+                if row.seen is not None:
+                    cursor.execute(
+                        "INSERT INTO cleanup_candidates (run_id, shard_id, group_id, generation, state_since, reason)"
+                        " VALUES (%s, %s, %s, %s, to_timestamp(%s / 1000.0), 'group_empty')",
+                        (row.run_id, row.shard_id, row.group_id, *row.seen),
+                    )
+                    continue
+                cursor.execute(
+                    "INSERT INTO expiry_candidates (run_id, shard_id, group_id, topic, partition, commit_version,"
+                    " committed_at, reason) VALUES (%s, %s, %s, %s, %s, %s, now(), 'group_empty')",
+                    (row.run_id, *row[2:7]),
+                )
+            # As a job does: a second run of an interval replaces what the first forecast.
+            cursor.execute(
+                "DELETE FROM offset_expiry_forecasts AS seen USING maintenance_runs AS run"
+                " WHERE run.run_id = %s AND seen.interval_end = coalesce(run.interval_end, run.as_of)",
+                (run.run_id,),
+            )
+            for forecast in forecasts:
+                cursor.execute(
+                    "INSERT INTO offset_expiry_forecasts (group_id, shard_id, within_a_day, within_a_week, next_at,"
+                    " run_id, interval_start, interval_end, as_of)"
+                    " SELECT %s, %s, %s, %s, to_timestamp(%s / 1000.0), run_id,"
+                    " coalesce(interval_start, interval_end, as_of), coalesce(interval_end, as_of), as_of"
+                    " FROM maintenance_runs WHERE run_id = %s",
+                    (*forecast, run.run_id),
+                )
+
+    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None:
+        self._insert(REPORTS[kind].name, rows)
+        if kind in REPORT_PARTS:
+            self._insert(REPORT_PARTS[kind].name, parts)
+
+    def _insert(self, table: str, rows: Iterable[Report]) -> None:
+        with self._connection.cursor() as cursor:
+            for row in rows:
+                statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(['%s'] * len(row))})"  # noqa: S608
+                cursor.execute(statement, [_as_json(value) for value in row.values()])
+
+    def history(self) -> History:
+        return History(
+            transitions=[
+                TransitionRow(*row)
+                for row in self._fetch(
+                    "SELECT group_id, shard_id, ms(group_created_at), ms(at), generation, from_state, to_state, reason,"
+                    " member_id FROM group_transitions ORDER BY at"
+                )
+            ],
+            rebalances=[
+                RebalanceRow(*row)
+                for row in self._fetch(
+                    "SELECT rebalance_id::text, group_id, shard_id, ms(group_created_at), generation, trigger,"
+                    " trigger_member_id, client_reason, ms(started_at), ms(joined_at), ms(completed_at), outcome,"
+                    " restarts, member_count_before, member_count_after, partitions_moved FROM rebalances"
+                    " ORDER BY completed_at"
+                )
+            ],
+            ownerships=[
+                OwnershipRow(*(*row[:7], tuple(row[7]), *row[8:]))
+                for row in self._fetch(
+                    "SELECT group_id, shard_id, ms(group_created_at), rebalance_id::text, generation, member_id, topic,"
+                    " partitions, ms(valid_from), ms(valid_to) FROM assignments ORDER BY valid_to"
+                )
+            ],
+            rebalance_members=[
+                RebalanceMemberRow(*row)
+                for row in self._fetch(
+                    "SELECT rebalance_id::text, group_id, shard_id, ms(group_created_at), ms(completed_at), member_id,"
+                    " group_instance_id, client_id, client_host, joined_after_ms, synced_after_ms, waited_for_ms,"
+                    " outcome"
+                    " FROM rebalance_members ORDER BY completed_at, member_id"
+                )
+            ],
+            sessions=[
+                MemberSessionRow(*(*row[:-1], tuple(row[-1])))
+                for row in self._fetch(
+                    "SELECT group_id, shard_id, ms(group_created_at), member_id, group_instance_id, client_id,"
+                    " client_host, generation, session_timeout_ms, ms(joined_at), ms(started_at), ms(ended_at),"
+                    " end_reason, ms(last_heartbeat_at), heartbeat_count, heartbeat_gap_ms_max,"
+                    " heartbeat_gap_histogram FROM member_sessions ORDER BY ended_at"
+                )
+            ],
+            offset_history=[
+                PastOffset(*row)
+                for row in self._fetch(
+                    "SELECT group_id, shard_id, topic, partition, ms(at), committed_offset, log_end_offset, member_id"
+                    " FROM offset_history ORDER BY group_id, topic, partition, at"
+                )
+            ],
+            archived=[
+                ArchivedOffset(*row)
+                for row in self._fetch(
+                    "SELECT change_id::text, group_id, shard_id, topic, partition, committed_offset, leader_epoch,"
+                    " metadata, log_end_offset, ms(committed_at), ms(archived_at), cause, ms(log_end_at)"
+                    " FROM archived_offsets"
+                    " ORDER BY change_id, group_id, topic, partition"
+                )
+            ],
+            changes=[
+                ChangeRow(*row)
+                for row in self._fetch(
+                    "SELECT change_id::text, ms(at), actor, action, group_id, before, after, reason FROM changes"
+                    " ORDER BY at"
+                )
+            ],
+        )
+
+    def today_ms(self) -> int:
+        return int(self._fetch("SELECT ms(clock_timestamp())")[0][0])
+
+    def _fetch(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return cursor.fetchall()
+
+
+def _as_json(value: object) -> object:
+    return psycopg2.extras.Json(value) if isinstance(value, dict) else value
+
+
+MS_FUNCTION = """
+CREATE FUNCTION ms(instant timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
+RETURN floor(extract(epoch FROM instant) * 1000)::bigint
+"""

@@ -1,0 +1,45 @@
+"""Programs and libraries that tests need and the Python environment does not bring.
+
+`scripts/install-tools.sh`, which `make test` runs, installs them where it may. A test that needs a missing one is
+skipped, and fails with CI=true.
+"""
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+
+PACKAGES: Final = {
+    "chromium": "chromium",
+    "libatomic.so.1": "libatomic1",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+}
+"""The Debian package of each."""
+UNPACKED: Final = Path(__file__).resolve().parents[2] / ".tools"
+"""Where `scripts/install-tools.sh` unpacks a package that it does not install."""
+
+
+def program(name: str) -> str:
+    """Return the path of a program; without it, skip the test, or fail it with CI=true."""
+    unpacked = UNPACKED / PACKAGES[name] / "usr" / "bin" / name
+    path = shutil.which(name) or (str(unpacked) if unpacked.is_file() else None)
+    return path or _without(name)
+
+
+def library(name: str) -> None:
+    """Return if a shared library can be loaded; without it, skip the test, or fail it with CI=true."""
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        _without(name)
+
+
+def _without(name: str) -> NoReturn:
+    sentence = f"{name} is missing: install Debian's package {PACKAGES[name]} (apt-get install {PACKAGES[name]})."
+    if os.environ.get("CI") == "true":
+        pytest.fail(sentence, pytrace=False)
+    pytest.skip(sentence)

@@ -1,0 +1,1 @@
+"""The whole platform: conformance scenarios, simulation, chaos, end-to-end tests."""

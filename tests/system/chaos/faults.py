@@ -1,0 +1,95 @@
+"""What goes wrong, one thing at a time: each fault strikes, waits as long as it takes, and mends what it broke."""
+
+import os
+import signal
+from collections.abc import Callable
+from random import Random
+
+from muster.processes import Child
+from tests.system.chaos.platform import Platform, wake
+
+Fault = Callable[[Platform, Random], str]
+"""Strikes, and returns what it did."""
+
+PAUSE_BEYOND_LEASE = 1.6
+PAUSE_WITHIN_LEASE = 0.8
+DATABASE_AWAY_S = 1.0
+
+
+def kill_a_node(platform: Platform, random: Random) -> str:
+    """End a node with no warning; its shards move when its leases run out, or it comes back before."""
+    number = random.randrange(platform.size.nodes)
+    if node := platform.node(number):
+        os.kill(node.pid, signal.SIGKILL)
+    return f"kill -9 of node {number}"
+
+
+def stop_a_node_beyond_its_lease(platform: Platform, random: Random) -> str:
+    """Stop a node until others own its shards; what it had on the way to the database must not arrive."""
+    return _stop_a_node(platform, random, PAUSE_BEYOND_LEASE)
+
+
+def stop_a_node_within_its_lease(platform: Platform, random: Random) -> str:
+    """Stop a node for less than its lease: nobody is to be put out for that."""
+    return _stop_a_node(platform, random, PAUSE_WITHIN_LEASE)
+
+
+def restart_the_database(platform: Platform, random: Random) -> str:
+    """Stop Postgres as an administrator does, and start it again."""
+    platform.postgres.stop()
+    platform.let_pass(random.random() * DATABASE_AWAY_S)
+    platform.postgres.start()
+    return "restart of Postgres"
+
+
+def crash_the_database(platform: Platform, random: Random) -> str:
+    """End Postgres with no warning; it recovers from its log."""
+    server = platform.postgres.child
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+    platform.let_pass(random.random() * DATABASE_AWAY_S)
+    platform.postgres.start()
+    return "kill -9 of Postgres"
+
+
+def cut_database_connections(platform: Platform, random: Random) -> str:
+    """Cut every connection of the nodes, in whatever statement it is."""
+    with platform.database() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND usename = current_user"
+        )
+        (cut,) = cursor.fetchone() or (0,)
+    return f"{cut} connections to Postgres cut"
+
+
+def kill_agents(platform: Platform, random: Random) -> str:
+    """End a process full of agents with no warning; others take their partitions over."""
+    number = random.randrange(platform.size.processes)
+    if fleet := platform.fleet(number):
+        os.kill(fleet.pid, signal.SIGKILL)
+    return f"kill -9 of {platform.size.agents // platform.size.processes} agents"
+
+
+FAULTS: tuple[Fault, ...] = (
+    kill_a_node,
+    stop_a_node_beyond_its_lease,
+    stop_a_node_within_its_lease,
+    restart_the_database,
+    crash_the_database,
+    cut_database_connections,
+    kill_agents,
+)
+
+
+def _stop_a_node(platform: Platform, random: Random, leases: float) -> str:
+    number = random.randrange(platform.size.nodes)
+    pause_s = leases * platform.size.lease_ttl_ms / 1000
+    node: Child | None = platform.node(number)
+    if node is not None:
+        os.kill(node.pid, signal.SIGSTOP)
+        try:
+            platform.let_pass(pause_s)
+        finally:
+            wake(node)
+    return f"SIGSTOP of node {number} for {pause_s:.1f} s"

@@ -1,0 +1,102 @@
+"""One process of agents, each in a thread: they consume records that are only pretended, and commit ever more.
+
+A partition goes on where its last committed offset says, so its committed offsets only grow, whoever commits them.
+"""
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from random import Random
+
+from agent import AgentError, ConsumerAgent
+from muster.demo_member import dies_with_parent
+from tests.system.chaos.journal import Committed, Held, Journal
+
+TOPIC = "chaos"
+POLL_INTERVAL_MS = 15_000
+ANSWER_TIMEOUT_MS = 3_000
+STEP_S = 0.4
+RECORDS_MAX = 100
+PARTITIONS_A_MEMBER = 2
+
+
+class Consumer:
+    """One agent, and the journal of what it is told."""
+
+    def __init__(self, name: str, options: argparse.Namespace, journal: Journal) -> None:
+        self._name = name
+        self._group_id = group_id = f"chaos-{int(name.rpartition('-')[2]) // options.members}"
+        self._journal = journal
+        self._random = Random(name)
+        self._agent = ConsumerAgent(
+            options.url,
+            group_id,
+            [TOPIC],
+            client_id=name,
+            session_timeout_ms=options.session_timeout_ms,
+            max_poll_interval_ms=POLL_INTERVAL_MS,
+            request_timeout_ms=ANSWER_TIMEOUT_MS,
+            api_timeout_ms=ANSWER_TIMEOUT_MS,
+            partitions_of=lambda _: options.members * PARTITIONS_A_MEMBER,
+            on_assigned=lambda _: self._note_holding(),
+        )
+
+    def run(self, stopping: threading.Event) -> None:
+        """Consume until told to stop. What fails is tried again: that is the point."""
+        while not stopping.is_set():
+            try:
+                self._step()
+            except AgentError:
+                stopping.wait(STEP_S)
+        self._agent.close()
+
+    def _step(self) -> None:
+        positions = self._agent.poll(timeout_s=STEP_S)
+        offsets = {each: position + self._random.randint(1, RECORDS_MAX) for each, position in positions.items()}
+        if offsets:
+            for partition, offset in offsets.items():
+                self._agent.seek(partition, offset)
+            self._agent.commit(offsets)
+            stored = {partition.partition: offset for partition, offset in offsets.items()}
+            self._journal.note(Committed(time.monotonic(), self._name, self._group_id, stored))
+        self._agent.wait(timeout_s=STEP_S)
+
+    def _note_holding(self) -> None:
+        partitions = tuple(sorted(each.partition for each in self._agent.assignment()))
+        generation, member_id = self._agent.generation, self._agent.member_id
+        held = Held(time.monotonic(), self._name, self._group_id, generation, member_id, partitions)
+        self._journal.note(held)
+
+
+def main() -> None:
+    """Run agents number FIRST to FIRST + COUNT of so many groups, until SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", action="append", required=True)
+    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--first", type=int, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--members", type=int, required=True, help="of each group")
+    parser.add_argument("--session-timeout-ms", type=int, required=True)
+    options = parser.parse_args()
+    if not dies_with_parent():
+        return
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    journal = Journal(options.journal)
+    numbers = range(options.first, options.first + options.count)
+    consumers = [Consumer(f"agent-{number}", options, journal) for number in numbers]
+    threads = [threading.Thread(target=consumer.run, args=(stopping,)) for consumer in consumers]
+    for thread in threads:
+        thread.start()
+    stopping.wait()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""What chaos is let loose on: a real Postgres, some nodes, and processes full of agents."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import psycopg2
+import urllib3
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from muster.embedded_postgres import EmbeddedPostgres
+from muster.ports import is_free_port
+from muster.processes import Child, ChildProcesses, ChildSpec
+from muster.schema import upgrade
+from muster.settings import ENVIRONMENT_PREFIX, psql_url
+from tests.support.nodes import CLUSTER_SECRET
+from tests.support.waiting import PATIENCE_S
+
+HOST = "127.0.0.1"
+PORTS = range(10_000, 15_000)
+TICK_S = 0.1
+STOP_S = 10.0
+DURABLE = {"fsync": "on", "synchronous_commit": "on"}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of everything there is."""
+
+    nodes: int = 3
+    agents: int = 200
+    members: int = 10
+    """Members of a group."""
+    processes: int = 4
+    """Processes that the agents are spread over."""
+    lease_ttl_ms: int = 5_000
+    session_timeout_ms: int = 10_000
+
+
+class _NoRegister:
+    """Nobody looks for what a killed test has left: every child here ends with the process that started it."""
+
+    def write(self, children: object) -> None:
+        """Write nothing down."""
+
+
+class Platform:
+    """The processes, by name; a killed one is started again."""
+
+    def __init__(self, directory: Path, size: Size, postgres: EmbeddedPostgres) -> None:
+        self.directory = directory
+        self.size = size
+        self.postgres = postgres
+        self.children = ChildProcesses(_NoRegister())
+        self.deaths = 0
+        ports = [port for port in Random().sample(PORTS, len(PORTS)) if is_free_port(HOST, port)]
+        self._ports = ports[: size.nodes]
+
+    # -- life ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the nodes, then the agents, and wait until every agent has partitions."""
+        upgrade(self.postgres.database_url(), 50)
+        for number, port in enumerate(self._ports):
+            self.children.start(self._node_spec(number, port))
+        self.wait_for(lambda: all(map(self._is_ready, self._ports)), "the nodes")
+        share = self.size.agents // self.size.processes
+        for number in range(self.size.processes):
+            self.children.start(self._fleet_spec(number, share))
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass, and start again whoever died."""
+        deadline_s = time.monotonic() + seconds
+        while time.monotonic() < deadline_s:
+            self._tick()
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Let time pass until something is so."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline_s, f"{what} did not come within {PATIENCE_S} s"
+            self._tick()
+
+    def _tick(self) -> None:
+        self.deaths += len(self.children.tick())
+        time.sleep(TICK_S)
+
+    def node(self, number: int) -> Child | None:
+        """Return a node's process, if it runs."""
+        return self.children.find(f"node-{number}")
+
+    def fleet(self, number: int) -> Child | None:
+        """Return one of the agents' processes, if it runs."""
+        return self.children.find(f"fleet-{number}")
+
+    @contextmanager
+    def database(self) -> Iterator[PsycopgConnection]:
+        """Connect to the database; every statement commits by itself."""
+        connection = psycopg2.connect(psql_url(self.postgres.database_url()))
+        connection.autocommit = True
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    # -- processes -------------------------------------------------------------------------------------
+
+    def _node_spec(self, number: int, port: int) -> ChildSpec:
+        own = {
+            "MUSTER_DATABASE_URL": self.postgres.database_url(),
+            "MUSTER_HTTP_PORT": str(port),
+            "MUSTER_LEASE_TTL_MS": str(self.size.lease_ttl_ms),
+            "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS": str(self.size.session_timeout_ms),
+            "MUSTER_CLUSTER_SECRET": CLUSTER_SECRET,
+            # A few commits are enough for the next transaction to be prepared while one is under way.
+            "MUSTER_PREPARE_AHEAD_ROWS": "2",
+        }
+        argv = (sys.executable, "-m", "muster", "serve")
+        return self._spec(f"node-{number}", argv, own)
+
+    def _fleet_spec(self, number: int, share: int) -> ChildSpec:
+        name = f"fleet-{number}"
+        options = {
+            "--journal": self.directory / f"{name}.jsonl",
+            "--first": number * share,
+            "--count": share,
+            "--members": self.size.members,
+            "--session-timeout-ms": self.size.session_timeout_ms,
+        }
+        urls = [part for port in self._ports for part in ("--url", f"http://{HOST}:{port}")]
+        words = [str(part) for option in options.items() for part in option]
+        return self._spec(name, (sys.executable, "-m", "tests.system.chaos.fleet", *urls, *words), {})
+
+    def _spec(self, name: str, argv: tuple[str, ...], own: dict[str, str]) -> ChildSpec:
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(ENVIRONMENT_PREFIX)}
+        log_file = self.directory / f"{name}.log"
+        return ChildSpec(name=name, argv=argv, env={**inherited, **own}, log_file=log_file, restart=True)
+
+    def _is_ready(self, port: int) -> bool:
+        try:
+            return urllib3.request("GET", f"http://{HOST}:{port}/readyz", timeout=2, retries=False).status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    def tracebacks(self) -> list[str]:
+        """Return what the nodes' logs hold that nobody should ever read there."""
+        logs = sorted(self.directory.glob("node-*.log*"))
+        return [f"{file.name}: {line}" for file in logs for line in file.read_text().splitlines() if _is_alarming(line)]
+
+
+def _is_alarming(line: str) -> bool:
+    """Tell whether a line of a node's log speaks of an error that nobody foresaw."""
+    try:
+        return json.loads(line).get("event") in {"request_failed", "invariant_broken"}
+    except ValueError:
+        return line.startswith("Traceback")
+
+
+@contextmanager
+def running_platform(directory: Path, size: Size) -> Iterator[Platform]:
+    """Give a platform whose agents consume; stop every process at the end."""
+    with EmbeddedPostgres(directory / "database", options=DURABLE) as postgres:
+        platform = Platform(directory, size, postgres)
+        try:
+            platform.start()
+            yield platform
+        finally:
+            for number in range(size.nodes):
+                wake(platform.node(number))
+            platform.children.stop(STOP_S, {f"fleet-{number}" for number in range(size.processes)})
+            platform.children.stop(STOP_S)
+
+
+def wake(child: Child | None) -> None:
+    """Let a stopped process go on."""
+    if child is not None:
+        os.kill(child.pid, signal.SIGCONT)

@@ -1,0 +1,116 @@
+"""What must hold when all is over, whatever happened: each promise is checked against what agents were told."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from tests.system.chaos.journal import Committed, Event, Held
+
+
+class Promise(NamedTuple):
+    """A promise, how much was looked at, and where it was broken."""
+
+    name: str
+    looked_at: int
+    broken: list[str]
+
+
+def judge(events: list[Event], connection: PsycopgConnection) -> list[Promise]:
+    """Check every promise.
+
+    Args:
+        events: what all agents were told, by time.
+        connection: to the database as it is now.
+    """
+    held = [event for event in events if isinstance(event, Held)]
+    committed = [event for event in events if isinstance(event, Committed)]
+    return [
+        every_answered_commit_is_stored(committed, connection),
+        no_partition_has_two_owners_in_a_generation(held),
+        no_generation_is_given_twice(connection),
+        no_partition_is_held_twice_at_a_time(connection),
+    ]
+
+
+def every_answered_commit_is_stored(committed: Iterable[Committed], connection: PsycopgConnection) -> Promise:
+    """Offsets of a partition only grow, so the stored one is at least the furthest that anybody was told of."""
+    furthest: dict[tuple[str, int], int] = defaultdict(int)
+    answered = 0
+    for event in committed:
+        for partition, offset in event.offsets.items():
+            answered += 1
+            key = (event.group_id, partition)
+            furthest[key] = max(furthest[key], offset)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT group_id, partition, committed_offset FROM offsets")
+        stored = {(group_id, partition): offset for group_id, partition, offset in cursor.fetchall()}
+    broken = [
+        f"{group_id}/{partition}: {offset} was answered, {stored.get((group_id, partition))} is stored"
+        for (group_id, partition), offset in furthest.items()
+        if stored.get((group_id, partition), -1) < offset
+    ]
+    return Promise("every answered commit is stored", answered, broken)
+
+
+def no_partition_has_two_owners_in_a_generation(held: Iterable[Held]) -> Promise:
+    """Whoever was told that a partition is its own in a generation was the only one."""
+    owners: dict[tuple[str, int, int], set[str]] = defaultdict(set)
+    for event in held:
+        for partition in event.partitions:
+            owners[event.group_id, event.generation, partition].add(event.member_id)
+    broken = [
+        f"{group_id}/{partition} in generation {generation}: {', '.join(sorted(members))}"
+        for (group_id, generation, partition), members in owners.items()
+        if len(members) > 1
+    ]
+    return Promise("no partition has two owners in a generation", len(owners), broken)
+
+
+def no_generation_is_given_twice(connection: PsycopgConnection) -> Promise:
+    """In one life of a group each number comes up once: as a generation that began, or as the group's running empty."""
+    with connection.cursor() as cursor:
+        cursor.execute(_GENERATIONS)
+        found = cursor.fetchall()
+    broken = [f"{group_id}: generation {generation} began {times} times" for group_id, generation, times in found]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM group_transitions WHERE to_state = 'CompletingRebalance'")
+        (looked_at,) = cursor.fetchone() or (0,)
+    return Promise("no generation is given twice", looked_at, broken)
+
+
+_GENERATIONS = """
+    SELECT group_id, generation, count(*) FROM group_transitions
+    WHERE to_state = 'CompletingRebalance'
+    GROUP BY group_id, group_created_at, generation HAVING count(*) > 1
+"""
+
+
+def no_partition_is_held_twice_at_a_time(connection: PsycopgConnection) -> Promise:
+    """The ledger's spans of one partition follow each other."""
+    with connection.cursor() as cursor:
+        cursor.execute(_OVERLAPS)
+        broken = [str(row) for row in cursor.fetchall()]
+        cursor.execute("SELECT count(*) FROM assignments")
+        (looked_at,) = cursor.fetchone() or (0,)
+    return Promise("no partition is held twice at a time", looked_at, broken)
+
+
+_OVERLAPS = """
+    WITH spans AS (
+        SELECT group_id, topic, unnest(partitions) AS partition, member_id, valid_from, valid_to FROM assignments
+    )
+    SELECT group_id, topic, partition, member_id, valid_from, valid_to, next_from
+    FROM (
+        SELECT *, lead(valid_from) OVER partition_by_time AS next_from FROM spans
+        WINDOW partition_by_time AS (PARTITION BY group_id, topic, partition ORDER BY valid_from, valid_to)
+    ) AS ordered
+    WHERE next_from < valid_to
+"""
+
+
+def agents_without_commits_since(events: Iterable[Event], names: set[str], since_s: float) -> set[str]:
+    """Return which agents have not been told of a stored commit since then."""
+    alive = {event.agent for event in events if isinstance(event, Committed) and event.at_s > since_s}
+    return names - alive

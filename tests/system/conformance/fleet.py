@@ -1,0 +1,215 @@
+"""Many scenarios at once against one real node, each with groups and a clock of its own.
+
+A run that failed while the machine kept its time has failed. One that failed while a step, or the node itself, was
+later than the scenario's slack allows has shown nothing: when the others have ended it is repeated at half the pace,
+and that is told.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Final, Self
+
+from tests.support.databases import Databases
+from tests.support.nodes import running_node
+from tests.system.conformance.http_driver import NOTHING_TO_COMMIT, HttpDriver, Site
+from tests.system.conformance.interpreter import Interpreter
+from tests.system.conformance.outside import Plan
+from tests.system.conformance.scaled_clock import ScaledClock
+from tests.system.conformance.wire import Wire, group_path
+
+NODE: Final = {"lease_ttl_ms": 30_000, "request_timeout_ms": 30_000}
+"""A node that a busy machine does not take for a dead one."""
+APART_S: Final = 0.15
+"""How far apart scenarios start, the longest first: the node is not met by all at once, and the end is no later."""
+ATTEMPTS_MAX: Final = 3
+LATE_SHARE: Final = 0.6
+"""The part of a scenario's slack that lateness may take before its run shows nothing."""
+PULSE_S: Final = 0.05
+PATIENCE_MAX_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of a scenario."""
+
+    scale: float
+    complaint: str | None
+    """What did not hold; None when everything did."""
+    late_ms: float
+    """By how much the machine was late, at most."""
+    allowed_ms: float
+    unseen: tuple[str, ...]
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it failed at a time at which nothing can be said."""
+        return self.complaint is not None and self.late_ms > self.allowed_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a scenario."""
+
+    plan: Plan
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def complaint(self) -> str | None:
+        """What did not hold, at the last attempt."""
+        return self.attempts[-1].complaint
+
+    @property
+    def repeats(self) -> tuple[str, ...]:
+        """A sentence for every attempt that was repeated."""
+        return tuple(
+            f"{self.plan.scenario.scenario_id}: repeated, because the machine was {each.late_ms:.0f} ms late"
+            f" where {each.allowed_ms:.0f} ms are allowed ({each.complaint})"
+            for each in self.attempts[:-1]
+        )
+
+
+class Fleet:
+    """Runs plans, from `start` on; whoever wants an outcome waits for it."""
+
+    def __init__(self, databases: Databases, plans: Iterable[Plan]) -> None:
+        self._databases = databases
+        self._plans = sorted((each for each in plans if each.reason is None), key=lambda each: -each.real_s)
+        self._outcomes: dict[str, Outcome] = {}
+        self._is_there = {each.scenario.scenario_id: Event() for each in self._plans}
+        self._raw_names = Lock()
+        self._numbers = count(1)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        url = self._stack.enter_context(_database(self._databases))
+        node = self._stack.enter_context(running_node(url, **NODE))
+        self._site = Site(node.url, url)
+        self._pulse = self._stack.enter_context(_Pulse(node.url))
+        self._director = Thread(target=self._direct, name="conformance")
+        self._director.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._director.join()
+        self._stack.close()
+
+    def outcome(self, scenario_id: str) -> Outcome:
+        """Return what came of a scenario, when it has ended."""
+        self._is_there[scenario_id].wait()
+        return self._outcomes[scenario_id]
+
+    # -- in which order ----------------------------------------------------------------------------------
+
+    def _direct(self) -> None:
+        """Start all, the longest first; when all have ended, repeat at half the pace what has shown nothing."""
+        attempts: dict[str, tuple[Attempt, ...]] = {each.scenario.scenario_id: () for each in self._plans}
+        paces = list(self._plans)
+
+        def run(pace: Plan) -> None:
+            scenario_id = pace.scenario.scenario_id
+            attempts[scenario_id] += (self._attempt(pace),)
+            if not attempts[scenario_id][-1].is_void or len(attempts[scenario_id]) == ATTEMPTS_MAX:
+                self._outcomes[scenario_id] = Outcome(pace, attempts[scenario_id])
+                self._is_there[scenario_id].set()
+
+        while paces:
+            _side_by_side(run, paces)
+            paces = [pace.slower() for pace in paces if pace.scenario.scenario_id not in self._outcomes]
+
+    # -- one run -------------------------------------------------------------------------------------------
+
+    def _attempt(self, plan: Plan) -> Attempt:
+        with ExitStack() as stack:
+            if plan.needs_raw_names:
+                stack.enter_context(self._raw_names)
+            site = stack.enter_context(_own_site(self._databases)) if plan.needs_own_node else self._site
+            return self._run(plan, site)
+
+    def _run(self, plan: Plan, site: Site) -> Attempt:
+        slack_s = PATIENCE_MAX_S if plan.slack_ms is None else plan.slack_ms / plan.scale / 1000
+        clock = ScaledClock(plan.scale)
+        prefix = f"{plan.scenario.scenario_id}-{next(self._numbers)}"
+        driver = HttpDriver(plan.scenario, site, clock, prefix, min(slack_s, PATIENCE_MAX_S))
+        interpreter = Interpreter(plan.scenario, driver, plan.left_out)
+        complaint = None
+        began_s = monotonic()
+        try:
+            driver.prepare()
+            began_s = monotonic()
+            interpreter.run()
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it is this scenario's outcome; others go on
+            complaint = str(failure) if isinstance(failure, AssertionError) else f"{type(failure).__name__}: {failure}"
+        finally:
+            driver.close()
+        late_ms = max(clock.late_ms, self._pulse.late_ms(began_s, monotonic()))
+        return Attempt(plan.scale, complaint, late_ms, slack_s * 1000 * LATE_SHARE, tuple(sorted(interpreter.unseen)))
+
+
+def _side_by_side(run: Callable[[Plan], None], paces: Iterable[Plan]) -> None:
+    """Run each on a thread of its own, and return when all have ended."""
+    threads = [Thread(target=run, args=(pace,), name=pace.scenario.scenario_id) for pace in paces]
+    for thread in threads:
+        thread.start()
+        Event().wait(APART_S)
+    for thread in threads:
+        thread.join()
+
+
+# -- nodes ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _database(databases: Databases) -> Iterator[str]:
+    url = databases.create()
+    try:
+        yield url
+    finally:
+        databases.drop(url)
+
+
+@contextmanager
+def _own_site(databases: Databases) -> Iterator[Site]:
+    """Give a node that can be restarted, on a database of its own."""
+    with _database(databases) as url, ExitStack() as running:
+        node = running.enter_context(running_node(url, **NODE))
+
+        def restart() -> str:
+            running.close()
+            return running.enter_context(running_node(url, **NODE)).url
+
+        yield Site(node.url, url, restart)
+
+
+class _Pulse:
+    """Commits to a group of its own again and again, to know when the node was late, whoever else saw it."""
+
+    def __init__(self, url: str) -> None:
+        self._wire = Wire(url)
+        self._beats: list[tuple[float, float]] = []
+        self._is_over = Event()
+        self._thread = Thread(target=self._beat, name="pulse")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._wire.close()
+
+    def late_ms(self, from_s: float, to_s: float) -> float:
+        """Return the longest that a beat has taken between two moments."""
+        return max((took_s * 1000 for at_s, took_s in list(self._beats) if from_s <= at_s <= to_s), default=0.0)
+
+    def _beat(self) -> None:
+        due_s = monotonic()
+        while not self._is_over.is_set():
+            self._wire.post(group_path("pulse", "offsets"), NOTHING_TO_COMMIT)
+            self._beats.append((due_s, monotonic() - due_s))
+            due_s = monotonic() + PULSE_S
+            self._is_over.wait(PULSE_S)

@@ -1,0 +1,101 @@
+"""What does not hold is told with step, what was expected and what was got; what shows nothing is repeated."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.system.conformance.driver import Answer
+from tests.system.conformance.fleet import Attempt
+from tests.system.conformance.interpreter import Disagreement, Interpreter
+from tests.system.conformance.machine import Machine
+from tests.system.conformance.outside import plan
+from tests.system.conformance.scenarios import Scenario, load_scenarios
+
+
+def scenario(steps: list[Answer], **config: int) -> Scenario:
+    """Return a scenario of these steps."""
+    first = load_scenarios()[0]
+    return replace(first, scenario_id="X-1", steps=tuple(steps), config=first.config | config, slack_ms=None)
+
+
+def complaint(*steps: Answer) -> str:
+    made = scenario(list(steps))
+    interpreter = Interpreter(made, Machine(made.config))
+    with pytest.raises(Disagreement) as told:
+        interpreter.run()
+    return str(told.value)
+
+
+JOIN = {"id": "s1", "op": "join", "who": "A"}
+
+
+def test_a_wrong_answer_is_told_with_what_was_expected() -> None:
+    told = complaint(JOIN, {"id": "s2", "op": "heartbeat", "who": "A", "expect": {"error": "NONE"}})
+
+    assert told.startswith("scenario X-1, step s2 (heartbeat): error: expected 'NONE', got 'ILLEGAL_GENERATION'")
+
+
+def test_an_answer_that_is_not_due_is_told() -> None:
+    refused = JOIN | {"args": {"session_timeout_ms": 1}, "expect": {"pending": True}}
+
+    assert "step s1 (join): expected no answer yet, got {'error': 'INVALID_SESSION_TIMEOUT'" in complaint(refused)
+
+
+def test_an_answer_that_is_missing_is_told() -> None:
+    assert "step s1 (join): expected {'error': 'NONE'}, got no answer" in complaint(
+        JOIN | {"expect": {"error": "NONE"}}
+    )
+
+
+def test_offsets_are_compared_as_an_exact_set() -> None:
+    row = {"topic": "t", "partition": 0, "offset": 1}
+    commit = {"id": "s1", "op": "commit", "args": {"offsets": [row, row | {"partition": 1}]}}
+    fetch = {"id": "s2", "op": "fetch", "expect": {"offsets": [row]}}
+
+    assert "step s2 (fetch): offsets: expected" in complaint(commit, fetch)
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ([{"id": "s1", "op": "set_loading", "args": {"on": True}}], "holds the coordinator in the state of loading"),
+        ([JOIN | {"args": {"instance_id": ""}}], "sends an empty instance id"),
+        ([JOIN | {"args": {"skip_assignment_supported": False}}], "speaks an older JoinGroup version"),
+        ([{"id": "s1", "op": "list", "args": {"types": ["classic"]}}], "filters by group type"),
+        ([JOIN, {"id": "s2", "op": "advance_clock", "ms": 3000}], "has a step 0 ms from a deadline"),
+        ([{"id": "s1", "op": "heartbeat", "who": "A", "args": {"generation": -2}}], "sends a generation below -1"),
+    ],
+)
+def test_what_cannot_be_seen_over_http_says_why(steps: list[Answer], reason: str) -> None:
+    assert (plan(scenario(steps), 80.0).reason or "").startswith(reason)
+
+
+def test_long_time_is_scaled_down_and_short_time_is_not() -> None:
+    long = plan(scenario([JOIN, {"id": "s2", "op": "advance_clock", "ms": 240_000}]), 80.0)
+    short = plan(scenario([JOIN, {"id": "s2", "op": "advance_clock", "ms": 4_000}]), 80.0)
+
+    assert (long.scale, long.real_s, short.scale) == (4.0, 60.0, 1.0)
+
+
+def test_a_step_that_is_close_to_a_deadline_makes_time_slower() -> None:
+    close = plan(scenario([JOIN, {"id": "s2", "op": "advance_clock", "ms": 2_990}]), 80.0)
+
+    assert close.slack_ms == 10
+    assert close.scale == pytest.approx(1 / 6)
+
+
+def test_time_is_not_scaled_down_where_retention_runs_out() -> None:
+    commit = {"id": "s1", "op": "commit", "args": {"offsets": [{"topic": "t", "partition": 0, "offset": 1}]}}
+    steps: list[Answer] = [commit, {"id": "s2", "op": "advance_clock", "ms": 120_000}]
+
+    retained = plan(scenario(steps, **{"offsets.retention.minutes": 1}), 80.0)
+
+    assert retained.scale == 1.0
+    assert (retained.reason or "").startswith("would take 120 s: retention is set in whole minutes")
+
+
+@pytest.mark.parametrize(
+    ("told", "late_ms", "is_void"), [("wrong", 10.0, False), ("wrong", 700.0, True), (None, 700.0, False)]
+)
+def test_only_a_failure_of_a_late_machine_is_repeated(told: str | None, late_ms: float, is_void: bool) -> None:
+    assert Attempt(1.0, told, late_ms, 600.0, ()).is_void is is_void

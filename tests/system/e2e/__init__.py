@@ -1,0 +1,1 @@
+"""Whole flows: stories of rebalances, examples, reported numbers, and `muster up`."""

@@ -1,0 +1,42 @@
+"""Stories share a node and its ledger, and each has a group of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg2
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from muster.settings import psql_url
+from tests.support.databases import Databases
+from tests.support.nodes import running_node
+from tests.system.e2e.stories.stage import Stage
+
+
+@pytest.fixture(scope="module")
+def ledger_url(databases: Databases) -> Iterator[str]:
+    url = databases.create()
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture(scope="module")
+def story_node(ledger_url: str) -> Iterator[str]:
+    with running_node(ledger_url) as node:
+        yield node.url
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[PsycopgConnection]:
+    connection = psycopg2.connect(psql_url(ledger_url))
+    connection.autocommit = True
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def stage(story_node: str, ledger: PsycopgConnection) -> Iterator[Stage]:
+    stage = Stage(story_node, ledger)
+    yield stage
+    stage.finish()

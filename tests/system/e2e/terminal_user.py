@@ -1,0 +1,227 @@
+"""A newcomer at a terminal: starts `muster up`, reads what it prints, asks the addresses that it names, stops it."""
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg2
+import urllib3
+
+from tests.support.waiting import PATIENCE_S, poll_until
+
+FIRST_ERROR_STATUS = 400
+PORTS = range(20_000, 30_000)
+NEVER_IN_A_TEST = "0 0 1 1 *"
+"""When the DAG runs by itself: not before New Year."""
+
+Json = Any
+
+
+class Newcomer:
+    """One `muster up` and what can be asked of it."""
+
+    def __init__(self, data_dir: Path, *options: str) -> None:
+        self.data_dir = data_dir
+        self.port, self.airflow_port = free_port(), free_port()
+        self.node_url = f"http://127.0.0.1:{self.port}"
+        ports = ("--port", str(self.port), "--airflow-port", str(self.airflow_port))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "muster", "up", "--data-dir", str(data_dir), *ports, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=_clean_environment() | {"MUSTER_RETENTION_SCHEDULE": NEVER_IN_A_TEST},
+        )
+        self.lines: list[str] = []
+        self._database_url: str | None = None
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.lines.append(line.rstrip())
+                self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+    def reads(self, pattern: str) -> re.Match[str]:
+        """Wait until a line matches, and return the match."""
+        found: list[re.Match[str]] = []
+
+        def is_there() -> bool:
+            found.extend(match for line in self.lines if (match := re.search(pattern, line)))
+            return bool(found) or not self._reader.is_alive()
+
+        with self._news:
+            self._news.wait_for(is_there, PATIENCE_S)
+        assert found, f"no line says {pattern!r}:\n" + "\n".join(self.lines)
+        return found[0]
+
+    def stop(self) -> int:
+        """Send SIGTERM, wait for the end, and return the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self._wait()
+
+    def end(self) -> None:
+        """End it whatever happened; a test that went well has stopped it before."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        self._wait()
+
+    def _wait(self) -> int:
+        status = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+    # -- asking ------------------------------------------------------------------------------------------
+
+    def get(self, path: str) -> Json:
+        """Ask the node."""
+        reply = urllib3.request("GET", f"{self.node_url}{path}", timeout=PATIENCE_S, retries=False)
+        assert reply.status == 200, reply.data
+        return reply.json()
+
+    def sql(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Ask the database, by the URL that `muster database-url` prints."""
+        with closing(psycopg2.connect(self.database_url())) as connection, connection, connection.cursor() as cursor:
+            cursor.execute(query, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def database_url(self) -> str:
+        """Return what `muster database-url` prints, asked once."""
+        if self._database_url is not None:
+            return self._database_url
+        command = [sys.executable, "-m", "muster", "database-url", "--data-dir", str(self.data_dir)]
+        self._database_url = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return self._database_url
+
+    def trigger(self, dag_id: str, conf: dict[str, object]) -> str:
+        """Trigger a DAG with the password that was printed, and return how its run ended."""
+        return self.end_of(dag_id, self.start(dag_id, conf))
+
+    def start(self, dag_id: str, conf: dict[str, object]) -> str:
+        """Trigger a DAG, as soon as Airflow has read its file, and return the run's id."""
+        runs: list[Json] = []
+
+        def is_started() -> bool:
+            answer = self._airflow("POST", f"dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})
+            runs.append(answer.json())
+            return answer.status < FIRST_ERROR_STATUS
+
+        poll_until(is_started)
+        run_id: str = runs[-1]["dag_run_id"]
+        return run_id
+
+    def end_of(self, dag_id: str, dag_run_id: str) -> str:
+        """Wait until a run is over, and return how it ended."""
+        states = self._airflow("GET", f"dags/{dag_id}/dagRuns/{quote(dag_run_id)}/wait?interval=0.5")
+        last: str = json.loads(states.data.strip().splitlines()[-1])["state"]
+        return last
+
+    def backfill(self, dag_id: str, day: date) -> list[str]:
+        """Have Airflow run a DAG for a day of the past, and return the ids of the runs."""
+        noon = f"{day}T12:00:00Z"
+        asked = {"dag_id": dag_id, "from_date": f"{day}T00:00:00Z", "to_date": noon, "max_active_runs": 1}
+        answer = self._airflow("POST", "backfills", asked)
+        assert answer.status < FIRST_ERROR_STATUS, answer.data
+        return [run["dag_run_id"] for run in self.runs(dag_id, "run_type=backfill")]
+
+    def clear(self, dag_id: str, dag_run_id: str, task_id: str) -> None:
+        """Have a task run once more, as the button in Airflow does."""
+        asked = {"dag_run_id": dag_run_id, "task_ids": [task_id], "only_failed": False, "dry_run": False}
+        answer = self._airflow("POST", f"dags/{dag_id}/clearTaskInstances", asked)
+        assert answer.status < FIRST_ERROR_STATUS, answer.data
+
+    def tries(self, dag_id: str, dag_run_id: str, task_id: str) -> int:
+        """Return how often a task was begun."""
+        task = self._airflow("GET", f"dags/{dag_id}/dagRuns/{quote(dag_run_id)}/taskInstances/{task_id}")
+        count: int = task.json()["try_number"]
+        return count
+
+    def has_active_runs(self, dag_id: str) -> bool:
+        """Tell whether a run of the DAG is queued or running."""
+        return bool(self.runs(dag_id, "state=queued&state=running"))
+
+    def runs(self, dag_id: str, query: str) -> list[Json]:
+        """Return the DAG's runs that the query names."""
+        runs: list[Json] = self._airflow("GET", f"dags/{dag_id}/dagRuns?{query}").json()["dag_runs"]
+        return runs
+
+    def _airflow(self, method: str, path: str, body: Json = None) -> urllib3.BaseHTTPResponse:
+        url, headers = f"http://127.0.0.1:{self.airflow_port}", {"Authorization": f"Bearer {self._airflow_token}"}
+        return urllib3.request(
+            method, f"{url}/api/v2/{path}", json=body, headers=headers, timeout=PATIENCE_S, retries=False
+        )
+
+    @cached_property
+    def _airflow_token(self) -> str:
+        password = self.reads(r"user admin, password (\S+)\)").group(1)
+        credentials = {"username": "admin", "password": password}
+        url = f"http://127.0.0.1:{self.airflow_port}/auth/token"
+        token: str = urllib3.request("POST", url, json=credentials).json()["access_token"]
+        return token
+
+
+@contextmanager
+def newcomer(data_dir: Path, *options: str) -> Iterator[Newcomer]:
+    """Run `muster up` for the time of a block."""
+    platform = Newcomer(data_dir, *options)
+    try:
+        yield platform
+    except AssertionError as failure:
+        failure.add_note("What it printed:\n" + "\n".join(platform.lines))
+        raise
+    finally:
+        platform.end()
+
+
+def _clean_environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")}
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on, outside of the range that the kernel gives to clients.
+
+    A client that keeps trying a port of that range while its server is down can come to connect to itself.
+    """
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
+
+
+def processes_of(data_dir: Path) -> list[int]:
+    """Return the processes whose command line or environment names the directory."""
+    name = os.fsencode(data_dir)
+    return [pid for pid in _pids() if _names(pid, name)]
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _names(pid: int, name: bytes) -> bool:
+    try:
+        return any(name in (Path("/proc") / str(pid) / part).read_bytes() for part in ("cmdline", "environ"))
+    except OSError:
+        return False

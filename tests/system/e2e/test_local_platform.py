@@ -1,0 +1,224 @@
+"""A newcomer starts everything, kills a member, has every DAG run through Airflow, and stops everything."""
+
+import os
+import re
+import signal
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import urllib3
+
+from agent import ConsumerAgent
+from muster.data_dir import DataDir
+from tests.support.waiting import poll_until
+from tests.system.e2e import known_history as known_past
+from tests.system.e2e.terminal_user import Newcomer, newcomer, processes_of
+
+DEMO_GROUPS = {"orders-billing", "clicks-enrichment", "payments-audit"}
+LEFT_BEHIND = "left-behind"
+"""A group that somebody joined and left, and that never committed."""
+
+DAILY = "rebalance_frequency_report"
+"""How long a busy machine may need for what takes it some seconds when it has time."""
+
+OTHER_DAGS = ("history_archive", DAILY, "assignment_balance_audit", "timeout_advice")
+
+
+@pytest.mark.timeout(1200)
+def test_a_newcomer_sees_groups_live_a_rebalance_explained_and_every_dag_run(tmp_path: Path) -> None:
+    with newcomer(tmp_path / "data") as platform:
+        _sees_the_fleet(platform)
+        known_past.store(platform.database_url())
+        platform.reads(r"user admin, password")
+        _leaves_a_group_behind(platform)
+        _kills_a_member(platform)
+        _finds_expired_what_was_due(platform)
+        _tells_others_where_airflow_is(platform)
+        # They wait for the one slot that Spark has here, while everything else goes on.
+        others = {dag_id: platform.start(dag_id, {}) for dag_id in OTHER_DAGS}
+        _expires_offsets(platform)
+        _reads_what_jobs_tell(platform, others)
+        _reads_the_same_of_a_day_that_is_backfilled_with_a_kill(platform)
+        _finds_old_history_in_the_archive(platform)
+        _finds_the_group_retired(platform)
+        assert platform.stop() == 0
+    assert processes_of(platform.data_dir) == []
+
+
+def _sees_the_fleet(platform: Newcomer) -> None:
+    platform.reads(r"Demonstration fleet")
+    poll_until(lambda: _stable_groups(platform) >= DEMO_GROUPS)
+    moving = "SELECT count(*) > 0 FROM offsets WHERE group_id = 'orders-billing'"
+    poll_until(lambda: platform.sql(moving) == [(True,)])
+
+
+def _stable_groups(platform: Newcomer) -> set[str]:
+    return {group["group_id"] for group in platform.get("/v1/groups?state=Stable")["groups"]}
+
+
+def _leaves_a_group_behind(platform: Newcomer) -> None:
+    with closing(ConsumerAgent(platform.node_url, LEFT_BEHIND, ["orders"])) as consumer:
+        poll_until(lambda: consumer.poll(0.2) or consumer.assignment())
+
+
+def _kills_a_member(platform: Newcomer) -> None:
+    """Kill a member by the pid in its client id; the ledger says why the group rebalanced."""
+    member = platform.get("/v1/groups/orders-billing")["members"][0]
+    pid = re.search(r"pid(\d+)$", member["client_id"])
+    assert pid is not None, member
+    os.kill(int(pid.group(1)), signal.SIGKILL)
+    why = "SELECT trigger_member_id FROM rebalances WHERE group_id = 'orders-billing' AND trigger = 'session_expired'"
+    poll_until(lambda: platform.sql(why) == [(member["member_id"],)])
+
+
+def _finds_expired_what_was_due(platform: Newcomer) -> None:
+    poll_until(lambda: _archived(platform) == {"nightly-export", "orders-v1"})
+    assert platform.sql("SELECT count(*) FROM offsets WHERE group_id IN ('nightly-export', 'orders-v1')") == [(0,)]
+    assert "history_archive" not in platform.reads("A maintenance run.*").group(), "another run was over before"
+
+
+def _tells_others_where_airflow_is(platform: Newcomer) -> None:
+    """`muster doctor` looks for it there."""
+    holder = DataDir(platform.data_dir).holder()
+    assert holder is not None
+    assert holder.airflow_url == f"http://127.0.0.1:{platform.airflow_port}"
+
+
+def _expires_offsets(platform: Newcomer) -> None:
+    """A dry run takes nothing, and the next one does."""
+    poll_until(lambda: not platform.has_active_runs("offset_retention"))
+    platform.sql(
+        "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
+        " VALUES ('forgotten', 7, 't', 0, 1, now() - interval '30 days'), ('fresh', 7, 't', 0, 1, now())"
+    )
+    assert platform.trigger("offset_retention", {"dry_run": True}) == "success"
+    assert platform.sql("SELECT count(*) FROM offsets WHERE group_id = 'forgotten'") == [(1,)]
+    assert platform.trigger("offset_retention", {}) == "success"
+    assert _archived(platform) == {"nightly-export", "orders-v1", "forgotten"}
+    kept = platform.sql("SELECT DISTINCT group_id FROM offsets")
+    assert {group for (group,) in kept} == {*DEMO_GROUPS, "orders-replay", "fresh"}
+
+
+def _archived(platform: Newcomer) -> set[str]:
+    return {group for (group,) in platform.sql("SELECT DISTINCT group_id FROM archived_offsets")}
+
+
+def _reads_what_jobs_tell(platform: Newcomer, runs: Mapping[str, str]) -> None:
+    """Each run succeeds, and any node tells what is known to be true."""
+    assert {dag_id: platform.end_of(dag_id, run_id) for dag_id, run_id in runs.items()} == dict.fromkeys(
+        runs, "success"
+    )
+    _tells(platform, "rebalances", known_past.TOLD, known_past.REBALANCES)
+    _tells(platform, "assignments", known_past.LOPSIDED, known_past.SPREAD)
+    _tells(platform, "timeouts", known_past.FLAPPING, known_past.ADVICE)
+
+
+def _tells(platform: Newcomer, what: str, group_id: str, known: Mapping[str, object]) -> None:
+    told = _told(platform, what, group_id)
+    assert {column: told[column] for column in known} == known
+
+
+def _told(platform: Newcomer, what: str, group_id: str) -> dict[str, Any]:
+    (report,) = platform.get(f"/v1/reports/{what}?group_id={group_id}")["reports"]
+    found: dict[str, Any] = report
+    return found
+
+
+def _reads_the_same_of_a_day_that_is_backfilled_with_a_kill(platform: Newcomer) -> None:
+    """A backfill whose Spark is killed, and of which somebody clears a task, tells what the day's own run told."""
+    before = _told(platform, "rebalances", known_past.TOLD)
+    (run_id,) = platform.backfill(DAILY, known_past.TOLD_DAY)
+    drivers = poll_until(lambda: _drivers(platform, DAILY))
+    os.kill(_parent(drivers[0]), signal.SIGKILL)
+    platform.clear(DAILY, run_id, "settled")
+    assert platform.end_of(DAILY, run_id) == "success"
+    assert platform.tries(DAILY, run_id, "tell") == 2
+    again = _told(platform, "rebalances", known_past.TOLD)
+    assert again["run_id"] != before["run_id"]
+    assert _without_its_name(again) == _without_its_name(before)
+
+
+def _drivers(platform: Newcomer, job: str) -> list[int]:
+    """Return the process in which a job's Python runs, if it does; its parent is Spark's Java."""
+    return [pid for pid in processes_of(platform.data_dir) if _runs(pid, f"/spark_jobs/jobs/{job}.py")]
+
+
+def _runs(pid: int, script: str) -> bool:
+    try:
+        program, *arguments = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return False
+    return "python" in Path(program).name and any(argument.endswith(script) for argument in arguments[:1])
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _without_its_name(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in report.items() if key not in {"run_id", "as_of"}}
+
+
+def _finds_old_history_in_the_archive(platform: Newcomer) -> None:
+    """The old day is in Parquet files and no longer in Postgres, and the run says that it was applied."""
+    archived = "SELECT row_count, path FROM archived_partitions WHERE table_name = 'offset_history' AND day = %s"
+    ((row_count, path),) = platform.sql(archived, known_past.OLD_DAY)
+    assert row_count == known_past.OLD_ROWS
+    assert list(Path(unquote(urlsplit(path).path)).glob("*.parquet"))
+    assert platform.sql("SELECT to_regclass(%s) IS NULL", known_past.OLD_PARTITION) == [(True,)]
+    run = "SELECT status, counts ->> 'candidates' FROM maintenance_runs WHERE kind = 'history_archive'"
+    assert ("applied", "1") in platform.sql(run)
+
+
+def _finds_the_group_retired(platform: Newcomer) -> None:
+    """What retired the group ran because offsets had been expired, and nobody asked for it."""
+    poll_until(lambda: not platform.has_active_runs("group_cleanup"))
+    outcomes = "SELECT outcome FROM cleanup_candidates WHERE group_id = %s"
+    assert platform.sql(outcomes, LEFT_BEHIND) == [("retired",)]
+    assert platform.sql("SELECT count(*) FROM groups WHERE group_id = %s", LEFT_BEHIND) == [(0,)]
+    assert {run["run_type"] for run in platform.runs("group_cleanup", "state=success")} == {"asset_triggered"}
+
+
+def test_a_killed_node_loses_no_commit_and_costs_no_rebalance(tmp_path: Path) -> None:
+    with newcomer(tmp_path / "data", "--no-airflow") as platform:
+        _sees_the_fleet(platform)
+        before = _present(platform)
+        committed = dict(platform.sql("SELECT partition, committed_offset FROM offsets WHERE topic = 'orders'"))
+        node = next(pid for pid in processes_of(platform.data_dir) if _is_node(pid))
+        os.kill(node, signal.SIGKILL)
+        moved_on = "SELECT count(*) FROM offsets WHERE topic = 'orders' AND committed_at > now() - interval '2 seconds'"
+        poll_until(lambda: not _is_node(node))
+        poll_until(lambda: _serves(platform) and platform.sql(moved_on)[0][0] > 0)
+        after = dict(platform.sql("SELECT partition, committed_offset FROM offsets WHERE topic = 'orders'"))
+        assert all(after[partition] >= offset for partition, offset in committed.items())
+        assert _present(platform) == before
+        assert platform.stop() == 0
+    assert processes_of(platform.data_dir) == []
+    with newcomer(platform.data_dir, "--no-airflow", "--no-demo") as again:
+        again.reads(r"owns its shards")
+        assert again.sql("SELECT count(*) > 0 FROM offsets WHERE topic = 'orders'") == [(True,)]
+        assert again.stop() == 0
+
+
+def _present(platform: Newcomer) -> object:
+    """Return the group that nobody joins or leaves by itself: its generation and members."""
+    group = platform.get("/v1/groups/orders-billing")
+    return group["generation"], sorted(member["member_id"] for member in group["members"])
+
+
+def _is_node(pid: int) -> bool:
+    try:
+        return b"\0serve" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _serves(platform: Newcomer) -> bool:
+    try:
+        return bool(platform.get("/v1/groups/orders-billing")["state"] == "Stable")
+    except (urllib3.exceptions.HTTPError, AssertionError):
+        return False

@@ -1,0 +1,166 @@
+"""`python -m tests.system.simulation --seeds 1000` runs seeds on all cores; `--seed 7` runs one and prints events.
+
+With `--losses` the database goes back some transactions now and then (`failovers`), and with `--unreadable` some stored
+groups cannot be read for a while (`unreadable`).
+"""
+
+import argparse
+import gc
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from multiprocessing import Pool
+
+from tests.system.simulation.failovers import run_lossy_seed
+from tests.system.simulation.faults import FAULTS, LOSSES, UNREADABLE
+from tests.system.simulation.seeds import END_S, Outcome, run_seed, run_unreadable_seed
+
+ENOUGH_SEEDS = 1_000
+"""A run of so many seeds in which a fault never struck has not tried what it should have, and fails."""
+PROGRESS_EVERY = 50
+RUNS: Mapping[str, Callable[[int], Outcome]] = {
+    "": run_seed,
+    "losses": run_lossy_seed,
+    "unreadable": run_unreadable_seed,
+}
+"""By the mode that the arguments choose."""
+
+
+def main() -> int:
+    """Run what the arguments ask for; 0 if every invariant held."""
+    asked = _arguments()
+    if asked.seed is not None:
+        return _run_one(asked.seed, RUNS[asked.mode])
+    return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs, asked.mode)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.system.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--seed", type=int, help="run this one only")
+    mode = parser.add_mutually_exclusive_group()
+    losses, unreadable = (
+        "let the database go back some transactions",
+        "let some stored groups be unreadable for a while",
+    )
+    mode.add_argument("--losses", dest="mode", action="store_const", const="losses", help=losses)
+    mode.add_argument("--unreadable", dest="mode", action="store_const", const="unreadable", help=unreadable)
+    parser.set_defaults(mode="")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many processes")
+    return parser.parse_args()
+
+
+def _run_one(seed: int, run: Callable[[int], Outcome]) -> int:
+    began_s = time.monotonic()
+    outcome = run(seed)
+    _print_failure(outcome)
+    looked_at = ", ".join(f"{count} {what}" for what, count in outcome.sums.items())
+    tell(f"seed {seed}: {looked_at}; {time.monotonic() - began_s:.1f} s; trace {outcome.fingerprint}")
+    _print_faults(outcome.struck)
+    return int(outcome.violation is not None)
+
+
+def _run_many(seeds: range, jobs: int, mode: str) -> int:
+    """Run seeds until one fails, all have run, or somebody presses Ctrl-C; then tell of those that were run."""
+    run = Run(time.monotonic(), jobs)
+    with Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+        try:
+            for outcome in pool.imap(partial(_run_apart, mode=mode), seeds):
+                run.take(outcome)
+                if outcome.violation is not None:
+                    break
+        except KeyboardInterrupt:
+            tell("interrupted")
+    run.tell_all()
+    if run.failed is not None:
+        _print_failure(run.failed)
+        return 1
+    return 0 if mode else missing(run.struck, run.done)
+
+
+class Run:
+    """What came of the seeds so far."""
+
+    def __init__(self, began_s: float, jobs: int) -> None:
+        self.done = 0
+        self.struck: Counter[str] = Counter()
+        self.failed: Outcome | None = None
+        self._sums: Counter[str] = Counter()
+        self._began_s = began_s
+        self._jobs = jobs
+
+    def take(self, outcome: Outcome) -> None:
+        """Take note of a seed."""
+        self.done += 1
+        self.struck.update(outcome.struck)
+        self._sums.update(outcome.sums)
+        if outcome.violation is not None:
+            self.failed = outcome
+        if self.done % PROGRESS_EVERY == 0:
+            tell(f"{self.done} seeds, {self.done / self._took_s:.2f} a second")
+
+    def tell_all(self) -> None:
+        """Tell how many seeds there were, how fast, what was looked at, and what struck."""
+        time_told = f"{self._took_s:.0f} s: {self.done / self._took_s:.2f} a second on {self._jobs} cores"
+        tell(f"{self.done} seeds ({self.done * END_S / 3600:.0f} simulated hours) in {time_told}")
+        tell("looked at " + ", ".join(f"{count} {what}" for what, count in self._sums.items()))
+        _print_faults(self.struck)
+
+    @property
+    def _took_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+
+def _run_apart(seed: int, mode: str) -> Outcome:
+    """Run a seed in a process of its own kind: it collects its garbage when it is over, not in between."""
+    gc.disable()
+    outcome = RUNS[mode](seed)
+    gc.collect()
+    return outcome
+
+
+def _print_faults(struck: Counter[str]) -> None:
+    for name in (*FAULTS, *(name for name in (*LOSSES, *UNREADABLE) if struck[name])):
+        tell(f"  {struck[name]:9} {name}")
+
+
+def missing(struck: Counter[str], seeds: int) -> int:
+    """Tell which faults never struck; 1 if there are any and the run was long enough for them."""
+    never = [name for name in FAULTS if not struck[name]]
+    if never and seeds >= ENOUGH_SEEDS:
+        tell(f"these never struck: {', '.join(never)}")
+        return 1
+    return 0
+
+
+def _print_failure(outcome: Outcome) -> None:
+    violation = outcome.violation
+    if violation is None:
+        return
+    for line in outcome.transcript:
+        tell(line)
+    tell(f"\nseed {outcome.seed} fails: {violation.invariant} at {violation.at_s:.4f} s")
+    tell(f"  group {violation.group_id}: {violation.detail}")
+    tell(f"  to repeat it: make sim SEED={outcome.seed}{_flags(outcome)}")
+
+
+def _flags(outcome: Outcome) -> str:
+    for mode, faults in (("losses", LOSSES), ("unreadable", UNREADABLE)):
+        if any(outcome.struck[name] for name in faults):
+            return f" ARGS=--{mode}"
+    return ""
+
+
+def tell(line: str) -> None:
+    """Print a line, at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""Every kind of fault, and of what people do, that strikes in a simulation: one that never does proves nothing."""
+
+from tests.system.simulation.weather import EVENTS, NETWORK, STORE
+
+FAULTS = (
+    *EVENTS,
+    *(name for name in STORE if name != "write_refused"),
+    *NETWORK,
+    "group_refused",
+    "request_reordered",
+    "lease_overtaken",
+    "stale_write_refused",
+    "write_landed_late",
+    "write_prepared_ahead",
+    "queue_full",
+    "act_repeated",
+    "agent_eager",
+)
+"""In the order in which they are printed: first what is planned, then what follows from it."""
+
+LOSSES = ("database_failed_over", "database_rolled_back")
+"""Faults of `failovers` only."""
+
+UNREADABLE = ("group_unreadable", "group_reloaded")
+"""Faults of `unreadable` only."""

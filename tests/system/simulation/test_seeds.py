@@ -1,0 +1,64 @@
+"""Some seeds hold every invariant, and a seed is always the same."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.support.repository import ROOT
+from tests.system.simulation.__main__ import ENOUGH_SEEDS, missing
+from tests.system.simulation.faults import FAULTS
+from tests.system.simulation.seeds import Outcome, run_seed
+
+SEEDS = range(1, 6)
+COMMON = ("node_paused", "node_crashed", "store_down", "lease_overtaken", "request_lost", "reply_lost", "agent_crashed")
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    return [run_seed(seed) for seed in SEEDS]
+
+
+def test_every_invariant_holds(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        told = "\n".join(outcome.transcript)
+        assert outcome.violation is None, f"seed {outcome.seed}: {outcome.violation}\n{told}"
+
+
+def test_faults_do_strike(outcomes: list[Outcome]) -> None:
+    for fault in COMMON:
+        assert any(outcome.struck[fault] for outcome in outcomes), f"{fault} never struck"
+    assert {fault for outcome in outcomes for fault in outcome.struck} <= set(FAULTS), "a fault is not on the list"
+
+
+def test_much_is_looked_at(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        assert all(count > 100 for count in outcome.sums.values()), outcome.sums
+
+
+def test_a_seed_is_the_same_in_another_process(outcomes: list[Outcome]) -> None:
+    command = [sys.executable, "-m", "tests.system.simulation", "--seed", str(SEEDS[0])]
+    repeated = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "4711"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
+    assert f"trace {outcomes[0].fingerprint}" in repeated.stdout
+
+
+def test_two_seeds_are_not_the_same(outcomes: list[Outcome]) -> None:
+    assert len({outcome.fingerprint for outcome in outcomes}) == len(outcomes)
+
+
+def test_a_long_run_in_which_a_fault_never_struck_fails() -> None:
+    struck = Counter(dict.fromkeys(FAULTS, 1))
+    assert missing(struck, ENOUGH_SEEDS) == 0
+    struck["store_down"] = 0
+    assert missing(struck, ENOUGH_SEEDS) == 1
+    assert missing(struck, ENOUGH_SEEDS - 1) == 0

@@ -1,0 +1,1 @@
+"""The parts of the agent that need no network."""

@@ -1,0 +1,1 @@
+"""Problems, deadlines, limits and translation of bodies."""

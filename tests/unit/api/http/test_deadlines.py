@@ -1,0 +1,129 @@
+"""One timer tells everybody who is overdue, and nobody else."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from functools import partial
+from typing import TypeVar
+
+import pytest
+
+from api.http.deadlines import EARLY_S, Deadlines
+from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from tests.support.waiting import limited
+
+T = TypeVar("T")
+
+LONG_MS = 3_600_000
+
+
+async def never() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def at_once() -> str:
+    return "answer"
+
+
+def in_loop(test: Callable[[], Awaitable[T]]) -> T:
+    async def bounded() -> T:
+        async with limited("the test's own end"):
+            return await test()
+
+    return asyncio.run(bounded())
+
+
+def test_an_answer_in_time_is_returned() -> None:
+    assert in_loop(lambda: Deadlines(LONG_MS).keep(at_once())) == "answer"
+
+
+def test_everybody_who_is_overdue_is_told_whenever_it_began() -> None:
+    async def test() -> list[object]:
+        deadlines = Deadlines(20)
+        first = [asyncio.create_task(deadlines.keep(never())) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        second = [asyncio.create_task(deadlines.keep(never())) for _ in range(2)]
+        return list(await asyncio.gather(*first, *second, return_exceptions=True))
+
+    told = in_loop(test)
+
+    assert [type(each) for each in told] == [CoordinatorNotAvailable] * 4
+
+
+class HastyLoop(asyncio.SelectorEventLoop):
+    """Says, when it first looks for the overdue, that it is a little too early, as a loop may whose clock is coarse."""
+
+    looks = 0
+    shown_s: float | None = None
+
+    def time(self) -> float:
+        return super().time() if self.shown_s is None else self.shown_s
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if getattr(callback, "__name__", "") == "_look":
+            self.looks += 1
+            callback = partial(self._look_early, when, callback) if self.looks == 1 else callback
+        return super().call_at(when, callback, *args, context=context)
+
+    def _look_early(self, when: float, look: Callable[[], object]) -> None:
+        self.shown_s = when - EARLY_S / 2
+        look()
+        self.shown_s = None
+
+
+def test_a_timer_that_comes_a_little_early_is_not_armed_again() -> None:
+    loop = HastyLoop()
+    try:
+        with pytest.raises(CoordinatorNotAvailable):
+            loop.run_until_complete(Deadlines(20).keep(never()))
+        assert loop.looks == 1
+    finally:
+        loop.close()
+
+
+def test_who_was_told_can_go_on() -> None:
+    async def test() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        with pytest.raises(CoordinatorNotAvailable):
+            await Deadlines(1).keep(never())
+        await asyncio.sleep(0)
+        return task.cancelling()
+
+    assert asyncio.run(test()) == 0
+
+
+def test_who_is_still_in_time_is_left_alone_when_another_is_told() -> None:
+    async def test() -> str:
+        deadlines = Deadlines(20)
+        overdue = asyncio.create_task(deadlines.keep(never()))
+        with pytest.raises(CoordinatorNotAvailable):
+            await overdue
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        waiting = asyncio.create_task(deadlines.keep(answer))
+        await asyncio.sleep(0)
+        answer.set_result("answer")
+        return await waiting
+
+    assert in_loop(test) == "answer"
+
+
+def test_a_cancelled_request_is_not_taken_for_an_overdue_one() -> None:
+    async def test() -> bool:
+        waiting = asyncio.create_task(Deadlines(LONG_MS).keep(never()))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        return waiting.cancelled()
+
+    assert in_loop(test)
+
+
+def test_a_refusal_passes_through() -> None:
+    async def refused() -> None:
+        raise CoordinatorNotAvailable("of its own")
+
+    with pytest.raises(CoordinatorNotAvailable, match="of its own"):
+        in_loop(lambda: Deadlines(LONG_MS).keep(refused()))

@@ -1,0 +1,1 @@
+"""The core without a database: protocol, store logic, runtime on the in-memory store."""

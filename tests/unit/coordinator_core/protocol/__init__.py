@@ -1,0 +1,1 @@
+"""Each decision and each rule of the group protocol by itself."""

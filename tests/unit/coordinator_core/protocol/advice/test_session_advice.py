@@ -1,0 +1,390 @@
+"""The session timeout that is advised: right where the answer is known, and lawful where it is not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_core.protocol.advice.backtest import BackTest
+from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS, Day, Rebalances, merged
+from coordinator_core.protocol.advice.policy import FIXED_MS, Advice, Bounds, Policy
+from coordinator_core.protocol.advice.replay import (
+    added_at,
+    avoided_at,
+    detection_added_ms,
+    gaps_over,
+    rate_at_most,
+    spurious_at,
+)
+from coordinator_core.protocol.advice.session import advise_session_timeout, shortest_timeout_ms
+from coordinator_core.protocol.advice.steps import STEPS_MS, candidates, counted, covered, place_of, shortest
+from tests.support.histories import FIRST_DAY, KINDS, History, gaps, history, observed, spurious_in_truth
+
+POLICY = Policy()
+unhurried = settings(deadline=None)
+BOUNDS = Bounds()
+
+
+def advised(
+    days: Sequence[Day], present_ms: int | None, bounds: Bounds, policy: Policy
+) -> tuple[Advice, BackTest | None]:
+    return advise_session_timeout(days, Rebalances(), present_ms, bounds, policy)
+
+
+SEEDS = range(25)
+
+# -- steps ----------------------------------------------------------------------------------------------------
+
+
+def test_steps_only_grow_and_end_at_four_hours() -> None:
+    assert list(STEPS_MS) == sorted(set(STEPS_MS))
+    assert (STEPS_MS[0], STEPS_MS[-1]) == (1_000, 14_400_000)
+
+
+@unhurried
+@given(st.integers(0, 20_000_000))
+def test_a_length_is_counted_under_the_least_step_that_covers_it(length_ms: int) -> None:
+    place = place_of(length_ms)
+    assert all(step_ms < length_ms for step_ms in STEPS_MS[:place])
+    assert all(step_ms >= length_ms for step_ms in STEPS_MS[place:])
+
+
+@unhurried
+@given(st.lists(st.integers(0, 20_000_000)), st.sampled_from(STEPS_MS))
+def test_a_step_covers_exactly_the_lengths_that_it_reaches(lengths_ms: list[int], step_ms: int) -> None:
+    assert covered(counted(lengths_ms), step_ms) == sum(length_ms <= step_ms for length_ms in lengths_ms)
+
+
+def test_the_choice_is_between_the_bounds_both_included() -> None:
+    assert candidates(5_500, 8_000) == (5_500, 6_000, 7_000, 8_000)
+    assert candidates(7_000, 7_000) == (7_000,)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=12, unique=True), st.integers(0, 60))
+def test_the_shortest_choice_that_is_enough_is_found(choices: list[int], enough: int) -> None:
+    found = shortest(sorted(choices), lambda choice: choice >= enough)
+    assert found == min((choice for choice in choices if choice >= enough), default=None)
+
+
+# -- replay ---------------------------------------------------------------------------------------------------
+
+lengths = st.integers(1, 100_000)
+histories = st.builds(
+    lambda days: History(3, tuple(tuple(silences) for silences, _ in days), tuple(deaths for _, deaths in days)),
+    st.lists(st.tuples(st.lists(lengths, max_size=12), st.integers(0, 3)), min_size=4, max_size=9),
+)
+timeouts = st.sampled_from([6_000, 10_000, 16_384, 30_000, 45_000, 65_536, 90_000])
+
+
+@unhurried
+@given(histories, timeouts, timeouts)
+def test_what_would_have_been_is_never_less_than_the_truth(past: History, in_force_ms: int, timeout_ms: int) -> None:
+    back_too_late = sum(ms > in_force_ms + 60_000 for day in past.silences_ms for ms in day)
+    told = spurious_at(observed(past, in_force_ms), timeout_ms)
+    assert told + back_too_late >= spurious_in_truth(past, timeout_ms)
+
+
+@unhurried
+@given(histories, timeouts, timeouts)
+def test_what_would_have_been_added_lies_between_least_and_most(past: History, seen_ms: int, timeout_ms: int) -> None:
+    at_least, at_most = added_at(observed(past, seen_ms), timeout_ms)
+    truth = sum(timeout_ms < ms <= seen_ms for day in past.silences_ms for ms in day)
+    assert at_least <= truth <= at_most
+
+
+@unhurried
+@given(histories, timeouts, st.one_of(st.integers(1, 5_000_000), st.sampled_from(GAP_BOUNDS_MS)))
+def test_gaps_are_counted_as_bound_by_bound(past: History, in_force_ms: int, timeout_ms: int) -> None:
+    for day in observed(past, in_force_ms):
+        counted_by = list(zip((0, *GAP_BOUNDS_MS), (*GAP_BOUNDS_MS, day.longest_gap_ms), day.gaps, strict=True))
+        at_least = sum(count for low, _, count in counted_by if low >= timeout_ms)
+        at_most = sum(count for _, high, count in counted_by if high > timeout_ms)
+        is_over = day.longest_gap_ms > timeout_ms
+        assert gaps_over(day, timeout_ms) == ((max(1, at_least), max(1, at_most)) if is_over else (0, 0))
+
+
+@unhurried
+@given(histories, st.sampled_from([8_192, 16_384, 32_768, 65_536]))
+def test_at_a_bound_of_the_histogram_the_answer_is_exact(past: History, bound_ms: int) -> None:
+    truth = sum(bound_ms < ms for day in past.silences_ms for ms in day)
+    assert added_at(observed(past, 100_000), bound_ms) == (truth, truth)
+
+
+@unhurried
+@given(histories, timeouts, timeouts, timeouts)
+def test_a_longer_timeout_never_puts_more_out(past: History, in_force_ms: int, one_ms: int, other_ms: int) -> None:
+    days = observed(past, in_force_ms)
+    shorter, longer = sorted((one_ms, other_ms))
+    assert spurious_at(days, shorter) >= spurious_at(days, longer)
+    assert avoided_at(days, shorter) <= avoided_at(days, longer)
+    assert detection_added_ms(days, shorter) <= detection_added_ms(days, longer)
+
+
+def test_a_failure_is_seen_later_by_what_the_timeout_is_longer() -> None:
+    days = observed(History(1, ((), ()), (2, 1)), 10_000)
+    assert detection_added_ms(days, 25_000) == 3 * 15_000
+    assert detection_added_ms(days, 6_000) == -3 * 4_000
+
+
+def test_the_longest_gap_of_a_day_is_known_exactly() -> None:
+    day = Day(FIRST_DAY, 9, gaps([3_000, 9_000, 13_000]), 13_000)
+    assert gaps_over(day, 13_000) == (0, 0)
+    assert gaps_over(day, 12_999) == (1, 2)
+    assert gaps_over(day, 8_192) == (2, 2)
+
+
+@pytest.mark.parametrize(("count", "exact"), [(0, 2.996), (1, 4.744), (5, 10.513), (50, 63.287)])
+def test_a_rate_is_bounded_as_the_poisson_distribution_bounds_it(count: int, exact: float) -> None:
+    assert rate_at_most(count) == pytest.approx(exact, rel=0.02)
+
+
+# -- the value ------------------------------------------------------------------------------------------------
+
+
+@unhurried
+@given(histories, timeouts, st.sampled_from([0.0, 1.0, 7.0]))
+def test_the_value_keeps_to_the_target_and_no_shorter_choice_does(
+    past: History, in_force_ms: int, per_week: float
+) -> None:
+    policy, days = replace(POLICY, spurious_per_week=per_week), observed(past, in_force_ms)
+    value_ms = shortest_timeout_ms(days, BOUNDS, policy)
+    allowed = policy.allowed(past.days)
+    meeting = [
+        ms
+        for ms in (BOUNDS.least_ms, *STEPS_MS)
+        if BOUNDS.least_ms <= ms <= BOUNDS.most_ms and spurious_at(days, policy.without_headroom(ms)) <= allowed
+    ]
+    assert value_ms == min(meeting)
+
+
+@unhurried
+@given(histories, timeouts, st.integers(1, 40_000), st.integers(0, 40_000))
+def test_the_value_lies_between_the_bounds(past: History, in_force_ms: int, least_ms: int, more_ms: int) -> None:
+    value_ms = shortest_timeout_ms(observed(past, in_force_ms), Bounds(least_ms, least_ms + more_ms), POLICY)
+    assert least_ms <= value_ms <= least_ms + more_ms
+
+
+@unhurried
+@given(histories, timeouts, lengths)
+def test_another_silence_never_makes_it_shorter(past: History, in_force_ms: int, length_ms: int) -> None:
+    worse = replace(past, silences_ms=(*past.silences_ms[:-1], (*past.silences_ms[-1], length_ms)))
+    if length_ms <= in_force_ms + 60_000:
+        before, after = (shortest_timeout_ms(observed(each, in_force_ms), BOUNDS, POLICY) for each in (past, worse))
+        assert before <= after
+
+
+@unhurried
+@given(histories, timeouts)
+def test_a_stricter_target_never_makes_it_shorter(past: History, in_force_ms: int) -> None:
+    days = observed(past, in_force_ms)
+    values = [
+        shortest_timeout_ms(days, BOUNDS, replace(POLICY, spurious_per_week=rate)) for rate in (0, 0.5, 1, 3, 20, 1_000)
+    ]
+    assert values == sorted(values, reverse=True)
+
+
+@unhurried
+@given(histories, timeouts, st.integers(1, 1_000))
+def test_neither_the_calendar_nor_the_order_of_counting_matters(past: History, in_force_ms: int, later: int) -> None:
+    days = observed(past, in_force_ms)
+    moved = [replace(day, day=day.day + later) for day in days]
+    split = [each for day in days for each in (replace(day, heartbeats=day.heartbeats - 1), Day(day.day, 1))]
+    advice = advised(days, in_force_ms, BOUNDS, POLICY)
+    assert advised(moved, in_force_ms, BOUNDS, POLICY) == advice
+    assert merged(reversed(split)) == days
+
+
+def known(*silences_ms: int, days: int = 28, deaths: int = 0) -> History:
+    """Return a history with the same silences every day."""
+    return History(4, (silences_ms,) * days, (deaths,) * days)
+
+
+@pytest.mark.parametrize(
+    ("past", "expected_ms"),
+    [
+        (known(), 6_000),
+        (known(16_000), 20_000),
+        (known(9_000, 16_000), 20_000),
+        (known(40_000), 50_000),
+        (known(48_000), 60_000),
+        (known(64_000), 85_000),
+    ],
+)
+def test_the_value_covers_the_longest_silence_of_every_day_with_a_quarter_to_spare(
+    past: History, expected_ms: int
+) -> None:
+    assert shortest_timeout_ms(observed(past, 10_000), BOUNDS, POLICY) == expected_ms
+
+
+def test_what_happens_less_often_than_the_target_allows_is_not_paid_for() -> None:
+    rare = History(4, ((50_000,), *((16_000,),) * 6) * 4, (0,) * 28)
+    assert shortest_timeout_ms(observed(rare, 10_000), BOUNDS, POLICY) == 20_000
+    strict = replace(POLICY, spurious_per_week=0.9)
+    assert shortest_timeout_ms(observed(rare, 10_000), BOUNDS, strict) == 65_000
+
+
+# -- the verdict ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("past", "present_ms", "verdict", "value_ms"),
+    [
+        (known(16_000), 10_000, "change", 20_000),
+        (known(16_000), 20_000, "keep", 20_000),
+        (known(16_000), 45_000, "keep", 20_000),
+        (known(16_000, deaths=1), 45_000, "change", 20_000),
+        (known(16_000, deaths=1), 24_000, "keep", 20_000),
+        (known(deaths=2), 45_000, "change", 6_000),
+        (known(), 45_000, "keep", 6_000),
+        (known(), 6_000, "keep", 6_000),
+        (known(16_000), None, "keep", 20_000),
+    ],
+)
+def test_a_good_value_is_kept_and_a_bad_one_is_not(
+    past: History, present_ms: int | None, verdict: str, value_ms: int
+) -> None:
+    advice, tested = advised(observed(past, present_ms or 10_000), present_ms, BOUNDS, POLICY)
+    assert (advice.verdict, advice.value_ms, advice.present_ms) == (verdict, value_ms, present_ms)
+    assert tested is not None
+    assert tested.held_back_days == 7
+
+
+def test_it_tells_what_it_would_have_done() -> None:
+    days, rebalances = observed(known(16_000, deaths=1), 10_000), Rebalances(count=100, took_ms=200_000)
+    advice, _ = advise_session_timeout(days, rebalances, 10_000, BOUNDS, POLICY)
+    assert advice.effect == {
+        "spurious_evictions": 28,
+        "evictions_avoided": 28,
+        "evictions_added": 0,
+        "failures": 28,
+        "detection_added_ms": 28 * 10_000,
+        "rebalances_present": 100,
+        "evictions_present": 28,
+        "stood_still_present_ms": 200_000,
+        "repeated_work_present_ms": 28 * 10_000,
+        "rebalances_advised": 100 - 2 * 28,
+        "evictions_advised": 0,
+        "stood_still_advised_ms": 200_000 - 2 * 28 * 2_000,
+        "repeated_work_advised_ms": 0,
+    }
+    assert advice.because == ("10000 ms has up to 28 spurious evictions where 4 would be allowed, and 20000 ms has 0")
+
+
+def test_what_no_timeout_between_the_bounds_can_help_is_left_alone() -> None:
+    advice, _ = advised(observed(known(16_000), 10_000), 10_000, Bounds(6_000, 10_000), POLICY)
+    assert (advice.verdict, advice.value_ms) == ("keep", 10_000)
+    assert "is the longest there is" in advice.because
+
+
+@pytest.mark.parametrize(("days", "confidence"), [(3, "low"), (7, "medium"), (14, "medium"), (28, "high")])
+def test_the_longer_it_was_looked_at_the_surer_it_is(days: int, confidence: str) -> None:
+    advice, _ = advised(observed(known(16_000, days=days), 10_000), 10_000, BOUNDS, POLICY)
+    assert (advice.verdict, advice.confidence) == ("change", confidence)
+
+
+@pytest.mark.parametrize(("days", "told"), [(0, "0 days"), (1, "1 day"), (2, "2 days")])
+def test_a_day_or_two_are_too_little(days: int, told: str) -> None:
+    advice, tested = advised(observed(known(16_000, days=days), 10_000), 10_000, BOUNDS, POLICY)
+    assert (advice.verdict, advice.value_ms, advice.confidence, tested) == ("too_little_data", None, "none", None)
+    assert advice.because.startswith(f"{told} and ")
+
+
+def test_many_days_with_hardly_a_heartbeat_are_too_little() -> None:
+    days = [Day(FIRST_DAY + number, 9, gaps([3_000] * 9), 3_000) for number in range(28)]
+    assert advised(days, 10_000, BOUNDS, POLICY)[0].verdict == "too_little_data"
+
+
+# -- the back-test ----------------------------------------------------------------------------------------------
+
+
+def rank_in_truth(later: History, timeout_ms: int) -> tuple[int, int]:
+    return max(0, spurious_in_truth(later, timeout_ms) - POLICY.allowed(later.days)), timeout_ms
+
+
+@pytest.mark.parametrize("in_force_ms", [10_000, 45_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_days_it_has_not_seen_advice_beats_both_fixed_values_or_says_keep(kind: str, in_force_ms: int) -> None:
+    for seed in SEEDS:
+        past = history(kind, seed)
+        advice, tested = advised(observed(past, in_force_ms), in_force_ms, BOUNDS, POLICY)
+        assert tested is not None
+        if advice.verdict == "change":
+            later, earlier_value_ms = past.last(7), tested.advised.timeout_ms
+            in_truth = rank_in_truth(later, earlier_value_ms)
+            assert all(in_truth <= rank_in_truth(later, fixed_ms) for fixed_ms in FIXED_MS), seed
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_force_ms", "least_changes"),
+    [
+        ("flapping", 10_000, 25),
+        ("stalling", 10_000, 20),
+        ("stalling", 45_000, 20),
+        ("dying", 10_000, 25),
+        ("dying", 45_000, 25),
+        ("mixed", 10_000, 20),
+        ("mixed", 45_000, 15),
+    ],
+)
+def test_it_does_say_change_where_there_is_something_to_gain(kind: str, in_force_ms: int, least_changes: int) -> None:
+    verdicts = [
+        advised(observed(history(kind, seed), in_force_ms), in_force_ms, BOUNDS, POLICY)[0].verdict for seed in SEEDS
+    ]
+    assert verdicts.count("change") >= least_changes
+
+
+@pytest.mark.parametrize(("kind", "in_force_ms"), [("healthy", 10_000), ("healthy", 45_000), ("flapping", 45_000)])
+def test_it_says_keep_where_there_is_nothing_to_gain(kind: str, in_force_ms: int) -> None:
+    for seed in SEEDS:
+        advice, _ = advised(observed(history(kind, seed), in_force_ms), in_force_ms, BOUNDS, POLICY)
+        assert advice.verdict == "keep"
+
+
+def test_a_group_that_has_changed_its_ways_is_not_advised_from_the_old_ones() -> None:
+    """It stalled in the earlier days, and does not any more: what is in force does better on the days held back."""
+    past = History(4, ((40_000,),) * 21 + ((),) * 7, (0,) * 28)
+    advice, tested = advised(observed(past, 10_000), 10_000, BOUNDS, POLICY)
+    assert tested is not None
+    assert not tested.is_passed
+    assert advice.verdict == "keep"
+    assert advice.because.endswith("but on 7 days held back 10000 ms did better than 50000 ms")
+
+
+def test_what_is_tested_is_advised_from_the_earlier_days_alone() -> None:
+    past = History(4, ((16_000,),) * 21 + ((40_000,),) * 7, (0,) * 28)
+    advice, tested = advised(observed(past, 10_000), 10_000, BOUNDS, POLICY)
+    assert tested is not None
+    assert (tested.advised.timeout_ms, tested.advised.excess, advice.value_ms) == (20_000, 6, 50_000)
+    assert advice.verdict == "keep"
+
+
+def test_the_test_shows_how_each_rival_did() -> None:
+    _, tested = advised(observed(known(16_000), 12_000), 12_000, BOUNDS, POLICY)
+    assert tested is not None
+    assert tested.present is not None
+    tried = {each.timeout_ms: (each.spurious, each.excess) for each in (tested.advised, *tested.rivals)}
+    assert tried == {20_000: (0, 0), 12_000: (7, 6), 10_000: (7, 6), 45_000: (0, 0)}
+
+
+# -- what is never proposed ---------------------------------------------------------------------------------------
+
+
+def test_nothing_shorter_is_proposed_than_a_silence_of_a_live_member() -> None:
+    """Few enough silences for the target, and one dead member that a shorter timeout would have seen sooner."""
+    past = History(4, ((40_000,), *[()] * 27), (1, *[0] * 27))
+    advice, _ = advised(observed(past, 90_000), 90_000, BOUNDS, POLICY)
+    assert advice.value_ms == 50_000
+    assert (advice.effect["evictions_present"], advice.effect["evictions_advised"]) == (0, 0)
+
+
+@unhurried
+@given(st.sampled_from(sorted(KINDS)), st.integers(0, 60), st.sampled_from([10_000, 30_000, 60_000, 120_000]))
+def test_a_shorter_session_timeout_never_evicts_a_live_member_that_the_days_know_of(
+    kind: str, seed: int, present_ms: int
+) -> None:
+    days = observed(history(kind, seed), present_ms)
+    advice, _ = advised(days, present_ms, BOUNDS, POLICY)
+    if advice.value_ms is not None and advice.value_ms < present_ms:
+        assert spurious_at(days, advice.value_ms) == 0

@@ -1,0 +1,365 @@
+"""The laws, by name; each looks at one step and says what is wrong with it."""
+
+from collections.abc import Callable
+
+from coordinator_core.protocol.consumer_protocol import CONSUMER
+from coordinator_core.protocol.errors import GroupMaxSizeReached, MemberIdRequired
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.records import (
+    AssignmentAccepted,
+    GenerationStarted,
+    GroupCreated,
+    GroupEmptied,
+    MemberRemoved,
+    OffsetRemoved,
+    OffsetsCommitted,
+    RebalanceStarted,
+    Removal,
+)
+from coordinator_core.protocol.replies import Joined, Synced
+from coordinator_core.protocol.requests import (
+    CommitOffsets,
+    Deadline,
+    DeadlineKind,
+    Expire,
+    ResetOffsets,
+    RestoreOffsets,
+    SyncGroup,
+)
+from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE, is_legal
+from tests.unit.coordinator_core.protocol.laws.cells import BESIDE_THE_TABLE, CELLS, outcome, row_of, state_of
+from tests.unit.coordinator_core.protocol.laws.steps import (
+    STRANGER,
+    Step,
+    is_disjoint,
+    limit_ms_of,
+    partitions_in,
+    picture,
+)
+
+Law = Callable[[Step], None]
+
+
+# -- decisions ------------------------------------------------------------------------------------------------
+
+
+def state_is_the_fold_of_records(step: Step) -> None:
+    """What the decision leaves is what its records make of what was there."""
+    folded = step.path[-1][2] if step.path else step.before
+    for name in Group.FIELDS:
+        assert getattr(folded, name) == getattr(step.after, name), f"{name} is not the fold of the records"
+
+
+def an_error_changes_nothing(step: Step) -> None:
+    """Not a record, and the very same group.
+
+    But for a handshake, which hands an id out in the shape of an error, and a full group, which forgets the one it
+    refuses.
+    """
+    if step.refusal is not None and not isinstance(step.refusal, GroupMaxSizeReached | MemberIdRequired):
+        assert step.after is step.before, "a refused request made another group"
+        assert not step.decision.records, "a refused request has records"
+
+
+def a_decision_leaves_the_group_it_was_made_on_alone(step: Step) -> None:
+    """A decision is a value: nothing has happened yet."""
+    assert picture(step.before) == step.picture
+
+
+def nothing_recorded_is_nothing_changed(step: Step) -> None:
+    """The very same group stays where no record says otherwise."""
+    assert bool(step.records) == (step.after is not step.before), "a new group without a record"
+
+
+def every_token_is_answered_once_or_waits(step: Step) -> None:
+    """Who asks is answered now, or is parked and answered later; nobody is forgotten, nobody told twice."""
+    told = [reply.token for reply in step.decision.replies]
+    asked = getattr(step.request, "token", None)
+    known = {*step.memory.waiting, *([] if asked is None else [asked])}
+    assert len(told) == len(set(told)), "somebody is told twice"
+    assert known.issuperset(told), "somebody is told who did not ask"
+    parked = {*step.after.parked_joins.values(), *step.after.parked_syncs.values()}
+    assert known.difference(told) == parked, "somebody waits and is not parked, or the other way round"
+
+
+def the_answer_is_the_table_s(step: Step) -> None:
+    """Every request is answered as its cell of the table says, unless it is refused before the state matters."""
+    row = row_of(step.before, step.request) if step.row is None else step.row
+    word = outcome(step.request, step.decision)
+    if row is not None and word not in BESIDE_THE_TABLE:
+        cell = row, state_of(step.before)
+        assert word in CELLS[cell], f"{cell} was answered {word}"
+
+
+# -- states and generations -------------------------------------------------------------------------------------
+
+
+def every_transition_is_legal(step: Step) -> None:
+    """Every record that changes the state goes along an arrow of the diagram; the first makes the group Empty."""
+    for before, record, after in step.path:
+        if isinstance(record, GroupCreated):
+            assert not before.exists
+            assert after.state is EMPTY
+        elif before.state is not after.state:
+            assert is_legal(before.state, after.state), f"{before.state} → {after.state}"
+
+
+def state_and_time_move_together(step: Step) -> None:
+    """`state_since` changes when the state does, and is then now."""
+    for before, _, after in step.path:
+        if before.state is after.state:
+            assert before.state_since_ms == after.state_since_ms, "the time moved without the state"
+        else:
+            assert after.state_since_ms == step.now.wall_ms, "the state moved without the time"
+
+
+def generations_only_grow(step: Step) -> None:
+    """By one, when a join phase ends, and no number is used twice in one life, whatever nodes are lost."""
+    used = set(step.memory.generations)
+    for before, record, after in step.path:
+        if isinstance(record, GenerationStarted | GroupEmptied):
+            assert before.state is PREPARING
+            assert after.generation == before.generation + 1, "a generation was skipped or went back"
+            assert after.generation not in used, "a generation was used twice"
+            used.add(after.generation)
+        else:
+            assert after.generation == before.generation, "the generation moved outside of a phase's end"
+
+
+def a_join_phase_ends_before_its_time_only_if_nobody_is_awaited(step: Step) -> None:
+    """An initial window never does; an ordinary phase when everybody has joined and no handshake id is out."""
+    if step.request == Expire(Deadline(DeadlineKind.JOIN)):
+        return
+    is_allowed_no_time = False
+    for before, record, after in step.path:
+        if isinstance(record, RebalanceStarted):
+            is_allowed_no_time = (
+                limit_ms_of(after, step.context) == 0 if record.window_ms is None else not record.window_ms
+            )
+        elif isinstance(record, GenerationStarted | GroupEmptied) and not is_allowed_no_time:
+            assert before.window_ms is None, "an initial window ended early"
+            assert before.members.keys() == before.parked_joins.keys(), "somebody was awaited"
+            assert not before.pending_member_ids, "a handshake id was awaited"
+
+
+def a_join_phase_that_awaits_nobody_is_over(step: Step) -> None:
+    """An ordinary phase ends with the last one awaited, handshake ids included."""
+    group = step.after
+    if group.state is PREPARING and group.window_ms is None:
+        assert group.members.keys() != group.parked_joins.keys() or group.pending_member_ids, "nobody is awaited"
+
+
+def a_generation_is_led_by_one_who_joined_it_and_speaks_what_all_do(step: Step) -> None:
+    """Who has not joined is out, unless it is static; no protocol is chosen that somebody does not offer."""
+    for before, record, after in step.path:
+        if isinstance(record, GenerationStarted):
+            assert record.leader_id in before.parked_joins, "the leader has not joined"
+            absent = [member for member in before.members.values() if member.member_id not in before.parked_joins]
+            assert all(member.is_static for member in absent), "a dynamic member that has not joined is still there"
+            assert all(member.offers(after.protocol_name) for member in after.members.values())
+
+
+def topics_change_when_a_join_phase_ends(step: Step) -> None:
+    """What members read together is found at the end of a join phase, and at no other time."""
+    for before, record, after in step.path:
+        if not isinstance(record, GenerationStarted | GroupEmptied):
+            assert before.subscribed_topics == after.subscribed_topics, "the topics moved"
+
+
+# -- members ------------------------------------------------------------------------------------------------------
+
+
+def a_group_with_members_has_a_leader_who_is_one(step: Step) -> None:
+    """And one without has none."""
+    group = step.after
+    if group.members:
+        assert group.leader_id in group.members, "the leader is no member"
+    else:
+        assert group.leader_id is None, "nobody is left, and somebody leads"
+
+
+def the_static_map_is_a_bijection(step: Step) -> None:
+    """Every instance has one member and every static member one instance, which are each other's."""
+    instances = {m.group_instance_id: m.member_id for m in step.after.members.values() if m.is_static}
+    assert instances == step.after.static_members
+    assert len(instances) == sum(member.is_static for member in step.after.members.values())
+
+
+def joins_wait_in_a_join_phase_and_syncs_for_an_assignment(step: Step) -> None:
+    """Nobody waits in any other state, and only members do."""
+    group = step.after
+    assert group.state is PREPARING or not group.parked_joins, "a join waits outside of a join phase"
+    assert group.state is COMPLETING or not group.parked_syncs, "a sync waits when no assignment is awaited"
+    assert group.state in {COMPLETING, STABLE} or not group.pending_syncs, "a sync is awaited of a generation past"
+    assert group.members.keys() >= {*group.parked_joins, *group.parked_syncs, *group.pending_syncs}
+
+
+def handshake_ids_are_no_members(step: Step) -> None:
+    """An id is one or the other, and none that went comes back."""
+    group = step.after
+    assert not group.pending_member_ids & group.members.keys()
+    assert not step.memory.gone_ids & group.members.keys(), "somebody who went is a member again"
+
+
+def newcomers_are_new_in_a_join_phase_only(step: Step) -> None:
+    """From the first generation on, a member is part of it."""
+    group = step.after
+    if group.state in {COMPLETING, STABLE}:
+        assert all(member.in_generation and not member.is_new for member in group.members.values())
+
+
+def nobody_holds_anything_that_is_being_assigned(step: Step) -> None:
+    """A generation begins with nothing assigned to anybody."""
+    if step.after.state is COMPLETING:
+        assert not any(member.assignment for member in step.after.members.values())
+
+
+def offers_are_counted(step: Step) -> None:
+    """The tally of protocols is what members offer, and there is one that all do."""
+    group = step.after
+    names = [{name for name, _ in member.protocols} for member in group.members.values()]
+    tally = {name: sum(name in one for one in names) for name in set[str]().union(*names)}
+    assert group.offered == tally, "the tally of protocols is wrong"
+    assert group.candidate_protocols() or not group.members, "no protocol is offered by all"
+
+
+def the_memberless_are_empty(step: Step) -> None:
+    """Empty has no members, and Completing and Stable have some."""
+    group = step.after
+    assert not (group.state is EMPTY and group.members)
+    assert group.members or group.state not in {COMPLETING, STABLE}
+
+
+def nobody_who_waits_is_silent(step: Step) -> None:
+    """A member whose request is parked does not expire, unless it is a newcomer that has waited for too long."""
+    for before, record, _ in step.path:
+        if isinstance(record, MemberRemoved) and record.removal is Removal.SESSION_EXPIRED:
+            is_waiting = record.member_id in {*before.parked_joins, *before.parked_syncs}
+            assert before.members[record.member_id].is_new or not is_waiting, "somebody expired while it waited"
+
+
+# -- what members are told ------------------------------------------------------------------------------------------
+
+
+def everybody_is_told_the_same_generation(step: Step) -> None:
+    """And only its leader (unless it must not assign) is told of everybody in it."""
+    for reply in step.decision.replies:
+        if isinstance(reply.answer, Joined):
+            answer, group = reply.answer, step.after
+            assert (answer.generation, answer.protocol_name) == (group.generation, group.protocol_name)
+            assert answer.member_id in group.members
+            if answer.members:
+                assert answer.member_id == group.leader_id == answer.leader_id
+                assert [one.member_id for one in answer.members] == list(group.members)
+
+
+def nobody_sees_another_s_assignment(step: Step) -> None:
+    """A sync is answered the member's own part, as the group had it when it was Stable."""
+    stable = next((after for _, _, after in step.path if after.state is STABLE), step.before)
+    whose = dict(step.memory.waiting)
+    if isinstance(step.request, SyncGroup):
+        whose[step.request.token] = step.request.member_id
+    for token, answer, _ in step.decision.replies:
+        if isinstance(answer, Synced):
+            assert answer.assignment == stable.members[whose[token]].assignment
+
+
+def no_two_members_own_one_partition(step: Step) -> None:
+    """If the leader assigned well, then nobody holds what somebody else of the generation does."""
+    accepted = any(isinstance(record, AssignmentAccepted) for record in step.records)
+    is_well = is_disjoint(step.request) if accepted else step.memory.is_assigned_well
+    if step.after.state is STABLE and is_well:
+        held = [partition for member in step.after.members.values() for partition in partitions_in(member.assignment)]
+        assert len(held) == len(set(held)), "a partition has two owners"
+
+
+def no_partition_loses_its_owner(step: Step) -> None:
+    """While a group is Stable, everything that the leader gave to a member is held, whatever nodes were lost."""
+    given = set(step.memory.given)
+    for _, record, _ in step.path:
+        if isinstance(record, AssignmentAccepted):
+            assert isinstance(step.request, SyncGroup)
+            told = dict(step.request.assignments)
+            given = {one for who, assignment in told.items() if who != STRANGER for one in partitions_in(assignment)}
+    if step.after.state is STABLE:
+        held = {one for member in step.after.members.values() for one in partitions_in(member.assignment)}
+        assert held == given, "a partition has no owner"
+
+
+def the_fenced_and_the_stale_commit_nothing(step: Step) -> None:
+    """Only a member of this generation commits, or somebody from outside while nobody is in the group."""
+    if not isinstance(step.request, CommitOffsets):
+        return
+    if not any(isinstance(record, OffsetsCommitted) for record in step.decision.records):
+        return
+    before, request = step.before, step.request
+    if request.generation < 0:
+        assert not before.exists or before.state is EMPTY, "a simple commit into a live group"
+        return
+    assert request.member_id in before.members
+    assert request.member_id not in step.memory.gone_ids, "somebody who went has committed"
+    assert request.generation == before.generation, "another generation has committed"
+    assert before.state in {STABLE, PREPARING}
+    if request.group_instance_id is not None:
+        assert before.static_members[request.group_instance_id] == request.member_id, "the fenced have committed"
+
+
+def no_position_is_moved_under_a_consumer(step: Step) -> None:
+    """What an operator puts somewhere is read by nobody who is in the group."""
+    if isinstance(step.request, ResetOffsets | RestoreOffsets):
+        group = step.before
+        for record in step.decision.records:
+            if isinstance(record, OffsetsCommitted) and group.members:
+                assert group.protocol_type == CONSUMER, "nobody knows what they read"
+                topics = {one.topic for one in record.offsets}
+                assert not topics & (group.subscribed_topics or topics), "somebody reads it, or will"
+
+
+def an_undo_touches_nothing_newer(step: Step) -> None:
+    """What goes is what the change left; what comes back has an expiry of its own, if there is a retention."""
+    if not isinstance(step.request, RestoreOffsets):
+        return
+    stood = {(one.topic, one.partition): (one.offset, one.committed_at_ms) for one in step.request.stored}
+    left = {(one.topic, one.partition): (one.left_offset, one.left_at_ms) for one in step.request.offsets}
+    for record in step.decision.records:
+        if isinstance(record, OffsetsCommitted):
+            for one in record.offsets:
+                key = (one.topic, one.partition)
+                assert stood.get(key, (None, None)) == left[key], "something newer stood there"
+            assert record.expires_at_ms == record.at_ms + step.context.settings.retention_ms
+        elif isinstance(record, OffsetRemoved):
+            key = (record.offset.topic, record.offset.partition)
+            assert stood[key] == left[key], "something newer stood there"
+
+
+LAWS: tuple[Law, ...] = (
+    state_is_the_fold_of_records,
+    an_error_changes_nothing,
+    a_decision_leaves_the_group_it_was_made_on_alone,
+    nothing_recorded_is_nothing_changed,
+    every_token_is_answered_once_or_waits,
+    the_answer_is_the_table_s,
+    every_transition_is_legal,
+    state_and_time_move_together,
+    generations_only_grow,
+    a_join_phase_ends_before_its_time_only_if_nobody_is_awaited,
+    a_join_phase_that_awaits_nobody_is_over,
+    a_generation_is_led_by_one_who_joined_it_and_speaks_what_all_do,
+    topics_change_when_a_join_phase_ends,
+    a_group_with_members_has_a_leader_who_is_one,
+    the_static_map_is_a_bijection,
+    joins_wait_in_a_join_phase_and_syncs_for_an_assignment,
+    handshake_ids_are_no_members,
+    newcomers_are_new_in_a_join_phase_only,
+    nobody_holds_anything_that_is_being_assigned,
+    offers_are_counted,
+    the_memberless_are_empty,
+    nobody_who_waits_is_silent,
+    everybody_is_told_the_same_generation,
+    nobody_sees_another_s_assignment,
+    no_two_members_own_one_partition,
+    no_partition_loses_its_owner,
+    the_fenced_and_the_stale_commit_nothing,
+    no_position_is_moved_under_a_consumer,
+    an_undo_touches_nothing_newer,
+)

@@ -1,0 +1,306 @@
+"""Members as they come: what they ask, truthfully or not, and how a group of good ones settles."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator_core.protocol.consumer_protocol import Subscription, write_subscription
+from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.protocol.requests import (
+    NO_MEMBER_ID,
+    CommitOffsets,
+    Deadline,
+    DeadlineKind,
+    DeleteGroup,
+    DeleteOffsets,
+    Expire,
+    ExpireOffsets,
+    ExpiryCandidate,
+    ForceRebalance,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaver,
+    Offer,
+    OffsetToCommit,
+    OffsetToRestore,
+    PartitionToReset,
+    Reconsider,
+    RemoveMember,
+    RemoveTopicOffsets,
+    Request,
+    ResetOffsets,
+    ResetTo,
+    RestoreOffsets,
+    Resume,
+    RetireGroup,
+    SyncGroup,
+)
+from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE
+from tests.unit.coordinator_core.protocol.laws.cells import NF, is_settled, state_of
+from tests.unit.coordinator_core.protocol.laws.world import SETTINGS, World
+
+ORDERS = write_subscription(Subscription(("orders",)))
+SALES = write_subscription(Subscription(("orders", "sales")))
+LISTS: tuple[tuple[Offer, ...], ...] = (
+    (Offer("range", ORDERS),),
+    (Offer("range", SALES),),
+    (Offer("range", ORDERS), Offer("cooperative-sticky", ORDERS)),
+    (Offer("cooperative-sticky", ORDERS), Offer("range", ORDERS)),
+    (Offer("cooperative-sticky", SALES),),
+    (Offer("range", b"nobody can read this"),),
+    (),
+)
+"""What members offer; some have nothing in common, and one offers nothing."""
+
+PATIENCE_MS = 200_000
+"""Longer than any phase may last here."""
+FOR_GOOD_MS = 3_600_000
+"""Longer than anybody may be silent here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What a process joins with."""
+
+    instance_id: str | None = None
+    protocols: tuple[Offer, ...] = LISTS[0]
+    session_ms: int = 10_000
+    rebalance_ms: int = 20_000
+    protocol_type: str = "consumer"
+    is_old: bool = False
+    can_skip: bool = True
+
+
+def join(world: World, person: Person, member_id: str = NO_MEMBER_ID) -> JoinGroup:
+    """Return a person's join."""
+    return JoinGroup(
+        token=world.token(),
+        member_id=member_id,
+        group_instance_id=person.instance_id,
+        client_id="client",
+        client_host="/127.0.0.1",
+        session_timeout_ms=person.session_ms,
+        rebalance_timeout_ms=person.rebalance_ms,
+        protocol_type=person.protocol_type,
+        protocols=person.protocols,
+        fresh_member_id=world.fresh_id(person.instance_id or "m"),
+        require_known_member_id=not person.is_old,
+        supports_skip_assignment=person.can_skip,
+    )
+
+
+def join_again(world: World, member_id: str) -> JoinGroup:
+    """Return a member's join with what it offers already."""
+    member = world.group.members[member_id]
+    person = Person(member.group_instance_id, member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
+    return join(world, person, member_id)
+
+
+def sync(world: World, member_id: str, *, is_good: bool = True) -> SyncGroup:
+    """Return a member's sync; the leader's brings what everybody is to hold."""
+    given = world.assignments(is_good=is_good) if member_id == world.group.leader_id else ()
+    return SyncGroup(world.token(), world.group.generation, member_id, assignments=given)
+
+
+def heartbeat(world: World, member_id: str) -> Heartbeat:
+    """Return a member's heartbeat."""
+    return Heartbeat(world.token(), world.group.generation, member_id)
+
+
+def leave(world: World, *member_ids: str) -> LeaveGroup:
+    """Return a leave of several."""
+    return LeaveGroup(world.token(), tuple(map(Leaver, member_ids)))
+
+
+def commit(world: World, member_id: str, generation: int, instance_id: str | None = None) -> CommitOffsets:
+    """Return a commit of one offset."""
+    return CommitOffsets(world.token(), generation, member_id, instance_id, (OffsetToCommit("orders", 0, 1),))
+
+
+def delete_offsets(world: World, topic: str = "orders") -> DeleteOffsets:
+    """Return a deletion of a topic's first offset."""
+    return DeleteOffsets(world.token(), ((topic, 0),), tuple(world.offsets.values()), "change")
+
+
+def delete_group(world: World) -> DeleteGroup:
+    """Return a deletion of the group."""
+    return DeleteGroup(world.token(), tuple(world.offsets.values()), "change")
+
+
+def reset_offsets(world: World, to: ResetTo = ResetTo.OFFSET) -> ResetOffsets:
+    """Return a reset of a partition that may have a position."""
+    known = PartitionToReset("orders", 0, log_end=LogEnd(1, 9), committed_then=3)
+    return ResetOffsets(world.token(), to, 5, (known,), (), tuple(world.offsets.values()), "change")
+
+
+def restore_offsets(world: World, topic: str = "orders", *, is_of_run: bool = False) -> RestoreOffsets:
+    """Return an undo of whatever put there what stands there now; before, there was 7."""
+    standing = world.offsets.get((topic, 0))
+    left = (None, None) if standing is None else (standing.offset, standing.committed_at_ms)
+    offset = OffsetToRestore(topic, 0, 7, left_offset=left[0], left_at_ms=left[1])
+    return RestoreOffsets(world.token(), (offset,), tuple(world.offsets.values()), "undo", is_of_run)
+
+
+def remove_topic_offsets(world: World) -> RemoveTopicOffsets:
+    """Return that a topic is deleted."""
+    stored = tuple(world.offsets.values())
+    candidates = tuple(ExpiryCandidate(one.topic, one.partition, one.commit_version) for one in stored)
+    return RemoveTopicOffsets(world.token(), candidates, stored, "change")
+
+
+def expire_offsets(world: World) -> ExpireOffsets:
+    """Return maintenance's look at everything that is stored."""
+    stored = tuple(world.offsets.values())
+    candidates = tuple(ExpiryCandidate(one.topic, one.partition, one.commit_version) for one in stored)
+    return ExpireOffsets(world.token(), candidates, stored, "change")
+
+
+def retire(world: World) -> RetireGroup:
+    """Return maintenance's wish to be rid of the group."""
+    return RetireGroup(world.token(), has_offsets=bool(world.offsets))
+
+
+def force_rebalance(world: World) -> ForceRebalance:
+    """Return an operator's wish for a new generation."""
+    return ForceRebalance(world.token(), "because")
+
+
+def put_out(world: World, member_id: str) -> RemoveMember:
+    """Return an operator's wish that a member goes."""
+    return RemoveMember(world.token(), member_id, "because")
+
+
+# -- good members -----------------------------------------------------------------------------------------------
+
+
+def settle(world: World) -> None:
+    """Let everybody do what the protocol asks of them until the group is Stable, or nobody is left."""
+    end_ms = world.now_ms + PATIENCE_MS
+    while not (is_settled(world.group) or (world.group.state not in {PREPARING, COMPLETING} and _is_idle(world))):
+        assert world.now_ms < end_ms, "good members do not settle"
+        _take_a_turn(world)
+        if world.group.state is PREPARING:
+            world.advance_to_the_next_deadline()
+
+
+def _is_idle(world: World) -> bool:
+    return not world.group.members and not world.group.pending_member_ids
+
+
+def _take_a_turn(world: World) -> None:
+    for member_id in sorted(world.group.pending_member_ids):
+        world.ask(join(world, _like_the_others(world), member_id))
+    for member_id in list(world.group.members):
+        if member_id not in world.group.members or world.group.is_waiting(member_id):
+            continue
+        if world.group.state is PREPARING:
+            world.ask(join_again(world, member_id))
+        elif world.group.state in {COMPLETING, STABLE}:
+            world.ask(sync(world, member_id))
+
+
+def _like_the_others(world: World) -> Person:
+    """Return somebody whom the group can take."""
+    first = next(iter(world.group.members.values()), None)
+    if first is None:
+        return Person(protocol_type=world.group.protocol_type or "consumer")
+    names = world.group.candidate_protocols()
+    offers = tuple(Offer(name, ORDERS) for name in sorted(names))
+    return Person(protocols=offers, protocol_type=world.group.protocol_type or "consumer")
+
+
+def fall_silent(world: World) -> None:
+    """Let nobody say anything any more: everybody is put out, and nobody waits."""
+    world.advance(FOR_GOOD_MS)
+    group = world.group
+    assert not group.exists or group.state is EMPTY, "the silent are still there"
+    assert not group.members
+    assert not group.pending_member_ids
+    assert not world.memory.waiting, "somebody is still waiting"
+
+
+# -- a visit to a cell of the table --------------------------------------------------------------------------------
+
+
+def visit(world: World, row: str, state: str) -> None:
+    """Bring the group into a state from nothing, with everybody in it that the table knows, and ask."""
+    _clear(world)
+    if state == "Dead":
+        world.ask_the_dead(REQUESTS[row](world), row)
+        return
+    if state != NF:
+        bring_to(world, state)
+    assert state_of(world.group) == state
+    world.ask(REQUESTS[row](world), row)
+
+
+def bring_to(world: World, state: str) -> None:
+    """Let three members, the last one static and the first one leading, and a handshake id be in a state."""
+    world.ask(commit(world, NO_MEMBER_ID, -1))
+    if state != EMPTY:
+        for person in (Person(is_old=True), Person(is_old=True), Person(instance_id="S")):
+            world.ask(join(world, person))
+        settle(world)
+    world.ask(join(world, Person()))
+    if state in {PREPARING, COMPLETING}:
+        world.ask(join_again(world, _leader(world)))
+    if state == COMPLETING:
+        world.ask(leave(world, *world.group.pending_member_ids))
+        for member_id in list(world.group.members)[1:]:
+            world.ask(join_again(world, member_id))
+        world.ask(join(world, Person()))
+
+
+def _clear(world: World) -> None:
+    world.change_settings(SETTINGS)
+    fall_silent(world)
+    if world.group.exists:
+        world.ask(delete_group(world))
+
+
+def _leader(world: World) -> str:
+    return world.group.leader_id or "nobody"
+
+
+def _follower(world: World) -> str:
+    return next((one for one in world.group.members if one != world.group.leader_id), "nobody")
+
+
+def _handshake(world: World) -> str:
+    return next(iter(world.group.pending_member_ids), "nobody")
+
+
+REQUESTS: dict[str, Callable[[World], Request]] = {
+    "join stranger": lambda world: join(world, Person()),
+    "join handshake": lambda world: join(world, Person(), _handshake(world)),
+    "join new static": lambda world: join(world, Person(instance_id="N")),
+    "join known static": lambda world: join(world, Person(instance_id="S")),
+    "join follower same": lambda world: join(world, Person(), _follower(world)),
+    "join leader same": lambda world: join(world, Person(), _leader(world)),
+    "join changed": lambda world: join(world, Person(protocols=LISTS[1]), _follower(world)),
+    "sync leader": lambda world: sync(world, _leader(world)),
+    "sync follower": lambda world: sync(world, _follower(world)),
+    "heartbeat": lambda world: heartbeat(world, _follower(world)),
+    "leave member": lambda world: leave(world, _follower(world)),
+    "leave handshake": lambda world: leave(world, _handshake(world)),
+    "commit member": lambda world: commit(world, _follower(world), world.group.generation),
+    "commit simple": lambda world: commit(world, NO_MEMBER_ID, -1),
+    "commit -1 with ids": lambda world: commit(world, _follower(world), -1),
+    "delete offsets": delete_offsets,
+    "delete group": delete_group,
+    "reset offsets": reset_offsets,
+    "restore offsets": restore_offsets,
+    "a run restores": lambda world: restore_offsets(world, is_of_run=True),
+    "a topic's are gone": remove_topic_offsets,
+    "expire offsets": expire_offsets,
+    "retire": retire,
+    "force rebalance": force_rebalance,
+    "put out": lambda world: put_out(world, _follower(world)),
+    "join limit": lambda _: Expire(Deadline(DeadlineKind.JOIN)),
+    "sync limit": lambda _: Expire(Deadline(DeadlineKind.SYNC)),
+    "member's time": lambda world: Expire(Deadline(DeadlineKind.MEMBER, _follower(world))),
+    "handshake's time": lambda world: Expire(Deadline(DeadlineKind.HANDSHAKE, _handshake(world))),
+    "settings changed": lambda _: Reconsider(is_rebalance_timeout_changed=True),
+    "loaded": lambda _: Resume(),
+}
+"""Row of the table → the request of it, from whoever is there (or "nobody")."""

@@ -1,0 +1,34 @@
+"""While its shard is being loaded, a group answers so that no client does anything rash.
+
+Source: protocol.md section 3 and D-7.
+"""
+
+import pytest
+
+from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.protocol.loading import answer_while_loading
+from coordinator_core.protocol.replies import Beaten
+from coordinator_core.protocol.requests import DeleteGroup, Request
+from coordinator_core.protocol.settings import GroupSettings
+from tests.unit.coordinator_core.protocol.groups import TOKEN, commit, heartbeat, join, leave, sync
+
+
+def test_a_heartbeat_counts() -> None:
+    assert answer_while_loading(heartbeat("a"), GroupSettings()) == Beaten(6_000, 2_000)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (sync("a"), "REBALANCE_IN_PROGRESS"),
+        (join(), "COORDINATOR_LOAD_IN_PROGRESS"),
+        (leave("a"), "COORDINATOR_LOAD_IN_PROGRESS"),
+        (commit("a"), "COORDINATOR_LOAD_IN_PROGRESS"),
+        (DeleteGroup(TOKEN, (), "change"), "COORDINATOR_LOAD_IN_PROGRESS"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_sync_goes_back_to_the_join_and_the_rest_waits(request_: Request, code: str) -> None:
+    with pytest.raises(CoordinatorError) as refused:
+        answer_while_loading(request_, GroupSettings())
+    assert refused.value.code == code

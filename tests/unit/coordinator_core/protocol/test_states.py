@@ -1,0 +1,103 @@
+"""The table of states is what the diagram shows, what a group can do, and all that it can do.
+
+Source: protocol.md section 2.
+"""
+
+import pytest
+
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.records import (
+    AssignmentAccepted,
+    GenerationStarted,
+    GroupDied,
+    GroupEmptied,
+    GroupRecord,
+    RebalanceStarted,
+    Trigger,
+)
+from coordinator_core.protocol.requests import DeadlineKind, DeleteGroup, Request, RetireGroup
+from coordinator_core.protocol.states import MAY_REBALANCE, TRANSITIONS, GroupState, is_legal, mermaid
+from tests.support.repository import ROOT
+from tests.unit.coordinator_core.protocol.groups import (
+    TOKEN,
+    A,
+    ask,
+    completing,
+    empty,
+    expire,
+    join,
+    leave,
+    preparing,
+    stable,
+    sync,
+)
+
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+UNLOADED = {"PreparingRebalance → Dead", "CompletingRebalance → Dead", "Stable → Dead"}
+"""A node that loses a group drops the object; nobody decides that, so no record says so."""
+
+DECIDED: list[tuple[Group, Request, str]] = [
+    (empty(["h"]), join("h"), "Empty → PreparingRebalance"),
+    (empty(), DeleteGroup(TOKEN, (), "change"), "Empty → Dead"),
+    (empty(), RetireGroup(TOKEN, has_offsets=False), "Empty → Dead"),
+    (preparing(joined=["a"]), expire(DeadlineKind.JOIN), "PreparingRebalance → CompletingRebalance"),
+    (preparing(A), expire(DeadlineKind.JOIN), "PreparingRebalance → Empty"),
+    (completing(), sync("a"), "CompletingRebalance → Stable"),
+    (completing(), leave("b"), "CompletingRebalance → PreparingRebalance"),
+    (stable(), leave("b"), "Stable → PreparingRebalance"),
+]
+
+
+def test_the_diagram_in_architecture_md_is_the_table() -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    between = text.partition("<!-- states: begin -->")[2].partition("<!-- states: end -->")[0]
+    assert between.strip() == f"```mermaid\n{mermaid()}\n```"
+
+
+@pytest.mark.parametrize(("group", "request_", "arrow"), DECIDED)
+def test_a_request_takes_the_group_along_an_arrow(group: Group, request_: Request, arrow: str) -> None:
+    assert f"{group.state} → {ask(group, request_).group.state}" == arrow
+
+
+def test_every_arrow_is_taken_by_some_request_or_by_the_loss_of_a_node() -> None:
+    arrows = {f"{source} → {target}" for source, targets in TRANSITIONS.items() for target in targets}
+    assert {arrow for _, _, arrow in DECIDED} | UNLOADED == arrows
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (GroupState.PREPARING_REBALANCE, GroupState.PREPARING_REBALANCE),
+        (GroupState.PREPARING_REBALANCE, GroupState.STABLE),
+        (GroupState.STABLE, GroupState.STABLE),
+        (GroupState.STABLE, GroupState.COMPLETING_REBALANCE),
+        (GroupState.STABLE, GroupState.EMPTY),
+        (GroupState.EMPTY, GroupState.EMPTY),
+        (GroupState.EMPTY, GroupState.COMPLETING_REBALANCE),
+        (GroupState.EMPTY, GroupState.STABLE),
+        (GroupState.COMPLETING_REBALANCE, GroupState.EMPTY),
+        *((GroupState.DEAD, target) for target in GroupState),
+    ],
+)
+def test_there_is_no_other_way(source: GroupState, target: GroupState) -> None:
+    assert not is_legal(source, target)
+
+
+def test_a_rebalance_starts_where_the_table_lets_it() -> None:
+    assert {state for state in GroupState if is_legal(state, GroupState.PREPARING_REBALANCE)} == MAY_REBALANCE
+
+
+@pytest.mark.parametrize(
+    ("record", "state"),
+    [
+        (RebalanceStarted(5, 0, Trigger.ADMIN, None, None, None, None), GroupState.PREPARING_REBALANCE),
+        (GenerationStarted(5, 0, None, 8, "range", "a", frozenset(), 0), GroupState.COMPLETING_REBALANCE),
+        (AssignmentAccepted(5, 1, ()), GroupState.STABLE),
+        (GroupEmptied(5, 8), GroupState.EMPTY),
+        (GroupDied(5, "deleted"), GroupState.DEAD),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_state_and_its_time_change_together(record: GroupRecord, state: GroupState) -> None:
+    group = stable().fold([record])
+    assert (group.state, group.state_since_ms) == (state, 5)

@@ -1,0 +1,41 @@
+"""Proposed maintenance runs on the in-memory store, and the outcome of applying them."""
+
+import asyncio
+from uuid import uuid4
+
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.runs import CandidateRow, RunRow
+from tests.support.waiting import limited
+from tests.unit.coordinator_core.runtime.nodes import (
+    act,
+)
+
+
+def propose(store: MemoryStore, *group_ids: str) -> str:
+    """Propose to expire every offset of some groups, as a job would."""
+    run_id = str(uuid4())
+    run = RunRow(run_id, "offset_retention", 0, None, None, "proposed", dry_run=False, counts={})
+    candidates = [
+        CandidateRow(
+            run_id, "", shard_of(group_id, 50), group_id, offset.topic, offset.partition, offset.commit_version
+        )
+        for group_id in group_ids
+        for offset in store.stored_offsets(group_id)
+    ]
+    store.propose(run, candidates)
+    return run_id
+
+
+DUE = GroupSettings(group_initial_rebalance_delay_ms=0, offsets_retention_minutes=0)
+
+
+async def outcome_counts(node: Coordinator, run_id: str) -> dict[str, int]:
+    """Apply a run, wait until it is worked off, and return its counts."""
+    await node.operators.apply_run(run_id, act())
+    async with limited("the run is worked off"):
+        while (run := await node.run(run_id)).status != "applied":  # noqa: ASYNC110 - only the store knows
+            await asyncio.sleep(0.005)
+    return {outcome: count for outcome, count in run.counts.items() if count}

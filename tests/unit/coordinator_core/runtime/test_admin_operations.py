@@ -1,0 +1,226 @@
+"""Operators, settings, the catalogue and maintenance act on groups that live."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from coordinator_core.protocol.errors import InvalidRequest, NonEmptyGroup, UnknownMemberId
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.rows import ChangeRow
+from tests.unit.coordinator_core.runtime.nodes import (
+    HeldStore,
+    JumpingClock,
+    Member,
+    act,
+    commit_simple,
+    config,
+    running,
+    state_of,
+    until,
+)
+from tests.unit.coordinator_core.runtime.proposals import DUE, outcome_counts, propose
+
+pytestmark = pytest.mark.anyio
+
+
+# -- settings and catalogue --------------------------------------------------------------------------------
+
+
+async def test_a_setting_is_in_force_at_once_and_says_where_it_comes_from() -> None:
+    async with running(MemoryStore()) as node:
+        await node.operators.put_settings("g", {"session_timeout_ms": 7_000, "group_max_size": 3}, act())
+        await node.operators.put_settings(None, {"group_max_size": 5}, act())
+        of_group = node.settings_in_force("g")
+        assert (of_group["group_max_size"].value, of_group["group_max_size"].source) == (3, "group")
+        assert (node.settings_in_force("h")["group_max_size"].value) == 5
+        assert (await Member(node, "g").join()).session_timeout_ms == 7_000
+
+
+async def test_another_node_learns_of_a_setting_within_one_renewal() -> None:
+    store = MemoryStore()
+    async with running(store) as first, running(store, config("b")) as second:
+        await first.operators.put_settings("g", {"group_max_size": 3}, act())
+        await until(lambda: second.settings_in_force("g")["group_max_size"].value == 3, "it is known")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"no_such_setting": 1},
+        {"group_max_size": 0},
+        {"group_max_size": "many"},
+        {"group_min_session_timeout_ms": 2_000_000},
+        {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 10_000},
+    ],
+)
+async def test_a_nonsensical_setting_is_refused_and_nothing_changes(values: dict[str, int | str]) -> None:
+    store = MemoryStore()
+    async with running(store) as node:
+        with pytest.raises(InvalidRequest):
+            await node.operators.put_settings(None, values, act())
+        assert store.settings().cluster == {}
+
+
+async def test_a_setting_of_the_cluster_that_a_group_cannot_live_with_is_refused_and_names_the_group() -> None:
+    async with running(MemoryStore()) as node:
+        await node.operators.put_settings("tight", {"group_max_session_timeout_ms": 20_000}, act())
+        said = r"group tight: group_min_session_timeout_ms \(30000\) is above group_max_session_timeout_ms \(20000\)"
+        with pytest.raises(InvalidRequest, match=said):
+            await node.operators.put_settings(None, {"group_min_session_timeout_ms": 30_000}, act())
+        assert node.settings_in_force(None)["group_min_session_timeout_ms"].value == 1
+        await node.operators.put_settings(None, {"group_min_session_timeout_ms": 20_000}, act())
+
+
+async def test_taking_back_a_setting_of_the_cluster_that_a_group_needs_is_refused() -> None:
+    async with running(MemoryStore()) as node:
+        wide = act()
+        await node.operators.put_settings(None, {"group_max_session_timeout_ms": 9_000_000}, wide)
+        await node.operators.put_settings("slow", {"group_min_session_timeout_ms": 2_000_000}, act())
+        with pytest.raises(InvalidRequest, match="group slow: "):
+            await node.operators.undo(wide.change_id, act())
+        assert node.settings_in_force(None)["group_max_session_timeout_ms"].value == 9_000_000
+
+
+async def test_a_group_whose_settings_clash_already_is_in_nobody_s_way() -> None:
+    store = MemoryStore()
+    unchecked = ChangeRow(str(uuid4()), 0, "sql", "put_settings", "odd", None, None, None)
+    store.put_settings("odd", {"group_min_session_timeout_ms": "2000000"}, unchecked)
+    async with running(store) as node:
+        await node.operators.put_settings(None, {"group_max_size": 5}, act())
+        assert node.settings_in_force("odd")["group_max_size"].value == 5
+
+
+async def test_a_raised_partition_count_rebalances_the_groups_that_read_the_topic() -> None:
+    async with running(MemoryStore()) as node:
+        await node.operators.put_topic("t", 3, None, act())
+        reader, other = Member(node, "reader"), Member(node, "other", topics=("u",))
+        await reader.settle()
+        await other.settle()
+        await node.operators.put_topic("t", 6, None, act())
+        assert state_of(node, "reader") == "PreparingRebalance"
+        assert state_of(node, "other") == "Stable"
+
+
+async def test_a_stored_rebalance_timeout_in_which_no_group_would_settle_counts_as_the_least() -> None:
+    store = MemoryStore()
+    unchecked = ChangeRow(str(uuid4()), 0, "sql", "put_settings", "g", None, None, None)
+    store.put_settings("g", {"rebalance_timeout_ms": "0"}, unchecked)
+    async with running(store) as node:
+        assert node.settings_in_force("g")["rebalance_timeout_ms"].value == 1_000
+        member = Member(node, "g")
+        assert (await member.join()).rebalance_timeout_ms == 1_000
+        await member.sync((member.member_id, b""))
+        assert state_of(node, "g") == "Stable"
+
+
+async def test_a_lowered_rebalance_timeout_frees_a_group_that_is_stuck() -> None:
+    clock = JumpingClock()
+    async with running(MemoryStore(), config(pause_ms=10**9, lease_ttl_ms=10**9), clock) as node:
+        silent = Member(node, "g")
+        await silent.settle()
+        joining = asyncio.create_task(Member(node, "g").join())
+        await until(lambda: state_of(node, "g") == "PreparingRebalance", "it prepares")
+        clock.jumped_ms += 2_000
+        await node.operators.put_settings("g", {"rebalance_timeout_ms": 1_000}, act())
+        assert (await joining).generation == 2
+
+
+# -- operators ---------------------------------------------------------------------------------------------
+
+
+async def test_a_member_that_is_put_out_is_no_member() -> None:
+    async with running(MemoryStore()) as node:
+        member = Member(node, "g")
+        await member.settle()
+        await node.operators.remove_member("g", member.member_id, act())
+        with pytest.raises(UnknownMemberId):
+            await member.heartbeat()
+
+
+async def test_a_group_with_members_is_not_deleted() -> None:
+    async with running(MemoryStore()) as node:
+        await Member(node, "g").settle()
+        with pytest.raises(NonEmptyGroup):
+            await node.operators.delete_group("g", act())
+
+
+async def test_a_deleted_group_leaves_its_offsets_in_the_archive_and_starts_afresh() -> None:
+    store = MemoryStore()
+    async with running(store) as node:
+        await commit_simple(node, "g", 2)
+        await node.operators.delete_group("g", act())
+        assert node.describe("g") is None
+        assert await node.was_seen("g")
+        assert [row.partition for row in store.history.archived] == [0, 1]
+        assert (await Member(node, "g").join()).generation == 1
+
+
+async def test_a_commit_waits_while_offsets_are_read_for_a_deletion() -> None:
+    store = HeldStore()
+    async with running(store) as node:
+        await commit_simple(node, "g", 1)
+        store.go.clear()
+        store.is_writing.clear()
+        deletion = asyncio.create_task(node.operators.delete_offsets("g", "t", 0, act()))
+        await asyncio.to_thread(store.is_writing.wait)
+        commit = asyncio.create_task(Member(node, "g").commit(99))
+        await asyncio.sleep(0)
+        store.go.set()
+        await asyncio.gather(deletion, commit)
+        assert [offset.offset for offset in await node.fetch_offsets("g", None)] == [99]
+
+
+# -- maintenance -------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_is_applied_archives_what_is_due_and_repeats_without_effect() -> None:
+    store = MemoryStore()
+    async with running(store, config(settings=DUE)) as node:
+        await commit_simple(node, "g", 3)
+        run_id = propose(store, "g")
+        assert (await outcome_counts(node, run_id))["expired"] == 3
+        assert await node.fetch_offsets("g", None) == []
+        assert len(store.history.archived) == 3
+        await commit_simple(node, "g", 1)
+        await outcome_counts(node, run_id)
+        assert len(await node.fetch_offsets("g", None)) == 1
+
+
+async def test_an_offset_that_was_committed_since_is_kept() -> None:
+    store = MemoryStore()
+    async with running(store, config(settings=DUE)) as node:
+        await commit_simple(node, "g", 2)
+        run_id = propose(store, "g")
+        await Member(node, "g").commit(7, partition=1)
+        counts = await outcome_counts(node, run_id)
+        assert (counts["expired"], counts["committed_since"]) == (1, 1)
+        assert [offset.partition for offset in await node.fetch_offsets("g", None)] == [1]
+
+
+async def test_a_group_that_woke_keeps_what_was_proposed() -> None:
+    store = MemoryStore()
+    async with running(store, config(settings=DUE)) as node:
+        await commit_simple(node, "g", 2)
+        run_id = propose(store, "g")
+        await Member(node, "g").settle()
+        assert (await outcome_counts(node, run_id))["not_due"] == 2
+
+
+async def test_retention_set_to_for_ever_since_keeps_everything() -> None:
+    store = MemoryStore()
+    async with running(store, config(settings=DUE)) as node:
+        await commit_simple(node, "g", 2)
+        run_id = propose(store, "g")
+        await node.operators.put_settings("g", {"offsets_retention_minutes": -1}, act())
+        assert (await outcome_counts(node, run_id))["not_due"] == 2
+
+
+async def test_a_run_that_is_only_proposed_takes_nothing() -> None:
+    store = MemoryStore()
+    async with running(store, config(settings=DUE)) as node:
+        await commit_simple(node, "g", 2)
+        run_id = propose(store, "g")
+        await node.operators.put_settings(None, {"group_max_size": 9}, act())
+        assert (await node.run(run_id)).status == "proposed"
+        assert len(await node.fetch_offsets("g", None)) == 2

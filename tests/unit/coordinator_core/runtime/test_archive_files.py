@@ -1,0 +1,99 @@
+"""A node finds a copy of a day only where such copies are, and counts the rows that its files have."""
+
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.runtime.archive_files import ArchiveFiles, count_rows
+from coordinator_core.store.dropping import ClaimedCopy
+
+DIRECTORY = Path("offset_history/day=2026-01-02/attempt=1")
+VERSION = bytes([0x15, 0x04])
+SCHEMA = bytes([0x19, 0x2C, 0x48, 0x05, *b"\x00\xff\xff\xff\x00", 0x00, 0x11, 0x17, *bytes(8), 0x00])
+"""Two elements: one with a name; one with a boolean and a floating-point number."""
+
+
+def footer(row_count: int) -> bytes:
+    """Write a footer's first fields in Thrift's compact protocol; `row_count` is below 64."""
+    return VERSION + SCHEMA + bytes([0x16, row_count * 2, 0x00])
+
+
+def write(file: Path, row_count: int, data: bytes = b"PAR1") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    written = footer(row_count)
+    file.write_bytes(data + written + len(written).to_bytes(4, "little") + b"PAR1")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """An archive with one copy, of seven rows in two files."""
+    archive = tmp_path / "the archive"
+    write(archive / DIRECTORY / "part-0.parquet", 3)
+    write(archive / DIRECTORY / "part-1.parquet", 4)
+    return archive
+
+
+def has(archive: Path | str, copy: Path | str, row_count: int = 7, day: str = "2026-01-02") -> bool:
+    files = ArchiveFiles(str(archive), is_checked=True)
+    return files.has(ClaimedCopy("offset_history", day, str(copy), row_count))
+
+
+@pytest.mark.parametrize("write_uri", [str, lambda path: f"file://{path}", lambda path: f"file:{path}", Path.as_uri])
+def test_a_copy_is_found_however_its_place_is_written(archive: Path, write_uri: type[str]) -> None:
+    assert has(write_uri(archive), write_uri(archive / DIRECTORY))
+
+
+def test_a_copy_with_another_number_of_rows_is_not_the_one(archive: Path) -> None:
+    assert not has(archive, archive / DIRECTORY, row_count=8)
+
+
+@pytest.mark.parametrize("place", ["nowhere", "offset_history/day=2026-01-03/attempt=1", "rebalances/day=2026-01-02/a"])
+def test_a_copy_elsewhere_is_not_the_one(archive: Path, place: str) -> None:
+    """Neither a directory that is missing, nor a copy of another day or table with as many rows."""
+    if place != "nowhere":
+        write(archive / place / "part-0.parquet", 7)
+    assert not has(archive, archive / place)
+
+
+def test_a_copy_outside_the_archive_is_not_looked_at(archive: Path) -> None:
+    outside = archive.parent / "outside"
+    write(outside / DIRECTORY / "part-0.parquet", 7)
+    assert not has(archive, outside / DIRECTORY)
+    assert not has(archive, f"{archive}/../outside/{DIRECTORY}")
+    (archive / "offset_history" / "day=2026-01-02" / "link").symlink_to(outside / DIRECTORY)
+    assert not has(archive, archive / "offset_history" / "day=2026-01-02" / "link")
+
+
+@pytest.mark.parametrize("place", ["file:///" + "x" * 100_000, "/" + "x" * 100_000, "file:///%00", "/\x1b[2J"])
+def test_a_place_that_no_file_can_have_holds_no_copy(archive: Path, place: str) -> None:
+    assert not has(archive, place)
+
+
+@pytest.mark.parametrize("uri", ["s3a://bucket/archive", "hdfs://host/archive", "", "relative"])
+def test_an_archive_that_is_no_directory_of_this_machine_has_nothing(uri: str) -> None:
+    assert not has(uri, f"{uri}/{DIRECTORY}", row_count=0)
+
+
+def test_an_operator_can_have_claims_believed() -> None:
+    copy = ClaimedCopy("offset_history", "2026-01-02", "s3a://bucket/archive/a", 7)
+    assert ArchiveFiles("s3a://bucket/archive", is_checked=False).has(copy)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PAR1PAR1",
+        b"PAR1" + bytes(8),
+        b"PAR1" + (2**31).to_bytes(4, "little") + b"PAR1",
+        b"PAR1" + VERSION + (2).to_bytes(4, "little") + b"PAR1",
+        b"PAR1" + VERSION + b"\x00" + (3).to_bytes(4, "little") + b"PAR1",
+        b"PAR1" + b"\x1f" * 50 + (50).to_bytes(4, "little") + b"PAR1",
+    ],
+)
+def test_a_file_that_is_damaged_counts_as_no_copy(archive: Path, content: bytes) -> None:
+    file = archive / DIRECTORY / "part-1.parquet"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"Parquet|footer|field"):
+        count_rows(file)
+    assert not has(archive, archive / DIRECTORY)

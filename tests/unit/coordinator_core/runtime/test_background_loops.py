@@ -1,0 +1,141 @@
+"""What keeps a node alive goes on, whatever breaks it, and never takes so long at once that leases run out."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+import structlog
+
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.rows import Renewal, StoredGroup, UnreadableGroup
+from tests.support.waiting import PATIENCE_S, limited
+from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Trouble:
+    """What a store does instead of answering; nothing, if there is none."""
+
+    error: Exception | None = None
+    go: threading.Event = field(default_factory=threading.Event)
+    is_hanging: bool = False
+
+    def strike(self) -> None:
+        """Fail, or hang until `go`."""
+        if self.is_hanging:
+            assert self.go.wait(PATIENCE_S), "the test never let it go"
+        if self.error is not None:
+            raise self.error
+
+
+class TroubledStore(MemoryStore):
+    """A store that breaks or hangs where a test wants it to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renewing = Trouble()
+        self.taken_at_once: list[int] = []
+        self.before_load: Callable[[], None] = lambda: None
+
+    def renew(
+        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+    ) -> Renewal:
+        self.renewing.strike()
+        return super().renew(node_id, url, version, epochs, ttl_ms, renewals)
+
+    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+        wanted = list(shard_ids)
+        self.taken_at_once.append(len(wanted))
+        return super().take_over(node_id, wanted, ttl_ms)
+
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
+        self.before_load()
+        return super().load_shards(shard_ids)
+
+
+async def test_a_renewal_that_breaks_is_no_node_s_end() -> None:
+    store = TroubledStore()
+    with structlog.testing.capture_logs() as events:
+        async with running(store) as node:
+            store.renewing.error = KeyError("versions")
+            await until(lambda: not node.counts().is_store_reached, "the node knows")
+            broken = await node.readiness()
+            store.renewing.error = None
+            await until(lambda: node.counts().is_store_reached, "the node renews again")
+            await until(lambda: len(node._ownership.owned) == 50, "the node serves again")
+    assert "KeyError" in broken.reasons[0]
+    assert "loop_broke" in [event["event"] for event in events]
+
+
+async def test_a_renewal_that_hangs_is_a_database_that_is_not_reached() -> None:
+    store = TroubledStore()
+    async with running(store) as node:
+        assert node.counts().is_store_reached
+        store.renewing.is_hanging = True
+        await until(lambda: not node.counts().is_store_reached, "the node knows")
+        store.renewing.is_hanging = False
+        store.renewing.go.set()
+        await until(lambda: node.counts().is_store_reached, "the node is back")
+
+
+async def test_a_node_whose_write_hangs_is_not_ready() -> None:
+    store = HeldStore()
+    async with running(store) as node:
+        assert (await node.readiness()).is_ready
+        store.go.clear()
+        member = asyncio.create_task(Member(node, "g").settle())
+        async with limited("the node is no longer ready"):
+            while (ready := await node.readiness()).is_ready:  # noqa: ASYNC110 - only time makes it so
+                await asyncio.sleep(0.05)
+        store.go.set()
+        await member
+        assert (await node.readiness()).is_ready
+    assert "hanging" in ready.reasons[0]
+
+
+async def test_shards_are_taken_a_few_at_a_time_and_leases_renewed_in_between() -> None:
+    store = TroubledStore()
+    renewed_before_load: list[int] = []
+
+    async with running(store, config("b")) as other:
+        await until(lambda: len(other._ownership.owned) == 50, "the other owns all")
+    store.taken_at_once.clear()
+    node = Coordinator(store, config())
+    store.before_load = lambda: renewed_before_load.append(_take_long(node))
+    await node.start()
+    try:
+        await until(lambda: len(node._ownership.owned) == 50, "the node owns all")
+        assert max(store.taken_at_once) == 5
+        assert renewed_before_load[-1] > renewed_before_load[0]
+        assert node.counts().sums.shards_failed == 0
+    finally:
+        await node.stop()
+
+
+def _take_long(node: Coordinator) -> int:
+    """Load for half a lease, as with very many groups; return how often the node has renewed by then."""
+    threading.Event().wait(LEASE_TTL_MS / 2_000)
+    return node._counters.renewals
+
+
+async def test_of_two_processes_with_one_name_the_elder_gives_way() -> None:
+    store = MemoryStore()
+    with structlog.testing.capture_logs() as events:
+        async with running(store) as elder:
+            async with running(store) as younger:
+                await until(lambda: len(younger._ownership.owned) == 50, "the younger serves")
+                await until(lambda: not elder._ownership.owned, "the elder has noticed")
+                ready = await elder.readiness()
+                epochs = [lease.epoch for lease in store.leases()]
+                renewed = elder.counts().sums.renewals
+                await until(lambda: elder.counts().sums.renewals > renewed + 3, "the elder looks on")
+                assert [lease.epoch for lease in store.leases()] == epochs
+                assert (await younger.readiness()).is_ready
+            await until(lambda: len(elder._ownership.owned) == 50, "the elder serves when the younger is gone")
+    assert (ready.is_ready, "MUSTER_ADVERTISED_URL" in ready.reasons[0]) == (False, True)
+    assert [event["event"] for event in events].count("node_name_shared") == 1

@@ -1,0 +1,232 @@
+"""A diagnosis names clients, not member ids, says whether an evicted member was alive, and forgets none for an hour."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from coordinator_core.protocol.errors import GroupIdNotFound, RebalanceInProgress
+from coordinator_core.protocol.requests import Heartbeat
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.diagnosis import WINDOW_MS, Evidence, Finding, findings
+from coordinator_core.runtime.views import SettingInForce
+from coordinator_core.store.history import ListedRebalance, RebalanceWait
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.rows import SettingOrigin
+from coordinator_core.store.stay_lists import ListedStay
+from tests.support.store_rows import NOW_MS, rebalance_row, session_row
+from tests.unit.coordinator_core.runtime.callers import Caller, waited_for
+from tests.unit.coordinator_core.runtime.nodes import JumpingClock, act, config, running, until
+
+pytestmark = pytest.mark.anyio
+
+STANDING = config(pause_ms=10**9, lease_ttl_ms=10**9)
+UNSET = {
+    "session_timeout_ms": SettingInForce(None, "default"),
+    "rebalance_timeout_ms": SettingInForce(None, "default"),
+}
+
+
+def evicted(
+    number: int, reason: str, *, silent_ms: int = 1_000, back_ms: int | None = None, **given: object
+) -> ListedStay:
+    """Return the session of a member that was evicted so many minutes ago."""
+    ended_ms = NOW_MS - number * 60_000
+    columns: dict[str, Any] = {
+        "client_id": "batch",
+        "end_reason": reason,
+        "started_at_ms": ended_ms - 50_000,
+        "last_heartbeat_at_ms": ended_ms - silent_ms,
+        "ended_at_ms": ended_ms,
+        **given,
+    }
+    row = session_row(f"batch-{number}", **columns)
+    return ListedStay(row, None if back_ms is None else ended_ms + back_ms)
+
+
+def wait(number: int, waited_for_ms: int = 10_000, client_id: str = "batch", outcome: str = "evicted") -> RebalanceWait:
+    """Return a wait for a member of a client in one of the group's rebalances."""
+    member = (f"{client_id}-{number}", None, client_id, "127.0.0.1")
+    return RebalanceWait(f"rebalance-{number}", *member, waited_for_ms, outcome)
+
+
+def found(
+    sessions: Sequence[ListedStay] = (),
+    waits: Sequence[RebalanceWait] = (),
+    rebalances: Sequence[ListedRebalance] = (),
+    settings: dict[str, SettingInForce] | None = None,
+    origins: dict[str, SettingOrigin] | None = None,
+) -> list[Finding]:
+    return list(findings(Evidence(sessions, rebalances, waits, UNSET | (settings or {}), origins or {})))
+
+
+# -- evictions --------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_heartbeated_to_the_end_is_said_to_be_alive_and_late() -> None:
+    sessions = [evicted(1, "rebalance_timeout", back_ms=4_000), evicted(2, "rebalance_timeout", back_ms=2_000)]
+    settings = {"rebalance_timeout_ms": SettingInForce(10_000, "group")}
+    origins = {"rebalance_timeout_ms": SettingOrigin("ada", NOW_MS - 3_600_000)}
+    (late,) = found(sessions, [wait(1), wait(2)], settings=settings, origins=origins)
+    assert late.kind == "late_join"
+    assert "batch at 127.0.0.1 was evicted 2 times although it was alive" in late.text
+    assert "heartbeats went on (the last one at most 1 s before)" in late.text
+    assert "did not join within the rebalance timeout of 10 s; it joined 4 s too late" in late.text
+    assert "rebalance_timeout_ms is 10 s, set for this group by ada at 20" in late.text
+    assert "dead" not in late.text
+    assert (late.setting, late.value_ms) == ("rebalance_timeout_ms", 20_000)
+
+
+def test_a_late_sync_of_unknown_length_gets_no_value() -> None:
+    (late,) = found([evicted(1, "sync_timeout")])
+    assert (late.kind, late.setting, late.value_ms) == ("late_sync", "rebalance_timeout_ms", None)
+    assert "did not sync within the rebalance timeout. " in late.text
+    assert "max.poll.interval.ms" in late.text
+
+
+def test_a_timeout_that_was_set_since_the_eviction_is_said_to_be() -> None:
+    settings = {"rebalance_timeout_ms": SettingInForce(60_000, "cluster")}
+    origins = {"rebalance_timeout_ms": SettingOrigin("ada", NOW_MS)}
+    (late,) = found([evicted(1, "rebalance_timeout")], settings=settings, origins=origins)
+    assert "rebalance_timeout_ms is 1 min, set since for this cluster by ada" in late.text
+
+
+def test_a_member_that_was_silent_in_a_join_phase_is_said_to_be_dead_or_hanging() -> None:
+    (gone,) = found([evicted(1, "rebalance_timeout", silent_ms=20_000)], [wait(1)])
+    assert (gone.kind, gone.setting) == ("silent", None)
+    assert "evicted once after 20 s without a heartbeat" in gone.text
+    assert "dead, hangs or is cut off. Rebalances waited 10 s for it." in gone.text
+
+
+def test_one_eviction_for_silence_is_named_and_gets_a_timeout_to_try() -> None:
+    (paused,) = found([evicted(1, "session_expired", silent_ms=6_000, back_ms=3_000, session_timeout_ms=6_000)])
+    assert (paused.kind, paused.setting, paused.value_ms) == ("paused", "session_timeout_ms", 15_000)
+
+
+def test_a_timeout_in_force_that_would_have_kept_it_leaves_nothing_to_say() -> None:
+    settings = {"session_timeout_ms": SettingInForce(15_000, "group")}
+    session = evicted(1, "session_expired", silent_ms=6_000, back_ms=3_000, session_timeout_ms=6_000)
+    assert found([session], settings=settings) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [("heartbeat: UNKNOWN_MEMBER_ID", "paused"), ("joining", "crashed"), (None, "crashed")],
+)
+def test_the_reason_of_its_joins_tells_a_pause_from_a_crash(said: str | None, kind: str) -> None:
+    session = evicted(1, "session_expired", silent_ms=6_000, back_ms=3_000)
+    joined = ListedRebalance.over(rebalance_row(trigger_member_id="batch-9", client_reason=said))
+    (finding,) = found([session], rebalances=[joined])
+    assert finding.kind == kind
+
+
+def test_a_process_that_was_replaced_while_it_was_silent_is_said_to_have_died() -> None:
+    session = evicted(1, "session_expired", silent_ms=45_000)
+    followed = ListedStay(session.row, None, session.row.ended_at_ms - 5_000)
+    (crashed,) = found([followed], [wait(1)])
+    assert (crashed.kind, crashed.setting) == ("crashed", None)
+
+
+# -- clients ----------------------------------------------------------------------------------------------
+
+
+def test_a_crash_loop_is_one_client_by_host_and_a_static_member_one_by_its_instance() -> None:
+    loop = [evicted(number, "session_expired", silent_ms=45_000) for number in range(3)]
+    elsewhere = evicted(7, "session_expired", silent_ms=45_000, client_host="10.0.0.9")
+    static = [
+        evicted(
+            8 + number, "session_expired", silent_ms=45_000, group_instance_id="i-1", client_host=f"10.0.0.{number}"
+        )
+        for number in range(2)
+    ]
+    names = [
+        (str(each.client), "3 times" in each.text, "2 times" in each.text)
+        for each in found([*loop, elsewhere, *static])
+    ]
+    assert names == [
+        ("batch at 127.0.0.1", True, False),
+        ("i-1", False, True),
+        ("batch at 10.0.0.9", False, False),
+    ]
+
+
+def test_a_member_that_an_operator_removed_is_still_named() -> None:
+    (removed,) = found([evicted(1, "admin")], [wait(1, 61_000)])
+    assert removed.kind == "removed"
+    assert "batch at 127.0.0.1 was removed once by an operator" in removed.text
+    assert "Rebalances waited 1 min 1 s for it." in removed.text
+
+
+def test_a_client_is_slow_if_most_slow_rebalances_waited_for_it_under_whatever_member_ids() -> None:
+    waits = [wait(1, 30_000, outcome="joined"), wait(2, outcome="joined"), wait(3, 7_000, "other", outcome="joined")]
+    (slow,) = found(waits=waits)
+    assert (slow.kind, slow.setting, slow.value_ms) == ("slow", None, None)
+    assert "batch at 127.0.0.1 is slow: 2 of 3 slow rebalances waited for it, up to 30 s and 40 s together" in slow.text
+
+
+def test_one_that_leaves_and_is_back_three_times_is_named() -> None:
+    left = [evicted(number, "left", back_ms=1_000) for number in range(3)]
+    assert found(left[:2]) == []
+    (restarted,) = found(left)
+    assert restarted.kind == "restarted"
+
+
+# -- a real node ------------------------------------------------------------------------------------------
+
+
+async def heartbeat(member: Caller) -> None:
+    with suppress(RebalanceInProgress):
+        await member.node.ask("g", Heartbeat(member.node.new_token(), member.generation, member.member_id))
+
+
+async def missed_rebalance(node: Coordinator, clock: JumpingClock, *, heartbeats: bool) -> tuple[Caller, Caller]:
+    """Let a member miss a rebalance timeout of ten seconds; return it, and the one that joined in time."""
+    await node.operators.put_settings("g", {"rebalance_timeout_ms": 10_000}, act())
+    late = await Caller(node).settle()
+    await heartbeat(late)
+    for _ in range(3):
+        clock.jumped_ms += 2_000
+        await heartbeat(late)
+    prompt = Caller(node, client_id="prompt")  # else it would be a new process of the same client
+    joining = asyncio.ensure_future(prompt.settle())
+    await until(lambda: waited_for(node) == (late.member_id,), "the group waits for it")
+    for _ in range(4):
+        clock.jumped_ms += 2_400
+        if heartbeats:
+            await heartbeat(late)
+    clock.jumped_ms += 500
+    await joining
+    return late, prompt
+
+
+async def test_a_live_member_that_misses_a_rebalance_is_not_called_dead() -> None:
+    clock = JumpingClock()
+    async with running(MemoryStore(), STANDING, clock) as node:
+        late, prompt = await missed_rebalance(node, clock, heartbeats=True)
+        late.member_id, gone_id = "", late.member_id
+        clock.jumped_ms += 1_000
+        await asyncio.gather(late.join(), prompt.settle_again())
+        (finding,) = await node.diagnosis.look("g")
+        assert gone_id not in finding.text
+        assert finding.kind == "late_join"
+        assert "although it was alive" in finding.text
+        assert "set for this group by test at" in finding.text
+        assert finding.value_ms is not None
+        clock.jumped_ms += WINDOW_MS
+        assert await node.diagnosis.look("g") == []
+
+
+async def test_a_member_that_falls_silent_in_a_rebalance_is() -> None:
+    clock = JumpingClock()
+    async with running(MemoryStore(), STANDING, clock) as node:
+        await missed_rebalance(node, clock, heartbeats=False)
+        (finding,) = await node.diagnosis.look("g")
+    assert finding.kind == "silent"
+
+
+async def test_an_unknown_group_is_refused() -> None:
+    async with running(MemoryStore()) as node:
+        with pytest.raises(GroupIdNotFound):
+            await node.diagnosis.look("g")

@@ -1,0 +1,156 @@
+"""A shard that cannot be loaded is released, reported and tried again; its node never keeps it and serves nothing."""
+
+import threading
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.runtime.load_failures import RETRY_MAX_MS, RETRY_MS, LoadFailures
+from coordinator_core.store.interface import StoreUnavailable
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.rows import ChangeRow, StoredGroup, UnreadableGroup
+from tests.support.waiting import PATIENCE_S
+from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, JumpingClock, Member, config, running, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("log")]
+
+SICK = shard_of("g", 50)
+
+
+class UnreadableStore(MemoryStore):
+    """A store of which some shards cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sick: set[int] = set()
+        self.error: Exception = ValueError("bad page")
+        self.go = threading.Event()
+        self.go.set()
+        self.loads: list[list[int]] = []
+
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
+        wanted = list(shard_ids)
+        self.loads.append(wanted)
+        if not self.sick.isdisjoint(wanted):
+            assert self.go.wait(PATIENCE_S), "the test never let it go"
+            raise self.error
+        return super().load_shards(wanted)
+
+    def owner(self, shard_id: int) -> str | None:
+        return self.leases()[shard_id].node_id
+
+
+@pytest.fixture
+def log() -> Iterator[list[MutableMapping[str, Any]]]:
+    """Give the events of a test; to draw the tracebacks of so many failures would take it seconds."""
+    with capture_logs() as events:
+        yield events
+
+
+@pytest.mark.parametrize("error", [ValueError("bad page"), StoreUnavailable("bad page")], ids=["any", "of the store"])
+async def test_a_shard_that_cannot_be_loaded_is_released_and_the_others_are_served(
+    error: Exception, log: list[MutableMapping[str, Any]]
+) -> None:
+    store = UnreadableStore()
+    store.sick, store.error = {SICK}, error
+    async with running(store) as node:
+        await until(lambda: node.counts().shards_active == 49, "all other shards are served")
+        await until(lambda: store.owner(SICK) is None, "the shard is released")
+        ready = await node.readiness()
+        with pytest.raises(CoordinatorNotAvailable, match=r"cannot be loaded: .*bad page"):
+            await Member(node, "g").heartbeat()
+        assert node.counts().sums.loads_failed >= 1
+        store.sick = set()
+        await until(lambda: node.counts().shards_active == 50, "it is tried again")
+        assert (await node.readiness()).is_ready
+        await Member(node, "g").settle()
+    assert not ready.is_ready
+    assert any(f"shard {SICK} cannot be loaded" in reason for reason in ready.reasons)
+    assert "shards_not_loaded" in {event["event"] for event in log}
+
+
+async def test_shards_that_failed_are_tried_one_by_one() -> None:
+    store = UnreadableStore()
+    store.sick = {SICK}
+    async with running(store) as node:
+        await until(lambda: node.counts().shards_active == 49, "all other shards are served")
+    (first,) = [each for each in store.loads if len(each) > 1 and SICK in each][:1]
+    assert [[shard_id] in store.loads for shard_id in first] == [True] * len(first)
+
+
+async def test_a_node_that_can_load_nothing_starts_and_goes_on_trying() -> None:
+    store = UnreadableStore()
+    store.sick = set(range(50))
+    async with running(store) as node:
+        await until(lambda: node.counts().sums.loads_failed >= 50, "every shard was tried")
+        ready = await node.readiness()
+        assert not ready.is_ready
+        assert any("cannot be loaded: ValueError: bad page" in reason for reason in ready.reasons)
+        store.sick = set()
+        await until(lambda: node.counts().shards_active == 50, "every shard is served")
+        assert (await node.readiness()).is_ready
+
+
+async def test_a_load_that_hangs_costs_no_other_shard_its_lease() -> None:
+    store = UnreadableStore()
+    store.sick = {49}
+    store.go.clear()
+    group = next(f"g{n}" for n in range(10_000) if shard_of(f"g{n}", 50) == 49)
+    try:
+        async with running(store) as node:
+            await until(lambda: [45, 46, 47, 48, 49] in store.loads, "the load hangs")
+            await Member(node, group).heartbeat()  # A shard that is being loaded answers as Kafka does.
+            renewals = node.counts().sums.renewals
+            await until(lambda: node.counts().sums.loads_failed >= 5, "the load is given up")
+            assert node.counts().sums.renewals > renewals + 1
+            assert node.counts().shards_active == 45
+            with pytest.raises(CoordinatorNotAvailable, match="time of a lease"):
+                await Member(node, group).heartbeat()
+            ready = await node.readiness()
+            store.go.set()
+    finally:
+        store.go.set()
+    assert not ready.is_ready
+    assert f"{LEASE_TTL_MS // 1000} s, the time of a lease" in ready.reasons[-1]
+
+
+async def test_another_node_takes_what_one_cannot_load() -> None:
+    sick, store = UnreadableStore(), MemoryStore()
+    sick.sick = set(range(50))
+    for part in ("_leases", "_groups", "_small_tables", "_maintenance", "_lock"):
+        setattr(sick, part, getattr(store, part))
+    async with running(sick, config("a")) as first:
+        await until(lambda: first.counts().sums.loads_failed >= 5, "the first fails")
+        async with running(store, config("b")) as second:
+            await until(lambda: second.counts().shards_active >= 25, "the second serves its share")
+            group = next(f"g{n}" for n in range(1000) if sick.owner(shard_of(f"g{n}", 50)) == "b")
+            await Member(second, group).settle()
+            assert not (await first.readiness()).is_ready
+
+
+def test_the_time_until_the_next_attempt_doubles_up_to_a_limit() -> None:
+    clock = JumpingClock()
+    failures = LoadFailures(clock)
+    waits = []
+    for _ in range(12):
+        failures.add(3, "why")
+        waits.append(failures._failures[3].retry_at_ms - clock.now().node_ms)
+    assert waits[0] <= RETRY_MS < waits[2] <= 4 * RETRY_MS
+    assert RETRY_MAX_MS - 1_000 < waits[-1] <= RETRY_MAX_MS
+    clock.jumped_ms = RETRY_MAX_MS
+    assert not failures.is_waiting(3)
+
+
+async def test_a_setting_that_cannot_be_read_is_left_out_and_said(log: list[MutableMapping[str, Any]]) -> None:
+    store = MemoryStore()
+    change = ChangeRow("7b0e0d0c-0000-4000-8000-000000000001", 1, "ada", "put_settings", "g", None, None, "a test")
+    store.put_settings("g", {"session_timeout_ms": "soon", "group_max_size": "1"}, change)
+    async with running(store) as node:
+        await until(lambda: node.counts().shards_active == 50, "all shards are served")
+        settings = node.settings_in_force("g")
+    assert (settings["session_timeout_ms"].source, settings["group_max_size"].value) == ("default", 1)
+    assert [event["key"] for event in log if event["event"] == "setting_not_read"][:1] == ["session_timeout_ms"]

@@ -1,0 +1,262 @@
+"""A group whose rows cannot be loaded is refused alone, until its rows are repaired and it is reloaded."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from structlog.testing import capture_logs
+
+from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
+from coordinator_core.runtime.act import Act
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.quarantine import ReloadRefused
+from coordinator_core.runtime.resetting import Reset
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.overview import OverviewFilter
+from coordinator_core.store.rows import ChangeFilter, GroupFilter
+from tests.support.store_rows import candidate, change_row, run_row, uuid_of
+from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
+
+pytestmark = pytest.mark.anyio
+
+SICK = "g"
+WELL = next(f"g{n}" for n in range(10_000) if shard_of(f"g{n}", 50) == shard_of(SICK, 50))
+"""A group of the same shard."""
+
+
+def act() -> Act:
+    return Act("ada", "a test", str(uuid4()))
+
+
+async def two_groups(store: MemoryStore) -> tuple[Member, Member]:
+    """Let a node serve two groups of one shard, each with a member that has committed, and stop the node."""
+    async with running(store) as node:
+        sick, well = Member(node, SICK), Member(node, WELL)
+        for member in (sick, well):
+            await member.settle()
+            await member.commit(41)
+    return sick, well
+
+
+async def whole(node: Coordinator) -> None:
+    """Wait until the node owns and has loaded every shard."""
+    await until(lambda: node.counts().shards_active == 50, "all shards are served")
+
+
+def sick_row(store: MemoryStore) -> Any:  # noqa: ANN401 - a row, or what is left of it
+    return store._groups.standing(SICK).row
+
+
+# -- one group, and no other ----------------------------------------------------------------------------------
+
+
+async def test_a_row_that_cannot_be_loaded_harms_its_own_group_only() -> None:
+    store = MemoryStore()
+    sick, well = await two_groups(store)
+    store.edit_group(SICK, state="stable")
+    with capture_logs() as events:
+        async with running(store) as node:
+            await whole(node)
+            sick.node = well.node = node
+            await well.heartbeat()
+            await well.commit(42)
+            with pytest.raises(CoordinatorNotAvailable, match=r"quarantined.*groups\.state is 'stable'.*groups reload"):
+                await sick.heartbeat()
+            (found,) = node.quarantined()
+            readiness = await node.readiness()
+            assert node.counts().quarantined_groups == 1
+    assert (found.group_id, found.shard_id) == (SICK, shard_of(SICK, 50))
+    assert readiness.is_ready
+    assert readiness.reasons == ("1 group is quarantined, and not served: muster groups quarantined lists them",)
+    (event,) = [each for each in events if each["event"] == "group_quarantined"]
+    assert (event["group"], event["log_level"]) == (SICK, "error")
+
+
+async def test_nothing_is_asked_of_a_quarantined_group_and_nothing_is_written_for_it() -> None:
+    store = MemoryStore()
+    sick, _ = await two_groups(store)
+    store.edit_group(SICK, generation=-7)
+    before, changes = sick_row(store), len(store.changes(ChangeFilter()))
+    async with running(store) as node:
+        await whole(node)
+        sick.node = node
+        alone = CommitOffsets(node.new_token(), -1, "", None, (OffsetToCommit("t", 0, 7),))
+        attempts: list[Callable[[], Awaitable[object]]] = [
+            sick.heartbeat,
+            lambda: Member(node, SICK).join(),
+            sick.sync,
+            sick.leave,
+            lambda: sick.commit(42),
+            lambda: node.ask(SICK, alone),
+            lambda: node.operators.delete_group(SICK, act()),
+            lambda: node.operators.force_rebalance(SICK, act()),
+            lambda: node.operators.remove_member(SICK, sick.member_id, act()),
+            lambda: node.operators.delete_offsets(SICK, "t", None, act()),
+            lambda: node.operators.reset_offsets(SICK, Reset(ResetTo.EARLIEST), act()),
+        ]
+        for attempt in attempts:
+            with pytest.raises(CoordinatorNotAvailable, match="quarantined"):
+                await attempt()
+        with pytest.raises(CoordinatorNotAvailable, match="quarantined"):
+            node.describe(SICK)
+        assert [each.offset for each in await node.fetch_offsets(SICK, None)] == [41]
+        assert {each.group_id for each in await node.list_groups(GroupFilter())} == {SICK, WELL}
+        assert {each.group_id for each in (await node.overview(OverviewFilter())).groups} == {SICK, WELL}
+        assert len(await node.lag.now(SICK, 60_000)) == 1
+    assert sick_row(store) == before
+    assert len(store.changes(ChangeFilter())) == changes
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"state": "Dead"}, "groups.state is 'Dead'"),
+        ({"settled_state": "PreparingRebalance"}, "groups.settled_state"),
+        ({"generation": -1}, "groups.generation is -1"),
+        ({"state_since_ms": None}, "groups.state_since is no time"),
+        ({"created_at_ms": 2**60}, "groups.created_at is no time"),
+        ({"rebalance_trigger": "because"}, "groups.rebalance_trigger is 'because'"),
+        ({"subscribed_topics": ("t", None)}, "groups.subscribed_topics"),
+        ({"rebalance": [1]}, "groups.rebalance is no JSON object"),
+        ({"rebalance": {"under_way": {"started_at_ms": "now"}, "orphans": []}}, "groups.rebalance has another shape"),
+        ({"rebalance": {"orphans": 3}}, "groups.rebalance has another shape"),
+        ({"leader_id": None}, "groups.leader_id None names no member"),
+        ({"leader_id": "somebody"}, "groups.leader_id 'somebody' names no member"),
+        ({"protocol_name": None}, "groups.protocol_name is null"),
+        ({"protocol_name": "sticky"}, "does not offer"),
+        ({"protocol_type": None}, "groups.protocol_type is null"),
+        ({"state": "Empty"}, "members has 1 rows of the group"),
+        ({"generation": "three"}, "TypeError"),
+    ],
+    ids=str,
+)
+async def test_whatever_is_wrong_with_a_group_s_row_is_said(columns: dict[str, Any], reason: str) -> None:
+    store = MemoryStore()
+    _, well = await two_groups(store)
+    store.edit_group(SICK, **columns)
+    async with running(store) as node:
+        await whole(node)
+        well.node = node
+        await well.heartbeat()
+        (found,) = node.quarantined()
+    assert reason in found.reason
+
+
+async def test_a_row_under_another_shard_is_not_served_there_or_made_anew() -> None:
+    store = MemoryStore()
+    sick, _ = await two_groups(store)
+    store.edit_group(SICK, shard_id=(shard_of(SICK, 50) + 1) % 50)
+    async with running(store) as node:
+        await whole(node)
+        sick.node = node
+        with pytest.raises(CoordinatorNotAvailable, match="belongs to shard"):
+            await Member(node, SICK).join()
+
+
+async def test_members_without_their_group_are_no_group_and_make_none() -> None:
+    store = MemoryStore()
+    await two_groups(store)
+    store._groups.standing(SICK).row = None
+    async with running(store) as node:
+        await whole(node)
+        with pytest.raises(CoordinatorNotAvailable, match="groups has none"):
+            await Member(node, SICK).join()
+
+
+# -- reloading ------------------------------------------------------------------------------------------------
+
+
+async def test_a_repaired_group_goes_on_where_it_was() -> None:
+    store = MemoryStore()
+    sick, well = await two_groups(store)
+    store.edit_group(SICK, state="stable")
+    async with running(store) as node:
+        await whole(node)
+        sick.node = well.node = node
+        still = act()
+        with pytest.raises(ReloadRefused, match=r"stays quarantined: groups\.state is 'stable'"):
+            await node.operators.reload_group(SICK, still)
+        store.edit_group(SICK, state="Stable")
+        epoch = node.coordinator_of(SICK).epoch
+        reload = act()
+        await node.operators.reload_group(SICK, reload)
+        await node.operators.reload_group(SICK, reload)
+        await sick.heartbeat()
+        await sick.commit(42)
+        await well.heartbeat()
+        assert (node.quarantined(), node.coordinator_of(SICK).epoch) == ([], epoch)
+        view = node.describe(SICK)
+        assert view is not None
+        assert (view.state, view.generation) == ("Stable", 1)
+        (change,) = [each.change for each in store.changes(ChangeFilter()) if each.change.action == "reload_group"]
+    assert (change.change_id, change.actor, change.group_id) == (reload.change_id, "ada", SICK)
+    assert "groups.state" in change.before["quarantined"]
+    assert change.after == {"state": "Stable", "generation": 1, "member_count": 1}
+
+
+async def test_a_group_that_is_served_is_not_reloaded() -> None:
+    store = MemoryStore()
+    await two_groups(store)
+    async with running(store) as node:
+        await whole(node)
+        for group_id in (WELL, "unheard of"):
+            with pytest.raises(ReloadRefused, match="nothing to reload"):
+                await node.operators.reload_group(group_id, act())
+    assert [each.change.action for each in store.changes(ChangeFilter())] == []
+
+
+async def test_a_group_whose_rows_were_deleted_is_none_after_a_reload() -> None:
+    store = MemoryStore()
+    await two_groups(store)
+    store.edit_group(SICK, state="stable")
+    async with running(store) as node:
+        await whole(node)
+        standing = store._groups.standing(SICK)
+        standing.row = None
+        standing.members.clear()
+        await node.operators.reload_group(SICK, act())
+        assert node.describe(SICK) is None
+        again = Member(node, SICK)
+        await again.settle()
+        await again.heartbeat()
+    assert len([each for each in store.changes(ChangeFilter()) if each.change.action == "reload_group"]) == 1
+
+
+async def test_a_group_stays_refused_while_its_shard_is_loaded_again() -> None:
+    store = MemoryStore()
+    sick, _ = await two_groups(store)
+    store.edit_group(SICK, state="stable")
+    async with running(store) as node:
+        await whole(node)
+        sick.node = node
+        shard = node._ownership.owned[shard_of(SICK, 50)]
+        shard.is_loading = True
+        with pytest.raises(CoordinatorNotAvailable, match="quarantined"):
+            await sick.heartbeat()
+        shard.fail(CoordinatorNotAvailable("a write failed"))
+        await whole(node)
+        assert [each.group_id for each in node.quarantined()] == [SICK]
+
+
+# -- maintenance ----------------------------------------------------------------------------------------------
+
+
+async def test_candidates_of_a_quarantined_group_wait_and_hold_no_other_up() -> None:
+    store = MemoryStore()
+    sick, well = await two_groups(store)
+    store.edit_group(SICK, state="stable")
+    run_id = uuid_of("run")
+    store.propose(run_row(), [candidate(0, each, shard_id=shard_of(each, 50)) for each in (SICK, WELL)])
+    async with running(store, replace(config(), maintenance_chunk=1)) as node:
+        await whole(node)
+        sick.node = well.node = node
+        store.begin_apply(run_id, change_row("apply"))
+        await until(lambda: store.run(run_id).counts.get("undecided") == 1, "the other group's candidate is decided")
+        assert store.run(run_id).status == "applying"
+        store.edit_group(SICK, state="Stable")
+        await node.operators.reload_group(SICK, act())
+        await until(lambda: store.run(run_id).status == "applied", "the run is applied")

@@ -1,0 +1,81 @@
+"""Whether a node is ready, where what it depends on can be made to do as a test likes."""
+
+import asyncio
+import threading
+
+import pytest
+
+from coordinator_core.store.memory import MemoryStore
+from tests.support.waiting import PATIENCE_S
+from tests.unit.coordinator_core.runtime.nodes import JumpingClock, config, running, until
+
+pytestmark = pytest.mark.anyio
+
+
+class SlowStore(MemoryStore):
+    """A store that tells its schema when it is let."""
+
+    def __init__(self, shards: int = 50) -> None:
+        super().__init__(shards=shards)
+        self.go = threading.Event()
+        self.go.set()
+        self.looks = 0
+        self.revision: str | None = "0002"
+
+    def schema(self) -> str | None:
+        self.looks += 1
+        assert self.go.wait(PATIENCE_S), "the test never let it go"
+        return self.revision
+
+
+async def test_a_database_that_does_not_answer_is_none() -> None:
+    store = SlowStore()
+    async with running(store) as node:
+        store.go.clear()
+        silent = await node.readiness()
+        store.go.set()
+        await until(lambda: store.looks >= 1, "it was asked")
+        again = await node.readiness()
+    assert (silent.is_ready, silent.reasons) == (False, ("the database did not answer within 1 s",))
+    assert again.is_ready
+
+
+async def test_however_many_ask_one_look_is_under_way() -> None:
+    store = SlowStore()
+    async with running(store) as node:
+        store.go.clear()
+        asking = [asyncio.create_task(node.readiness()) for _ in range(20)]
+        await until(lambda: store.looks == 1, "one looks")
+        store.go.set()
+        answers = await asyncio.gather(*asking)
+    assert {answer.is_ready for answer in answers} == {True}
+    assert store.looks == 1
+
+
+async def test_only_an_older_schema_is_in_the_way() -> None:
+    found = {}
+    for revision in ("0001", "0002", "0003", None):
+        store = SlowStore()
+        store.revision = revision
+        async with running(store, config(schema="0002")) as node:
+            found[revision] = (await node.readiness()).is_ready
+    assert found == {"0001": False, "0002": True, "0003": True, None: False}
+
+
+async def test_a_node_without_a_shard_is_ready_only_if_there_are_too_few() -> None:
+    for shards, expected in ((1, True), (2, False)):
+        store = SlowStore(shards)
+        async with running(store, config("a", lease_ttl_ms=60_000)) as first:
+            await until(lambda: first.counts().shards_active == shards, "the first owns all")  # noqa: B023 - called at once
+            async with running(store, config("b", lease_ttl_ms=60_000)) as second:
+                assert second.counts().shards_active == 0
+                assert (await second.readiness()).is_ready is expected
+
+
+async def test_a_lease_that_ran_out_is_no_shard() -> None:
+    clock = JumpingClock()
+    async with running(SlowStore(), config(lease_ttl_ms=60_000), clock) as node:
+        before = await node.readiness()
+        clock.jumped_ms = 60_001
+        after = await node.readiness()
+    assert (before.is_ready, after.reasons) == (True, ("the node owns no shard yet",))

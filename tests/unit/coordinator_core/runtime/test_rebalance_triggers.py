@@ -1,0 +1,170 @@
+"""Every trigger that a rebalance can have is told by the ledger of a running node, with the member and its reason.
+
+Source: tables.md, `rebalances.trigger`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from coordinator_core.protocol.errors import GroupMaxSizeReached
+from coordinator_core.protocol.records import Trigger
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.rows import RebalanceRow
+from tests.unit.coordinator_core.runtime.callers import Caller, waited_for
+from tests.unit.coordinator_core.runtime.nodes import QUICK, act, config, running, until
+
+pytestmark = pytest.mark.anyio
+
+NEVER = {Trigger.REBALANCE_TIMEOUT, Trigger.STORE_FAILED}
+"""Who is put out at the join limit goes from a rebalance that goes on without it, and a failed store is a take-over."""
+SHORT_MS = 40
+
+
+# -- one play a trigger: each returns the member that the ledger is to name --------------------------------------
+
+
+async def member_joined(node: Coordinator) -> str | None:
+    first, second = await Caller(node).settle(), Caller(node)
+    await asyncio.gather(second.join("a new one"), first.settle_again())
+    return second.member_id
+
+
+async def member_left(node: Coordinator) -> str | None:
+    first = await Caller(node).settle()
+    await first.leave("going home")
+    return first.member_id
+
+
+async def session_expired(node: Coordinator) -> str | None:
+    first = Caller(node)
+    first.session_ms = SHORT_MS
+    await first.settle()
+    return first.member_id
+
+
+async def sync_timeout(node: Coordinator) -> str | None:
+    """Let a follower not fetch what the leader assigned."""
+    first, second = await Caller(node).settle(), Caller(node)
+    first.limit_ms = second.limit_ms = SHORT_MS * 10
+    await asyncio.gather(second.join(), first.settle_again())
+    return second.member_id
+
+
+async def subscription_changed(node: Coordinator) -> str | None:
+    first = await Caller(node).settle()
+    first.topics = ("t", "u")
+    await first.settle("subscription has changed")
+    return first.member_id
+
+
+async def leader_rejoined(node: Coordinator) -> str | None:
+    first = await Caller(node).settle()
+    await first.settle("metadata has changed")
+    return first.member_id
+
+
+async def static_member_replaced(node: Coordinator) -> str | None:
+    """Let a static member come back preferring another assignor; else there is nothing to rebalance."""
+    await Caller(node, instance="I").settle()
+    again = Caller(node, instance="I")
+    again.assignors = ("roundrobin", "range")
+    await again.settle("restarted")
+    return again.member_id
+
+
+async def partitions_changed(node: Coordinator) -> str | None:
+    first = await Caller(node).settle()
+    await node.operators.put_topic("t", 8, None, act())
+    await first.settle_again()
+    return None
+
+
+async def admin(node: Coordinator) -> str | None:
+    first = await Caller(node).settle()
+    await node.operators.force_rebalance("g", act())
+    await first.settle_again()
+    return None
+
+
+Play = Callable[[Coordinator], Awaitable[str | None]]
+PLAYS: dict[Trigger, tuple[Play, str | None]] = {
+    Trigger.MEMBER_JOINED: (member_joined, "a new one"),
+    Trigger.MEMBER_LEFT: (member_left, "going home"),
+    Trigger.SESSION_EXPIRED: (session_expired, None),
+    Trigger.SYNC_TIMEOUT: (sync_timeout, None),
+    Trigger.SUBSCRIPTION_CHANGED: (subscription_changed, "subscription has changed"),
+    Trigger.LEADER_REJOINED: (leader_rejoined, "metadata has changed"),
+    Trigger.STATIC_MEMBER_REPLACED: (static_member_replaced, "restarted"),
+    Trigger.PARTITIONS_CHANGED: (partitions_changed, None),
+    Trigger.ADMIN: (admin, "because"),
+}
+
+
+def told(store: MemoryStore, trigger: Trigger) -> list[RebalanceRow]:
+    """Return the rebalances that this began, but for the one that made the group."""
+    return [row for row in store.history.rebalances[1:] if row.trigger == trigger]
+
+
+@pytest.mark.parametrize("trigger", PLAYS)
+async def test_the_ledger_tells_what_began_a_rebalance(trigger: Trigger) -> None:
+    play, reason = PLAYS[trigger]
+    store = MemoryStore()
+    async with running(store) as node:
+        member_id = await play(node)
+        await until(lambda: bool(told(store, trigger)), "it is told")
+    (row,) = told(store, trigger)
+    assert (row.trigger_member_id, row.client_reason) == (member_id, reason)
+    assert row.started_at_ms <= row.completed_at_ms
+
+
+async def test_a_group_that_is_too_large_for_the_node_that_takes_it_over_rebalances() -> None:
+    store = MemoryStore()
+    async with running(store) as node:
+        first, second = await Caller(node).settle(), Caller(node)
+        await asyncio.gather(second.join(), first.settle_again())
+        await second.sync()
+    async with running(store, config("b", replace(QUICK, group_max_size=1))) as other:
+        first.node = second.node = other
+        settled = asyncio.ensure_future(first.settle_again())
+        await until(lambda: waited_for(other) == (second.member_id,), "the second is waited for")
+        with pytest.raises(GroupMaxSizeReached):
+            await second.join()
+        await settled
+    (row,) = told(store, Trigger.OVER_CAPACITY)
+    assert (row.trigger_member_id, row.member_count_before) == (None, 2)
+
+
+def test_every_other_trigger_begins_no_rebalance() -> None:
+    elsewhere = {Trigger.OVER_CAPACITY, Trigger.DATABASE_RESTORED}
+    assert {*PLAYS, *elsewhere} == set(Trigger) - NEVER
+
+
+async def test_who_is_put_out_at_the_join_limit_is_evicted_from_a_rebalance_that_goes_on() -> None:
+    store = MemoryStore()
+    async with running(store) as node:
+        first, second, third = await Caller(node).settle(), Caller(node), Caller(node)
+        first.limit_ms = second.limit_ms = third.limit_ms = SHORT_MS * 10
+        await asyncio.gather(second.join(), first.settle_again())
+        await second.sync()
+        await asyncio.gather(third.join(), first.join())
+        await first.sync()
+    row = store.history.rebalances[-1]
+    assert (row.trigger, row.outcome, row.member_count_before, row.member_count_after) == (
+        "member_joined",
+        "completed",
+        2,
+        2,
+    )
+    parts = {part.member_id: part for part in store.history.rebalance_members if part.rebalance_id == row.rebalance_id}
+    assert {name: part.outcome for name, part in parts.items()} == {
+        first.member_id: "joined",
+        second.member_id: "evicted",
+        third.member_id: "joined",
+    }
+    assert max(parts.values(), key=lambda part: part.waited_for_ms).member_id == second.member_id
+    ends = [(stay.member_id, stay.end_reason) for stay in store.history.sessions]
+    assert ends == [(second.member_id, "rebalance_timeout")]

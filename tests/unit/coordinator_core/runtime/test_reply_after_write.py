@@ -1,0 +1,218 @@
+"""Whatever rests on a record leaves when the record is stored, and never before."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from coordinator_core.protocol.errors import CoordinatorNotAvailable, RebalanceInProgress, RetryError
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.protocol.requests import Deadline, DeadlineKind
+from coordinator_core.protocol.states import COMPLETING, PREPARING
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.timers import Armed
+from coordinator_core.store.interface import OutcomeUnknown, StoreUnavailable
+from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, act, config, running, state_of, until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def store() -> HeldStore:
+    return HeldStore()
+
+
+async def test_a_join_is_answered_when_its_generation_is_stored(store: HeldStore) -> None:
+    async with running(store) as node:
+        store.go.clear()
+        join = asyncio.create_task(Member(node, "g").join())
+        await asyncio.to_thread(store.is_writing.wait)
+        assert not join.done()
+        store.go.set()
+        assert (await join).generation == 1
+
+
+async def test_a_heartbeat_of_a_settled_group_waits_for_nothing(store: HeldStore) -> None:
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        store.go.clear()
+        await member.heartbeat()
+        store.go.set()
+
+
+async def test_a_heartbeat_waits_for_the_change_that_it_may_have_seen(store: HeldStore) -> None:
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.join()
+        store.go.clear()
+        store.is_writing.clear()
+        sync = asyncio.create_task(member.sync((member.member_id, b"")))
+        await asyncio.to_thread(store.is_writing.wait)
+        heartbeat = asyncio.create_task(member.heartbeat())
+        await asyncio.sleep(0)
+        assert not sync.done()
+        assert not heartbeat.done()
+        store.go.set()
+        await asyncio.gather(sync, heartbeat)
+
+
+async def test_a_commit_under_way_holds_up_no_heartbeat(store: HeldStore) -> None:
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        store.go.clear()
+        commit = asyncio.create_task(member.commit(7))
+        await asyncio.sleep(0)
+        await member.heartbeat()
+        assert not commit.done()
+        store.go.set()
+        await commit
+
+
+async def test_a_commit_that_is_stored_late_shortens_no_session_that_was_made_longer_since(store: HeldStore) -> None:
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        store.go.clear()
+        commit = asyncio.create_task(member.commit(7))
+        await asyncio.sleep(0)
+        await node.operators.put_settings("g", {"session_timeout_ms": 600_000}, act())
+        await member.heartbeat()
+        store.go.set()
+        await commit
+        assert session_left_ms(node, member) > 300_000
+
+
+@pytest.mark.parametrize("ends_the_phase", [Member.leave, Member.join])
+async def test_a_newcomer_s_own_session_counts_from_its_first_generation_on_however_late_both_are_stored(
+    store: HeldStore, ends_the_phase: Callable[[Member], Awaitable[object]]
+) -> None:
+    async with running(store) as node:
+        first, newcomer = Member(node, "g"), Member(node, "g")
+        await first.settle()
+        store.go.clear()
+        store.is_writing.clear()
+        join = asyncio.create_task(newcomer.join())
+        await asyncio.to_thread(store.is_writing.wait)
+        end = asyncio.ensure_future(ends_the_phase(first))
+        await until(lambda: state_of(node, "g") == COMPLETING, "a generation starts")
+        store.go.set()
+        await asyncio.gather(join, end)
+        assert 0 < session_left_ms(node, newcomer) <= newcomer.session_timeout_ms
+
+
+def session_left_ms(node: Coordinator, member: Member) -> int:
+    """Return in how many milliseconds a member is put out unless it is heard."""
+    session = Armed("g", Deadline(DeadlineKind.MEMBER, member.member_id))
+    due_at_ms = node._ownership.owned[shard_of("g", 50)].timers.due_at_ms(session)
+    assert due_at_ms is not None
+    return due_at_ms - node._clock.now().node_ms
+
+
+async def test_an_assignment_that_is_stored_late_is_told_and_settles_no_group_that_rebalances_by_then(
+    store: HeldStore,
+) -> None:
+    async with running(store) as node:
+        leader, follower, comer = Member(node, "g"), Member(node, "g"), Member(node, "g")
+        await leader.settle()
+        join = asyncio.create_task(follower.join())
+        await until(lambda: state_of(node, "g") == PREPARING, "the follower joins")
+        await asyncio.gather(leader.join(), join)
+        store.go.clear()
+        store.is_writing.clear()
+        follows = asyncio.create_task(follower.sync())
+        leads = asyncio.create_task(leader.sync((leader.member_id, b"mine"), (follower.member_id, b"yours")))
+        await asyncio.to_thread(store.is_writing.wait)
+        third = asyncio.create_task(comer.join())
+        await until(lambda: state_of(node, "g") == PREPARING, "a rebalance begins")
+        assert not leads.done()
+        assert not follows.done()
+        store.go.set()
+        assert [(await leads).assignment, (await follows).assignment] == [b"mine", b"yours"]
+        assert state_of(node, "g") == PREPARING
+        for member in (leader, follower):
+            with pytest.raises(RebalanceInProgress):
+                await member.heartbeat()
+        await asyncio.gather(leader.join(), follower.join(), third)
+        assert {leader.generation, follower.generation, comer.generation} == {3}
+
+
+@pytest.mark.parametrize("failure", [StoreUnavailable("gone"), OutcomeUnknown("who knows")])
+async def test_an_assignment_that_cannot_be_stored_reaches_no_member(store: HeldStore, failure: Exception) -> None:
+    async with running(store) as node:
+        leader, follower = Member(node, "g"), Member(node, "g")
+        await leader.settle()
+        join = asyncio.create_task(follower.join())
+        await until(lambda: state_of(node, "g") == PREPARING, "the follower joins")
+        await asyncio.gather(leader.join(), join)
+        assignments = (leader.member_id, b"mine"), (follower.member_id, b"yours")
+        follows = asyncio.create_task(follower.sync())
+        await until(lambda: node.counts().groups.parked_syncs == 1, "the follower waits for its assignment")
+        store.failure = failure  # type: ignore[assignment]  # both are store errors
+        answers = await asyncio.gather(leader.sync(*assignments), follows, return_exceptions=True)
+        assert [isinstance(answer, RetryError) for answer in answers] == [True, True]
+
+        await until(lambda: node.counts().shards_active == 50, "the shards come back")
+        await until(lambda: _is_served(leader), "the group comes back")
+        assert state_of(node, "g") == COMPLETING
+        synced = await asyncio.gather(leader.sync(*assignments), follower.sync())
+        assert [answer.assignment for answer in synced] == [b"mine", b"yours"]
+        assert {leader.generation, follower.generation} == {2}
+
+
+@pytest.mark.parametrize("failure", [StoreUnavailable("gone"), OutcomeUnknown("who knows")])
+async def test_a_failed_write_is_a_retriable_error_and_leaves_what_was_stored(
+    store: HeldStore, failure: Exception
+) -> None:
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        await member.commit(7)
+        store.failure = failure  # type: ignore[assignment]  # both are store errors
+        with pytest.raises(RetryError):
+            await member.commit(8)
+        await until(lambda: node.counts().shards_active == 50, "the shards come back")
+        await until(lambda: _is_served(member), "the group comes back")
+        assert [offset.offset for offset in await node.fetch_offsets("g", None)] == [7]
+        await member.heartbeat()
+        await member.commit(9)
+
+
+def _is_served(member: Member) -> bool:
+    try:
+        return member.node.describe(member.group_id) is not None
+    except RetryError:
+        return False
+
+
+async def test_a_full_queue_refuses_writes_and_lets_heartbeats_through(store: HeldStore) -> None:
+    async with running(store, config(max_queued_rows=1)) as node:
+        member = Member(node, "g")
+        await member.settle()
+        store.go.clear()
+        store.is_writing.clear()
+        commits = [asyncio.create_task(member.commit(1))]
+        await asyncio.to_thread(store.is_writing.wait)
+        commits.append(asyncio.create_task(member.commit(2)))
+        await asyncio.sleep(0)
+        with pytest.raises(CoordinatorNotAvailable):
+            await member.commit(3)
+        await member.heartbeat()
+        store.go.set()
+        await asyncio.gather(*commits)
+
+
+async def test_parked_requests_are_limited_and_commits_go_through(store: HeldStore) -> None:
+    async with running(store, config(max_waiting_requests=2)) as node:
+        member = Member(node, "g")
+        await member.settle()
+        parked = [asyncio.create_task(Member(node, "g").join()) for _ in range(2)]
+        await until(lambda: state_of(node, "g") is PREPARING, "both wait for the member")
+        with pytest.raises(CoordinatorNotAvailable, match="max_waiting_requests"):
+            await Member(node, "other").join()
+        await member.commit(1)
+        await member.leave()
+        await until(lambda: any(task.done() for task in parked), "the leader is answered")
+        for task in parked:
+            task.cancel()

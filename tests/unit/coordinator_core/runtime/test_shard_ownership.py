@@ -1,0 +1,167 @@
+"""Shards have one owner at a time, are shared evenly, and losing a node costs no rebalance."""
+
+import asyncio
+import threading
+from collections.abc import Iterable
+
+import pytest
+
+from coordinator_core.protocol.errors import NotCoordinator, RetryError
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.rows import GroupFilter
+from tests.support.waiting import PATIENCE_S
+from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
+
+pytestmark = pytest.mark.anyio
+
+
+def owner_of(group_id: str, *nodes: Coordinator) -> Coordinator | None:
+    """Return the node that serves a group, if one does now."""
+    for node in nodes:
+        try:
+            node.describe(group_id)
+        except RetryError:
+            continue
+        return node
+    return None
+
+
+async def test_two_nodes_come_to_own_half_each() -> None:
+    store = MemoryStore()
+    async with running(store) as first, running(store, config("b")) as second:
+        await until(lambda: _share(store, "a") == _share(store, "b") == 25, "both own 25 shards")
+        group = _group_of(store, "b")
+        await until(lambda: owner_of(group, second) is second, "the second serves what it owns")
+        await until(lambda: first.coordinator_of(group).node_id == "b", "the first knows")
+        with pytest.raises(NotCoordinator) as refused:
+            first.describe(group)
+        assert refused.value.coordinator == "http://b"
+
+
+async def test_nodes_renew_often_only_while_shards_are_on_their_way() -> None:
+    store = MemoryStore()
+    async with running(store) as first, running(store, config("b")) as second:
+        assert second._ownership.turn_after_ms() == LEASE_TTL_MS / 20
+        await until(lambda: _share(store, "a") == _share(store, "b") == 25, "both own 25 shards")
+        for node in (first, second):
+            await until(lambda node=node: node._ownership.turn_after_ms() == LEASE_TTL_MS / 3, "the node is content")  # type: ignore[misc]
+
+
+def _group_of(store: MemoryStore, node_id: str) -> str:
+    """Return the name of a group whose shard a node owns."""
+    owned = {lease.shard_id for lease in store.leases() if lease.node_id == node_id}
+    return next(f"g{n}" for n in range(1000) if shard_of(f"g{n}", 50) in owned)
+
+
+def _share(store: MemoryStore, node_id: str) -> int:
+    return sum(lease.node_id == node_id for lease in store.leases())
+
+
+async def test_a_member_keeps_everything_when_its_node_stops() -> None:
+    store = MemoryStore()
+    async with running(store, config("b")) as second:
+        async with running(store) as first:
+            await until(lambda: _share(store, "a") == 25, "the first has its share")
+            group = _group_of(store, "a")
+            await until(lambda: owner_of(group, first) is first, "the first serves the group")
+            member = Member(first, group)
+            await member.settle()
+            await member.commit(41)
+        await until(lambda: owner_of(group, second) is second, "the second takes over")
+        member.node = second
+        await member.heartbeat()
+        await member.commit(42)
+        view = second.describe(group)
+        assert view is not None
+        assert (view.generation, [m.member.member_id for m in view.members]) == (1, [member.member_id])
+        assert len(store.history.rebalances) == 1
+
+
+async def test_parked_callers_are_let_go_with_a_retriable_error_when_the_node_stops() -> None:
+    store = MemoryStore()
+    async with running(store) as node:
+        first = Member(node, "g")
+        await first.settle()
+        parked = asyncio.create_task(Member(node, "g").join())
+        await until(lambda: node.describe("g").waiting_for == (first.member_id,), "the newcomer waits")  # type: ignore[union-attr]  # it exists
+    with pytest.raises(RetryError):
+        await parked
+
+
+async def test_a_node_whose_lease_was_taken_stores_nothing() -> None:
+    store = HeldStore()
+    async with running(store, config(lease_ttl_ms=60_000)) as node:
+        member = Member(node, "g")
+        await member.settle()
+        shard_id = node.coordinator_of("g").shard_id
+        store.go.clear()
+        store.is_writing.clear()
+        commit = asyncio.create_task(member.commit(7))
+        await asyncio.to_thread(store.is_writing.wait)
+        store.release("a", {shard_id: node.coordinator_of("g").epoch})
+        store.take_over("thief", [shard_id], 60_000)
+        store.go.set()
+        with pytest.raises(NotCoordinator):
+            await commit
+        assert store.fetch_offsets("g") == []
+
+
+async def test_a_group_that_was_preparing_is_again_what_it_was() -> None:
+    store = MemoryStore()
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        joining = asyncio.create_task(Member(node, "g").join())
+        await until(lambda: store.list_groups(GroupFilter())[0].state == "PreparingRebalance", "it prepares")
+    await asyncio.gather(joining, return_exceptions=True)
+    async with running(store) as node:
+        await until(lambda: owner_of("g", node) is node, "the node is back")
+        member.node = node
+        await member.heartbeat()
+        assert [row.outcome for row in store.history.rebalances] == ["completed", "abandoned"]
+
+
+async def test_a_node_that_stops_hands_over_what_it_has_just_dropped() -> None:
+    store = MemoryStore()
+    node = Coordinator(store, config())
+    await node.start()
+    await until(lambda: len(node._ownership.owned) == 50, "it owns all")
+    node._ownership.owned[7].fail(NotCoordinator("a write failed"))
+    await node.stop()
+    assert _owned_in(store) == []
+
+
+class SlowTakeOver(MemoryStore):
+    """A store whose answer to a take-over is a long time on its way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_stored = threading.Event()
+        self.may_answer = threading.Event()
+
+    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+        epochs = super().take_over(node_id, shard_ids, ttl_ms)
+        self.is_stored.set()
+        assert self.may_answer.wait(PATIENCE_S), "the test never let the answer go"
+        return epochs
+
+
+async def test_a_node_that_stops_hands_over_what_it_is_just_taking() -> None:
+    store = SlowTakeOver()
+    elsewhere = MemoryStore.take_over(store, "b", range(50), 60_000)
+    node = Coordinator(store, config())
+    await node.start()
+    store.release("b", elsewhere)
+    await until(store.is_stored.is_set, "a take-over is stored")
+    stopping = asyncio.create_task(node.stop())
+    await asyncio.sleep(0)  # The loops are cancelled in this turn.
+    store.may_answer.set()
+    await stopping
+    assert _owned_in(store) == []
+
+
+def _owned_in(store: MemoryStore) -> list[int]:
+    leases = store.renew("c", "http://c", "1", {}, 1_000).leases
+    return [lease.shard_id for lease in leases if lease.node_id is not None]

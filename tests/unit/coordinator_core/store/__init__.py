@@ -1,0 +1,1 @@
+"""How decisions become rows, without a database."""

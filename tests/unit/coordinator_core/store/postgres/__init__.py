@@ -1,0 +1,1 @@
+"""The parts of the Postgres store that need no server."""

@@ -1,0 +1,1 @@
+"""The local platform and its settings, without a database."""

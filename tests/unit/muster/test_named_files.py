@@ -1,0 +1,133 @@
+"""A file that a person named is still the same file after it was written: link, pipe, owner and mode."""
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.errors import UserError
+from muster.named_files import write_named
+from tests.support.waiting import PATIENCE_S
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder in which no draft may be left behind."""
+    yield tmp_path
+    assert not list(tmp_path.glob(".muster-*"))
+
+
+def mode_of(file: Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode)
+
+
+def test_a_new_file_is_for_its_owner_only(folder: Path) -> None:
+    write_named(folder / "new", "text")
+
+    assert (folder / "new").read_text() == "text"
+    assert mode_of(folder / "new") == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o664, 0o400])
+def test_a_file_that_stands_keeps_its_mode(folder: Path, mode: int) -> None:
+    file = folder / "tokens.json"
+    file.write_text("before")
+    file.chmod(mode)
+
+    write_named(file, "after")
+
+    assert (file.read_text(), mode_of(file)) == ("after", mode)
+
+
+def test_a_file_that_stands_keeps_its_owner_and_group(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "tokens.json"
+    file.write_text("before")
+    given: list[tuple[int, int]] = []
+    before = file.stat()
+    monkeypatch.setattr(os, "fchown", lambda _, uid, gid: given.append((uid, gid)))
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: as_if_of(before, uid=before.st_uid + 1, gid=before.st_gid + 2))
+
+    write_named(file, "after")
+
+    assert given == [(before.st_uid + 1, before.st_gid + 2)]
+
+
+def test_a_file_whose_owner_cannot_be_kept_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "tokens.json"
+    file.write_text("before")
+    before = file.stat()
+
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fchown", refuse)
+        patched.setattr(Path, "stat", lambda *_, **__: as_if_of(before, uid=before.st_uid + 1, gid=before.st_gid))
+        with pytest.raises(UserError) as refused:
+            write_named(file, "after")
+
+    assert refused.value.sentence == f"{file} cannot be written (this user may not keep its owner and group)."
+    assert file.read_text() == "before"
+
+
+def test_a_link_stays_a_link_and_what_it_points_to_is_written(folder: Path) -> None:
+    target = folder / "released" / "offsets.csv"
+    target.parent.mkdir()
+    target.write_text("before")
+    link = folder / "latest.csv"
+    link.symlink_to(Path("released") / "offsets.csv")
+
+    write_named(link, "after")
+
+    assert link.is_symlink()
+    assert target.read_text() == "after"
+
+
+def test_a_link_to_nothing_makes_what_it_points_to(folder: Path) -> None:
+    link = folder / "latest.csv"
+    link.symlink_to("offsets.csv")
+
+    write_named(link, "text")
+
+    assert link.is_symlink()
+    assert (folder / "offsets.csv").read_text() == "text"
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_pipe_is_written_into(folder: Path, *, is_linked: bool) -> None:
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    named = folder / "link" if is_linked else pipe
+    if is_linked:
+        named.symlink_to(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+
+    write_named(named, "text")
+
+    reader.join(PATIENCE_S)
+    assert read == ["text"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_folder_a_place_that_is_not_there_and_a_ring_of_links_are_one_sentence(folder: Path) -> None:
+    (folder / "ring").symlink_to("ring")
+    for name, reason in (
+        (".", "Is a directory"),
+        ("nowhere/file", "No such file or directory"),
+        ("ring", "Too many levels of symbolic links"),
+    ):
+        with pytest.raises(UserError) as refused:
+            write_named(folder / name, "text")
+        assert refused.value.sentence == f"{folder / name} cannot be written ({reason})."
+
+
+def as_if_of(status: os.stat_result, *, uid: int, gid: int) -> os.stat_result:
+    """Return the status of the same file, had it another owner and group."""
+    fields = list(status)
+    fields[stat.ST_UID], fields[stat.ST_GID] = uid, gid
+    return os.stat_result(fields)

@@ -1,0 +1,1 @@
+"""Checks of the repository: citations, pages, file lengths, import contracts, locks, setup and images."""

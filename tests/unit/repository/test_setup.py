@@ -1,0 +1,171 @@
+"""The setup runs when it must, does nothing when it need not, and says in one sentence why it cannot."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from scripts import bootstrap
+from tests.support.repository import ROOT
+
+LOCK = """\
+uv==1.0 \\
+    --hash=sha256:aa \\
+    --hash=sha256:bb
+setuptools==2.0 ; python_full_version < '3.12' \\
+    --hash=sha256:cc
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a work tree of its own, which the setup takes for the project, with an environment that nothing is in."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    (tmp_path / "requirements.lock").write_text(LOCK)
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    venv.create(tmp_path / ".venv", with_pip=False, symlinks=True)
+    for name in ("VENV", "VENV_PYTHON", "VENV_UV", "LOCK", "STAMP", "LOG", "EXTRACT"):
+        monkeypatch.setattr(bootstrap, name, tmp_path / getattr(bootstrap, name).relative_to(ROOT))
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    # The script's own text is part of the fingerprint.
+    monkeypatch.setattr(bootstrap, "__file__", str(tmp_path / "scripts" / "bootstrap.py"))
+    return tmp_path
+
+
+def test_nothing_is_done_twice(tree: Path) -> None:
+    bootstrap.write_stamp()
+    assert run_setup(tree) == (0, "", "")
+
+
+@pytest.mark.parametrize("file", ["requirements.lock", "pyproject.toml", "scripts/bootstrap.py", ".venv/pyvenv.cfg"])
+def test_a_change_of_what_the_environment_depends_on_is_seen(tree: Path, file: str) -> None:
+    bootstrap.write_stamp()
+    assert bootstrap.is_up_to_date()
+    with (tree / file).open("a") as changed:
+        changed.write("\n")
+    assert not bootstrap.is_up_to_date()
+
+
+def test_a_tree_that_was_moved_is_set_up_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Programs in .venv/bin name the place they were made at.
+    bootstrap.write_stamp()
+    (tree / "elsewhere").mkdir()
+    shutil.copy(tree / "pyproject.toml", tree / "elsewhere")
+    monkeypatch.setattr(bootstrap, "ROOT", tree / "elsewhere")
+    assert not bootstrap.is_up_to_date()
+
+
+def test_a_setup_that_fails_leaves_no_stamp_and_one_sentence(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bootstrap.write_stamp()
+    (tree / "requirements.lock").write_text("rich==1.0 \\\n    --hash=sha256:aa\n")
+    monkeypatch.setattr(bootstrap, "is_environment", lambda: True)
+    with pytest.raises(bootstrap.SetupError, match="does not pin each of uv once"):
+        bootstrap.make_environment()
+    assert not bootstrap.STAMP.exists()
+
+
+def test_a_command_that_fails_shows_what_it_said_last(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tree == bootstrap.ROOT
+    with pytest.raises(bootstrap.CommandFailed, match="failed"), bootstrap.Step("a step") as step:
+        step.run("sh", "-c", "echo the reason; exit 3")
+    told = capsys.readouterr().out
+    assert "the reason" in told
+    assert "a step: failed" in told
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(tree: Path) -> None:
+    assert bootstrap.is_sound(tree / ".venv/bin/python")
+    (tree / ".venv/bin/python").unlink()
+    (tree / ".venv/bin/python").symlink_to("/nonexistent/python3")
+    assert not bootstrap.is_environment()
+
+
+def test_what_is_installed_first_is_taken_from_the_lock_with_its_hashes(tree: Path) -> None:
+    assert bootstrap.write_extract(["uv"]).read_text() == "".join(LOCK.splitlines(keepends=True)[:3])
+    assert bootstrap.write_extract(["uv", "setuptools"]).read_text() == (tree / "requirements.lock").read_text()
+
+
+@pytest.mark.parametrize(
+    ("present", "sentence"),
+    [
+        ({"ctypes", "sqlite3", "ssl", "venv"}, "comes without pip; on Debian and Ubuntu: apt install python3"),
+        ({"ctypes", "sqlite3", "venv", "pip"}, "lacks ssl; name another one: make setup PYTHON="),
+    ],
+)
+def test_a_python_that_cannot_do_it_is_told_apart(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, present: set[str], sentence: str
+) -> None:
+    assert tree == bootstrap.ROOT
+    monkeypatch.setattr(bootstrap, "has_module", lambda name: name in present)
+    with pytest.raises(bootstrap.SetupError, match=sentence):
+        bootstrap.refuse_what_cannot_work()
+
+
+def test_a_disk_without_room_is_told_before_anything_is_fetched(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(tree / ".venv")
+    monkeypatch.setattr(bootstrap, "NEEDED_DISK_BYTES", 10**18)
+    with pytest.raises(bootstrap.SetupError, match="GB are free"):
+        bootstrap.refuse_what_cannot_work()
+
+
+def test_a_home_that_cannot_be_written_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    told = bootstrap.child_environment()
+    assert told["UV_NO_CACHE"] == "1"
+    assert "PYTHONPATH" not in told
+
+
+def test_a_setup_waits_for_another_one_under_way(tree: Path) -> None:
+    bootstrap.write_stamp()
+    with (tree / "requirements.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = subprocess.Popen(command(tree), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == "setup: another one is under way; waiting for it\n"
+    with waiting.stdout:
+        assert waiting.wait() == 0
+
+
+def test_without_a_python_the_sentence_says_what_to_install(tree: Path) -> None:
+    tools = tree / "tools"
+    tools.mkdir()
+    (tools / "dirname").symlink_to(str(shutil.which("dirname")))
+    sh = str(shutil.which("sh"))
+    found = subprocess.run(
+        [sh, tree / "scripts/setup.sh"], env={"PATH": str(tools)}, check=False, capture_output=True, text=True
+    )
+    assert found.returncode == 1
+    assert "apt install python3 python3-venv" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_python_that_is_named_and_too_old_is_refused(tree: Path) -> None:
+    status, out, told = run_setup(tree, python="false")
+    assert (status, out) == (1, "")
+    assert told == "setup: PYTHON=false is not a Python from 3.11 to 3.14.\n"
+
+
+def test_make_lists_every_target() -> None:
+    listed = subprocess.run(["make", "-C", ROOT], check=True, capture_output=True, text=True).stdout
+    makefile = (ROOT / "Makefile").read_text()
+    [phony] = [line for line in makefile.splitlines() if line.startswith(".PHONY:")]
+    for target in phony.split()[1:]:
+        assert f"  make {target} " in listed
+
+
+def run_setup(tree: Path, python: str = sys.executable) -> tuple[int, str, str]:
+    """Run the setup of a tree as `make setup` does; return its exit status, output and errors."""
+    variables = {**os.environ, "PYTHON": python}
+    found = subprocess.run(command(tree), env=variables, check=False, capture_output=True, text=True)
+    return found.returncode, found.stdout, found.stderr
+
+
+def command(tree: Path) -> list[str]:
+    """Return the command that `make setup` runs."""
+    return [str(tree / "scripts" / "setup.sh")]

@@ -1,0 +1,49 @@
+"""Test modules and conftests import helpers; nothing imports them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.support.repository import ROOT, written
+
+MODULES = [path for path in written(".py") if path.is_relative_to(ROOT / "tests")]
+
+
+def imported(source: str) -> Iterator[str]:
+    """Yield the dotted name of everything that a module imports, names of modules included."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_test_module(name: str) -> bool:
+    """Tell whether a name is a test module of ours, a conftest, or something in one."""
+    path = ROOT.joinpath(*name.split("."))
+    return any(
+        file.with_suffix(".py").is_file() and (file.name.startswith("test_") or file.name == "conftest")
+        for file in (path, path.parent)
+    )
+
+
+def test_an_import_is_recognised_in_each_of_its_forms() -> None:
+    forms = (
+        "import tests.conftest",
+        "from tests.conftest import databases",
+        "from tests.unit.repository import test_test_modules",
+    )
+    assert [is_test_module(next(imported(form))) for form in forms] == [True, True, True]
+    assert not is_test_module(next(imported("from tests.support import waiting")))
+
+
+def test_no_module_imports_from_a_test_module_or_a_conftest() -> None:
+    assert MODULES
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in MODULES
+        for name in imported(path.read_text())
+        if is_test_module(name)
+    }
+    assert found == set()

@@ -1,0 +1,1 @@
+"""Arguments, limits, submission and calls of the jobs, without Spark."""
