@@ -2,9 +2,11 @@
 # ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sim conformance chaos bench spark-package docker-check check format docs lock clean
+.PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check check format docs lock clean
 
 BIN := .venv/bin
+# A file of tests is run by one of two processes; which files come first is in tests/support/collection.py.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # What scripts/install-tools.sh installs before the tests, when it is missing.
 TOOLS := chromium libatomic promtool
 MAKEFLAGS += --no-print-directory
@@ -18,9 +20,13 @@ setup: ## make the environment in .venv, unless it stands
 run: setup ## start everything: Postgres, a node, Airflow, a small live fleet (Ctrl-C stops it)
 	@exec $(BIN)/muster up $(ARGS)
 
-test: setup ## run all tests, with Chromium and promtool installed if that is possible (TOOLS=: install nothing)
+test: setup ## run the tests that are not marked slow; install Chromium and promtool if possible (TOOLS=: install nothing)
 	@scripts/install-tools.sh $(TOOLS)
-	@exec $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@exec $(PYTEST) -m "not slow" $(ARGS)
+
+test-all: setup ## run all tests; install Chromium and promtool if possible (TOOLS=: install nothing)
+	@scripts/install-tools.sh $(TOOLS)
+	@exec $(PYTEST) $(ARGS)
 
 sim: setup ## simulate SEEDS=1000 worlds on JOBS=2 cores (all, if not said), or one: SEED=7
 	@exec $(BIN)/python -m tests.system.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
@@ -41,11 +47,12 @@ docker-check: setup ## check what can be checked of docker/ without an engine
 	@scripts/install-tools.sh $(filter promtool,$(TOOLS))
 	@exec $(BIN)/python -m pytest tests/unit/repository/test_compose.py tests/unit/repository/test_dockerfiles.py tests/integration/monitoring $(ARGS)
 
-check: setup ## lint, format, types and import directions
+check: setup ## lint, format, types, import directions and the word list
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/python -m pytest -q tests/unit/repository/test_words.py
 
 format: setup ## put the code into the one format, and fix what can be fixed safely
 	$(BIN)/ruff check --fix-only

@@ -1,4 +1,4 @@
-"""The client that people put into their consumers; it needs an HTTP client and nothing else of Muster's."""
+"""The consumer client library; it depends on urllib3 and on the built-in assignors of `coordinator_core`."""
 
 from agent.assignors import Assignor, Member
 from agent.consumer import ConsumerAgent

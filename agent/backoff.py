@@ -1,4 +1,4 @@
-"""Each failure in a row doubles the pause before the next attempt, and chance keeps agents from marching in step."""
+"""Exponential backoff with jitter."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ JITTER = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to pause after the n-th failure in a row."""
+    """Computes the pause after consecutive failures: doubled each time up to `max_ms`, with 20 % jitter."""
 
     first_ms: int
     max_ms: int
     chance: random.Random = field(default_factory=random.Random)
 
     def delay_ms(self, failures: int, retry_after_s: float = 0.0) -> int:
-        """Return the pause after `failures` (1 or more) in a row, never shorter than the coordinator asked for."""
+        """Return the pause in ms after so many consecutive failures (1 or more), never shorter than Retry-After."""
         doublings = min(failures - 1, 30)
         grown_ms = min(self.max_ms, self.first_ms * 2**doublings)
         jittered_ms = grown_ms * self.chance.uniform(1 - JITTER, 1 + JITTER)

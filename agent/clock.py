@@ -1,4 +1,4 @@
-"""All time that an agent lets pass, it lets pass here, so that a test can hold the clock still."""
+"""The agent's clock: current time and waits, replaceable in tests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import threading
 import time
 from typing import Final, Protocol
 
-LOOK_UP_MS: Final = 1_000
-"""A signal handler that notifies just before the wait begins is heard so much later at most."""
+MAX_WAIT_MS: Final = 1_000
+"""The longest single wait, so that a notification from a signal handler just before the wait is noticed after it."""
 
 
 class Clock(Protocol):
-    """A clock that never steps back, and the only place to wait."""
+    """A monotonic clock; all waits of an agent go through it."""
 
     def now_ms(self) -> int:
         """Return the milliseconds since some fixed moment."""
@@ -30,5 +30,5 @@ class SystemClock:
         return time.monotonic_ns() // 1_000_000
 
     def wait(self, condition: threading.Condition, timeout_ms: int) -> None:
-        """Wait on the condition for at most timeout_ms, and for no longer than LOOK_UP_MS."""
-        condition.wait(min(timeout_ms, LOOK_UP_MS) / 1000)
+        """Wait on the condition for at most timeout_ms, and for no longer than MAX_WAIT_MS."""
+        condition.wait(min(timeout_ms, MAX_WAIT_MS) / 1000)

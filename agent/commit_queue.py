@@ -1,7 +1,6 @@
-"""A commit is sent until it is answered; asynchronous ones go in order on a thread of their own.
+"""Commit requests with retries, and the thread that sends asynchronous commits in order.
 
-A commit carries the generation under which it was asked for, so that one which was overtaken by a rebalance is refused
-and never passes for the new owner's.
+A commit carries the generation in which it was requested, so the coordinator rejects it after a rebalance.
 """
 
 from __future__ import annotations
@@ -14,176 +13,190 @@ from typing import Final
 
 from agent.errors import AgentError, CommitFailed, CoordinatorNotAvailable, OffsetsRefused
 from agent.group_api import NONE
-from agent.membership import Call, Identity, Reaction
+from agent.membership import MemberIdentity, Reaction, RequestType
 from agent.partitions import OffsetAndMetadata, TopicPartition, batched
-from agent.session import IDLE_MS, THREAD_END_S, Session
-from agent.transport import Lane
+from agent.shared_state import IDLE_MS, THREAD_JOIN_TIMEOUT_S, SharedState
+from agent.transport import Connection
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-OnDone = Callable[[Offsets, AgentError | None], None]
+OnCommitComplete = Callable[[Offsets, AgentError | None], None]
 
 
 def send_commit(
-    session: Session, lane: Lane, who: Identity, offsets: Offsets, *, deadline_ms: int, is_over: Callable[[], bool]
+    shared: SharedState,
+    connection: Connection,
+    identity: MemberIdentity,
+    offsets: Offsets,
+    *,
+    deadline_ms: int,
+    should_stop: Callable[[], bool],
 ) -> None:
-    """Store offsets, repeating the request until it is answered.
+    """Store offsets, with retries until the deadline.
 
     Raises:
-        CommitFailed: the group has moved on; the partitions may be another's.
-        RebalanceInProgress: poll(), then commit what is still assigned.
-        OffsetsRefused: single partitions were refused, the others are stored.
+        CommitFailed: another member may own the partitions.
+        RebalanceInProgress: call poll(), then commit the partitions that are still assigned.
+        OffsetsRefused: some partitions were rejected, the others are stored.
         RetryError: no success before the deadline.
-        RequestError: the commit will never work.
+        RequestError: the commit will never succeed.
     """
     refused: dict[TopicPartition, str] = {}
-    for chunk in batched(sorted(offsets), session.timing.max_partitions_per_request):
+    for chunk in batched(sorted(offsets), shared.timing.max_partitions_per_request):
         part = {partition: offsets[partition] for partition in chunk}
-        codes = _stored(session, lane, who, part, deadline_ms=deadline_ms, is_over=is_over)
+        codes = _commit_with_retries(
+            shared, connection, identity, part, deadline_ms=deadline_ms, should_stop=should_stop
+        )
         refused |= {partition: code for partition, code in codes.items() if code != NONE}
     if refused:
         raise OffsetsRefused(refused)
 
 
-def _stored(
-    session: Session, lane: Lane, who: Identity, offsets: Offsets, *, deadline_ms: int, is_over: Callable[[], bool]
+def _commit_with_retries(
+    shared: SharedState,
+    connection: Connection,
+    identity: MemberIdentity,
+    offsets: Offsets,
+    *,
+    deadline_ms: int,
+    should_stop: Callable[[], bool],
 ) -> dict[TopicPartition, str]:
     failures = 0
     while True:
         try:
-            return session.api.commit(lane, who, offsets, timeout_ms=session.answer_timeout_ms(deadline_ms))
+            return shared.api.commit(connection, identity, offsets, timeout_ms=shared.answer_timeout_ms(deadline_ms))
         except AgentError as error:
-            reaction = session.react(Call.COMMIT, error, who)
+            reaction = shared.handle_error(RequestType.COMMIT, error, identity)
             if reaction not in (Reaction.RETRY, Reaction.RETRY_AT_ONCE):
-                raise _as_the_caller_sees_it(error, reaction) from error
+                raise _caller_error(error, reaction) from error
             failures += 1
-            if not session.pause(failures, error, deadline_ms, is_over):
+            if not shared.pause(failures, error, deadline_ms, should_stop):
                 raise
 
 
-def _as_the_caller_sees_it(error: AgentError, reaction: Reaction) -> AgentError:
+def _caller_error(error: AgentError, reaction: Reaction) -> AgentError:
     if reaction in (Reaction.RESET_MEMBER, Reaction.RESET_GENERATION, Reaction.IGNORE):
-        return CommitFailed(f"not committed, since the group has moved on ({error})", error.problem)
+        return CommitFailed(f"not committed: the group has rebalanced ({error})", error.problem)
     return error
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one asynchronous commit ended; `error` is None when all of it is stored."""
+class CommitResult:
+    """The result of one asynchronous commit; `error` is None if all offsets are stored."""
 
     offsets: Offsets
-    on_done: OnDone | None
+    on_complete: OnCommitComplete | None
     error: AgentError | None
 
 
 @dataclass(slots=True)
-class _Parcel:
-    """Asynchronous commits of one generation that go as one request; of a partition the newest offset goes."""
+class _CommitBatch:
+    """Asynchronous commits of one generation that are sent as one request, with the latest offset of each partition."""
 
-    who: Identity
-    asked: list[tuple[Offsets, OnDone | None]] = field(default_factory=list)
+    identity: MemberIdentity
+    commits: list[tuple[Offsets, OnCommitComplete | None]] = field(default_factory=list)
 
     def offsets(self) -> Offsets:
-        return {partition: offset for offsets, _ in self.asked for partition, offset in offsets.items()}
+        return {partition: offset for offsets, _ in self.commits for partition, offset in offsets.items()}
 
 
 class CommitQueue:
-    """Asynchronous commits, one request at a time and in order; the thread starts with the first of them.
+    """Asynchronous commits, sent one request at a time and in order; the first commit starts the thread.
 
-    Commits that come in while a request is under way are sent together after it, so a slow coordinator makes requests
-    larger and no queue longer.
+    Commits added during a request are sent together after it, so a slow coordinator leads to larger requests and not
+    to a longer queue.
     """
 
-    def __init__(self, session: Session, name: str) -> None:
-        self._session: Final = session
-        self._lane = session.new_lane()
-        self._waiting: deque[_Parcel] = deque()
-        self._done: deque[Outcome] = deque()
+    def __init__(self, shared: SharedState, name: str) -> None:
+        self._shared: Final = shared
+        self._connection = shared.new_connection()
+        self._waiting: deque[_CommitBatch] = deque()
+        self._results: deque[CommitResult] = deque()
         self._is_sending = False
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=f"{name}-commits", daemon=True)
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether everything handed in has been answered; under the lock."""
+        """Whether no commit is waiting or in progress; under the lock."""
         return not self._waiting and not self._is_sending
 
     @property
-    def has_done(self) -> bool:
-        """Tell whether there are outcomes to take; under the lock."""
-        return bool(self._done)
+    def has_results(self) -> bool:
+        """Whether there are results to take; under the lock."""
+        return bool(self._results)
 
-    def put(self, who: Identity, offsets: Offsets, on_done: OnDone | None) -> None:
-        """Hand a commit in; its outcome comes with `take_done`."""
-        with self._session.changed:
-            if not self._waiting or self._waiting[-1].who != who:
-                self._waiting.append(_Parcel(who))
-            self._waiting[-1].asked.append((offsets, on_done))
-            self._session.changed.notify_all()
+    def put(self, identity: MemberIdentity, offsets: Offsets, on_complete: OnCommitComplete | None) -> None:
+        """Add a commit; `take_result` returns its result."""
+        with self._shared.changed:
+            if not self._waiting or self._waiting[-1].identity != identity:
+                self._waiting.append(_CommitBatch(identity))
+            self._waiting[-1].commits.append((offsets, on_complete))
+            self._shared.changed.notify_all()
         if not self._thread.is_alive():
             self._thread.start()
 
-    def fail(self, offsets: Offsets, on_done: OnDone | None, error: AgentError) -> None:
-        """Note the outcome of a commit that is not sent at all."""
-        with self._session.changed:
-            self._done.append(Outcome(offsets, on_done, error))
+    def fail(self, offsets: Offsets, on_complete: OnCommitComplete | None, error: AgentError) -> None:
+        """Add the result of a commit that is not sent."""
+        with self._shared.changed:
+            self._results.append(CommitResult(offsets, on_complete, error))
 
-    def take_done(self) -> Outcome | None:
-        """Return the next outcome, in order; None when all have been taken."""
-        with self._session.changed:
-            return self._done.popleft() if self._done else None
+    def take_result(self) -> CommitResult | None:
+        """Return the next result, in order; None if there is none."""
+        with self._shared.changed:
+            return self._results.popleft() if self._results else None
 
     def drain(self, deadline_ms: int) -> bool:
-        """Wait until everything handed in has been answered; tell whether it was before the deadline."""
-        return self._session.wait_until(deadline_ms, lambda: self.is_idle)
+        """Wait until no commit is waiting or in progress; return False if the deadline passed first."""
+        return self._shared.wait_until(deadline_ms, lambda: self.is_idle)
 
     def stop(self) -> None:
-        """End the thread; what it had not sent has failed."""
-        with self._session.changed:
+        """End the thread; unsent commits fail."""
+        with self._shared.changed:
             self._is_stopped = True
-            self._session.changed.notify_all()
-        self._lane.cut()
+            self._shared.changed.notify_all()
+        self._connection.abort()
         if self._thread.is_alive():
-            self._thread.join(THREAD_END_S)
-        with self._session.changed:
+            self._thread.join(THREAD_JOIN_TIMEOUT_S)
+        with self._shared.changed:
             while self._waiting:
                 self._finish(
-                    self._waiting.popleft(), CoordinatorNotAvailable("the agent was closed before it was sent")
+                    self._waiting.popleft(), CoordinatorNotAvailable("the agent was closed before the commit was sent")
                 )
 
     def _run(self) -> None:
-        while (parcel := self._next()) is not None:
-            error = self._send(parcel)
-            with self._session.changed:
+        while (batch := self._next()) is not None:
+            error = self._send(batch)
+            with self._shared.changed:
                 self._is_sending = False
-                self._finish(parcel, error)
-        self._lane.close()
+                self._finish(batch, error)
+        self._connection.close()
 
-    def _finish(self, parcel: _Parcel, error: AgentError | None) -> None:
-        self._done += [Outcome(offsets, on_done, error) for offsets, on_done in parcel.asked]
-        self._session.changed.notify_all()
+    def _finish(self, batch: _CommitBatch, error: AgentError | None) -> None:
+        self._results += [CommitResult(offsets, on_complete, error) for offsets, on_complete in batch.commits]
+        self._shared.changed.notify_all()
 
-    def _next(self) -> _Parcel | None:
-        with self._session.changed:
+    def _next(self) -> _CommitBatch | None:
+        with self._shared.changed:
             while not self._is_stopped:
                 if self._waiting:
                     self._is_sending = True
                     return self._waiting.popleft()
-                self._session.clock.wait(self._session.changed, IDLE_MS)
+                self._shared.clock.wait(self._shared.changed, IDLE_MS)
             return None
 
-    def _send(self, parcel: _Parcel) -> AgentError | None:
-        deadline_ms = self._session.clock.now_ms() + self._session.timing.api_timeout_ms
+    def _send(self, batch: _CommitBatch) -> AgentError | None:
+        deadline_ms = self._shared.clock.now_ms() + self._shared.timing.api_timeout_ms
         try:
             send_commit(
-                self._session,
-                self._lane,
-                parcel.who,
-                parcel.offsets(),
+                self._shared,
+                self._connection,
+                batch.identity,
+                batch.offsets(),
                 deadline_ms=deadline_ms,
-                is_over=lambda: self._is_stopped,
+                should_stop=lambda: self._is_stopped,
             )
         except AgentError as error:
             return error
-        except Exception as problem:  # noqa: BLE001  # whatever it is, it is this commit's outcome and not the thread's end
+        except Exception as problem:  # noqa: BLE001  # the result of this commit; the thread continues
             return AgentError(f"the commit could not be sent: {problem!r}")
         return None

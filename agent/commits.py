@@ -1,16 +1,16 @@
-"""The caller's side of committing: at once, asynchronously, or by itself every so often."""
+"""Offset commits of the caller's thread: synchronous, asynchronous and automatic."""
 
 from __future__ import annotations
 
 import logging
 from typing import Final
 
-from agent.commit_queue import CommitQueue, Offsets, OnDone, send_commit
+from agent.commit_queue import CommitQueue, Offsets, OnCommitComplete, send_commit
 from agent.errors import AgentError, CommitFailed, CoordinatorNotAvailable, OffsetsRefused, RebalanceInProgress
-from agent.membership import Identity, Phase
+from agent.membership import MemberIdentity, MemberState
 from agent.positions import Positions
-from agent.session import Session
-from agent.transport import Lane
+from agent.shared_state import SharedState
+from agent.transport import Connection
 
 log = logging.getLogger("muster.agent")
 
@@ -20,127 +20,131 @@ class Commits:
 
     def __init__(
         self,
-        session: Session,
-        lane: Lane,
+        shared: SharedState,
+        connection: Connection,
         positions: Positions,
         name: str,
         *,
         is_automatic: bool,
         is_reporting: bool,
     ) -> None:
-        self._session: Final = session
-        self._lane = lane
+        self._shared: Final = shared
+        self._connection = connection
         self._positions = positions
         self._is_automatic = is_automatic
         self._is_reporting = is_reporting
-        self._queue = CommitQueue(session, name)
-        self._next_at_ms = session.clock.now_ms() + session.timing.auto_commit_interval_ms
-        self._report_at_ms = session.clock.now_ms() + session.timing.log_end_report_interval_ms
+        self._queue = CommitQueue(shared, name)
+        self._next_at_ms = shared.clock.now_ms() + shared.timing.auto_commit_interval_ms
+        self._report_at_ms = shared.clock.now_ms() + shared.timing.log_end_report_interval_ms
 
-    def now(self, offsets: Offsets, deadline_ms: int) -> None:
-        """Store offsets, after all that was committed asynchronously before; raises as ConsumerAgent.commit does."""
-        who = self._who()
+    def commit_sync(self, offsets: Offsets, deadline_ms: int) -> None:
+        """Store offsets, after all earlier asynchronous commits; raises as ConsumerAgent.commit does."""
+        identity = self._identity()
         if not self._queue.drain(deadline_ms):
-            raise CoordinatorNotAvailable("earlier asynchronous commits are still unanswered; commit again later")
+            raise CoordinatorNotAvailable("earlier asynchronous commits are still in progress; commit again later")
         try:
             send_commit(
-                self._session, self._lane, who, offsets, deadline_ms=deadline_ms, is_over=lambda: False
+                self._shared, self._connection, identity, offsets, deadline_ms=deadline_ms, should_stop=lambda: False
             )  # fmt: skip
         except OffsetsRefused as error:
-            self._positions.stored({each: offset for each, offset in offsets.items() if each not in error.codes})
+            self._positions.mark_committed(
+                {each: offset for each, offset in offsets.items() if each not in error.codes}
+            )
             raise
-        self._positions.stored(offsets)
+        self._positions.mark_committed(offsets)
 
-    def later(self, offsets: Offsets, on_done: OnDone | None) -> None:
-        """Store offsets on another thread; even that there is nothing to commit under is an outcome."""
+    def commit_async(self, offsets: Offsets, on_complete: OnCommitComplete | None) -> None:
+        """Store offsets on another thread; if this agent is not a member, the callback gets the error."""
         try:
-            who = self._who()
+            identity = self._identity()
         except AgentError as error:
-            self._queue.fail(offsets, on_done, error)
+            self._queue.fail(offsets, on_complete, error)
         else:
-            self._queue.put(who, offsets, on_done)
+            self._queue.put(identity, offsets, on_complete)
 
-    def automatically(self) -> None:
-        """Send changed positions off if that is switched on and due; for outcomes see `tell`."""
-        now_ms = self._session.clock.now_ms()
+    def auto_commit(self) -> None:
+        """Commit changed positions asynchronously if auto-commit is on and due; for results see `run_callbacks`."""
+        now_ms = self._shared.clock.now_ms()
         if not self._is_automatic or now_ms < self._next_at_ms:
             return
-        self._next_at_ms = now_ms + self._session.timing.auto_commit_interval_ms
-        changed = self._positions.not_stored() if self._is_ready() else {}
+        self._next_at_ms = now_ms + self._shared.timing.auto_commit_interval_ms
+        changed = self._positions.uncommitted() if self._is_ready() else {}
         if changed:
-            self.later(changed, None)
+            self.commit_async(changed, None)
 
     def report_log_ends(self) -> None:
-        """Commit once more what was committed last where no end was reported for long; for outcomes see `tell`."""
-        now_ms = self._session.clock.now_ms()
+        """Repeat the last commit of partitions whose log end offset was not reported within the interval."""
+        now_ms = self._shared.clock.now_ms()
         if not self._is_reporting or now_ms < self._report_at_ms or not self._is_ready():
             return
-        self._report_at_ms = now_ms + self._session.timing.log_end_report_interval_ms
+        self._report_at_ms = now_ms + self._shared.timing.log_end_report_interval_ms
         try:
-            quiet = self._positions.not_reported()
-        except Exception:  # of the caller's own end_offset_of, in a commit that the caller did not ask for
-            log.exception("the ends of the partitions could not be reported")
+            unreported = self._positions.unreported()
+        except Exception:  # the caller's end_offset_of failed, in a commit that the caller did not request
+            log.exception("log end offsets could not be reported: end_offset_of failed")
             return
-        if quiet:
-            self.later(quiet, None)
+        if unreported:
+            self.commit_async(unreported, None)
 
     def _is_ready(self) -> bool:
-        """Return whether a commit may be sent that overtakes none."""
-        with self._session.changed:
-            return self._queue.is_idle and self._session.membership.phase is Phase.STABLE
+        """Return whether the member is stable and no commit is in progress."""
+        with self._shared.changed:
+            return self._queue.is_idle and self._shared.membership.state is MemberState.STABLE
 
-    def before_giving_up(self, deadline_ms: int) -> None:
-        """Store what is under way and, if that is switched on, changed positions; a failure is only logged."""
+    def commit_before_revocation(self, deadline_ms: int) -> None:
+        """Finish pending commits and, with auto-commit on, commit changed positions; a failure is only logged."""
         self._queue.drain(deadline_ms)
-        changed = self._positions.not_stored() if self._is_automatic else {}
+        changed = self._positions.uncommitted() if self._is_automatic else {}
         if not changed:
             return
         try:
-            self.now(changed, deadline_ms)
+            self.commit_sync(changed, deadline_ms)
         except AgentError as error:
-            log.warning("positions of %d partitions could not be committed: %s", len(changed), error)
+            log.warning("auto-commit of %d partitions failed: %s", len(changed), error)
 
-    def settle(self, deadline_ms: int) -> None:
-        """Wait for the answers to what is under way, and tell them."""
+    def finish_pending(self, deadline_ms: int) -> None:
+        """Wait for pending commits and run their callbacks."""
         self._queue.drain(deadline_ms)
-        self.tell()
+        self.run_callbacks()
 
-    def tell(self) -> None:
-        """Tell the caller how asynchronous commits ended, one by one: if on_done raises, the others are told later."""
-        while (outcome := self._queue.take_done()) is not None:
-            if outcome.error is None:
-                self._positions.stored(outcome.offsets)
-            elif outcome.on_done is None:
-                log.warning("an asynchronous commit failed: %s", outcome.error)
-            if outcome.on_done is not None:
-                outcome.on_done(outcome.offsets, outcome.error)
+    def run_callbacks(self) -> None:
+        """Run the callbacks of finished asynchronous commits; if one raises, the rest run at the next call."""
+        while (result := self._queue.take_result()) is not None:
+            if result.error is None:
+                self._positions.mark_committed(result.offsets)
+            elif result.on_complete is None:
+                log.warning("an asynchronous commit failed: %s", result.error)
+            if result.on_complete is not None:
+                result.on_complete(result.offsets, result.error)
 
-    def has_outcomes(self) -> bool:
-        """Tell whether there is something to tell; under the lock."""
-        return self._queue.has_done
+    def has_results(self) -> bool:
+        """Return whether callbacks are due; under the lock."""
+        return self._queue.has_results
 
-    def wakes_at_ms(self) -> int | None:
-        """Return when `automatically` or `report_log_ends` has something to do; None: never."""
+    def next_wakeup_ms(self) -> int | None:
+        """Return when `auto_commit` or `report_log_ends` is due; None: never."""
         due_at_ms = [self._next_at_ms] * self._is_automatic + [self._report_at_ms] * self._is_reporting
         return min(due_at_ms, default=None)
 
     def stop(self) -> None:
-        """End the thread, and tell that what it had not sent has failed."""
+        """End the thread; the callbacks of unsent commits get an error."""
         self._queue.stop()
-        self.tell()
+        self.run_callbacks()
 
-    def _who(self) -> Identity:
+    def _identity(self) -> MemberIdentity:
         """Return the identity to commit under.
 
         Raises:
-            RebalanceInProgress, CommitFailed: there is none at this moment; see ConsumerAgent.commit.
+            RebalanceInProgress, CommitFailed: there is none now; see ConsumerAgent.commit.
         """
-        with self._session.changed:
-            membership = self._session.membership
-            if self._session.fatal is not None:
-                raise self._session.fatal
-            if membership.phase is Phase.STABLE:
+        with self._shared.changed:
+            membership = self._shared.membership
+            if self._shared.fatal is not None:
+                raise self._shared.fatal
+            if membership.state is MemberState.STABLE:
                 return membership.identity
             if membership.identity.has_generation:
-                raise RebalanceInProgress("the group is rebalancing: poll(), then commit what is still assigned")
-            raise CommitFailed("this agent is not part of the group now, so it owns nothing that it could commit")
+                raise RebalanceInProgress(
+                    "the group is rebalancing: call poll(), then commit the partitions that are still assigned"
+                )
+            raise CommitFailed("this agent is not a member of the group now, so it owns no partitions")

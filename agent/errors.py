@@ -1,16 +1,16 @@
-"""Every error that an agent raises tells by its class what the caller can do about it.
+"""Errors of the agent; the class says what the caller can do.
 
-    AgentError                 whatever goes wrong in an agent
-    ├── RequestError           the same call will never work: change something first
-    ├── RejoinError            the membership is out of date; poll() puts it right by itself
-    │   └── CommitFailed       the partitions may be another member's by now: do not repeat the commit
-    ├── RetryError             nothing is wrong with the call: make it again later
+    AgentError                 base class
+    ├── RequestError           the same call will never succeed: change something first
+    ├── RejoinError            the membership is out of date; the next poll() rejoins
+    │   └── CommitFailed       another member may own the partitions: do not repeat the commit
+    ├── RetryError             a temporary failure: repeat the call later
     ├── NoOffsetForPartition   nothing is committed, and auto_offset_reset is "none"
-    ├── OffsetsRefused         single partitions of a commit were refused
-    ├── AgentClosed            the agent was closed before
-    └── ConcurrentUse          a second thread called while one was inside
+    ├── OffsetsRefused         some partitions of a commit were rejected
+    ├── AgentClosed            the agent is closed
+    └── ConcurrentUse          a second thread called the agent
 
-Errors that the coordinator answered carry Kafka's own name in `code`.
+Errors of the coordinator carry Kafka's name of the error in `code`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent.partitions import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What the coordinator said when it refused a call; empty for errors that never reached it.
+    """The problem details of an error response; empty for errors without a response.
 
     Source: RFC 9457, with the members that Muster adds.
     """
@@ -41,7 +41,7 @@ class Problem:
 
 
 class AgentError(Exception):
-    """Something went wrong in an agent; the subclass says what to do about it."""
+    """Base class of the agent's errors; the subclass says what to do."""
 
     def __init__(self, message: str, problem: Problem | None = None) -> None:
         super().__init__(message)
@@ -49,26 +49,26 @@ class AgentError(Exception):
 
     @property
     def code(self) -> str:
-        """Return Kafka's name of the error, or "" when it did not come from a coordinator."""
+        """Kafka's name of the error, or "" if it did not come from a coordinator."""
         return self.problem.code
 
     @property
     def action(self) -> str:
-        """Return the coordinator's own advice: fix, rejoin, retry, or ""."""
+        """The action that the coordinator advises: fix, rejoin, retry, or ""."""
         return self.problem.action
 
     @property
     def retry_after_s(self) -> float:
-        """Return the seconds that the coordinator asks to be left alone; 0 when it named none."""
+        """The Retry-After of the response in seconds; 0 if it has none."""
         return self.problem.retry_after_s
 
 
 class RequestError(AgentError):
-    """The same call will never work; something must be changed first."""
+    """The same call will never succeed; change something first."""
 
 
 class InvalidRequest(RequestError):
-    """The coordinator could not accept the request's form."""
+    """The request is malformed."""
 
 
 class InvalidGroupId(RequestError):
@@ -76,27 +76,27 @@ class InvalidGroupId(RequestError):
 
 
 class InvalidSessionTimeout(RequestError):
-    """The session timeout lies outside the bounds that the coordinator sets."""
+    """The session timeout is outside the coordinator's bounds."""
 
 
 class InconsistentGroupProtocol(RequestError):
-    """The other members share no assignor, or no protocol type, with this one."""
+    """This member shares no assignor, or no protocol type, with the other members."""
 
 
 class GroupMaxSizeReached(RequestError):
-    """The group is full; poll() may be called again later."""
+    """The group has its maximum number of members; call poll() again later."""
 
 
 class FencedInstanceId(RequestError):
-    """Another process has taken this group_instance_id over; this agent is out for good."""
+    """Another process uses this group_instance_id now; this agent cannot rejoin."""
 
 
 class GroupIdNotFound(RequestError):
-    """There is no such group (any more)."""
+    """The group does not exist."""
 
 
 class NotAuthorized(RequestError):
-    """The token is missing, unknown, or may not touch this group."""
+    """The token is missing, unknown, or has no permission for this group."""
 
 
 class RejoinError(AgentError):
@@ -104,31 +104,31 @@ class RejoinError(AgentError):
 
 
 class UnknownMemberId(RejoinError):
-    """The coordinator does not know this member (any more)."""
+    """The member id is unknown to the coordinator."""
 
 
 class IllegalGeneration(RejoinError):
-    """The group has moved on to another generation."""
+    """The generation is not the group's current one."""
 
 
 class RebalanceInProgress(RejoinError):
-    """The group is rebalancing; poll(), and then commit what is still assigned."""
+    """The group is rebalancing; call poll(), then commit the partitions that are still assigned."""
 
 
 class MemberIdRequired(RejoinError):
-    """The coordinator gave an id, and wants the join again with it."""
+    """The coordinator issued a member id; the join must be repeated with it."""
 
 
 class CommitFailed(RejoinError):
-    """The commit was refused, since the group has moved on: another member may own the partitions by now."""
+    """The commit was rejected after a rebalance; another member may own the partitions."""
 
 
 class RetryError(AgentError):
-    """The call may simply be made again, after a pause."""
+    """A temporary failure; repeat the call after a pause."""
 
 
 class CoordinatorNotAvailable(RetryError):
-    """Nobody coordinates the group at this moment."""
+    """No node coordinates the group now."""
 
 
 class CoordinatorLoadInProgress(RetryError):
@@ -140,11 +140,11 @@ class NotCoordinator(RetryError):
 
 
 class ThrottlingQuotaExceeded(RetryError):
-    """The coordinator has more to do than it takes on."""
+    """The coordinator is overloaded."""
 
 
 class Unreachable(RetryError):
-    """No answer came that could be read; what was asked may have been done or not."""
+    """No readable response; the request may or may not have been processed."""
 
     def __init__(self, message: str, *, was_connected: bool) -> None:
         super().__init__(message)
@@ -152,16 +152,18 @@ class Unreachable(RetryError):
 
 
 class NoOffsetForPartition(AgentError):
-    """Nothing is committed for a partition, and auto_offset_reset is "none": seek() it."""
+    """Nothing is committed for these partitions, and auto_offset_reset is "none"; seek() sets a position."""
 
     def __init__(self, partitions: tuple[TopicPartition, ...]) -> None:
         names = ", ".join(str(partition) for partition in partitions)
-        super().__init__(f"nothing is committed for {names}, and auto_offset_reset is 'none'; seek() to begin there")
+        super().__init__(
+            f"no committed offset for {names}, and auto_offset_reset is 'none'; call seek() to set a position"
+        )
         self.partitions = partitions
 
 
 class OffsetsRefused(AgentError):
-    """Single partitions of a commit were refused; the others are stored."""
+    """Some partitions of a commit were rejected; the others are stored."""
 
     def __init__(self, codes: Mapping[TopicPartition, str]) -> None:
         named = ", ".join(f"{partition}: {code}" for partition, code in sorted(codes.items()))
@@ -170,11 +172,11 @@ class OffsetsRefused(AgentError):
 
 
 class AgentClosed(AgentError):
-    """The agent was closed before; make another one."""
+    """The agent is closed; create another one."""
 
 
 class ConcurrentUse(AgentError):
-    """A second thread called while one was inside; an agent is for one thread at a time, wakeup() aside."""
+    """A second thread called the agent; only wakeup() may be called from any thread."""
 
 
 CLASSES: Final[Mapping[str, type[AgentError]]] = {
@@ -198,11 +200,11 @@ CLASSES: Final[Mapping[str, type[AgentError]]] = {
 
 
 def from_problem(problem: Problem) -> AgentError:
-    """Return the typed error of a refusal.
+    """Return the typed error of an error response.
 
-    A code that this version does not know is judged by the coordinator's `action`, and without one by the status.
+    An unknown code is classified by `action`, and without one by the HTTP status.
     """
-    message = f"{problem.code or problem.status}: {problem.detail or 'no detail given'}"
+    message = f"{problem.code or problem.status}: {problem.detail or 'no detail'}"
     return _class_of(problem)(message, problem)
 
 
@@ -213,10 +215,10 @@ def _class_of(problem: Problem) -> type[AgentError]:
         return NotAuthorized
     if problem.action == "rejoin":
         return RejoinError
-    if problem.action == "retry" or (not problem.action and _is_passing(problem.status)):
+    if problem.action == "retry" or (not problem.action and _is_transient(problem.status)):
         return RetryError
     return RequestError
 
 
-def _is_passing(status: int) -> bool:
+def _is_transient(status: int) -> bool:
     return status >= 500 or status in (408, 421, 425, 429)

@@ -1,4 +1,4 @@
-"""The calls of the group protocol as typed functions: one request, one typed answer, no state."""
+"""The endpoints of one group as typed methods: one request, one typed response, no state."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent import answers
-from agent.answers import Intervals, Joined, TopicInfo
+from agent import responses
 from agent.assignors import Assignment, Assignor
-from agent.membership import Identity
+from agent.membership import MemberIdentity
 from agent.partitions import JsonObject, OffsetAndMetadata, TopicPartition, grouped
-from agent.transport import Lane
+from agent.responses import EffectiveTimeouts, JoinGroupResponse, TopicMetadata
+from agent.transport import Connection
 
 PROTOCOL_TYPE: Final = "consumer"
 NONE: Final = "NONE"
-"""The code of what went well."""
+"""The code of success."""
 MAX_REASON_LENGTH: Final = 255
 LONG_POLL_GRACE_MS: Final = 5_000
-"""How much later than asked for the answer to a long poll may come."""
+"""How much later than requested the response to a long poll may arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What one round of joining sends, whoever the member is by then."""
+    """The content of a join request, apart from the member's identity."""
 
     client_id: str
     session_timeout_ms: int
@@ -57,10 +57,12 @@ class GroupApi:
         self._path = f"/v1/groups/{group_segment(group_id)}"
         self._group_instance_id = group_instance_id
 
-    def join(self, lane: Lane, who: Identity, request: JoinRequest, *, max_wait_ms: int) -> Joined:
-        """Ask to be part of the next generation; the answer may take max_wait_ms."""
+    def join(
+        self, connection: Connection, identity: MemberIdentity, request: JoinRequest, *, max_wait_ms: int
+    ) -> JoinGroupResponse:
+        """Join the next generation; the response may take max_wait_ms."""
         body = {
-            "member_id": who.member_id,
+            "member_id": identity.member_id,
             "group_instance_id": self._group_instance_id,
             "client_id": request.client_id,
             "session_timeout_ms": request.session_timeout_ms,
@@ -72,12 +74,12 @@ class GroupApi:
             "max_wait_ms": max_wait_ms,
         }
         timeout_ms = max_wait_ms + LONG_POLL_GRACE_MS
-        return lane.call(answers.joined, "POST", f"{self._path}/join", body, timeout_ms=timeout_ms)
+        return connection.call(responses.parse_join_group, "POST", f"{self._path}/join", body, timeout_ms=timeout_ms)
 
     def sync(
-        self, lane: Lane, joined: Joined, assignment: Assignment, *, max_wait_ms: int
+        self, connection: Connection, joined: JoinGroupResponse, assignment: Assignment, *, max_wait_ms: int
     ) -> tuple[TopicPartition, ...]:
-        """Hand in the leader's assignment ({} from a follower) and return this member's own partitions."""
+        """Send the leader's assignment ({} from a follower) and return this member's partitions."""
         body = self._as_member(joined.identity) | {
             "protocol_type": PROTOCOL_TYPE,
             "protocol_name": joined.protocol_name,
@@ -88,50 +90,61 @@ class GroupApi:
             "max_wait_ms": max_wait_ms,
         }
         timeout_ms = max_wait_ms + LONG_POLL_GRACE_MS
-        return lane.call(answers.own_partitions, "POST", f"{self._path}/sync", body, timeout_ms=timeout_ms)
+        return connection.call(responses.parse_sync_group, "POST", f"{self._path}/sync", body, timeout_ms=timeout_ms)
 
-    def heartbeat(self, lane: Lane, who: Identity, *, timeout_ms: int) -> Intervals:
-        """Say that the member lives, and return the times in force."""
-        body = self._as_member(who)
-        return lane.call(answers.intervals, "POST", f"{self._path}/heartbeat", body, timeout_ms=timeout_ms)
+    def heartbeat(self, connection: Connection, identity: MemberIdentity, *, timeout_ms: int) -> EffectiveTimeouts:
+        """Send a heartbeat and return the effective timeouts."""
+        body = self._as_member(identity)
+        return connection.call(responses.parse_timeouts, "POST", f"{self._path}/heartbeat", body, timeout_ms=timeout_ms)
 
-    def leave(self, lane: Lane, member_id: str, reason: str, *, timeout_ms: int) -> None:
-        """Take the member out of the group; that it was out already is no error, so its code is not looked at."""
+    def leave(self, connection: Connection, member_id: str, reason: str, *, timeout_ms: int) -> None:
+        """Leave the group; the member's own result code is ignored, since an unknown member has left already."""
         entry = {
             "member_id": member_id,
             "group_instance_id": self._group_instance_id,
             "reason": reason[:MAX_REASON_LENGTH],
         }
-        lane.call(answers.left, "POST", f"{self._path}/leave", {"members": [entry]}, timeout_ms=timeout_ms)
+        connection.call(
+            responses.parse_leave_group, "POST", f"{self._path}/leave", {"members": [entry]}, timeout_ms=timeout_ms
+        )
 
     def commit(
-        self, lane: Lane, who: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int
+        self,
+        connection: Connection,
+        identity: MemberIdentity,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        timeout_ms: int,
     ) -> dict[TopicPartition, str]:
-        """Store offsets and return the code of each; those with NONE are stored."""
-        body = self._as_member(who) | {"offsets": [_offset_entry(each, offsets[each]) for each in sorted(offsets)]}
-        return lane.call(answers.codes, "POST", f"{self._path}/offsets", body, timeout_ms=timeout_ms)
+        """Commit offsets and return the code of each; those with NONE are stored."""
+        body = self._as_member(identity) | {"offsets": [_offset_entry(each, offsets[each]) for each in sorted(offsets)]}
+        return connection.call(
+            responses.parse_offset_commit, "POST", f"{self._path}/offsets", body, timeout_ms=timeout_ms
+        )
 
     def committed(
-        self, lane: Lane, partitions: Iterable[TopicPartition], *, timeout_ms: int
+        self, connection: Connection, partitions: Iterable[TopicPartition], *, timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what is committed for each partition; None where nothing is."""
+        """Return the committed offset of each partition; None where nothing is committed."""
         body = {"partitions": grouped(partitions)}
-        return lane.call(answers.committed, "POST", f"{self._path}/offsets/query", body, timeout_ms=timeout_ms)
+        return connection.call(
+            responses.parse_offset_fetch, "POST", f"{self._path}/offsets/query", body, timeout_ms=timeout_ms
+        )
 
-    def topics(self, lane: Lane, *, timeout_ms: int) -> dict[str, TopicInfo]:
-        """Return the catalogue: every topic that Muster knows."""
-        return lane.call(answers.topics, "GET", "/v1/topics", timeout_ms=timeout_ms)
+    def topics(self, connection: Connection, *, timeout_ms: int) -> dict[str, TopicMetadata]:
+        """Return the topic metadata of all topics."""
+        return connection.call(responses.parse_topics, "GET", "/v1/topics", timeout_ms=timeout_ms)
 
-    def _as_member(self, who: Identity) -> JsonObject:
+    def _as_member(self, identity: MemberIdentity) -> JsonObject:
         return {
-            "generation": who.generation,
-            "member_id": who.member_id,
+            "generation": identity.generation,
+            "member_id": identity.member_id,
             "group_instance_id": self._group_instance_id,
         }
 
 
 def group_segment(group_id: str) -> str:
-    """Return the path segment that names a group: itself if it is plain, else `~` and base64url without padding."""
+    """Return a group id as a path segment: unchanged if it is plain, else `~` and base64url without padding."""
     if re.fullmatch(r"[A-Za-z0-9._-]+", group_id) and group_id not in (".", ".."):
         return group_id
     return "~" + base64.urlsafe_b64encode(group_id.encode()).decode().rstrip("=")

@@ -1,11 +1,11 @@
-"""An agent's place in its group is an id, a generation and a phase, and one table says what each error does to it.
+"""Membership state of an agent (member id, generation, phase), and the table of reactions to errors.
 
-Nothing here waits, sends or locks: the threads of an agent ask, under its lock, what to do next.
+This module does no I/O and takes no locks: the agent's threads call it under the lock of `shared_state`.
 
-    UNJOINED --begin_join--> JOINING --joined--> SYNCING --synced--> STABLE
-        ^                       ^                   |                  |
-        |                       +---- begin_join ---+------------------+
-        +--- reset: the id, or the generation, is no longer good (from any phase)
+    UNJOINED --begin_join--> PREPARING_REBALANCE --joined--> COMPLETING_REBALANCE --synced--> STABLE
+        ^                             ^                               |                         |
+        |                             +---------- begin_join ---------+-------------------------+
+        +--- reset (from any state): the member id or the generation is no longer valid
 
 Source: Kafka's client, AbstractCoordinator and ConsumerCoordinator (classic protocol).
 """
@@ -23,17 +23,17 @@ from agent.errors import AgentError
 NO_GENERATION: Final = -1
 
 
-class Phase(Enum):
-    """How far the member is in its present round."""
+class MemberState(Enum):
+    """The member's phase in the current rebalance."""
 
     UNJOINED = auto()
-    JOINING = auto()
-    SYNCING = auto()
+    PREPARING_REBALANCE = auto()
+    COMPLETING_REBALANCE = auto()
     STABLE = auto()
 
 
-class Call(Enum):
-    """The calls whose errors bear on the membership."""
+class RequestType(Enum):
+    """The requests whose errors affect the membership."""
 
     JOIN = auto()
     SYNC = auto()
@@ -42,118 +42,118 @@ class Call(Enum):
 
 
 class Reaction(Enum):
-    """What the caller of a failed call does next; the membership has been changed already."""
+    """What the sender of a failed request does next; the membership has been updated already."""
 
     RETRY = auto()
-    """Make the same call again after a pause. Where to is the business of `coordinators`."""
+    """Repeat the request after a pause. `node_selector` chooses the node."""
     RETRY_AT_ONCE = auto()
-    """Make the same call again now: it carries a new id, or the coordinator only ended a long poll."""
+    """Repeat the request now: it carries a new member id, or the coordinator only ended a long poll."""
     REJOIN = auto()
-    """Join again with the same id; the assignment held so far is still good to commit under."""
+    """Rejoin with the same id; offsets of the present assignment can still be committed."""
     RESET_GENERATION = auto()
-    """Join again with the same id; the generation is lost, and with it whatever was owned."""
+    """Rejoin with the same id; the generation and the owned partitions are lost."""
     RESET_MEMBER = auto()
-    """Join again as a stranger; id, generation and whatever was owned are lost."""
+    """Join as a new member; id, generation and the owned partitions are lost."""
     IGNORE = auto()
-    """The answer speaks of a past that is over."""
+    """Ignore the error: it concerns an identity or a phase that has been replaced since."""
     FATAL = auto()
-    """Tell the person."""
+    """Raise the error to the caller."""
 
 
-_WHEREVER_IT_IS: Final[Mapping[type[AgentError], Reaction]] = {
+_COMMON_REACTIONS: Final[Mapping[type[AgentError], Reaction]] = {
     errors.CoordinatorNotAvailable: Reaction.RETRY,
     errors.NotCoordinator: Reaction.RETRY,
-    # Kafka's client dies of this one in a sync, which its brokers never say there. Asking again is always safe.
+    # Kafka's client treats this as fatal in a sync, where its brokers never send it. A retry is always safe.
     errors.CoordinatorLoadInProgress: Reaction.RETRY,
     errors.FencedInstanceId: Reaction.FATAL,
     errors.UnknownMemberId: Reaction.RESET_MEMBER,
     errors.IllegalGeneration: Reaction.RESET_GENERATION,
 }
 
-ON_ERROR: Final[Mapping[Call, Mapping[type[AgentError], Reaction]]] = {
-    Call.JOIN: {
-        **_WHEREVER_IT_IS,
+ON_ERROR: Final[Mapping[RequestType, Mapping[type[AgentError], Reaction]]] = {
+    RequestType.JOIN: {
+        **_COMMON_REACTIONS,
         errors.MemberIdRequired: Reaction.RETRY_AT_ONCE,
-        # The join is parked at the coordinator, and only this wait for its answer is over.
+        # The join is still parked at the coordinator; only this long poll has ended.
         errors.RebalanceInProgress: Reaction.RETRY_AT_ONCE,
     },
-    Call.SYNC: {**_WHEREVER_IT_IS, errors.RebalanceInProgress: Reaction.REJOIN},
-    Call.HEARTBEAT: {**_WHEREVER_IT_IS, errors.RebalanceInProgress: Reaction.REJOIN},
-    Call.COMMIT: {
-        **_WHEREVER_IT_IS,
+    RequestType.SYNC: {**_COMMON_REACTIONS, errors.RebalanceInProgress: Reaction.REJOIN},
+    RequestType.HEARTBEAT: {**_COMMON_REACTIONS, errors.RebalanceInProgress: Reaction.REJOIN},
+    RequestType.COMMIT: {
+        **_COMMON_REACTIONS,
         errors.RebalanceInProgress: Reaction.REJOIN,
-        # The group was deleted, which only happens to a group that has no member left.
+        # The group was deleted, so it had no members left.
         errors.GroupIdNotFound: Reaction.RESET_MEMBER,
     },
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who the coordinator takes this agent for: empty and -1 as long as nobody."""
+class MemberIdentity:
+    """The member id and generation that the coordinator assigned; "" and -1 if none."""
 
     member_id: str = ""
     generation: int = NO_GENERATION
 
     @property
     def has_generation(self) -> bool:
-        """Tell whether this member is part of a generation, so that it may own partitions."""
+        """Whether this member is part of a generation, so that it can own partitions."""
         return self.generation != NO_GENERATION and bool(self.member_id)
 
 
 class Membership:
-    """The present identity and phase, and whether a join is wanted; every access is under the agent's lock."""
+    """The current identity and phase, and whether a join is needed; every access is under the agent's lock."""
 
     def __init__(self) -> None:
-        self.identity = Identity()
-        self.phase = Phase.UNJOINED
+        self.identity = MemberIdentity()
+        self.state = MemberState.UNJOINED
         self.rejoin_reason: str | None = None
 
     @property
     def is_heartbeating(self) -> bool:
-        """Tell whether heartbeats are due: from the join answer on, until the next join begins."""
-        return self.phase in (Phase.SYNCING, Phase.STABLE)
+        """Whether heartbeats are due: from the join response until the next join begins."""
+        return self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
 
-    def want_join(self, reason: str) -> None:
-        """Note that the next poll() has to join; the first reason is kept."""
+    def request_rejoin(self, reason: str) -> None:
+        """Make the next poll() rejoin; the first reason is kept."""
         self.rejoin_reason = self.rejoin_reason or reason
 
     def begin_join(self) -> str:
-        """Enter the join phase and return why."""
+        """Enter PREPARING_REBALANCE and return the reason for the join."""
         reason = self.rejoin_reason or "joining"
-        self.phase = Phase.JOINING
+        self.state = MemberState.PREPARING_REBALANCE
         self.rejoin_reason = None
         return reason
 
-    def joined(self, identity: Identity) -> None:
-        """Take the id and generation of a join's answer; heartbeats are due from here on."""
-        assert self.phase is Phase.JOINING
+    def joined(self, identity: MemberIdentity) -> None:
+        """Enter COMPLETING_REBALANCE with the identity of a join response; heartbeats are due from here on."""
+        assert self.state is MemberState.PREPARING_REBALANCE
         self.identity = identity
-        self.phase = Phase.SYNCING
+        self.state = MemberState.COMPLETING_REBALANCE
 
     def synced(self) -> None:
-        """Take part in the generation: its assignment is known."""
-        assert self.phase is Phase.SYNCING
-        self.phase = Phase.STABLE
+        """Enter STABLE: the assignment is known."""
+        assert self.state is MemberState.COMPLETING_REBALANCE
+        self.state = MemberState.STABLE
 
     def reset(self, reason: str, *, keeps_member_id: bool = False) -> None:
-        """Give up the generation, and the id unless it is kept, and want a join."""
-        self.identity = replace(self.identity, generation=NO_GENERATION) if keeps_member_id else Identity()
-        self.phase = Phase.UNJOINED
-        self.want_join(reason)
+        """Discard the generation, and the member id unless it is kept, and request a rejoin."""
+        self.identity = replace(self.identity, generation=NO_GENERATION) if keeps_member_id else MemberIdentity()
+        self.state = MemberState.UNJOINED
+        self.request_rejoin(reason)
 
     def leave(self) -> None:
-        """Be nobody, and want nothing."""
-        self.identity = Identity()
-        self.phase = Phase.UNJOINED
+        """Discard the identity without requesting a rejoin."""
+        self.identity = MemberIdentity()
+        self.state = MemberState.UNJOINED
         self.rejoin_reason = None
 
-    def react(self, call: Call, error: AgentError, sent_as: Identity) -> Reaction:
-        """Change what the error of a call changes, and return what its caller does next.
+    def handle_error(self, call: RequestType, error: AgentError, sent_as: MemberIdentity) -> Reaction:
+        """Update the membership after a failed request, and return what the sender does next.
 
         Args:
-            call: what was asked.
-            error: what came back.
+            call: the request.
+            error: its error.
             sent_as: the identity when the request was sent; errors about an older one are ignored.
         """
         reaction = self._reaction(call, error, sent_as)
@@ -161,27 +161,31 @@ class Membership:
             case Reaction.RESET_MEMBER | Reaction.RESET_GENERATION:
                 self.reset(f"{call.name.lower()}: {error.code}", keeps_member_id=reaction is Reaction.RESET_GENERATION)
             case Reaction.REJOIN:
-                self.want_join("the group is rebalancing")
-            case Reaction.FATAL if call is not Call.COMMIT or isinstance(error, errors.FencedInstanceId):
+                self.request_rejoin("the group is rebalancing")
+            case Reaction.FATAL if call is not RequestType.COMMIT or isinstance(error, errors.FencedInstanceId):
                 self.leave()
-        if call is Call.JOIN and error.problem.member_id and self.phase is Phase.JOINING:
+        if call is RequestType.JOIN and error.problem.member_id and self.state is MemberState.PREPARING_REBALANCE:
             self.identity = replace(self.identity, member_id=error.problem.member_id)
         return reaction
 
-    def _reaction(self, call: Call, error: AgentError, sent_as: Identity) -> Reaction:
+    def _reaction(self, call: RequestType, error: AgentError, sent_as: MemberIdentity) -> Reaction:
         listed = ON_ERROR[call].get(type(error), _by_class(error))
         if listed is Reaction.REJOIN and error.action == "retry":
             return Reaction.RETRY_AT_ONCE
-        if listed is Reaction.FATAL and call is Call.HEARTBEAT and not error.code:
-            return Reaction.RETRY  # A refusal without a code is no node's own: some proxy has made it up.
-        if listed in (Reaction.RETRY, Reaction.RETRY_AT_ONCE) or call is Call.JOIN:
+        if listed is Reaction.FATAL and call is RequestType.HEARTBEAT and not error.code:
+            return Reaction.RETRY  # An error without a code comes from a proxy, not from a node.
+        if listed in (Reaction.RETRY, Reaction.RETRY_AT_ONCE) or call is RequestType.JOIN:
             return listed
         if self.identity != sent_as:
             return Reaction.IGNORE
-        if listed is Reaction.REJOIN and call is Call.HEARTBEAT and self.phase is not Phase.STABLE:
+        if listed is Reaction.REJOIN and call is RequestType.HEARTBEAT and self.state is not MemberState.STABLE:
             return Reaction.IGNORE
-        if listed is Reaction.RESET_GENERATION and call is Call.HEARTBEAT and self.phase is Phase.JOINING:
-            return Reaction.IGNORE  # The join has overtaken the heartbeat, and has opened the next generation.
+        if (
+            listed is Reaction.RESET_GENERATION
+            and call is RequestType.HEARTBEAT
+            and self.state is MemberState.PREPARING_REBALANCE
+        ):
+            return Reaction.IGNORE  # The join was processed before the heartbeat and began the next generation.
         return listed
 
 

@@ -1,4 +1,4 @@
-"""A partition and an offset are small immutable values, and this is how they look on the wire."""
+"""Topic partitions and offsets: value types and their JSON form."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """Where a group goes on reading a partition: `offset` is the next record's, not the last one's.
+    """A committed offset: `offset` is that of the next record to read, not of the last one read.
 
-    `log_end_offset` is where the partition ended when this was committed (None: not known); Muster derives the lag
-    from it.
+    `log_end_offset` is the partition's end at the time of the commit (None: not known); Muster computes the lag from
+    it.
     """
 
     offset: int
@@ -34,20 +34,20 @@ class OffsetAndMetadata:
     log_end_offset: int | None = None
 
 
-def whole_number(what: str, value: Any) -> int:  # noqa: ANN401  # a caller's, of which nothing is known yet
-    """Return a whole number of whatever kind (numpy's, for one) as an int.
+def whole_number(what: str, value: Any) -> int:  # noqa: ANN401  # the caller may pass anything
+    """Return a whole number of any type (numpy's, for one) as an int.
 
     Raises:
-        ValueError: it is none; `what` says whose.
+        ValueError: it is not a whole number; `what` names it in the message.
     """
     try:
         return operator.index(value)
     except TypeError:
-        raise ValueError(f"{what} is a whole number, and not {value!r}") from None
+        raise ValueError(f"{what} must be a whole number, and is {value!r}") from None
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> list[JsonObject]:
-    """Return partitions in the contract's form, `[{"topic", "partitions": [...]}]`, sorted."""
+    """Return partitions in the API's form, `[{"topic", "partitions": [...]}]`, sorted."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -55,7 +55,7 @@ def grouped(partitions: Iterable[TopicPartition]) -> list[JsonObject]:
 
 
 def ungrouped(groups: Iterable[JsonObject]) -> tuple[TopicPartition, ...]:
-    """Return the partitions of the contract's form, sorted."""
+    """Return the partitions in the API's form, sorted."""
     return tuple(sorted(TopicPartition(group["topic"], number) for group in groups for number in group["partitions"]))
 
 

@@ -1,4 +1,4 @@
-"""The partitions a member owns, and how far it is in each; pure bookkeeping, for the caller's thread only."""
+"""Owned partitions and their positions; for the caller's thread only."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ OffsetReset = Literal["earliest", "latest", "none"]
 
 
 @dataclass(slots=True)
-class _Place:
-    """How far one partition is; None: not known."""
+class _PartitionState:
+    """The position and committed offset of one partition; None: not known."""
 
     position: int | None = None
-    stored: OffsetAndMetadata | None = None
-    """What was last committed."""
+    committed: OffsetAndMetadata | None = None
+    """The last committed offset."""
     is_reported: bool = False
-    """Whether the partition's end was sent along since the last look."""
+    """Whether a log end offset was sent since the last call of `unreported`."""
     log_start: int = 0
     is_paused: bool = False
 
 
 class Positions:
-    """Owned partitions with the offset of the next record to read in each."""
+    """The owned partitions, each with the offset of the next record to read."""
 
     def __init__(self, end_offset_of: EndOffsetOf | None = None) -> None:
-        self._places: dict[TopicPartition, _Place] = {}
+        self._states: dict[TopicPartition, _PartitionState] = {}
         self._end_offset_of = end_offset_of
 
     def owned(self) -> tuple[TopicPartition, ...]:
         """Return the owned partitions, sorted."""
-        return tuple(sorted(self._places))
+        return tuple(sorted(self._states))
 
     def add(
         self,
@@ -44,28 +44,28 @@ class Positions:
         committed: Mapping[TopicPartition, OffsetAndMetadata | None],
         log_starts: Mapping[str, int],
     ) -> None:
-        """Own these too, each from where it was committed."""
+        """Add owned partitions, each at its committed offset."""
         for partition in partitions:
             found = committed.get(partition)
             offset = None if found is None else found.offset
-            self._places[partition] = _Place(offset, found, log_start=log_starts.get(partition.topic, 0))
+            self._states[partition] = _PartitionState(offset, found, log_start=log_starts.get(partition.topic, 0))
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Own these no longer."""
+        """Remove partitions."""
         for partition in partitions:
-            self._places.pop(partition, None)
+            self._states.pop(partition, None)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Set the next offset to read.
 
         Raises:
-            ValueError: the offset is no whole number or negative, or the partition is not owned.
+            ValueError: the offset is negative or not a whole number, or the partition is not owned.
         """
-        place = self._place(partition)
+        state = self._state(partition)
         position = whole_number(f"the offset of {partition}", offset)
         if position < 0:
-            raise ValueError(f"an offset is 0 or more, and not {position}")
-        place.position = position
+            raise ValueError(f"an offset must be 0 or more, and is {position}")
+        state.position = position
 
     def position(self, partition: TopicPartition) -> int | None:
         """Return the next offset to read, None while it is not known.
@@ -73,96 +73,96 @@ class Positions:
         Raises:
             ValueError: the partition is not owned.
         """
-        return self._place(partition).position
+        return self._state(partition).position
 
     def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> None:
-        """Leave partitions out of what there is to consume, or take them in again.
+        """Pause or resume partitions.
 
         Raises:
             ValueError: one of them is not owned.
         """
-        places = [self._place(partition) for partition in partitions]
-        for place in places:
-            place.is_paused = is_paused
+        states = [self._state(partition) for partition in partitions]
+        for state in states:
+            state.is_paused = is_paused
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Return the partitions left out for now."""
-        return frozenset(partition for partition, place in self._places.items() if place.is_paused)
+        """Return the paused partitions."""
+        return frozenset(partition for partition, state in self._states.items() if state.is_paused)
 
-    def to_consume(self) -> Mapping[TopicPartition, int]:
+    def fetchable(self) -> Mapping[TopicPartition, int]:
         """Return the partitions to read from, sorted, each with its next offset."""
         return MappingProxyType(
             {
-                partition: place.position
-                for partition, place in sorted(self._places.items())
-                if place.position is not None and not place.is_paused
+                partition: state.position
+                for partition, state in sorted(self._states.items())
+                if state.position is not None and not state.is_paused
             }
         )
 
     def reset(self, partitions: Iterable[TopicPartition], to: OffsetReset) -> None:
-        """Begin somewhere in partitions with no position.
+        """Set the position of partitions that have none.
 
         Raises:
-            NoOffsetForPartition: when `to` is "none" and there are any.
-            ValueError: a partition's end is no whole number.
+            NoOffsetForPartition: `to` is "none" and there are such partitions.
+            ValueError: a partition's log end offset is not a whole number.
         """
-        needy = tuple(sorted(each for each in partitions if self._place(each).position is None))
-        if needy and to == "none":
-            raise NoOffsetForPartition(needy)
-        for partition in needy:
-            place = self._place(partition)
+        missing = tuple(sorted(each for each in partitions if self._state(each).position is None))
+        if missing and to == "none":
+            raise NoOffsetForPartition(missing)
+        for partition in missing:
+            state = self._state(partition)
             if to == "latest":
                 assert self._end_offset_of is not None
-                place.position = _whole_end(partition, self._end_offset_of(partition))
+                state.position = _whole_end(partition, self._end_offset_of(partition))
             else:
-                place.position = place.log_start
+                state.position = state.log_start
 
     def all(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return every known position in the form of a commit."""
+        """Return all known positions as offsets to commit."""
         return {
-            partition: self._commitable(partition, place.position)
-            for partition, place in sorted(self._places.items())
-            if place.position is not None
+            partition: self._commitable(partition, state.position)
+            for partition, state in sorted(self._states.items())
+            if state.position is not None
         }
 
-    def not_stored(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions that differ from what was last committed."""
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions that differ from the committed offsets."""
         return {
-            partition: self._commitable(partition, place.position)
-            for partition, place in sorted(self._places.items())
-            if place.position is not None and (place.stored is None or place.position != place.stored.offset)
+            partition: self._commitable(partition, state.position)
+            for partition, state in sorted(self._states.items())
+            if state.position is not None and (state.committed is None or state.position != state.committed.offset)
         }
 
-    def stored(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note what a commit has stored."""
+    def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Record the offsets that a commit has stored."""
         for partition, offset in offsets.items():
-            if partition in self._places:
-                self._places[partition].stored = offset
-                self._places[partition].is_reported |= offset.log_end_offset is not None
+            if partition in self._states:
+                self._states[partition].committed = offset
+                self._states[partition].is_reported |= offset.log_end_offset is not None
 
-    def not_reported(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what was last committed, with the ends of partitions of which none was sent since the last call."""
-        quiet = [each for each in sorted(self._places.items()) if not each[1].is_reported and each[1].stored]
-        for place in self._places.values():
-            place.is_reported = False
+    def unreported(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the last committed offsets, with new log end offsets, of partitions unreported since the last call."""
+        unreported = [each for each in sorted(self._states.items()) if not each[1].is_reported and each[1].committed]
+        for state in self._states.values():
+            state.is_reported = False
         if self._end_offset_of is None:
             return {}
-        ends = {partition: self._end_offset_of(partition) for partition, _ in quiet}
+        ends = {partition: self._end_offset_of(partition) for partition, _ in unreported}
         return {
-            partition: replace(place.stored, log_end_offset=_whole_end(partition, ends[partition]))
-            for partition, place in quiet
-            if place.stored is not None and ends[partition] is not None
+            partition: replace(state.committed, log_end_offset=_whole_end(partition, ends[partition]))
+            for partition, state in unreported
+            if state.committed is not None and ends[partition] is not None
         }
 
     def _commitable(self, partition: TopicPartition, position: int) -> OffsetAndMetadata:
         end = None if self._end_offset_of is None else self._end_offset_of(partition)
         return OffsetAndMetadata(position, log_end_offset=None if end is None else _whole_end(partition, end))
 
-    def _place(self, partition: TopicPartition) -> _Place:
-        place = self._places.get(partition)
-        if place is None:
+    def _state(self, partition: TopicPartition) -> _PartitionState:
+        state = self._states.get(partition)
+        if state is None:
             raise ValueError(f"{partition} is not assigned to this agent")
-        return place
+        return state
 
 
 def _whole_end(partition: TopicPartition, end: int | None) -> int:

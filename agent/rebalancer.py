@@ -1,9 +1,9 @@
-"""Between two rounds stands the caller: what is given back before a join and what is new after a sync is told here.
+"""Rebalances in the caller's thread: starts rounds, applies their results and runs the rebalance callbacks.
 
-All of this runs in the caller's thread, inside poll(). Eager assignors give everything back before they rejoin;
-cooperative ones keep what they own, and give back only what the new assignment takes away, with a second rejoin.
-Callbacks happen once a completed rebalance, however many joins it took. They may call the agent, and even close it:
-what one of them is being told of is told to no other, and no rebalance goes on before it returns.
+All of this runs inside poll(). With an eager assignor all partitions are revoked before the rejoin; with a cooperative
+one only those that the new assignment moves are revoked after it, and a second rejoin follows. Callbacks run once per
+completed rebalance, however many joins it took. They may call the agent, and even close it: a partition is passed to
+one callback at a time, and no rebalance continues before the callback returns.
 
 Source: Kafka's client, ConsumerCoordinator.onJoinPrepare and onJoinComplete.
 """
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from agent.assignors import Assignor
 from agent.errors import FencedInstanceId
 from agent.group_api import JoinRequest
-from agent.membership import NO_GENERATION, Phase
+from agent.membership import NO_GENERATION, MemberState
+from agent.partition_counts import PartitionCounts
 from agent.partitions import TopicPartition
 from agent.positions import Positions
-from agent.round import Rebalanced, Round
-from agent.session import Session
-from agent.topic_counts import TopicCounts
+from agent.rebalance_round import RebalanceRound, RoundResult
+from agent.shared_state import SharedState
 
 log = logging.getLogger("muster.agent")
 
@@ -30,23 +30,23 @@ Partitions = tuple[TopicPartition, ...]
 OnPartitions = Callable[[Partitions], object]
 
 
-def nothing(*_: Partitions) -> None:
-    """Do nothing: the callback of a caller who gave none."""
+def no_callback(*_: Partitions) -> None:
+    """Do nothing: the default callback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What the caller wants to be told, each with the partitions it is about, sorted; and what the agent does first."""
+    """The caller's callbacks, called with sorted partitions; `before_revoking` is the agent's own and runs first."""
 
-    on_revoked: OnPartitions = nothing
-    on_assigned: OnPartitions = nothing
-    on_lost: OnPartitions = nothing
-    before_revoking: Callable[[], None] = nothing
+    on_revoked: OnPartitions = no_callback
+    on_assigned: OnPartitions = no_callback
+    on_lost: OnPartitions = no_callback
+    before_revoking: Callable[[], None] = no_callback
 
 
 @dataclass(slots=True)
 class Subscription:
-    """What the member asks for."""
+    """The client id, assignors and topics of the member."""
 
     client_id: str
     assignors: tuple[Assignor, ...]
@@ -54,42 +54,42 @@ class Subscription:
 
     @property
     def is_cooperative(self) -> bool:
-        """Tell whether partitions are kept while rejoining: only if every offered assignor can cope with it."""
+        """Whether partitions are kept while rejoining: only if every offered assignor is cooperative."""
         return all(assignor.is_cooperative for assignor in self.assignors)
 
 
 class Rebalancer:
-    """Drives the rounds of one agent and runs its callbacks; for the caller's thread only."""
+    """Runs the rebalances of one agent; for the caller's thread only."""
 
     def __init__(
         self,
-        session: Session,
+        shared: SharedState,
         subscription: Subscription,
         positions: Positions,
         callbacks: Callbacks,
-        counts: TopicCounts,
+        counts: PartitionCounts,
     ) -> None:
-        self.leads_by: Mapping[str, int] | None = None
-        self._session = session
+        self.leader_partition_counts: Mapping[str, int] | None = None
+        self._shared = shared
         self._subscription = subscription
         self._positions = positions
         self._callbacks = callbacks
         self._counts = counts
-        self._round: Round | None = None
+        self._round: RebalanceRound | None = None
         self._failed_rounds = 0
         self._next_round_at_ms = 0
         self._is_prepared = False
         self._is_calling_back = False
-        self._going: Partitions = ()
+        self._being_revoked: Partitions = ()
         self._last_assignment: Partitions = ()
         self._last_generation = NO_GENERATION
 
-    def drive(self) -> None:
-        """Do all that can be done without waiting, callbacks included; from within one of them, nothing.
+    def run_due(self) -> None:
+        """Do all work that needs no waiting, callbacks included; does nothing if called from a callback.
 
         Raises:
-            AgentError: what ended the membership.
-            Exception: whatever a callback, partitions_of or an assignor raised.
+            AgentError: the error that ended the membership.
+            Exception: an error raised by a callback, partitions_of or an assignor.
         """
         while not self._is_calling_back:
             self._raise_fatal()
@@ -97,71 +97,71 @@ class Rebalancer:
                 self._lose(self._positions.owned())
             elif self._round is not None and self._round.is_done:
                 self._finish(self._round)
-            elif self._round is None and self._may_begin():
-                self._give_back_before_joining()
-                if self._may_begin():
-                    self._begin()
+            elif self._round is None and self._can_start_round():
+                self._prepare_join()
+                if self._can_start_round():
+                    self._start_round()
             else:
                 return
 
-    def want_join(self, reason: str) -> None:
-        """Make the next `drive` rejoin, if this is a member at all."""
-        with self._session.changed:
-            if self._session.membership.phase is not Phase.UNJOINED:
-                self._session.membership.want_join(reason)
+    def request_rejoin(self, reason: str) -> None:
+        """Make the next `run_due` rejoin; does nothing if this agent is not a member."""
+        with self._shared.changed:
+            if self._shared.membership.state is not MemberState.UNJOINED:
+                self._shared.membership.request_rejoin(reason)
 
     def has_work(self) -> bool:
-        """Tell whether `drive` would do something now; under the lock."""
+        """Return whether `run_due` has work; under the lock."""
         if self._is_calling_back:
             return False
-        if self._session.fatal is not None or self._has_lost_all():
+        if self._shared.fatal is not None or self._has_lost_all():
             return True
-        return self._round.is_done if self._round is not None else self._may_begin()
+        return self._round.is_done if self._round is not None else self._can_start_round()
 
-    def wakes_at_ms(self) -> int | None:
-        """Return when `drive` has to be called even if nothing changes; None: not by the clock."""
+    def next_wakeup_ms(self) -> int | None:
+        """Return when `run_due` has to be called even if nothing changes; None: at no fixed time."""
         is_waiting = self._round is None and self._wants_join() and not self._is_calling_back
         return self._next_round_at_ms if is_waiting else None
 
-    def hand_back(self) -> None:
-        """Tell the caller that nothing is owned any more, since the member is about to leave.
+    def revoke_all(self) -> None:
+        """Run the callbacks for all owned partitions, since the member is about to leave.
 
-        A callback that leaves is not told again of what it is being told of. What was kept through a rejoin that is not
-        over counts as lost: nothing can be committed then.
+        Partitions that a callback is being called with already are skipped. Partitions kept during an unfinished rejoin
+        are passed to `on_lost`, since nothing can be committed then.
         """
-        owned = tuple(each for each in self._positions.owned() if each not in self._going)
-        if owned and self._session.membership.phase is Phase.STABLE:
+        owned = tuple(each for each in self._positions.owned() if each not in self._being_revoked)
+        if owned and self._shared.membership.state is MemberState.STABLE:
             self._revoke(owned)
         elif owned:
             self._lose(owned)
 
-    def abandon(self) -> None:
-        """End the round under way, and forget everything about it."""
+    def cancel_round(self) -> None:
+        """Cancel the current round and discard its result."""
         if self._round is not None:
             self._round.cancel()
         self._round = None
         self._is_prepared = False
-        self.leads_by = None
+        self.leader_partition_counts = None
 
     def _wants_join(self) -> bool:
-        membership = self._session.membership
-        wants = membership.phase is Phase.UNJOINED or membership.rejoin_reason is not None
-        return wants and bool(self._subscription.topics) and not self._session.is_closed
+        membership = self._shared.membership
+        wants = membership.state is MemberState.UNJOINED or membership.rejoin_reason is not None
+        return wants and bool(self._subscription.topics) and not self._shared.is_closed
 
-    def _may_begin(self) -> bool:
-        return self._wants_join() and self._session.clock.now_ms() >= self._next_round_at_ms
+    def _can_start_round(self) -> bool:
+        return self._wants_join() and self._shared.clock.now_ms() >= self._next_round_at_ms
 
     def _has_lost_all(self) -> bool:
-        """Tell whether there are partitions of a generation that this member is no longer part of."""
-        return not self._session.membership.identity.has_generation and bool(self._positions.owned())
+        """Return whether partitions are owned from a generation that this member is no longer part of."""
+        return not self._shared.membership.identity.has_generation and bool(self._positions.owned())
 
     def _raise_fatal(self) -> None:
-        fatal = self._session.fatal
+        fatal = self._shared.fatal
         if fatal is None:
             return
         if not isinstance(fatal, FencedInstanceId):
-            self._session.fatal = None
-        self.abandon()
+            self._shared.fatal = None
+        self.cancel_round()
         owned = self._positions.owned()
         try:
             if owned:
@@ -169,12 +169,12 @@ class Rebalancer:
         finally:
             raise fatal
 
-    def _give_back_before_joining(self) -> None:
-        identity = self._session.membership.identity
+    def _prepare_join(self) -> None:
+        identity = self._shared.membership.identity
         if not identity.has_generation or self._is_prepared:
             return
         self._callbacks.before_revoking()
-        if self._session.membership.identity != identity:
+        if self._shared.membership.identity != identity:
             return
         self._is_prepared = True
         owned = self._positions.owned()
@@ -184,61 +184,61 @@ class Rebalancer:
         elif unwanted:
             self._revoke(unwanted)
 
-    def _begin(self) -> None:
-        session = self._session
-        with session.changed:
+    def _start_round(self) -> None:
+        shared = self._shared
+        with shared.changed:
             owned = self._positions.owned()
-            if owned and not session.membership.identity.has_generation:
+            if owned and not shared.membership.identity.has_generation:
                 return
             request = JoinRequest(
                 client_id=self._subscription.client_id,
-                session_timeout_ms=session.timing.session_timeout_ms,
-                rebalance_timeout_ms=session.timing.max_poll_interval_ms,
+                session_timeout_ms=shared.timing.session_timeout_ms,
+                rebalance_timeout_ms=shared.timing.max_poll_interval_ms,
                 topics=self._subscription.topics,
                 owned_partitions=owned,
                 last_assignment=self._last_assignment,
                 last_generation=self._last_generation,
                 assignors=self._subscription.assignors,
-                reason=session.membership.begin_join(),
+                reason=shared.membership.begin_join(),
             )
-            beginning = Round(session, request, self._counts)
+            new_round = RebalanceRound(shared, request, self._counts)
         log.debug("%s: joining (%s)", request.client_id, request.reason)
         try:
-            beginning.start()
+            new_round.start()
         except RuntimeError:
-            self.want_join(request.reason)
+            self.request_rejoin(request.reason)
             raise
-        self._round = beginning
+        self._round = new_round
 
-    def _finish(self, done: Round) -> None:
+    def _finish(self, done: RebalanceRound) -> None:
         self._round = None
         if done.error is not None:
-            self._stand_back(str(done.error))
+            self._back_off(str(done.error))
             raise done.error
         if done.result is None:
-            self._stand_back("the join came to nothing")
-        elif self._session.membership.identity == done.result.identity:
+            self._back_off("the rebalance round ended without a result")
+        elif self._shared.membership.identity == done.result.identity:
             self._failed_rounds = 0
             if done.topics != self._subscription.topics:
-                self.want_join("the subscription has changed")
-            self._take(done.result)
+                self.request_rejoin("the subscription has changed")
+            self._apply_assignment(done.result)
 
-    def _stand_back(self, reason: str) -> None:
-        """Begin anew after a pause, under the same id; a generation that was won in the round is not used."""
-        session = self._session
+    def _back_off(self, reason: str) -> None:
+        """Start a new round after a pause, under the same id; a generation from the failed round is not used."""
+        shared = self._shared
         self._failed_rounds += 1
-        self._next_round_at_ms = session.clock.now_ms() + session.backoff.delay_ms(self._failed_rounds)
-        with session.changed:
-            if session.membership.phase is not Phase.UNJOINED:
-                session.membership.reset(reason, keeps_member_id=True)
+        self._next_round_at_ms = shared.clock.now_ms() + shared.backoff.delay_ms(self._failed_rounds)
+        with shared.changed:
+            if shared.membership.state is not MemberState.UNJOINED:
+                shared.membership.reset(reason, keeps_member_id=True)
 
-    def _take(self, result: Rebalanced) -> None:
-        """Own what the round has brought, and call the callbacks and the assignor's hook."""
+    def _apply_assignment(self, result: RoundResult) -> None:
+        """Apply the round's assignment: run the callbacks and the assignor's `on_assignment`."""
         owned = set(self._positions.owned())
-        gone = tuple(sorted(owned - set(result.partitions)))
+        revoked = tuple(sorted(owned - set(result.partitions)))
         added = tuple(sorted(set(result.partitions) - owned))
         self._is_prepared = False
-        self.leads_by = result.counts
+        self.leader_partition_counts = result.counts
         self._last_assignment = result.partitions
         self._last_generation = result.identity.generation
         log.info(
@@ -246,46 +246,46 @@ class Rebalancer:
             len(result.partitions),
         )  # fmt: skip
         try:
-            if gone:
-                self.want_join("gave up partitions that go to another member")
-                self._revoke_after_joining(gone)
+            if revoked:
+                self.request_rejoin("gave up partitions that go to another member")
+                self._revoke_after_join(revoked)
         finally:
             self._add(added, result)
 
-    def _add(self, added: Partitions, result: Rebalanced) -> None:
-        """Own new partitions, unless a callback has left the group."""
+    def _add(self, added: Partitions, result: RoundResult) -> None:
+        """Add new partitions, unless a callback has left the group."""
         hook = result.assignor.on_assignment
         try:
-            if self._is_still(result):
+            if self._is_current(result):
                 self._call_back(lambda partitions: hook(partitions, result.identity.generation), result.partitions)
         finally:
-            if self._is_still(result):
+            if self._is_current(result):
                 self._positions.add(added, result.committed, result.log_starts)
                 self._call_back(self._callbacks.on_assigned, added)
 
-    def _is_still(self, result: Rebalanced) -> bool:
-        return self._session.membership.identity == result.identity
+    def _is_current(self, result: RoundResult) -> bool:
+        return self._shared.membership.identity == result.identity
 
-    def _revoke_after_joining(self, gone: Partitions) -> None:
-        """Give up what was read from while the round went on, so that how far it is has not been stored yet."""
+    def _revoke_after_join(self, revoked: Partitions) -> None:
+        """Revoke partitions that were consumed during the round; their positions are committed first."""
         try:
             self._callbacks.before_revoking()
         finally:
-            self._revoke(gone)
+            self._revoke(revoked)
 
     def _revoke(self, partitions: Partitions) -> None:
-        self._take_away(self._callbacks.on_revoked, partitions)
+        self._revoke_with(self._callbacks.on_revoked, partitions)
 
     def _lose(self, partitions: Partitions) -> None:
         log.info("%s: lost %d partitions", self._subscription.client_id, len(partitions))
-        self._take_away(self._callbacks.on_lost, partitions)
+        self._revoke_with(self._callbacks.on_lost, partitions)
 
-    def _take_away(self, callback: OnPartitions, partitions: Partitions) -> None:
-        going_before, self._going = self._going, (*self._going, *partitions)
+    def _revoke_with(self, callback: OnPartitions, partitions: Partitions) -> None:
+        revoked_before, self._being_revoked = self._being_revoked, (*self._being_revoked, *partitions)
         try:
             self._call_back(callback, partitions)
         finally:
-            self._going = going_before
+            self._being_revoked = revoked_before
             self._positions.remove(partitions)
 
     def _call_back(self, callback: OnPartitions, partitions: Partitions) -> None:

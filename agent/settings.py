@@ -1,4 +1,4 @@
-"""Every limit of an agent has a name, a default and a bound, and is checked before anything is sent."""
+"""Settings of the agent: names, defaults and bounds of its timeouts and limits."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ class TimingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The times and limits an agent keeps to; Kafka's names and defaults where Kafka has them.
+    """Timeouts and limits; Kafka's names and defaults where Kafka has them.
 
     Attributes:
-        session_timeout_ms: silence after which the coordinator takes the member for dead.
+        session_timeout_ms: time without a heartbeat after which the coordinator evicts the member.
         heartbeat_interval_ms: the longest pause between heartbeats; None leaves it to the coordinator.
-        max_poll_interval_ms: time without a poll() after which the agent gives its partitions up; it is also the
-            rebalance timeout, the time that members have for rejoining.
+        max_poll_interval_ms: time without a poll() after which the agent leaves the group; it is also the rebalance
+            timeout, the time that members have to rejoin.
         auto_commit_interval_ms: how often positions are committed when auto-commit is on.
-        log_end_report_interval_ms: how often the end of a partition is reported, with what was last committed, when no
-            commit has; with end_offset_of, and while poll() or wait() is called.
-        metadata_max_age_ms: how often a leader asks whether partition counts have changed.
-        connect_timeout_ms: how long to wait for a connection.
-        request_timeout_ms: how long to wait for one answer.
-        api_timeout_ms: how long commit() and committed() keep trying.
-        long_poll_ms: how long a join or a sync is left waiting at the coordinator before it is asked again.
-        retry_backoff_ms, retry_backoff_max_ms: the first and the longest pause between attempts.
-        coordinator_retry_ms: how long an owner that could not be reached is spared before it is tried again.
-        max_partitions_per_request: the most partitions in one commit or fetch; larger ones are split.
+        log_end_report_interval_ms: how often the log end offset of a partition is reported when no commit does; needs
+            end_offset_of, and calls of poll() or wait().
+        metadata_max_age_ms: how often a leader checks for changed partition counts.
+        connect_timeout_ms: timeout of one connection attempt.
+        request_timeout_ms: timeout of one request.
+        api_timeout_ms: timeout of commit() and committed(), retries included.
+        long_poll_ms: how long a join or sync waits at the coordinator before it is repeated.
+        retry_backoff_ms, retry_backoff_max_ms: the first and the longest pause between retries.
+        coordinator_retry_ms: how long an unreachable coordinator is avoided before it is tried again.
+        max_partitions_per_request: maximum number of partitions in one commit or fetch; larger ones are split.
     """
 
     session_timeout_ms: int = 45_000
@@ -70,7 +70,7 @@ class Timing:
         """Check every value.
 
         Raises:
-            ValueError: naming the setting and its bound.
+            ValueError: a value is out of bounds; the message names the setting and its bound.
         """
         for each in fields(self):
             value = getattr(self, each.name)
@@ -84,20 +84,20 @@ class Timing:
 
 
 def check_name(what: str, name: str, max_length: int) -> str:
-    """Return the name if it can stand in a request.
+    """Return the name if it is valid in a request.
 
     Raises:
         ValueError: when it is empty, longer than max_length characters, or holds NUL or an unpaired surrogate.
     """
     if not name or len(name) > max_length:
-        raise ValueError(f"a {what} has 1 to {max_length} characters, and this one has {len(name)}")
+        raise ValueError(f"a {what} must have 1 to {max_length} characters, and has {len(name)}")
     if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
-        raise ValueError(f"a {what} holds no NUL and no unpaired surrogate")
+        raise ValueError(f"a {what} must not contain NUL or an unpaired surrogate")
     return name
 
 
 def check_token(token: str) -> str:
-    """Return the token if it can stand in a request.
+    """Return the token if it is valid in a header.
 
     Raises:
         ValueError: when it has line breaks, control characters or letters beyond ASCII; it is not shown.

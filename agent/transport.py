@@ -1,6 +1,7 @@
-"""One request, one answer or one typed error; a lane is one thread's kept-open connection.
+"""HTTP requests to the nodes: each returns a typed response or raises a typed error.
 
-Nothing is retried here. Each lane can be cut from another thread, which ends a long poll at once.
+A connection belongs to one thread and is kept alive. There are no retries here. Another thread can abort a connection,
+which ends a long poll at once.
 """
 
 from __future__ import annotations
@@ -19,25 +20,29 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from agent.answers import read
-from agent.coordinators import Coordinators
 from agent.errors import AgentError, NotCoordinator, Problem, Unreachable, from_problem
+from agent.node_selector import NodeSelector
 from agent.partitions import JsonObject
+from agent.responses import read
 
 OWNER_HEADER = "X-Muster-Coordinator"
 POOLS_MAX: Final = 4
-"""To how many nodes at most one lane keeps a connection."""
-Opened = Callable[[socket.socket], None]
+"""Maximum number of nodes that one connection object keeps sockets to."""
+OnOpen = Callable[[socket.socket], None]
 Value = TypeVar("Value")
 
 
-class Lane:
-    """A connection of its own to whichever node is to be asked; for one thread at a time."""
+class Connection:
+    """Connections to the selected nodes, for one thread at a time."""
 
     def __init__(
-        self, coordinators: Coordinators, token: str | None, connect_timeout_ms: int, ssl_context: ssl.SSLContext | None
+        self,
+        node_selector: NodeSelector,
+        token: str | None,
+        connect_timeout_ms: int,
+        ssl_context: ssl.SSLContext | None,
     ) -> None:
-        self._coordinators = coordinators
+        self._node_selector = node_selector
         self._ssl_context = ssl_context
         self._connect_timeout_ms = connect_timeout_ms
         self._headers = {"Accept": "application/json", "User-Agent": "muster-agent"}
@@ -46,7 +51,7 @@ class Lane:
         self._pools: dict[str, HTTPConnectionPool] = {}
         self._lock = threading.Lock()
         self._sockets: dict[str, socket.socket] = {}
-        self._is_cut = False
+        self._is_aborted = False
 
     def call(
         self,
@@ -57,41 +62,41 @@ class Lane:
         *,
         timeout_ms: int,
     ) -> Value:
-        """Send one request and return what the reader makes of the answer's JSON object ({} when it has no body).
+        """Send one request and return the reader's value of the response's JSON object ({} without a body).
 
         Args:
-            reader: one of `agent.answers`.
+            reader: one of the parsers of `agent.responses`.
             method: GET, POST, ...
             path: path and query, percent-encoded.
             body: the JSON to send, or None for no body.
-            timeout_ms: how long the answer may take.
+            timeout_ms: timeout of the response.
 
         Raises:
-            Unreachable: no answer came, or none that can be read; whether it was done is not known.
-            AgentError: the typed refusal.
+            Unreachable: no readable response; the request may or may not have been processed.
+            AgentError: the typed error response.
         """
-        url = self._coordinators.target()
+        url = self._node_selector.target()
         response = self._send(url, method, path, body, timeout_ms)
         if not 200 <= response.status < 300:
             raise self._refusal(response, url)
         try:
             answer = read(reader, _object(response, url))
         except Unreachable as error:
-            self._coordinators.failed(url, str(error), was_connected=True)
+            self._node_selector.mark_failed(url, str(error), was_connected=True)
             raise
-        self._coordinators.answered(url)
-        self._coordinators.hear(response.headers.get(OWNER_HEADER))
+        self._node_selector.mark_reachable(url)
+        self._node_selector.prefer_owner(response.headers.get(OWNER_HEADER))
         return answer
 
-    def cut(self) -> None:
-        """End the request under way, from any thread; the lane cannot be used again."""
+    def abort(self) -> None:
+        """End the current request, from any thread; the connection cannot be used again."""
         with self._lock:
-            self._is_cut = True
+            self._is_aborted = True
             for connection in self._sockets.values():
-                _hang_up(connection)
+                _shut_down_socket(connection)
 
     def close(self) -> None:
-        """Give the connections back; for the lane's own thread, when it is done."""
+        """Close the connections; for the thread that uses them."""
         while self._pools:
             self._close_oldest()
 
@@ -113,11 +118,11 @@ class Lane:
         except urllib3.exceptions.HTTPError as problem:
             was_connected = not isinstance(problem, urllib3.exceptions.ConnectTimeoutError)
             was_connected = was_connected and not isinstance(problem, urllib3.exceptions.NewConnectionError)
-            self._coordinators.failed(url, _reason(problem), was_connected=was_connected)
-            raise Unreachable(f"no answer from {url}: {_reason(problem)}", was_connected=was_connected) from problem
+            self._node_selector.mark_failed(url, _reason(problem), was_connected=was_connected)
+            raise Unreachable(f"no response from {url}: {_reason(problem)}", was_connected=was_connected) from problem
 
     def _pool(self, url: str) -> HTTPConnectionPool:
-        """Return the pool of one connection to a node, the latest from here on; too many others are closed."""
+        """Return the pool of one connection to a node; the least recently used beyond POOLS_MAX are closed."""
         pool = self._pools.pop(url, None) or _new_pool(url, partial(self._opened, url), self._ssl_context)
         while len(self._pools) >= POOLS_MAX:
             self._close_oldest()
@@ -133,28 +138,28 @@ class Lane:
     def _opened(self, url: str, connection: socket.socket) -> None:
         with self._lock:
             self._sockets[url] = connection
-            if self._is_cut:
-                _hang_up(connection)
+            if self._is_aborted:
+                _shut_down_socket(connection)
 
     def _refusal(self, response: urllib3.BaseHTTPResponse, url: str) -> AgentError:
         problem = _problem(response)
         error = from_problem(problem)
         is_out_of_service = response.status >= 500 and problem.code != "COORDINATOR_LOAD_IN_PROGRESS"
         if is_out_of_service or not problem.code:
-            self._coordinators.failed(url, str(error), was_connected=True)
+            self._node_selector.mark_failed(url, str(error), was_connected=True)
             return error
-        self._coordinators.answered(url)
+        self._node_selector.mark_reachable(url)
         if isinstance(error, NotCoordinator):
-            self._coordinators.moved(problem.coordinator or response.headers.get(OWNER_HEADER))
+            self._node_selector.redirected(problem.coordinator or response.headers.get(OWNER_HEADER))
         else:
-            self._coordinators.hear(response.headers.get(OWNER_HEADER))
+            self._node_selector.prefer_owner(response.headers.get(OWNER_HEADER))
         return error
 
 
 class _Connection(HTTPConnection):
-    """A connection that shows its socket when it is open."""
+    """A connection that passes its socket to a callback when it opens."""
 
-    def __init__(self, *args: Any, opened: Opened, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
+    def __init__(self, *args: Any, opened: OnOpen, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
         super().__init__(*args, **options)
         self._on_open = opened
 
@@ -164,9 +169,9 @@ class _Connection(HTTPConnection):
 
 
 class _SecureConnection(HTTPSConnection):
-    """The same over TLS."""
+    """The same with TLS."""
 
-    def __init__(self, *args: Any, opened: Opened, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
+    def __init__(self, *args: Any, opened: OnOpen, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
         super().__init__(*args, **options)
         self._on_open = opened
 
@@ -183,7 +188,7 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
-def _new_pool(url: str, opened: Opened, ssl_context: ssl.SSLContext | None) -> HTTPConnectionPool:
+def _new_pool(url: str, opened: OnOpen, ssl_context: ssl.SSLContext | None) -> HTTPConnectionPool:
     parts = urlsplit(url)
     assert parts.hostname is not None
     if parts.scheme == "https":
@@ -191,22 +196,22 @@ def _new_pool(url: str, opened: Opened, ssl_context: ssl.SSLContext | None) -> H
     return _Pool(parts.hostname, parts.port, maxsize=1, opened=opened)
 
 
-def _hang_up(connection: socket.socket) -> None:
-    """End a connection under the feet of the thread that uses it."""
+def _shut_down_socket(connection: socket.socket) -> None:
+    """Shut a socket down while another thread uses it."""
     with suppress(OSError):
-        # The plain socket's own: that of a TLS socket takes the encryption off first, while another thread may send.
+        # Not SSLSocket.shutdown, which removes the TLS layer while another thread may be sending.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _object(response: urllib3.BaseHTTPResponse, url: str) -> JsonObject:
     content = _json(response) if response.data else {}
     if not isinstance(content, dict):
-        raise Unreachable(f"the answer from {url} is not a JSON object: is it a Muster node?", was_connected=True)
+        raise Unreachable(f"the response from {url} is not a JSON object: is it a Muster node?", was_connected=True)
     return content
 
 
 def _reason(problem: BaseException) -> str:
-    """Return what the operating system said, without the wrappings that it came in."""
+    """Return the message of the root cause, which is the operating system's."""
     while problem.__cause__ is not None:
         problem = problem.__cause__
     return str(problem)
@@ -214,16 +219,16 @@ def _reason(problem: BaseException) -> str:
 
 def _problem(response: urllib3.BaseHTTPResponse) -> Problem:
     content = _json(response)
-    said: Mapping[str, Any] = content if isinstance(content, dict) else {}
+    given: Mapping[str, Any] = content if isinstance(content, dict) else {}
     return Problem(
-        code=str(said.get("code") or ""),
-        kafka_code=said["kafka_code"] if isinstance(said.get("kafka_code"), int) else -1,
+        code=str(given.get("code") or ""),
+        kafka_code=given["kafka_code"] if isinstance(given.get("kafka_code"), int) else -1,
         status=response.status,
-        action=str(said.get("action") or ""),
-        detail=str(said.get("detail") or said.get("title") or response.reason or ""),
+        action=str(given.get("action") or ""),
+        detail=str(given.get("detail") or given.get("title") or response.reason or ""),
         retry_after_s=_seconds(response.headers.get("Retry-After")),
-        member_id=str(said.get("member_id") or ""),
-        coordinator=str(said.get("coordinator") or ""),
+        member_id=str(given.get("member_id") or ""),
+        coordinator=str(given.get("coordinator") or ""),
         request_id=response.headers.get("X-Request-Id", ""),
     )
 

@@ -1,1 +1,1 @@
-"""Front doors to the core. They read, ask and answer; what happens to a group is decided behind them."""
+"""Servers of the core: they parse requests and write responses; the core decides."""

@@ -1,1 +1,1 @@
-"""What the project's parts cost, measured beside what the machine allows."""
+"""Benchmarks, each compared with a ceiling that is measured in the same run."""

@@ -1,4 +1,4 @@
-"""All benchmarks but the longest, or those that are named, one after the other; a JSON of each, and one table.
+"""Run the short benchmarks, or the named ones, in order; write one JSON file each and print a table.
 
 Run: python -m bench [NAME ...]
 """
@@ -14,23 +14,23 @@ from bench.figures import table
 
 NAMES: Final = ("heartbeats", "commits", "rebalance", "groups", "recovery", "scale", "ledger", "assignors")
 LONG: Final = ("jobs", "expiries")
-"""These take many minutes, and run only if they are named."""
-HELP: Final = f"{', '.join(NAMES)}; and, only if named, because they take many minutes: {', '.join(LONG)}"
+"""They take many minutes and run only if named."""
+HELP: Final = f"{', '.join(NAMES)}; only if named (many minutes): {', '.join(LONG)}"
 RESULTS: Final = Path(__file__).parent / "results"
 
 
 def main() -> None:
-    """Run them; exit with 1 if one broke off. A figure that is not as wanted is told, and breaks nothing."""
+    """Run the benchmarks; exit with 1 if one failed. A missed target is printed and is no failure."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Run the benchmarks.")
     parser.add_argument("names", nargs="*", choices=(*NAMES, *LONG, []), metavar="NAME", help=HELP)
     names = parser.parse_args().names or NAMES
     RESULTS.mkdir(exist_ok=True)
-    broken = [name for name in names if not _run(name)]
-    done = [json.loads(_file(name).read_text()) for name in names if name not in broken]
+    failed = [name for name in names if not _run(name)]
+    done = [json.loads(_file(name).read_text()) for name in names if name not in failed]
     print(f"\n{table(done)}")
-    for name in broken:
-        print(f"{name} broke off")
-    sys.exit(bool(broken))
+    for name in failed:
+        print(f"{name} failed")
+    sys.exit(bool(failed))
 
 
 def _run(name: str) -> bool:

@@ -1,7 +1,7 @@
-"""An assignment of 10,000 partitions to 1,000 members costs a small multiple of merely handing them out.
+"""Time each assignor with 10,000 partitions and 1,000 members.
 
-Prints each assignor's time beside a ceiling that is taken in the same run: the time to make the partitions and deal
-them out in a plain loop, which no assignor can do without. With a path, the figures are written there as JSON too.
+The ceiling is the time to create the partitions and distribute them in a plain loop. With a path, the figures are also
+written there as JSON.
 
 Run: python -m bench.assignors [FILE]
 """
@@ -26,7 +26,7 @@ REPEATS = 5
 SEED = 11
 WANTED_MS = {"range": 100.0, "roundrobin": 100.0, "sticky": 1_000.0, "cooperative-sticky": 1_000.0}
 UNEQUAL_WANTED_MS = 5_000.0
-BESIDE = "merely dealing out"
+BESIDE = "a plain loop"
 
 Group = list[MemberSubscription]
 COUNTS = {f"topic-{number:03}": PARTITIONS_A_TOPIC for number in range(TOPICS)}
@@ -34,7 +34,7 @@ COUNTS = {f"topic-{number:03}": PARTITIONS_A_TOPIC for number in range(TOPICS)}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement: the best of some repeats, and how many times the ceiling that is."""
+    """One measurement: the best time of several repeats, and its ratio to the ceiling."""
 
     assignor: str
     subscriptions: str
@@ -45,9 +45,9 @@ class Row:
 
 
 def main() -> None:
-    """Measure, print, and write where asked to."""
+    """Measure, print, and write the figures if a path is given."""
     parser = argparse.ArgumentParser(description="Time the assignors.")
-    parser.add_argument("file", type=Path, nargs="?", help="where to write the figures as JSON")
+    parser.add_argument("file", type=Path, nargs="?", help="path for the figures as JSON")
     file: Path | None = parser.parse_args().file
     ceiling_ms = took_ms(partial(hand_out, COUNTS, MEMBERS))
     print(f"{MEMBERS} members, {sum(COUNTS.values())} partitions of {TOPICS} topics, best of {REPEATS}")
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def measured(ceiling_ms: float) -> Iterator[Row]:
-    """Measure every assignor from every start, for members that subscribe alike and that do not."""
+    """Measure every assignor from every start, with equal and with differing subscriptions."""
     for subscriptions, members in {"all alike": alike(), "half, at random": at_random()}.items():
         for name in ASSIGNORS:
             wanted_ms = WANTED_MS[name] if subscriptions == "all alike" else UNEQUAL_WANTED_MS
@@ -76,13 +76,13 @@ def measured(ceiling_ms: float) -> Iterator[Row]:
 
 
 def starts(name: str, members: Group) -> dict[str, Group]:
-    """Return the group as it comes: new, as it was, with a few members changed, and with one that holds everything."""
+    """Return the starting groups: new, unchanged, few members replaced, and one member owning everything."""
     first = assign(name, COUNTS, members)
     return {
         "from scratch": members,
         "nothing changed": rejoining(members, first),
         "1 % of members changed": rejoining(changed(members), first),
-        "one member holds all": hoarded(members),
+        "one member owns all": hoarded(members),
     }
 
 
@@ -99,7 +99,7 @@ def at_random() -> Group:
 
 
 def changed(members: Group) -> Group:
-    """Replace some members by new ones that subscribe to the same."""
+    """Replace some members by new ones with the same subscription."""
     gone = set(Random(SEED).sample(range(len(members)), CHANGED_MEMBERS))
     return [
         MemberSubscription(f"new-{number:04}", None, one.topics) if number in gone else one
@@ -108,21 +108,21 @@ def changed(members: Group) -> Group:
 
 
 def rejoining(members: Group, assignment: Assignment) -> Group:
-    """Return the members with what they had."""
+    """Return the members with their previous partitions."""
     return [
         MemberSubscription(one.member_id, None, one.topics, assignment.get(one.member_id, ()), 1) for one in members
     ]
 
 
 def hoarded(members: Group) -> Group:
-    """Return the members with the first of them holding all that it subscribes to."""
+    """Return the members; the first owns all partitions that it subscribes to."""
     first, *others = members
     owned = tuple(TopicPartition(topic, number) for topic in first.topics for number in range(COUNTS[topic]))
     return [MemberSubscription(first.member_id, None, first.topics, owned, 1), *others]
 
 
 def hand_out(counts: Mapping[str, int], members: int) -> list[tuple[TopicPartition, ...]]:
-    """Deal partitions out in turn, with no question asked: the ceiling."""
+    """Distribute partitions in a plain loop, whatever the subscriptions: the ceiling."""
     shares: list[list[TopicPartition]] = [[] for _ in range(members)]
     turn = 0
     for topic, count in counts.items():
@@ -133,7 +133,7 @@ def hand_out(counts: Mapping[str, int], members: int) -> list[tuple[TopicPartiti
 
 
 def took_ms(work: Callable[[], object]) -> float:
-    """Return the best time of some repeats."""
+    """Return the best time of several repeats."""
     times = []
     for _ in range(REPEATS):
         started = perf_counter()

@@ -1,7 +1,7 @@
-"""The barest group commit: what the node's own server can do when commits are stored, and nothing else is done.
+"""A server with write batching and nothing else, as a comparison for commits.
 
-No member, no lease, no history: a body is decoded and its first offset queued; while one statement is under way others
-queue, and the next takes them all. What is told is durable. It shows what storing alone leaves of a bare route.
+It decodes a body and queues its first offset; while one statement runs, others queue, and the next one stores them all.
+Answered offsets are durable. There are no members, leases or history.
 
 Run: python -m bench.bare_commits PORT DATABASE_URL
 """
@@ -16,13 +16,13 @@ import psycopg2
 import uvloop
 from litestar.types import HTTPScope, Receive, Send
 
+from api.http.asgi import SINGLE_WRITE_EXTENSION, AsgiApp, SingleWrite
 from api.http.connection_gate import ConnectionCounts
-from api.http.edge import WHOLE_ANSWER, Edge, SendWhole
 from api.http.endpoints.offsets import CommitBody
 from api.http.limits import HttpLimits
 from api.http.server import HttpServer
-from bench.bare import ANSWER, HEADERS, body_of
-from bench.upserts import GIVEN, PREPARED, arrays_of
+from bench.bare_server import ANSWER, HEADERS, body_of
+from bench.postgres_upserts import GIVEN, PREPARED, arrays_of
 from muster.node import bound_listener
 from muster.settings import psql_url
 
@@ -33,7 +33,7 @@ Waiting = tuple[Row, asyncio.Future[None]]
 
 
 class BareCommits:
-    """An ASGI application that stores, and answers a constant."""
+    """An ASGI application that stores offsets and returns a constant."""
 
     def __init__(self, database_url: str) -> None:
         self._connection = psycopg2.connect(psql_url(database_url))
@@ -46,15 +46,15 @@ class BareCommits:
         self._is_writing = False
 
     async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
-        """Answer one request, when its first offset is stored."""
+        """Answer one request after its first offset is stored."""
         if scope["method"] == "POST":
             body = self._decoder.decode(await body_of(receive))
             await self._stored(_row(body))
-        send_whole = cast("SendWhole", (scope["extensions"] or {})[WHOLE_ANSWER])
-        assert send_whole(send, 200, HEADERS, ANSWER)
+        send_in_one_write = cast("SingleWrite", (scope["extensions"] or {})[SINGLE_WRITE_EXTENSION])
+        assert send_in_one_write(send, 200, HEADERS, ANSWER)
 
-    async def end(self) -> None:
-        """End, with the server."""
+    async def close(self) -> None:
+        """Stop the writer when the server stops."""
         self._connection.close()
 
     def _stored(self, row: Row) -> asyncio.Future[None]:
@@ -68,13 +68,13 @@ class BareCommits:
         batch, self._queue = self._queue, []
         self._is_writing = True
         written = asyncio.get_running_loop().run_in_executor(self._thread, self._write, [row for row, _ in batch])
-        written.add_done_callback(lambda done: self._tell(batch, done))
+        written.add_done_callback(lambda done: self._complete(batch, done))
 
     def _write(self, rows: list[Row]) -> None:
         of_keys = {(row[0], row[2], row[3]): row for row in rows}
         self._cursor.execute(f"EXECUTE by_unnest ({GIVEN})", arrays_of(list(of_keys.values())))
 
-    def _tell(self, batch: list[Waiting], written: asyncio.Future[None]) -> None:
+    def _complete(self, batch: list[Waiting], written: asyncio.Future[None]) -> None:
         written.result()
         self._is_writing = False
         if self._queue:
@@ -91,7 +91,7 @@ def _row(body: CommitBody) -> Row:
 
 async def _serve(port: int, database_url: str) -> None:
     with bound_listener("127.0.0.1", port) as listener:
-        await HttpServer(cast("Edge", BareCommits(database_url)), listener, HttpLimits(), ConnectionCounts()).start()
+        await HttpServer(cast("AsgiApp", BareCommits(database_url)), listener, HttpLimits(), ConnectionCounts()).start()
         await asyncio.Event().wait()
 
 

@@ -1,29 +1,28 @@
-"""A node stores at least 0.7 of the commits that its server and Postgres would let through.
+"""Count durable commits a second; the target is 0.7 of the ceiling.
 
-64 connections commit as members of groups of their own, one partition a request, and 100. The ceiling is the lesser of
-two: requests that a bare route of the same server takes, which decodes the same body; and rows that Postgres takes in
-the best batched upsert that we know, with as many rows in a transaction as the node's own have. Every answered commit
-is durable. With one partition, the barest group commit on the same server stands beside it: what is left when both
-ceilings have to be paid at once, on the same cores.
+64 connections commit as members of separate groups, with 1 and with 100 partitions a request. The ceiling is the lower
+of two rates: requests to a bare route that decodes the same body, and rows that Postgres stores by the fastest batched
+upsert that we know, in transactions as large as the node's. With one partition, the result is also compared with the
+barest write batching (`bench.bare_commits`), which pays for both ceilings on the same cores.
 
 Run: python -m bench.commits [FILE]
 """
 
 from dataclasses import dataclass
 
-from bench.figures import Figure, tell
+from bench.bench_servers import Place, ask, bare_commits, bare_server, durable_place, node, sums
+from bench.figures import Figure, run_benchmark
+from bench.group_members import Member, join_groups
 from bench.http_load import Load, post, put_load
-from bench.members import Member, join_groups
-from bench.servers import Place, ask, bare_commits, bare_server, durable_place, node, sums
-from bench.upserts import rows_per_s
+from bench.postgres_upserts import rows_per_s
 
 DIFFERENT_BODIES = 20
-"""How many bodies a connection sends in turn, each further on than the one before."""
+"""Different bodies that a connection sends in turn, with increasing offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it."""
+    """Size of the benchmark."""
 
     connections: int = 64
     partitions: tuple[int, ...] = (1, 100)
@@ -33,19 +32,19 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round found."""
+    """The results of one round."""
 
     muster: Load
     bare: Load
     batch_rows: float
-    """Offsets in a transaction, on average."""
+    """Mean number of offsets in a transaction."""
     upserted_per_s: float
     barest: Load | None
-    """What the barest group commit makes of the same requests, which stores their first offset only."""
+    """The barest write batching under the same requests; it stores only their first offset."""
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
-    """Measure."""
+    """Return the benchmark's figures."""
     with node(place) as muster, bare_server(place) as bare, bare_commits(place) as barest:
         members = join_groups([muster.url], size.connections)
         figures = []
@@ -86,11 +85,11 @@ def _body(member: Member, partitions: int, number: int) -> bytes:
 
 def _look_at_what_stands(member: Member, partitions: int) -> None:
     stands = ask("GET", f"{member.url}/offsets")["offsets"]
-    assert len(stands) >= partitions, f"{len(stands)} partitions stand, {partitions} were committed"
+    assert len(stands) >= partitions, f"{len(stands)} partitions are stored, {partitions} were committed"
 
 
 def _figures(partitions: int, rounds: list[Round]) -> list[Figure]:
-    """Tell of the round in the middle: what disturbs a machine disturbs a whole round."""
+    """Report the median round: a disturbance affects a whole round."""
 
     def ceiling(each: Round) -> float:
         return min(each.bare.per_s, each.upserted_per_s / partitions)
@@ -118,8 +117,8 @@ def _figures(partitions: int, rounds: list[Round]) -> list[Figure]:
     )
     if chosen.barest is None:
         return [figure]
-    barest = f"the barest group commit, {chosen.barest.per_s / ceiling(chosen):.2f} of the ceiling itself"
-    return [figure, Figure(f"{what}, beside it", chosen.muster.per_s, "a second", barest, chosen.barest.per_s)]
+    barest = f"the barest write batching, {chosen.barest.per_s / ceiling(chosen):.2f} of the ceiling itself"
+    return [figure, Figure(f"{what}, against it", chosen.muster.per_s, "a second", barest, chosen.barest.per_s)]
 
 
 def main() -> list[Figure]:
@@ -128,4 +127,4 @@ def main() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    tell("commits", "Count durable commits a second over HTTP.", main)
+    run_benchmark("commits", "Count durable commits a second over HTTP.", main)

@@ -1,7 +1,7 @@
-"""Heartbeats are answered as quickly while a node takes a million offsets away as while it does nothing else.
+"""Measure heartbeats while a node expires a million offsets.
 
-The same members send heartbeats in rounds, first alone, then while a proposal is worked off; each kind's p99 is the
-median of its rounds. MUSTER_BENCH_EXPIRIES (1000000) says how many offsets go.
+The same members send heartbeats in rounds, first alone, then while a proposal is applied; each p99 is the median of
+the rounds. MUSTER_BENCH_EXPIRIES (1000000) sets the number of offsets.
 
 Run: python -m bench.expiries [FILE]
 """
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from bench.figures import Figure, middle, tell
+from bench.bench_servers import Place, durable_place, node
+from bench.figures import Figure, middle, run_benchmark
+from bench.group_members import Member, join_groups
 from bench.http_load import Load, post, put_load
-from bench.members import Member, join_groups
-from bench.past import fill_offsets
-from bench.servers import Place, durable_place, node
+from bench.synthetic_history import fill_offsets
 from spark_jobs.database import parse_url
 from spark_jobs.submit import apply_run, read_run
 
@@ -34,7 +34,7 @@ ANALYZE expiry_candidates;
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it."""
+    """Size of the benchmark."""
 
     offsets: int = 1_000_000
     offsets_a_group: int = 50
@@ -44,7 +44,7 @@ class Size:
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
-    """Measure."""
+    """Return the benchmark's figures."""
     run_id = str(uuid4())
     with closing(parse_url(place.database_url).connect()) as connection:
         fill_offsets(connection, size.offsets, size.offsets // size.offsets_a_group, is_due=True)
@@ -84,7 +84,7 @@ def _figures(size: Size, alone: Sequence[Load], beside: Sequence[Load], took_s: 
             details=details,
         ),
         Figure("heartbeats while offsets expire", per_s_beside, "a second", "alone", per_s_alone),
-        Figure(f"{size.offsets:,} offsets expired meanwhile", size.offsets / took_s, "a second"),
+        Figure(f"{size.offsets:,} offsets expired", size.offsets / took_s, "a second"),
     ]
 
 
@@ -94,4 +94,4 @@ def main() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    tell("expiries", "Measure heartbeats while a million offsets expire.", main)
+    run_benchmark("expiries", "Measure heartbeats while a million offsets expire.", main)

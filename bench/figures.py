@@ -1,4 +1,4 @@
-"""A benchmark tells figures, each beside what the machine allows in the same run, and writes them down as JSON."""
+"""Figures of a benchmark: value, ceiling and target, printed as a table and written as JSON."""
 
 import argparse
 import json
@@ -13,39 +13,39 @@ from typing import Any, Final, Literal
 Json = dict[str, Any]
 
 SHOWN: Final = {"p50_ms": "p50 {} ms", "p99_ms": "p99 {} ms", "rows_a_second": "{} rows a second"}
-"""Details that stand beside a figure for people, too, and how."""
+"""Details printed behind a figure, and their format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Something that was measured, and what it is held against."""
+    """A measured value and its ceiling."""
 
     what: str
     value: float
     unit: str
     beside: str = ""
-    """What the ceiling is; empty where there is none, and the figure is told for its own sake."""
+    """Name of the ceiling; empty without one."""
     ceiling: float | None = None
     wanted: float | None = None
-    """The ratio to reach, or to stay within."""
+    """The target ratio: a minimum, or a maximum if less is better."""
     better: Literal["more", "less"] = "more"
     details: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float | None:
-        """Return how many times the ceiling that is."""
+        """Return value / ceiling."""
         return self.value / self.ceiling if self.ceiling else None
 
     @property
     def is_as_wanted(self) -> bool | None:
-        """Tell whether the ratio is where it should be; None where nobody said."""
+        """Return whether the ratio meets its target; None without a target."""
         if self.ratio is None or self.wanted is None:
             return None
         return self.ratio >= self.wanted if self.better == "more" else self.ratio <= self.wanted
 
 
 def report(name: str, figures: Iterable[Figure]) -> Json:
-    """Return figures as they are written, with the machine they are of."""
+    """Return figures as JSON, with a description of the machine."""
     return {
         "benchmark": name,
         "python": platform.python_version(),
@@ -55,10 +55,10 @@ def report(name: str, figures: Iterable[Figure]) -> Json:
     }
 
 
-def tell(name: str, sentence: str, measure: Callable[[], Sequence[Figure]]) -> None:
-    """Be a benchmark's command: measure, print, and write the figures where asked to."""
+def run_benchmark(name: str, sentence: str, measure: Callable[[], Sequence[Figure]]) -> None:
+    """Run a benchmark's command line: measure, print, and write the figures if a path is given."""
     parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=sentence)
-    parser.add_argument("file", type=Path, nargs="?", help="where to write the figures as JSON")
+    parser.add_argument("file", type=Path, nargs="?", help="path for the figures as JSON")
     file: Path | None = parser.parse_args().file
     written = report(name, measure())
     print(table([written]))
@@ -67,7 +67,7 @@ def tell(name: str, sentence: str, measure: Callable[[], Sequence[Figure]]) -> N
 
 
 def table(reports: Iterable[Json]) -> str:
-    """Return figures as lines for people."""
+    """Return figures as lines of text."""
     return "\n".join(_line(each) for one in reports for each in one["figures"])
 
 
@@ -89,5 +89,5 @@ def _number(value: float) -> str:
 
 
 def middle(values: Iterable[float]) -> float:
-    """Return the median: of several rounds on a machine that others use too, the one to believe."""
+    """Return the median, which resists disturbances on a shared machine."""
     return median(values)

@@ -1,7 +1,6 @@
-"""Ten thousand groups of three members are listed, described, kept in memory and taken over at a known price.
+"""Measure listing, describing and loading 10,000 groups of three members, and their memory.
 
-Each is told beside a ceiling of the same run: a page and a description beside a bare route, a member's memory beside
-the 4 KiB that it should take, and a take-over of everything beside merely reading the rows.
+The ceilings: a bare route for pages and descriptions, 4 KiB for a member's memory, and reading the rows for loading.
 
 Run: python -m bench.groups [FILE]
 """
@@ -13,22 +12,22 @@ from pathlib import Path
 
 import psycopg2
 
-from bench.figures import Figure, tell
+from bench.bench_servers import Place, Server, ask, bare_server, durable_place, node, sums
+from bench.figures import Figure, run_benchmark
 from bench.http_load import get, put_load
-from bench.servers import Place, Server, ask, bare_server, durable_place, node, sums
 from bench.stable_groups import store_groups
 from muster.settings import psql_url
 
 MEMBER_BYTES = 4_096
 CONNECTIONS = 8
 DIFFERENT_GROUPS = 100
-"""How many groups a connection asks for in turn."""
+"""Different groups that a connection requests in turn."""
 LOADED = "muster_shard_load_time_seconds_sum"
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it."""
+    """Size of the benchmark."""
 
     groups: int = 10_000
     members: int = 3
@@ -36,7 +35,7 @@ class Size:
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
-    """Measure."""
+    """Return the benchmark's figures."""
     with node(place) as empty:
         before_bytes = _resident_bytes(empty)
     store_groups(place.database_url, size.groups, size.members)
@@ -51,14 +50,14 @@ def measure(place: Place, size: Size) -> list[Figure]:
             "groups described": [f"/v1/groups/many-{number % size.groups}" for number in range(DIFFERENT_GROUPS)],
         }
         bare_per_s = _per_s(bare, ["/asgi"], size.round_s)
-        told = [
+        figures = [
             Figure(what, _per_s(muster, some, size.round_s), "a second", "a bare app", bare_per_s)
             for what, some in paths.items()
         ]
     return [
-        *told,
+        *figures,
         Figure("memory of a member", member_bytes, "bytes", "4 KiB", MEMBER_BYTES, wanted=1.0, better="less"),
-        Figure("take-over of all groups", load_s * 1_000, "ms", "reading the rows", read_s * 1_000, better="less"),
+        Figure("loading of all groups", load_s * 1_000, "ms", "reading the rows", read_s * 1_000, better="less"),
     ]
 
 
@@ -87,4 +86,4 @@ def main() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    tell("groups", "List, describe, keep and take over many groups.", main)
+    run_benchmark("groups", "Measure listing, describing and loading many groups.", main)

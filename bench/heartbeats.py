@@ -1,22 +1,22 @@
-"""A node answers at least 0.6 of the heartbeats a second that its server could if they cost nothing.
+"""Count heartbeats a second; the target is 0.6 of the ceiling.
 
-The ceiling is a bare route of the same server: it decodes the same body into the same struct and answers a constant.
-A bare ASGI application, which looks at no body, is told for comparison. Rounds take turns.
+The ceiling is a bare route of the same server, which decodes the same body into the same struct and returns a constant.
+A bare ASGI application, which ignores the body, is measured for comparison. Rounds alternate.
 
 Run: python -m bench.heartbeats [FILE]
 """
 
 from dataclasses import dataclass
 
-from bench.figures import Figure, tell
+from bench.bench_servers import Place, bare_server, durable_place, node
+from bench.figures import Figure, run_benchmark
+from bench.group_members import join_groups
 from bench.http_load import Load, post, put_load
-from bench.members import join_groups
-from bench.servers import Place, bare_server, durable_place, node
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it."""
+    """Size of the benchmark."""
 
     connections: int = 64
     rounds: int = 7
@@ -24,7 +24,7 @@ class Size:
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
-    """Measure."""
+    """Return the benchmark's figures."""
     with node(place) as muster, bare_server(place) as bare:
         members = join_groups([muster.url], size.connections)
         asked = {
@@ -39,7 +39,7 @@ def measure(place: Place, size: Size) -> list[Figure]:
 
 
 def _figures(rounds: list[dict[str, Load]]) -> list[Figure]:
-    """Tell of the round in the middle: what disturbs a machine disturbs a whole round."""
+    """Report the median round: a disturbance affects a whole round."""
 
     def ratio(each: dict[str, Load]) -> float:
         return each["muster"].per_s / each["bare"].per_s
@@ -53,7 +53,7 @@ def _figures(rounds: list[dict[str, Load]]) -> list[Figure]:
         "lowest_ratio": ratio(rounds[0]),
         "highest_ratio": ratio(rounds[-1]),
     }
-    beside_asgi = Figure("heartbeats, beside bare ASGI", per_s["muster"], "a second", "a bare app", per_s["asgi"])
+    beside_asgi = Figure("heartbeats, against bare ASGI", per_s["muster"], "a second", "a bare app", per_s["asgi"])
     return [
         Figure("heartbeats", per_s["muster"], "a second", "a bare route", per_s["bare"], wanted=0.6, details=details),
         beside_asgi,
@@ -66,4 +66,4 @@ def main() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    tell("heartbeats", "Count heartbeats a second over HTTP.", main)
+    run_benchmark("heartbeats", "Count heartbeats a second over HTTP.", main)

@@ -1,7 +1,6 @@
-"""A load of HTTP requests: some kept-open connections, each of which asks again as soon as it is answered.
+"""Generate HTTP load: persistent connections that send prepared requests back to back.
 
-The requests are bytes made beforehand and the answers are read no further than their length, so that the load costs
-far less than what it measures.
+Requests are prepared bytes, and of responses only the length is parsed, so the load costs far less than the server.
 """
 
 import asyncio
@@ -17,12 +16,12 @@ import uvloop
 HEAD_END: Final = b"\r\n\r\n"
 LENGTH: Final = b"content-length: "
 WARM_UP: Final = 0.15
-"""How long answers are not counted at the beginning, as a part of how long they are."""
+"""Warm-up before responses are counted, as a share of the counted time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of a load: answers a second, and how long they took."""
+    """Results of a load: responses a second, and latencies."""
 
     per_s: float
     p50_ms: float
@@ -30,25 +29,25 @@ class Load:
 
 
 def post(path: str, body: bytes) -> bytes:
-    """Return a POST of JSON as it goes over the wire."""
+    """Return the bytes of a POST request with a JSON body."""
     kind = f"content-type: application/json\r\ncontent-length: {len(body)}"
     return f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{kind}\r\n\r\n".encode() + body
 
 
 def get(path: str) -> bytes:
-    """Return a GET as it goes over the wire."""
+    """Return the bytes of a GET request."""
     return f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
 
 
 def put_load(requests: Sequence[tuple[str, Iterable[bytes]]], duration_s: float) -> Load:
-    """Ask on one connection for each entry, for some seconds, and return what came back.
+    """Send requests on one connection per entry for some seconds, and return the results.
 
     Args:
-        requests: for each connection the URL of a server, and the requests that are sent in turn, again and again.
-        duration_s: how long answers are counted, in seconds, after some time to warm up.
+        requests: for each connection, the URL of a server and the requests to send in turn.
+        duration_s: how long responses are counted, in seconds, after the warm-up.
 
     Raises:
-        AssertionError: an answer was no 200.
+        AssertionError: a response had another status than 200.
     """
     return uvloop.run(_load(requests, duration_s))
 
@@ -68,15 +67,17 @@ async def _load(requests: Sequence[tuple[str, Iterable[bytes]]], duration_s: flo
         asker.stop()
     failures = [asker.failure for asker in askers if asker.failure]
     assert not failures, failures[0]
-    assert took_s, "nothing was answered"
+    assert took_s, "no response arrived"
     return Load(len(took_s) / lasted_s, _at(took_s, 0.5), _at(took_s, 0.99))
 
 
-async def _connected(url: str, requests: Iterable[bytes]) -> "_Asker":
+async def _connected(url: str, requests: Iterable[bytes]) -> "_LoadConnection":
     place = urlsplit(url)
     assert place.hostname is not None
     assert place.port is not None
-    _, asker = await asyncio.get_running_loop().create_connection(lambda: _Asker(requests), place.hostname, place.port)
+    _, asker = await asyncio.get_running_loop().create_connection(
+        lambda: _LoadConnection(requests), place.hostname, place.port
+    )
     return asker
 
 
@@ -84,7 +85,7 @@ def _at(took_s: Sequence[float], share: float) -> float:
     return took_s[int(len(took_s) * share)] * 1000
 
 
-class _Asker(asyncio.Protocol):
+class _LoadConnection(asyncio.Protocol):
     """One connection."""
 
     def __init__(self, requests: Iterable[bytes]) -> None:

@@ -1,9 +1,8 @@
-"""One Spark job is run some times in this process, in turns with a bare read of what it reads.
+"""Run one Spark job several times in this process, alternating with a bare read of its rows.
 
-The bare read repeats whatever the job asked of Postgres, as it asked, and throws the rows away. Postgres narrows what
-`offset_retention` asks for; so all offsets are read as well, as a job without that would do. Java has one
-gibibyte, which is the driver's and, on one machine, the executors' too. MUSTER_SPARK_MASTER names a cluster, where each
-executor has a gibibyte of its own.
+The bare read repeats the job's queries and discards the rows. Since Postgres preselects the offsets for
+`offset_retention`, all offsets are read as well. The JVM has 1 GiB of heap for the driver and, on one machine, its
+executors. With MUSTER_SPARK_MASTER, each executor of that cluster has 1 GiB of its own.
 
 Run: python -m bench.job_rounds DATABASE_URL ARCHIVE ROUNDS JOB
 """
@@ -24,13 +23,13 @@ from uuid import uuid4
 import psycopg2.extensions as pg
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from spark_jobs.archive.copying import archive_closed_days
+from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.arguments import JobArguments, read_arguments
 from spark_jobs.database import Database, parse_url
 from spark_jobs.jdbc import read_by_shard, shard_predicates
-from spark_jobs.proposing import propose
+from spark_jobs.proposal_job import propose
 from spark_jobs.publish import count_shards
-from spark_jobs.reporting import read_report_arguments, report
+from spark_jobs.report_job import read_report_arguments, report
 from spark_jobs.session import open_session
 from spark_jobs.submit import PROPOSALS, SPARK_CONF, find_jdbc_jar, job_arguments, spark_master
 
@@ -38,7 +37,7 @@ MEMORY: Final = "1g"
 WEEK_MS: Final = 604_800_000
 ARCHIVE: Final = "history_archive"
 OF_DAYS: Final = ("rebalance_frequency_report", "timeout_advice")
-"""What is measured over whole days."""
+"""Jobs that are measured over whole days."""
 ARCHIVE_KEEP_DAYS: Final = 28
 KIB: Final = 1024
 DRIVER: Final = "driver"
@@ -48,24 +47,24 @@ STORED_COLUMNS: Final = ("group_id", "shard_id", "topic", "partition", "commit_v
 
 @dataclass(frozen=True, slots=True)
 class JobRounds:
-    """What was measured, in seconds and mebibytes; the times are medians."""
+    """The measurements, in seconds and mebibytes; times are medians."""
 
     job_s: float
     read_s: float
     rows: int
-    """Rows that the bare read got."""
+    """Rows of the bare read."""
     table_s: float
-    """Reading all offsets, with the columns that retention asks for; 0 for other jobs."""
+    """Time to read all offsets with the columns of `offset_retention`; 0 for other jobs."""
     heap_mb: float
     """The driver's."""
     resident_mb: float
     """The driver's."""
     executor_heap_mb: float
-    """The executor's that held most; 0 where the driver is the only one."""
+    """The largest of the executors; 0 if there is only the driver."""
 
 
 def measure(database_url: str, archive: str, rounds: int, job: str) -> JobRounds:
-    """Run the job and the bare read in turns."""
+    """Run the job and the bare read alternately."""
     database = parse_url(database_url)
     conf = {
         **SPARK_CONF,
@@ -96,13 +95,13 @@ def _all_offsets(spark: SparkSession, database: Database, connection: pg.connect
 def _prepared(
     job: str, spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments | None
 ) -> Callable[[], object]:
-    """Return the job as a call; each time it makes a run of its own."""
+    """Return a function that runs the job, with a new run id each time."""
     module: Any = import_module(f"spark_jobs.jobs.{job}")
     if arguments is None:
-        told = read_report_arguments(module.JOB, _common(job))
-        return lambda: report(module.JOB, spark, database, connection, told)
+        report_arguments = read_report_arguments(module.JOB, _common(job))
+        return lambda: report(module.JOB, spark, database, connection, report_arguments)
     if job == ARCHIVE:
-        # A day that was copied before would not be copied again.
+        # A copied day would not be copied again.
         return lambda: archive_closed_days(
             spark, database, connection, replace(_anew(arguments), archive=f"{arguments.archive}/{uuid4().hex}")
         )
@@ -125,7 +124,7 @@ def _common(job: str) -> list[str]:
 
 @contextmanager
 def _watched() -> Iterator[list[DataFrame]]:
-    """Keep every frame that is read from Postgres within the block."""
+    """Record every frame that is read from Postgres within the block."""
     frames: list[DataFrame] = []
     read = DataFrameReader.jdbc
 
@@ -142,7 +141,7 @@ def _watched() -> Iterator[list[DataFrame]]:
 
 
 def _read_bare(frames: list[DataFrame]) -> None:
-    """Read everything again, and throw it away."""
+    """Read the recorded frames again and discard the rows."""
     for frame in frames:
         frame.write.format("noop").mode("overwrite").save()
 
@@ -154,7 +153,7 @@ def _timed(call: Callable[[], object]) -> float:
 
 
 def _heap_mb(spark: SparkSession) -> float:
-    """Return the most that Java's heap held."""
+    """Return the peak of the JVM's heap."""
     java: Any = spark.sparkContext._jvm  # noqa: SLF001 - there is no other way to Java
     pools = java.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
     heap = [pool for pool in pools if str(pool.getType()) == "Heap memory"]
@@ -162,7 +161,7 @@ def _heap_mb(spark: SparkSession) -> float:
 
 
 def _executor_heap_mb(spark: SparkSession) -> float:
-    """Return the most that the heap of an executor held, as Spark itself keeps account of it."""
+    """Return the peak heap of an executor, as reported by Spark."""
     java: Any = spark.sparkContext._jsc  # noqa: SLF001 - likewise
     found = java.sc().statusStore().executorList(False)
     executors = [found.apply(place) for place in range(found.size())]
@@ -173,7 +172,7 @@ def _executor_heap_mb(spark: SparkSession) -> float:
 
 
 def _resident_mb(spark: SparkSession) -> float:
-    """Return the most memory that the Java process ever had. Source: proc(5), VmHWM."""
+    """Return the JVM process's peak resident memory. Source: proc(5), VmHWM."""
     java: Any = spark.sparkContext._jvm  # noqa: SLF001 - likewise
     status = Path(f"/proc/{java.java.lang.ProcessHandle.current().pid()}/status").read_text(encoding="ascii")
     lines = dict(line.split(":", 1) for line in status.splitlines())

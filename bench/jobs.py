@@ -1,11 +1,11 @@
-"""Each Spark job is timed beside a bare read of the rows that it reads, on millions of offsets and weeks of history.
+"""Time each Spark job against a bare read of its rows, on millions of offsets and weeks of history.
 
-Each runs in a process of its own, whose Java has one gibibyte. `offset_retention` is to take no more than one and a
-half times the read, and ten times the offsets no more than ten times as long. Sizes come from the environment:
+Each job runs in its own process with 1 GiB of heap. Targets: `offset_retention` takes at most 1.5 times the read, and
+ten times the offsets take at most ten times as long. Sizes come from the environment:
 MUSTER_BENCH_OFFSETS (1000000,10000000), MUSTER_BENCH_OFFSETS_A_GROUP (50), MUSTER_BENCH_HISTORY_GROUPS (5000),
-MUSTER_BENCH_HISTORY_DAYS (30), MUSTER_BENCH_ROUNDS (3). The full size takes the better part of an hour; a line on
-standard error says what is being done. With MUSTER_SPARK_MASTER=spark://… the jobs run on that cluster, and the heap of
-its executors is told too.
+MUSTER_BENCH_HISTORY_DAYS (30), MUSTER_BENCH_ROUNDS (3). The full size takes almost an hour; progress goes to
+standard error. With MUSTER_SPARK_MASTER=spark://… the jobs run on that cluster, and the heap of its executors is
+reported too.
 
 Run: python -m bench.jobs [FILE]
 """
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.figures import Figure, tell
-from bench.past import Past, fill_history, fill_offsets
-from bench.servers import Place, durable_place
+from bench.bench_servers import Place, durable_place
+from bench.figures import Figure, run_benchmark
+from bench.synthetic_history import HistorySize, fill_history, fill_offsets
 from muster.java import find_java, spark_environment
 from spark_jobs.database import parse_url
 from spark_jobs.submit import JOBS
@@ -34,18 +34,18 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it; offsets in growing steps."""
+    """Size of the benchmark; `offsets` in increasing order."""
 
     offsets: tuple[int, ...] = (1_000_000, 10_000_000)
     offsets_a_group: int = 50
-    past: Past = field(default_factory=Past)
+    past: HistorySize = field(default_factory=HistorySize)
     rounds: int = 3
     jobs: tuple[str, ...] = JOBS
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What `bench.job_rounds` printed."""
+    """The output of `bench.job_rounds`."""
 
     job_s: float
     read_s: float
@@ -57,12 +57,12 @@ class Measured:
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
-    """Measure."""
+    """Return the benchmark's figures."""
     figures: list[Figure] = []
     by_size: dict[str, list[Measured]] = {}
     filled = 0
     for step, offsets in enumerate(size.offsets):
-        _say(f"making {offsets - filled:,} offsets")
+        _say(f"generating {offsets - filled:,} offsets")
         with closing(parse_url(place.database_url).connect()) as connection:
             fill_offsets(connection, offsets - filled, (offsets - filled) // size.offsets_a_group, seed=step + 1)
         filled = offsets
@@ -75,7 +75,7 @@ def measure(place: Place, size: Size) -> list[Figure]:
 
 
 def _of_history(place: Place, size: Size) -> list[Figure]:
-    _say(f"making {size.past.days} days of history of {size.past.groups:,} groups")
+    _say(f"generating {size.past.days} days of history of {size.past.groups:,} groups")
     with closing(parse_url(place.database_url).connect()) as connection:
         fill_history(connection, size.past)
     what = f"{size.past.groups:,} groups, {size.past.days} days"
@@ -84,8 +84,8 @@ def _of_history(place: Place, size: Size) -> list[Figure]:
 
 
 def _rounds(place: Place, size: Size, job: str) -> Measured:
-    """Run a job in a process of its own."""
-    _say(f"{job}: running, once to begin with and {size.rounds} times by the clock")
+    """Run a job in its own process."""
+    _say(f"{job}: running, once to warm up and {size.rounds} times for measurement")
     environment = {**os.environ, **spark_environment(find_java(place.directory), os.environ)}
     archive = (place.directory / "archive").as_uri()
     command = [sys.executable, "-m", "bench.job_rounds", place.database_url, archive, str(size.rounds), job]
@@ -107,17 +107,17 @@ def _figures(what: str, measured: Measured, wanted: float | None) -> list[Figure
         "resident_mb": measured.resident_mb,
     }
     beside = f"a bare read of {measured.rows:,} rows"
-    whole = Figure(f"{what}, beside all of them", measured.job_s, "s", "a bare read of all offsets", measured.table_s)
+    whole = Figure(f"{what}, against all of them", measured.job_s, "s", "a bare read of all offsets", measured.table_s)
     return [
         *([whole] if measured.table_s else []),
         Figure(what, measured.job_s, "s", beside, measured.read_s, wanted=wanted, better="less", details=details),
-        _heap("  its heap at most", measured.heap_mb),
-        *([_heap("  an executor's heap at most", measured.executor_heap_mb)] if measured.executor_heap_mb else []),
+        _heap("  its peak heap", measured.heap_mb),
+        *([_heap("  an executor's peak heap", measured.executor_heap_mb)] if measured.executor_heap_mb else []),
     ]
 
 
 def _heap(what: str, heap_mb: float) -> Figure:
-    return Figure(what, heap_mb, "MiB", "what it has", HEAP_MB, wanted=1.0, better="less")
+    return Figure(what, heap_mb, "MiB", "its limit", HEAP_MB, wanted=1.0, better="less")
 
 
 def _growth(job: str, size: Size, measured: list[Measured]) -> Figure:
@@ -132,7 +132,7 @@ def _size() -> Size:
     numbers = {name: os.environ.get(f"MUSTER_BENCH_{name}", "") for name in ("OFFSETS", *_NUMBERS)}
     offsets = tuple(int(each) for each in numbers["OFFSETS"].split(",")) if numbers["OFFSETS"] else Size().offsets
     given = {name: int(numbers[name] or default) for name, default in _NUMBERS.items()}
-    past = Past(groups=given["HISTORY_GROUPS"], days=given["HISTORY_DAYS"])
+    past = HistorySize(groups=given["HISTORY_GROUPS"], days=given["HISTORY_DAYS"])
     return Size(offsets, given["OFFSETS_A_GROUP"], past, given["ROUNDS"])
 
 
@@ -145,4 +145,4 @@ def main() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    tell("jobs", "Time each Spark job beside a bare read of the same rows.", main)
+    run_benchmark("jobs", "Time each Spark job against a bare read of the same rows.", main)

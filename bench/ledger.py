@@ -1,8 +1,8 @@
-"""What the ledger keeps costs a rebalance some rows, a commit one row a minute, and a heartbeat a few additions.
+"""Measure what history costs rebalances, commits and heartbeats.
 
-Each kind of work is done with history and without, in turns: rebalances and commits on a Postgres that forgets nothing,
-whose store is handed batches as they are or stripped of history; heartbeats in a shard whose members' gaps are
-measured or not. The ratio is what the ledger costs. What decides and what sends over HTTP is in neither.
+Each is measured alternately with and without history: rebalances and commits write batches with or without history
+rows to a durable Postgres; heartbeats run in a shard that does or does not measure gaps. The ratio is the cost of
+history. Protocol decisions and HTTP are not included.
 
 Run: python -m bench.ledger [FILE]
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
 
-from bench.figures import Figure, middle, tell
-from bench.servers import Place, durable_place
+from bench.bench_servers import Place, durable_place
+from bench.figures import Figure, middle, run_benchmark
 from bench.stable_groups import NODE, OFFER
 from coordinator_core.protocol.consumer_protocol import Assignment, TopicPartitions, write_assignment
 from coordinator_core.protocol.decide import decide
@@ -23,7 +23,7 @@ from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import (
     Deadline,
     DeadlineKind,
-    Expire,
+    ExpireDeadline,
     ForceRebalance,
     Heartbeat,
     JoinGroup,
@@ -35,12 +35,12 @@ from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import STABLE
 from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.counters import Counters
-from coordinator_core.runtime.hosting import Hosted
+from coordinator_core.runtime.group_context import GroupContext
 from coordinator_core.runtime.log_ends import LogEndReports
+from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.quarantine import Quarantine
-from coordinator_core.runtime.restless import Restlessness
+from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard import Shard
-from coordinator_core.runtime.surroundings import Surroundings
 from coordinator_core.runtime.writer import Writer
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.memory import MemoryStore
@@ -57,12 +57,12 @@ CONTEXT: Final = Context(GroupSettings())
 WANTED_REBALANCE: Final = 1.5
 WANTED_HEARTBEAT: Final = 1.25
 WANTED_COMMIT: Final = 1.1
-"""Within a minute; the one that ends it writes another row, and there is one such a minute and partition."""
+"""Within a minute; the last commit of a minute writes one more row per partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it."""
+    """Size of the benchmark."""
 
     members: tuple[int, ...] = (10, 1_000)
     partitions_a_member: int = 10
@@ -71,8 +71,8 @@ class Size:
     rounds: int = 9
 
 
-class Played:
-    """A group that is asked one thing after the other, and what that stores."""
+class SimulatedGroup:
+    """A group that handles requests one by one, and the writes they lead to."""
 
     def __init__(self, name: str, members: int, partitions_a_member: int) -> None:
         self.group = Group(name)
@@ -83,13 +83,13 @@ class Played:
         self._at_ms = 0
 
     def began(self) -> list[GroupWrite]:
-        """Return what it stores to become Stable for the first time."""
+        """Return the writes until the group is first Stable."""
         joins = [self._join("", member_id) for member_id in self._members]
-        windows = [Expire(Deadline(DeadlineKind.JOIN))] * 2
+        windows = [ExpireDeadline(Deadline(DeadlineKind.JOIN))] * 2
         return self._asked([*joins, *windows, *self._syncs(1)])
 
     def rebalanced(self, *, moves: bool) -> list[GroupWrite]:
-        """Return what a rebalance stores in which every partition goes to another member, or none does."""
+        """Return the writes of a rebalance that moves every partition, or none."""
         self._turns += moves
         joins = [self._join(member_id, member_id) for member_id in self._members]
         return self._asked([ForceRebalance(TOKEN, ""), *joins, *self._syncs(self.group.generation + 1)])
@@ -118,7 +118,7 @@ class Played:
             rebalance_timeout_ms=600_000,
             protocol_type="consumer",
             protocols=(OFFER,),
-            fresh_member_id=fresh_id,
+            new_member_id=fresh_id,
             require_known_member_id=False,
         )
 
@@ -135,14 +135,14 @@ class Played:
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
-    """Measure."""
+    """Return the benchmark's figures."""
     store = PostgresStore(place.database_url)
     try:
-        epochs = store.take_over(NODE, [SHARD], LEASE_MS)
+        epochs = store.acquire_leases(NODE, [SHARD], LEASE_MS)
         store.create_history_partitions(days_ahead=1)
 
         def write_ms(writes: list[GroupWrite]) -> float:
-            """Write each decision by itself, as it is while nobody else asks anything."""
+            """Write each decision in its own transaction, as without concurrent requests."""
             began_s = perf_counter()
             for one in writes:
                 assert not store.write(Batch(NODE, epochs, (one,))).refused_groups
@@ -160,7 +160,9 @@ WriteMs = Callable[[list[GroupWrite]], float]
 
 
 def _rebalances(write_ms: WriteMs, size: Size, members: int, *, moves: bool) -> Figure:
-    kept, plain = (Played(f"{name}-{members}-{moves}", members, size.partitions_a_member) for name in ("kept", "plain"))
+    kept, plain = (
+        SimulatedGroup(f"{name}-{members}-{moves}", members, size.partitions_a_member) for name in ("kept", "plain")
+    )
     write_ms(kept.began())
     write_ms(_stripped(plain.began()))
     pairs = [
@@ -179,7 +181,7 @@ def _stripped(writes: list[GroupWrite]) -> list[GroupWrite]:
 
 
 def _commits(write_ms: WriteMs, size: Size) -> list[Figure]:
-    """Commit within a minute, and with every commit the first of another minute; the plain ones are all of one."""
+    """Measure commits within one minute, and commits that each start another minute."""
     figures = []
     kinds = (("a commit within a minute", 0, WANTED_COMMIT), ("a commit that ends a minute", MINUTE_MS, None))
     for what, step_ms, wanted in kinds:
@@ -198,8 +200,8 @@ def _commit(name: str, number: int, step_ms: int, size: Size) -> list[GroupWrite
 
 
 def _heartbeats(size: Size) -> Figure:
-    """Heartbeat in a shard, from the request to the restarted timer; with stays to measure, and with none."""
-    played = Played("beats", 1_000, size.partitions_a_member)
+    """Measure heartbeats in a shard, from request to restarted timer, with and without measured member sessions."""
+    played = SimulatedGroup("beats", 1_000, size.partitions_a_member)
     played.began()
     pairs = [
         (_beats_us(played, size, measured=True), _beats_us(played, size, measured=False)) for _ in range(size.rounds)
@@ -207,10 +209,10 @@ def _heartbeats(size: Size) -> Figure:
     return _figure("a heartbeat in its shard", "us", pairs, WANTED_HEARTBEAT)
 
 
-def _beats_us(played: Played, size: Size, *, measured: bool) -> float:
+def _beats_us(played: SimulatedGroup, size: Size, *, measured: bool) -> float:
     shard, group = _shard(), played.group
     ledger = played.ledger if measured else Ledger(group.group_id, SHARD)
-    shard.groups[group.group_id] = Hosted(group, ledger)
+    shard.groups[group.group_id] = GroupContext(group, ledger)
     requests = [Heartbeat(TOKEN, group.generation, member_id) for member_id in group.members]
     began_s = perf_counter()
     for turn in range(size.heartbeats):
@@ -226,19 +228,19 @@ def _shard() -> Shard:
         SHARD + 1,
         clock=clock,
         writer=Writer(MemoryStore(), NODE, clock, threads, counters, max_batch_rows=1, prepare_ahead_rows=1),
-        surroundings=Surroundings(GroupSettings(), frozenset()),
+        metadata_cache=MetadataCache(GroupSettings(), frozenset()),
         counters=counters,
-        restlessness=Restlessness(),
+        rebalance_rate=RebalanceRate(),
         log_ends=LogEndReports(MemoryStore(), threads, lambda: LOG_END_MAX_AGE_MS),
         quarantine=Quarantine(lambda _: False),
         on_timer=lambda: None,
-        on_drop=lambda _: None,
+        on_unload=lambda _: None,
     )
 
 
 def _figure(what: str, unit: str, pairs: list[tuple[float, float]], wanted: float | None) -> Figure:
     kept, plain = (middle(each[place] for each in pairs) for place in (0, 1))
-    return Figure(what, kept, unit, "without the ledger", plain, wanted=wanted, better="less")
+    return Figure(what, kept, unit, "without history", plain, wanted=wanted, better="less")
 
 
 def _all() -> list[Figure]:
@@ -247,4 +249,4 @@ def _all() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    tell("ledger", "Measure what history costs.", _all)
+    run_benchmark("ledger", "Measure what history costs.", _all)

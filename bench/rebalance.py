@@ -1,8 +1,7 @@
-"""A rebalance costs no more for each member of a large group than of a small one.
+"""Time rebalances of small and large groups; the target is linear growth.
 
-All members but one have joined again and wait; then the last one joins, everybody is told of the new generation and
-syncs, and the time until the last sync is answered counts. The ceiling is as many round trips, all asked at once, of a
-bare route.
+All members but one have rejoined and wait. The time runs from the last member's join until the last sync response. The
+ceiling is as many concurrent round trips to a bare route.
 
 Run: python -m bench.rebalance [FILE]
 """
@@ -18,10 +17,10 @@ from uuid import uuid4
 import msgspec
 import uvloop
 
-from bench.figures import Figure, Json, middle, tell
+from bench.bench_servers import Place, bare_server, durable_place, node, sums
+from bench.figures import Figure, Json, middle, run_benchmark
+from bench.group_members import join_body
 from bench.http_load import post
-from bench.members import join_body
-from bench.servers import Place, bare_server, durable_place, node, sums
 
 PARKED = 'muster_parked_requests{request="JoinGroup"}'
 POLL_S = 0.05
@@ -31,14 +30,14 @@ WANTED_GROWTH = 1.3
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it."""
+    """Size of the benchmark."""
 
     members: tuple[int, ...] = (10, 100, 1_000, 3_000)
     rounds: int = 3
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
-    """Measure."""
+    """Return the benchmark's figures."""
     with node(place, group_initial_rebalance_delay_ms=WINDOW_MS) as muster, bare_server(place) as bare:
         took_ms: dict[int, float] = {}
         figures = []
@@ -68,7 +67,7 @@ async def _rebalances_ms(url: str, count: int, rounds: int) -> float:
 
 
 async def _rebalance_ms(url: str, members: Sequence["_Member"]) -> float:
-    """Let everybody join and sync, the leader first; return how long it took from the last join."""
+    """Let all members join and sync, the leader first; return the time since the last join."""
     leader, *others = members
     waiting = [asyncio.create_task(leader.join())]
     await _until_parked(url, 1)
@@ -78,7 +77,7 @@ async def _rebalance_ms(url: str, members: Sequence["_Member"]) -> float:
     joined = await asyncio.gather(*waiting, others[-1].join())
     await _sync_all(members)
     took_s = time.perf_counter() - began_s
-    assert len({answer["generation"] for answer in joined}) == 1, "all are in one generation"
+    assert len({answer["generation"] for answer in joined}) == 1, "all members are in one generation"
     return took_s * 1_000
 
 
@@ -95,7 +94,7 @@ async def _sync_all(members: Sequence["_Member"]) -> None:
 
 
 async def _round_trips_ms(url: str, count: int, rounds: int) -> float:
-    """Return how long the bare route takes to answer everybody twice."""
+    """Return how long the bare route takes to answer all members twice."""
     members = [await _Member.connected(url, "/asgi") for _ in range(count)]
     took_ms = []
     for _ in range(rounds):
@@ -109,7 +108,7 @@ async def _round_trips_ms(url: str, count: int, rounds: int) -> float:
 
 
 class _Member:
-    """A member on a connection of its own."""
+    """A member with its own connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> None:
         self.member_id = ""
@@ -150,4 +149,4 @@ def main() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    tell("rebalance", "Time rebalances of small and large groups.", main)
+    run_benchmark("rebalance", "Time rebalances of small and large groups.", main)

@@ -1,7 +1,7 @@
-"""When a node is killed, the other serves its groups within the lease and a second, however many offsets there are.
+"""Measure how long a failover takes after a node is killed, with few and many offsets.
 
-Two nodes share the groups; one is ended by SIGKILL, and every group is asked until it is answered by the other. The
-ceiling is the lease's length and a second.
+Two nodes share the groups; one gets SIGKILL, and every group is requested until the other node answers. The ceiling is
+the lease's duration plus one second.
 
 Run: python -m bench.recovery [FILE]
 """
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import psycopg2
 
-from bench.figures import Figure, tell
-from bench.members import Member, join_groups
-from bench.servers import Place, ask, durable_place, node, start_node, sums
+from bench.bench_servers import Place, ask, durable_place, node, start_node, sums
+from bench.figures import Figure, run_benchmark
+from bench.group_members import Member, join_groups
 from muster.processes import stop_children
 from muster.settings import psql_url
 
-PATIENCE_S = 60.0
+WAIT_TIMEOUT_S = 60.0
 POLL_S = 0.02
 HALF = 'muster_num_shards{state="active"}'
 FILL = """
@@ -32,7 +32,7 @@ FROM generate_series(0, %s - 1) AS number
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it."""
+    """Size of the benchmark."""
 
     groups: int = 100
     offsets: tuple[int, ...] = (10_000, 2_000_000)
@@ -40,7 +40,7 @@ class Size:
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
-    """Measure."""
+    """Return the benchmark's figures."""
     return [_figure(place, size, offsets) for offsets in size.offsets]
 
 
@@ -59,7 +59,7 @@ def _figure(place: Place, size: Size, offsets: int) -> Figure:
 
 
 def _lose_a_node(place: Place, size: Size) -> float:
-    """Return how long it takes until every group is answered again, in seconds."""
+    """Return the seconds until every group is served again."""
     with node(place, lease_ttl_ms=size.lease_ttl_ms) as survivor:
         victim = start_node(place, lease_ttl_ms=size.lease_ttl_ms)
         try:
@@ -75,18 +75,18 @@ def _lose_a_node(place: Place, size: Size) -> float:
 
 
 def _wait_until_shared(*urls: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + WAIT_TIMEOUT_S
     while not all(sums(url)[HALF] for url in urls):
         assert time.monotonic() < deadline_s, "the shards were not shared"
-        time.sleep(POLL_S)  # Nothing tells of a share but the page.
+        time.sleep(POLL_S)  # Only the metrics show how shards are distributed.
 
 
 def _wait_until_answered(member: Member) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + WAIT_TIMEOUT_S
     body = {"generation": member.generation, "member_id": member.member_id}
     while "session_timeout_ms" not in (answer := ask("POST", f"{member.url}/heartbeat", body)):
         assert time.monotonic() < deadline_s, answer
-        time.sleep(POLL_S)  # The lease must run out; whoever asks in between is told to ask again.
+        time.sleep(POLL_S)  # Requests are refused until the lease expires.
 
 
 def main() -> list[Figure]:
@@ -95,4 +95,4 @@ def main() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    tell("recovery", "Lose a node, and count the time.", main)
+    run_benchmark("recovery", "Measure the failover after a killed node.", main)

@@ -1,6 +1,7 @@
-"""Two nodes on two cores answer more heartbeats than one; the load takes its part of the cores too.
+"""Compare the heartbeats a second of two nodes with those of one.
 
-Each member asks the node that serves its group. The ceiling is twice what one node answers. Rounds take turns.
+Each member sends to the node that serves its group; the load uses the same cores. The ceiling is twice the rate of one
+node. Rounds alternate.
 
 Run: python -m bench.scale [FILE]
 """
@@ -8,19 +9,19 @@ Run: python -m bench.scale [FILE]
 import time
 from dataclasses import dataclass
 
-from bench.figures import Figure, middle, tell
+from bench.bench_servers import Place, durable_place, node, owner_of, sums
+from bench.figures import Figure, middle, run_benchmark
+from bench.group_members import Member, join_groups
 from bench.http_load import post, put_load
-from bench.members import Member, join_groups
-from bench.servers import Place, durable_place, node, owner_of, sums
 
-PATIENCE_S = 60.0
+WAIT_TIMEOUT_S = 60.0
 POLL_S = 0.05
 OWNED = 'muster_num_shards{state="active"}'
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of it."""
+    """Size of the benchmark."""
 
     connections: int = 64
     rounds: int = 5
@@ -28,7 +29,7 @@ class Size:
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
-    """Measure."""
+    """Return the benchmark's figures."""
     with node(place) as first:
         members = join_groups([first.url], size.connections)
         alone = middle(_per_s(members, size.round_s) for _ in range(size.rounds))
@@ -44,10 +45,10 @@ def _per_s(members: list[Member], round_s: float) -> float:
 
 
 def _wait_until_shared(*urls: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + WAIT_TIMEOUT_S
     while len({sums(url)[OWNED] for url in urls}) > 1:
         assert time.monotonic() < deadline_s, "the shards were not shared"
-        time.sleep(POLL_S)  # Nothing tells of a share but the page.
+        time.sleep(POLL_S)  # Only the metrics show how shards are distributed.
 
 
 def main() -> list[Figure]:
@@ -56,4 +57,4 @@ def main() -> list[Figure]:
 
 
 if __name__ == "__main__":
-    tell("scale", "Compare two nodes with one.", main)
+    run_benchmark("scale", "Compare two nodes with one.", main)

@@ -1,4 +1,4 @@
-"""Many Stable groups in a database: decided by the protocol itself, stored in large batches, with no node running."""
+"""Store many Stable groups in a database without a node, using the protocol's own decisions."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -10,10 +10,10 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import (
     Deadline,
     DeadlineKind,
-    Expire,
+    ExpireDeadline,
     JoinGroup,
-    Offer,
     Request,
+    SupportedProtocol,
     SyncGroup,
 )
 from coordinator_core.protocol.settings import Context, Now
@@ -28,14 +28,14 @@ GROUPS_A_BATCH = 250
 LEASE_MS = 60_000
 NOW = Now(0, 1_900_000_000_000)
 CONTEXT = Context()
-OFFER = Offer("range", write_subscription(Subscription(("orders",))))
+OFFER = SupportedProtocol("range", write_subscription(Subscription(("orders",))))
 
 
 def store_groups(database_url: str, groups: int, members: int) -> None:
-    """Store groups `many-0`, `many-1`, …, each Stable with members that hold nothing."""
+    """Store groups `many-0`, `many-1`, …, each Stable, with members that own no partitions."""
     store = PostgresStore(database_url)
     try:
-        epochs = store.take_over(NODE, range(SHARDS), LEASE_MS)
+        epochs = store.acquire_leases(NODE, range(SHARDS), LEASE_MS)
         numbers = iter(range(groups))
         while some := list(islice(numbers, GROUPS_A_BATCH)):
             writes = [write for number in some for write in _writes(f"many-{number}", members)]
@@ -60,7 +60,7 @@ def _requests(group_id: str, members: int) -> Iterator[Request]:
     ids = [f"{group_id}-member-{number}" for number in range(members)]
     for token, member_id in enumerate(ids):
         yield _join(token, member_id)
-    yield Expire(Deadline(DeadlineKind.JOIN))
+    yield ExpireDeadline(Deadline(DeadlineKind.JOIN))
     nothing = write_assignment(Assignment(()))
     yield SyncGroup(0, 1, ids[0], assignments=tuple((member_id, nothing) for member_id in ids))
 
@@ -76,6 +76,6 @@ def _join(token: int, member_id: str) -> JoinGroup:
         rebalance_timeout_ms=60_000,
         protocol_type="consumer",
         protocols=(OFFER,),
-        fresh_member_id=member_id,
+        new_member_id=member_id,
         require_known_member_id=False,
     )

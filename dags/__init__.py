@@ -1,1 +1,1 @@
-"""One thin file a DAG: when, with what, in which order. Airflow reads the folder; nothing imports the files."""
+"""Airflow DAGs, one file each: schedule, params and order of the tasks. Nothing imports these files."""

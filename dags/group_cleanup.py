@@ -1,24 +1,24 @@
-"""Groups that are empty and have no offset left are retired whenever offsets have been expired.
+"""Retire Empty groups without offsets after each expiry of offsets.
 
-**What.** `propose` runs a Spark job that finds the Empty groups without offsets and writes them down as a proposal: a
-row in `maintenance_runs` and one a group in `cleanup_candidates`. `gate` lets a proposal within the limits through;
-beyond them, `ask` waits for a person, and `verdict` goes on to `apply` or `reject`. `apply` asks a node to work the
-proposal off: each group is judged again on what stands then, and one that woke, has offsets, or is about to be joined
-is kept. `applied` waits until that is done. A consumer that joins a retired group starts it afresh.
+**What.** `propose` runs a Spark job that finds the Empty groups without offsets and writes a proposal: a row in
+`maintenance_runs` and one a group in `cleanup_candidates`. `gate` passes a proposal within the limits; otherwise
+`request_approval` waits for a person, and `decision` continues with `apply` or `reject`. `apply` asks a node to apply
+the proposal: each group is evaluated again, and a group that is active, has offsets, or has pending members is kept.
+`wait_until_applied` waits until that is done. A consumer that joins a retired group creates it again.
 
-**Why.** A group that never committed, or whose offsets somebody deleted, would stand in every list for ever.
+**Why.** Groups that never committed, or whose offsets were deleted, would otherwise remain forever.
 
-**By hand.** Trigger it with `dry_run` to look at a proposal: nothing is retired. The limits can be set for one run.
+**By hand.** Trigger it with `dry_run` to review a proposal: nothing is retired. Limits can be set for one run.
 
-**When it waits for a person.** Look at the proposal, and answer under "Required actions". No answer is a no: nothing
-is retired, and the next run proposes, and asks, afresh. `changes` keeps who answered.
+**When it waits for approval.** Review the proposal and answer under "Required actions". Without an answer nothing is
+retired, and the next run proposes again. `changes` records the actor.
 
-**When it fails.** Clear the task that failed: each may run twice with the same outcome. `propose` failed: its log ends
-with Spark's reason, most often that Postgres could not be reached; nothing was changed. `apply` or `applied` failed:
-the last line is the coordinator's own answer. A rejected run stays rejected, and the next one proposes afresh.
+**When it fails.** Clear the failed task: tasks may run twice with the same outcome. `propose`: its log ends with
+Spark's reason, usually that Postgres is unreachable; nothing was changed. `apply`, `wait_until_applied`: the last line
+is the coordinator's response. A rejected run remains rejected, and the next one proposes again.
 
-**Settings.** It runs when `offset_retention` has updated its Asset. Limits: `MUSTER_GROUP_CLEANUP_MAX_CANDIDATES` and
-the other params in capitals.
+**Settings.** It runs after `offset_retention` updates its Asset. Limits: `MUSTER_GROUP_CLEANUP_MAX_CANDIDATES` and the
+other params in capitals.
 """
 
 from airflow.sdk import DAG, Asset
@@ -32,7 +32,7 @@ OFFSETS_EXPIRED = Asset("offsets_expired", uri="muster://maintenance/offset_rete
 GROUPS_RETIRED = Asset("groups_retired", uri="muster://maintenance/group_cleanup")
 
 with DAG(
-    description="Propose groups that have nothing left, and have the coordinator retire them",
+    description="Propose Empty groups without offsets, and have the coordinator retire them",
     doc_md=__doc__,
     schedule=[OFFSETS_EXPIRED],
     catchup=False,
@@ -43,10 +43,10 @@ with DAG(
     **dag_defaults(JOB, "groups"),
 ):
     propose = proposals.propose(JOB)
-    gate, ask, verdict = proposals.gate(), proposals.ask(), proposals.verdict()
+    gate, approval, decision = proposals.gate(), proposals.request_approval(), proposals.decision()
     apply, reject = proposals.apply(), proposals.reject()
-    applied = proposals.applied.override(outlets=[GROUPS_RETIRED])()
+    applied = proposals.wait_until_applied.override(outlets=[GROUPS_RETIRED])()
 
-    propose >> gate >> [apply, ask]
-    ask >> verdict >> [apply, reject]
+    propose >> gate >> [apply, approval]
+    approval >> decision >> [apply, reject]
     apply >> applied

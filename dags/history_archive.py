@@ -1,29 +1,29 @@
-"""History that is older than is kept goes to Parquet files once a day, and then leaves Postgres.
+"""Move old history from Postgres to Parquet files once a day.
 
 **What.** `propose` runs a Spark job that copies every day of a history table that is older than `keep_days` into the
-archive, reads the files back, and compares count and checksum with what Postgres says of the same rows. Each day that
-is the same becomes a row of `archive_candidates`. `gate` lets a proposal within the limits through; beyond them, `ask`
-waits for a person, and `verdict` goes on to `apply` or `reject`. `apply` asks a node to work the proposal off: each day
-is counted again while nobody writes to it, and dropped if it still has as many rows; `archived_partitions` says where
-it lies now. `applied` waits until that is done.
+archive, reads the files back, and compares count and checksum with the rows in Postgres. Each equal day becomes a row
+of `archive_candidates`. `gate` passes a proposal within the limits; otherwise `request_approval` waits for a person,
+and `decision` continues with `apply` or `reject`. `apply` asks a node to apply the proposal: each day
+is counted again under a lock, and dropped if the count is unchanged; `archived_partitions` has its path.
+`wait_until_applied` waits until that is done.
 
-**Why.** History grows for ever, and nearly all questions are about the last weeks. Reports read both places as one.
+**Why.** History grows forever, and most queries concern the last weeks. Reports read both places as one.
 
-**By hand.** Trigger it with `dry_run` to have days copied and compared: nothing is dropped. `keep_days` and the limits
-can be set for one run.
+**By hand.** Trigger it with `dry_run` to copy and compare days: nothing is dropped. `keep_days` and the limits can be
+set for one run.
 
-**When it waits for a person.** Look at the proposal, and answer under "Required actions". No answer is a no: nothing
-is dropped, and the next run proposes, and asks, afresh, without copying anything twice.
+**When it waits for approval.** Review the proposal and answer under "Required actions". Without an answer nothing is
+dropped, and the next run proposes again, without copying anything twice.
 
-**When it fails.** Clear the task that failed: each may run twice with the same outcome, and what was copied and checked
-is not copied again. `propose` failed: its log ends with the reason, most often that the archive's directory cannot be
-written by every Spark worker; nothing was dropped. `apply` or `applied` failed: the last line is the coordinator's own
-answer. A day that stays as `changed_since` got rows meanwhile; the next run copies it again.
+**When it fails.** Clear the failed task: tasks may run twice with the same outcome, and verified copies are reused.
+`propose`: its log ends with the reason, usually that a Spark worker cannot write to the archive's directory; nothing
+was dropped. `apply`, `wait_until_applied`: the last line is the node's response. A day with the outcome
+`changed_since` received rows meanwhile; the next run copies it again.
 
-**Catching up.** Missed intervals are not run later: a run takes every day that is old enough. The first is that of the
+**Catching up.** Missed intervals are not run later: a run copies every day that is old enough. The first run is in the
 first night from `MUSTER_REPORTS_SINCE` on.
 
-**Settings.** `MUSTER_ARCHIVE_URI`, without which it never starts by itself; `MUSTER_HISTORY_KEEP_DAYS`;
+**Settings.** `MUSTER_ARCHIVE_URI`, without which it has no schedule; `MUSTER_HISTORY_KEEP_DAYS`;
 `MUSTER_ARCHIVE_SCHEDULE` (cron, in UTC). Limits: `MUSTER_HISTORY_ARCHIVE_MAX_CANDIDATES` and the other params in
 capitals.
 """
@@ -43,7 +43,7 @@ HISTORY_ARCHIVED = Asset("history_archived", uri="muster://maintenance/history_a
 nightly = CronDataIntervalTimetable(os.environ.get("MUSTER_ARCHIVE_SCHEDULE") or NIGHTLY, timezone="UTC")
 
 with DAG(
-    description="Copy old history into the archive, and have the coordinator drop it",
+    description="Copy old history to the archive, and have the coordinator drop it",
     doc_md=__doc__,
     schedule=nightly if submit.archive_uri() else None,
     catchup=False,
@@ -55,17 +55,17 @@ with DAG(
             minimum=1,
             maximum=submit.KEEP_MAX_DAYS,
             title="Keep days",
-            description="How many days of history stay in Postgres",
+            description="Days of history kept in Postgres",
         ),
         **limit_params(submit.default_limits(JOB), "max_candidates", "max_share", "share_from"),
     },
     **(dag_defaults(JOB, "history") | {"start_date": reports.REPORTS_SINCE}),
 ):
     propose = proposals.propose(JOB, keep_days="{{ params.keep_days }}", archive="{{ submit.archive_uri() }}")
-    gate, ask, verdict = proposals.gate(), proposals.ask(), proposals.verdict()
+    gate, approval, decision = proposals.gate(), proposals.request_approval(), proposals.decision()
     apply, reject = proposals.apply(), proposals.reject()
-    applied = proposals.applied.override(outlets=[HISTORY_ARCHIVED])()
+    applied = proposals.wait_until_applied.override(outlets=[HISTORY_ARCHIVED])()
 
-    propose >> gate >> [apply, ask]
-    ask >> verdict >> [apply, reject]
+    propose >> gate >> [apply, approval]
+    approval >> decision >> [apply, reject]
     apply >> applied

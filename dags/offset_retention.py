@@ -1,27 +1,27 @@
-"""Offsets that nobody needs any more are found every ten minutes, and taken away by the coordinator.
+"""Find unused offsets every ten minutes, and have the coordinator expire them.
 
-**What.** `propose` runs a Spark job that finds the offsets whose time is over by Kafka's rules (KIP-211) and writes
-them down as a proposal: a row in `maintenance_runs` and one a candidate in `expiry_candidates`; what will expire within
-a week goes to `offset_expiry_forecasts`. `gate` lets a proposal within the limits through; beyond them, `ask` waits for
-a person, and `verdict` goes on to `apply` or `reject`. `apply` asks a node to work the proposal off: each candidate is
-judged again on what stands then, what goes moves to `archived_offsets`, and what was committed or woke up since is
-kept. `applied` waits until that is done, and its return value tells how many candidates had which outcome.
+**What.** `propose` runs a Spark job that finds the offsets that are due by Kafka's rules (KIP-211) and writes a
+proposal: a row in `maintenance_runs` and one a candidate in `expiry_candidates`; what will expire within a week goes to
+`offset_expiry_forecasts`. `gate` passes a proposal within the limits; otherwise `request_approval` waits for a person,
+and `decision` continues with `apply` or `reject`. `apply` asks a node to apply the proposal: each one is evaluated
+again, removed offsets move to `archived_offsets`, and offsets committed since, or of active groups, are kept.
+`wait_until_applied` waits until that is done; its return value counts candidates by outcome.
 
-**Why.** Offsets of groups that are long gone make every list longer and every lag graph wrong.
+**Why.** Offsets of unused groups lengthen every list and distort every lag graph.
 
-**By hand.** Trigger it with `dry_run` to look at a proposal: nothing is taken away. The limits can be set for one run.
+**By hand.** Trigger it with `dry_run` to review a proposal: nothing is expired. Limits can be set for one run.
 
-**When it waits for a person.** Look at the proposal, and answer under "Required actions". No answer is a no: nothing
-is taken away, and the next run proposes, and asks, afresh. `changes` keeps who answered.
+**When it waits for approval.** Review the proposal and answer under "Required actions". Without an answer nothing is
+expired, and the next run proposes again. `changes` records the actor.
 
-**When it fails.** Clear the task that failed: each may run twice with the same outcome. `propose` failed: its log ends
-with Spark's reason, most often that Postgres could not be reached; nothing was changed. `apply` or `applied` failed:
-the last line is the coordinator's own answer. A rejected run stays rejected, and the next one proposes afresh.
+**When it fails.** Clear the failed task: tasks may run twice with the same outcome. `propose`: its log ends with
+Spark's reason, usually that Postgres is unreachable; nothing was changed. `apply`, `wait_until_applied`: the last line
+is the coordinator's response. A rejected run remains rejected, and the next one proposes again.
 
-**Catching up.** Missed intervals are not run later: a proposal looks at what stands now, so the next says it all.
+**Catching up.** Missed intervals are not run later: a proposal reads the current state.
 
-**Settings.** `MUSTER_RETENTION_SCHEDULE` (cron, in UTC) and `MUSTER_OFFSETS_RETENTION_MINUTES`; the cluster's and a
-group's own `offsets_retention_minutes` are narrower and win. Limits: `MUSTER_OFFSET_RETENTION_MAX_CANDIDATES` and the
+**Settings.** `MUSTER_RETENTION_SCHEDULE` (cron, in UTC) and `MUSTER_OFFSETS_RETENTION_MINUTES`; the group's and the
+cluster's `offsets_retention_minutes` take precedence. Limits: `MUSTER_OFFSET_RETENTION_MAX_CANDIDATES` and the
 other params in capitals.
 """
 
@@ -38,7 +38,7 @@ EVERY_TEN_MINUTES = "*/10 * * * *"
 OFFSETS_EXPIRED = Asset("offsets_expired", uri="muster://maintenance/offset_retention")
 
 with DAG(
-    description="Propose offsets whose time is over, and have the coordinator take them away",
+    description="Propose offsets that are due, and have the coordinator expire them",
     doc_md=__doc__,
     schedule=CronDataIntervalTimetable(
         os.environ.get("MUSTER_RETENTION_SCHEDULE") or EVERY_TEN_MINUTES, timezone="UTC"
@@ -48,10 +48,10 @@ with DAG(
     **dag_defaults(JOB, "offsets"),
 ):
     propose = proposals.propose(JOB, retention_ms="{{ submit.retention_ms() }}")
-    gate, ask, verdict = proposals.gate(), proposals.ask(), proposals.verdict()
+    gate, approval, decision = proposals.gate(), proposals.request_approval(), proposals.decision()
     apply, reject = proposals.apply(), proposals.reject()
-    applied = proposals.applied.override(outlets=[OFFSETS_EXPIRED])()
+    applied = proposals.wait_until_applied.override(outlets=[OFFSETS_EXPIRED])()
 
-    propose >> gate >> [apply, ask]
-    ask >> verdict >> [apply, reject]
+    propose >> gate >> [apply, approval]
+    approval >> decision >> [apply, reject]
     apply >> applied

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Nodes log in as the owner of Muster's database, Spark jobs as a member of muster_jobs and Grafana as a member of
-# muster_reader, which the migrations give their rights; Airflow has a role and a database of its own. None of them is a
-# superuser, and each connects to its own database only. The Postgres image runs this once, on an empty volume.
+# Create the database roles: nodes use the owner of Muster's database, Spark jobs a member of muster_jobs, Grafana a
+# member of muster_reader (migrations grant their rights), and Airflow a role and database of its own. None is a superuser,
+# and each connects to its own database only. The Postgres image runs this once, on an empty volume.
 set -eu
 psql --set=ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" \
     --set=owner_password="$OWNER_DATABASE_PASSWORD" \

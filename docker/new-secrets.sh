@@ -1,12 +1,11 @@
 #!/bin/sh
-# compose.yaml takes every secret from docker/.env, which this script fills with new random ones, once; and today's date,
-# from which on reports tell.
+# Create docker/.env with random secrets for compose.yaml, and today's date as the first day of reports.
 set -eu
 cd "$(dirname "$0")"
 umask 077
 
 if [ -e .env ]; then
-    echo "docker/.env is there already, and stays: the containers' data was made with what is in it." >&2
+    echo "docker/.env exists and was not changed: the containers' data depends on its secrets." >&2
     exit 1
 fi
 

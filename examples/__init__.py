@@ -1,1 +1,1 @@
-"""Programs to read and to run: real agents that consume what a reader has at hand."""
+"""Example programs: consumers that use the agent."""

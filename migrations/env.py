@@ -2,14 +2,14 @@
 
 Rules:
 
-* One run at a time in a database: a connection of its own keeps `alembic_version` locked around all of it, and a run
-  that waited for another finds nothing left to do. A role that only reads cannot hold that lock.
-* A migration waits at most `LOCK_TIMEOUT_MS` for a table. It fails then, and the queue that formed behind it goes on.
-* Each migration is one transaction, so a failed one leaves the schema as the one before left it.
+* One run at a time per database: a separate connection locks `alembic_version` for the whole run. A run that waited for
+  another one finds nothing to do. Read-only roles cannot take this lock.
+* A migration waits at most `LOCK_TIMEOUT_MS` for a table, and then fails, so that it does not block other sessions.
+* Each migration is one transaction, so a failed one changes nothing.
 * An upgrade to the newest revision ends with `comments.sql`, which describes every table, view and column. Comments are
-  no part of a revision: a text is changed in that file, and the next `muster migrate` applies it.
+  not part of a revision: edit that file, and the next `muster migrate` applies it.
 
-The address comes from whoever runs Alembic (`muster.schema`): the attribute `database_url`, else MUSTER_DATABASE_URL.
+The database URL is the attribute `database_url` of the configuration (`muster.schema`), else MUSTER_DATABASE_URL.
 """
 
 import os
@@ -30,11 +30,11 @@ CREATE TABLE IF NOT EXISTS alembic_version (
     version_num varchar(32) NOT NULL CONSTRAINT alembic_version_pkc PRIMARY KEY
 )
 """
-"""As Alembic makes it."""
+"""The table as Alembic creates it."""
 
 
 def run() -> None:
-    """Run the migrations that were asked for, over one connection."""
+    """Run the requested migrations on one connection."""
     engine = create_engine(
         context.config.attributes.get("database_url") or os.environ["MUSTER_DATABASE_URL"],
         poolclass=pool.NullPool,
@@ -52,24 +52,24 @@ def run() -> None:
 
 
 def take_lock(guard: Connection) -> None:
-    """Wait for another run on this database, and leave a transaction open that holds the lock until the run's end."""
+    """Wait for other runs on this database; leave a transaction open, which keeps the lock until the end of the run."""
     set_timeouts(guard, LOCK_TIMEOUT_MS, STATEMENT_TIMEOUT_MS)
     guard.execute(text("SELECT set_config('idle_in_transaction_session_timeout', '0', false)"))
     try:
         guard.execute(text(VERSION_TABLE))
         guard.commit()
     except IntegrityError:
-        guard.rollback()  # Another run made the table at the same time.
+        guard.rollback()  # Another run created the table at the same time.
     set_timeouts(guard, OTHER_RUN_TIMEOUT_MS, OTHER_RUN_TIMEOUT_MS)
     guard.execute(text("LOCK TABLE alembic_version IN SHARE UPDATE EXCLUSIVE MODE"))
 
 
 def set_timeouts(connection: Connection, lock_ms: int, statement_ms: int) -> None:
-    """Bound what the session waits for from now on."""
+    """Set the session's timeouts."""
     settings = {"lock_timeout": lock_ms, "statement_timeout": statement_ms}
     for name, value_ms in settings.items():
         connection.execute(text("SELECT set_config(:name, :value, false)"), {"name": name, "value": str(value_ms)})
-    # Left open, the transaction would be Alembic's to end, and it would end none.
+    # Alembic does not commit a transaction that is already open.
     connection.commit()
 
 

@@ -1,1 +1,1 @@
-"""The command line and the local platform of Muster; it may import every other folder, and none imports it."""
+"""The command line and the local platform of Muster; no other package imports it."""

@@ -1,4 +1,4 @@
-"""`python -m muster` is the command `muster`."""
+"""Entry point of `python -m muster`."""
 
 from muster.cli import main
 

@@ -1,4 +1,4 @@
-"""Airflow as the local platform runs it: four services, each a child of ours, on this machine's own address only.
+"""Airflow for the local platform: four child processes that listen on loopback.
 
 `airflow standalone` is not used: asked to stop, it leaves its own children behind, and restarts none that died. Here
 every service is a child process like any other, and its environment says all there is to say.
@@ -36,10 +36,10 @@ PARALLELISM = 4
 SPARK_POOL = "muster_spark"
 SPARK_SLOTS = 1
 """One Spark at a time: each takes all cores, and half a gigabyte."""
-SPARK_POOL_IS_FOR = "Spark jobs, one at a time on one machine"
+SPARK_POOL_DESCRIPTION = "Spark jobs, one at a time on one machine"
 ORPHANS_CHECK_INTERVAL_S = 10
 """How often a scheduler looks for tasks of one that is gone; it counts as gone after half a minute."""
-TASK_SILENCE_S = 60
+TASK_HEARTBEAT_TIMEOUT_S = 60
 """After how long without a sign of life a task counts as killed, and is tried again."""
 REQUEST_TIMEOUT_S = 10.0
 FIRST_ERROR_STATUS = 400
@@ -55,15 +55,15 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
 }
 """A child's name, and what `airflow` is asked to be."""
 
-MUST_BE_HEALTHY = ("metadatabase", "scheduler", "dag_processor")
+REQUIRED_COMPONENTS = ("metadatabase", "scheduler", "dag_processor")
 
 FOREIGN_VARIABLES = ("AIRFLOW", "MUSTER_DATABASE_URL", "MUSTER_JOBS_")
 """How the variables begin that may be meant for another Airflow, or for another database than the platform's own."""
 
-OF_NODES_ALONE = ("MUSTER_CLUSTER_SECRET",)
-"""Whoever knows it can be anybody; a DAG has a token of its own."""
+NODE_ONLY_VARIABLES = ("MUSTER_CLUSTER_SECRET",)
+"""It grants every identity; DAGs have a token of their own."""
 
-LEFT_OUT = (*FOREIGN_VARIABLES, *OF_NODES_ALONE)
+EXCLUDED_VARIABLES = (*FOREIGN_VARIABLES, *NODE_ONLY_VARIABLES)
 
 
 class AirflowServices:
@@ -111,11 +111,14 @@ class AirflowServices:
             return
         log = self._logs / "airflow-migrate.log"
         with log.open("wb") as output:
-            for arguments in (("db", "migrate"), ("pools", "set", SPARK_POOL, str(SPARK_SLOTS), SPARK_POOL_IS_FOR)):
+            for arguments in (
+                ("db", "migrate"),
+                ("pools", "set", SPARK_POOL, str(SPARK_SLOTS), SPARK_POOL_DESCRIPTION),
+            ):
                 command = [_airflow(), *arguments]
                 done = subprocess.run(command, env=self.environment, stdout=output, stderr=output, check=False)
                 if done.returncode != 0:
-                    raise UserError(f"Airflow could not prepare its database; {log} tells why.")
+                    raise UserError(f"Airflow could not prepare its database; see {log}.")
         write_private(self._home_file(MIGRATED), _prepared())
 
     def children(self) -> list[ChildSpec]:
@@ -139,8 +142,13 @@ class AirflowServices:
         Raises:
             UserError: there is no Java that Spark could use.
         """
-        base = {key: value for key, value in os.environ.items() if not key.startswith(LEFT_OUT)}
-        return base | spark_environment(find_java(self._data_dir), base) | self._airflow_settings() | self._ours()
+        base = {key: value for key, value in os.environ.items() if not key.startswith(EXCLUDED_VARIABLES)}
+        return (
+            base
+            | spark_environment(find_java(self._data_dir), base)
+            | self._airflow_settings()
+            | self._muster_variables()
+        )
 
     def _airflow_settings(self) -> dict[str, str]:
         return {
@@ -164,7 +172,7 @@ class AirflowServices:
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
             "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
             "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": str(ORPHANS_CHECK_INTERVAL_S),
-            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(TASK_SILENCE_S),
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(TASK_HEARTBEAT_TIMEOUT_S),
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._logs / "airflow-tasks"),
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
             "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.task=INFO",
@@ -172,18 +180,18 @@ class AirflowServices:
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": SPARK_MASTER}),
         }
 
-    def _ours(self) -> dict[str, str]:
+    def _muster_variables(self) -> dict[str, str]:
         """Return what our DAGs and jobs read, and where they find our packages."""
         return {
             "MUSTER_JOBS_DATABASE_URL": self._jobs_database_url,
             "MUSTER_URL": self._node_url,
             "MUSTER_SPARK_POOL": os.environ.get("MUSTER_SPARK_POOL") or SPARK_POOL,
             "MUSTER_ARCHIVE_URI": archive_uri(self._data_dir),
-            "MUSTER_REPORTS_SINCE": os.environ.get("MUSTER_REPORTS_SINCE") or self._first_day(),
+            "MUSTER_REPORTS_SINCE": os.environ.get("MUSTER_REPORTS_SINCE") or self._reports_since(),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(_project_root()), os.environ.get("PYTHONPATH", "")])),
         }
 
-    def _first_day(self) -> str:
+    def _reports_since(self) -> str:
         """Return the day on which Airflow was first started here: there is nothing to report of the days before."""
         file = self._home_file("first-day")
         if not file.exists():
@@ -191,7 +199,7 @@ class AirflowServices:
         return file.read_text()
 
     def _has_tables(self) -> bool:
-        """Tell whether this version of Airflow has made its tables here; asking Airflow itself takes seconds."""
+        """Return whether this version of Airflow has created its tables; a query is faster than Airflow's command."""
         migrated = self._home_file(MIGRATED)
         if not migrated.exists() or migrated.read_text() != _prepared():
             return False
@@ -221,16 +229,16 @@ class AirflowServices:
     # -- asking ----------------------------------------------------------------------------------------
 
     def is_answering(self) -> bool:
-        """Tell whether the API server is up, which tasks cannot do without."""
+        """Return whether the API server is up, which tasks need."""
         return self._health() is not None
 
     def is_healthy(self) -> bool:
-        """Tell whether everything that a DAG run needs says of itself that it is well."""
+        """Return whether all components that a DAG run needs report healthy."""
         health = self._health() or {}
-        return all((health.get(part) or {}).get("status") == "healthy" for part in MUST_BE_HEALTHY)
+        return all((health.get(part) or {}).get("status") == "healthy" for part in REQUIRED_COMPONENTS)
 
     def has_dag(self, dag_id: str) -> bool:
-        """Tell whether Airflow has read a DAG's file by now."""
+        """Return whether Airflow has parsed a DAG's file."""
         try:
             return bool(self._call("GET", f"/api/v2/dags/{dag_id}")["dag_id"] == dag_id)
         except UserError:

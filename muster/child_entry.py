@@ -1,4 +1,4 @@
-"""What a child process does before it becomes its program: it ties its life to its parent's, and may leave root behind.
+"""Entry point of child processes: ties the child's life to its parent's, and may drop root.
 
 Run by path with the bare interpreter, so it imports nothing of ours. It is a program and not a function between fork
 and exec, because such a function may deadlock when the parent has threads.

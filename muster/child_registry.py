@@ -1,7 +1,7 @@
-"""A run that was killed cannot stop its children, so every run writes down who they are, and the next one stops them.
+"""The child registry: a run records its child processes, so that the next run stops those of a killed one.
 
-A process stands here with its pid, its start time and this boot of the machine; whoever has the pid but not the rest
-is a stranger.
+A process is recorded with its pid, its start time and the boot id; one that has the pid but not the rest is another
+process.
 """
 
 import json
@@ -66,7 +66,7 @@ class ChildRegistry:
         self._written = text
 
     def stop_leftovers(self, timeout_s: float) -> list[str]:
-        """Stop what a killed run has left; whoever still runs after `timeout_s` is killed.
+        """Stop the processes of a killed run; those that still run after `timeout_s` are killed.
 
         Returns:
             The names of what was stopped, in the order in which it was started.

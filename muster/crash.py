@@ -1,4 +1,4 @@
-"""What nobody foresaw is one sentence at the terminal, and the whole story in a file."""
+"""Unexpected errors: one sentence on the terminal, the traceback in a file."""
 
 import traceback
 from contextvars import ContextVar
@@ -11,7 +11,7 @@ CRASH_LOG = "crash.log"
 _folder: ContextVar[Path] = ContextVar("folder", default=DEFAULT_DATA_DIR)
 
 
-def keep_crashes_in(folder: Path) -> None:
+def set_crash_folder(folder: Path) -> None:
     """Let the story of this command's crash go into a file of that folder."""
     _folder.set(folder)
 

@@ -1,4 +1,4 @@
-"""All that the local platform keeps is in one directory, which one run at a time uses and only its owner reads."""
+"""The data directory of the local platform: locked by one run at a time, readable by its owner only."""
 
 import contextlib
 import fcntl
@@ -141,7 +141,7 @@ class DataDir:
             raise disk_error(failure) or failure from failure
         with file:
             holder = _read_holder(file)
-        # A run that was killed leaves its name behind. The lock is not tried, for whoever starts now might meet ours.
+        # A killed run leaves its name behind. The lock is not tested: a run that starts now would find it held.
         return holder if holder is not None and process_table.is_alive(holder.process) else None
 
     def log_file(self, name: str) -> Path:
@@ -181,7 +181,7 @@ def _naming(path: Path) -> Iterator[None]:
 def _read_holder(file: IO[str]) -> Holder | None:
     try:
         state = json.loads(file.read())
-    except ValueError:  # Nobody's, or being written at this moment.
+    except ValueError:  # Empty, or being written at this moment.
         return None
     process, urls = ProcessKey(**state["process"]), state.get("database_urls")
     found = None if urls is None else DatabaseUrls(**urls)

@@ -1,4 +1,4 @@
-"""A command works on the database that is named, else on that of the run in the data directory, else on its own.
+"""Finds the database of a command: the one named in settings, that of the running platform, or an embedded one.
 
 It takes the URL of the role that does for it: the owner's for nodes and migrations, the jobs' for Spark, the reader's
 for questions.
@@ -14,7 +14,7 @@ from muster.settings import Settings
 
 
 @contextlib.contextmanager
-def own_database(
+def command_database(
     settings: Settings, command: str, before_start: Callable[[], None] = lambda: None, node_url: str | None = None
 ) -> Iterator[DatabaseUrls]:
     """Give the URLs of the named database, or of an embedded Postgres for the time of the block.
@@ -24,7 +24,7 @@ def own_database(
     Raises:
         UserError: another run uses the data directory, or Postgres cannot start.
     """
-    named = _named(settings)
+    named = _configured_urls(settings)
     if named is not None:
         before_start()
         yield named
@@ -43,12 +43,12 @@ def own_database(
 
 @contextlib.contextmanager
 def shared_database(settings: Settings, command: str) -> Iterator[DatabaseUrls]:
-    """Give the URLs of the database that a run beside us uses, or of one of our own as `own_database` does."""
+    """Give the URLs of the database that a run beside us uses, or of one of our own as `command_database` does."""
     holder = None if settings.database_url else DataDir(settings.data_dir).holder()
     if holder is not None:
         yield _urls_of(holder)
         return
-    with own_database(settings, command) as urls:
+    with command_database(settings, command) as urls:
         yield urls
 
 
@@ -58,7 +58,7 @@ def urls_in_use(settings: Settings) -> DatabaseUrls:
     Raises:
         UserError: none is named and no run uses the data directory.
     """
-    named = _named(settings)
+    named = _configured_urls(settings)
     if named is not None:
         return named
     holder = DataDir(settings.data_dir).holder()
@@ -79,7 +79,7 @@ def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
     )
 
 
-def _named(settings: Settings) -> DatabaseUrls | None:
+def _configured_urls(settings: Settings) -> DatabaseUrls | None:
     """Return the URLs that the settings name; the one URL serves for each role that has none of its own."""
     if settings.database_url is None:
         return None

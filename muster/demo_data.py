@@ -1,10 +1,10 @@
-"""Offsets that are due and offsets that are not, so that the first maintenance run has something to decide.
+"""Demonstration offsets, some past retention and some not, for the first maintenance run.
 
 They are inserted by SQL while no node runs, once in the life of a data directory:
 
-* `nightly-export` is a simple group (nobody ever joined it) that last committed a month ago: its offsets are due.
+* `nightly-export` is a simple group (no member ever joined it) that last committed a month ago: its offsets are due.
 * `orders-v1` has been empty for a month: its offsets are due, whenever they were committed.
-* `orders-replay` became empty just now: its offsets stay, however old they are.
+* `orders-replay` became empty just now: its offsets are kept, however old they are.
 """
 
 import datetime as dt
@@ -20,8 +20,8 @@ LONG_AGO = dt.timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class PastGroup:
-    """A group that somebody has left behind; `empty_for` is None for one that nobody ever joined."""
+class ExpiredGroup:
+    """An abandoned group; `empty_for` is None if no member ever joined it."""
 
     group_id: str
     topic: str
@@ -29,14 +29,14 @@ class PastGroup:
     empty_for: dt.timedelta | None
 
 
-PAST_GROUPS = (
-    PastGroup("nightly-export", "exports", 3, None),
-    PastGroup("orders-v1", "orders", 12, LONG_AGO),
-    PastGroup("orders-replay", "orders", 12, dt.timedelta(0)),
+EXPIRED_GROUPS = (
+    ExpiredGroup("nightly-export", "exports", 3, None),
+    ExpiredGroup("orders-v1", "orders", 12, LONG_AGO),
+    ExpiredGroup("orders-replay", "orders", 12, dt.timedelta(0)),
 )
 
 
-def insert_past_groups(database_url: str, shard_count: int) -> int:
+def insert_expired_groups(database_url: str, shard_count: int) -> int:
     """Insert the groups and their offsets, but for rows that are there.
 
     Args:
@@ -50,14 +50,14 @@ def insert_past_groups(database_url: str, shard_count: int) -> int:
     try:
         with engine.begin() as connection:
             kept_count = connection.execute(select(versions.c.shard_count)).scalar()
-            for past in PAST_GROUPS:
+            for past in EXPIRED_GROUPS:
                 _insert(connection, past, shard_of(past.group_id, kept_count or shard_count))
     finally:
         engine.dispose()
-    return sum(past.partition_count for past in PAST_GROUPS if past.empty_for != dt.timedelta(0))
+    return sum(past.partition_count for past in EXPIRED_GROUPS if past.empty_for != dt.timedelta(0))
 
 
-def _insert(connection: Connection, past: PastGroup, shard_id: int) -> None:
+def _insert(connection: Connection, past: ExpiredGroup, shard_id: int) -> None:
     now = func.clock_timestamp()
     if past.empty_for is not None:
         group = {
@@ -65,7 +65,7 @@ def _insert(connection: Connection, past: PastGroup, shard_id: int) -> None:
             "shard_id": shard_id,
             "state": "Empty",
             "state_since": now - past.empty_for,
-            "settled_state": "Empty",
+            "state_before_join_phase": "Empty",
             "generation": 7,
             "protocol_type": "consumer",
             "member_count": 0,

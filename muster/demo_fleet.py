@@ -1,6 +1,6 @@
-"""Three groups of real agents, each agent a process, so that there is something to watch and something to kill.
+"""The demonstration fleet: three groups of real agents, each agent a process.
 
-One member of the last group comes and goes, so that rebalances happen by themselves. A member that somebody kills is
+One member of the last group comes and goes, so that rebalances happen by themselves. A member that is killed is
 started again after a pause longer than its session, so that both rebalances are seen: first its session expires, then
 it joins anew.
 """
@@ -20,7 +20,7 @@ SHIFT_S = 25.0
 
 @dataclass(frozen=True, slots=True)
 class DemoGroup:
-    """A group with members that stay, and perhaps one that comes and goes."""
+    """A group with permanent members, and possibly one that leaves and rejoins."""
 
     group_id: str
     topic: str
@@ -49,7 +49,7 @@ class DemoFleet:
         self._next_shift_at_s: float | None = None
 
     def start(self) -> int:
-        """Make the topics known and start every member that stays; return how many they are.
+        """Store the topic metadata, start the permanent members, and return their number.
 
         Raises:
             UserError: the node refused a topic.

@@ -1,4 +1,4 @@
-"""A demonstration consumer: a real agent in a process of its own, reading records that are only pretended.
+"""A demonstration consumer: a real agent in its own process that reads generated records.
 
 Each partition's end offset is a function of the wall clock alone, so every member sees the same partitions without
 anything being stored, and lag rises and falls as bursts come in. The process can be killed to show what the group does
@@ -41,7 +41,7 @@ PR_SET_PDEATHSIG: Final = 1
 def main(arguments: list[str] | None = None) -> int:
     """Run one demonstration member until SIGTERM or SIGINT; return its exit status."""
     options = _parsed(arguments)
-    if not dies_with_parent():
+    if not set_parent_death_signal():
         return 0
     logging.basicConfig(stream=sys.stdout, level=logging.WARNING, format="%(message)s")
     try:
@@ -80,9 +80,9 @@ class DemoMember:
             auto_offset_reset="latest",
             partitions_of=lambda _: DEFAULT_PARTITIONS,
             end_offset_of=lambda partition: end_offset(partition, time.time()),
-            on_assigned=lambda partitions: self._say(f"generation {self._agent.generation}: assigned", partitions),
-            on_revoked=self._give_back,
-            on_lost=lambda partitions: self._say("lost", partitions),
+            on_assigned=lambda partitions: self._log(f"generation {self._agent.generation}: assigned", partitions),
+            on_revoked=self._release,
+            on_lost=lambda partitions: self._log("lost", partitions),
         )
 
     def stop(self) -> None:
@@ -91,16 +91,16 @@ class DemoMember:
         self._agent.wakeup()
 
     def run(self) -> int:
-        """Consume until told to stop, leave the group, and return the exit status."""
+        """Consume until a stop is requested, leave the group, and return the exit status."""
         try:
             while not self._is_stopping:
                 self._step()
         except RequestError as problem:
-            self._say(f"cannot go on: {problem}")
+            self._log(f"cannot go on: {problem}")
             return 1
         finally:
             self._agent.close(timeout_s=CLOSE_TIMEOUT_S)
-        self._say("left the group")
+        self._log("left the group")
         return 0
 
     def _step(self) -> None:
@@ -121,18 +121,18 @@ class DemoMember:
             self._agent.commit()
         except (RejoinError, RetryError) as problem:
             if not self._is_committing_in_vain:
-                self._say(f"not committed: {problem}")
+                self._log(f"not committed: {problem}")
             self._is_committing_in_vain = True
         else:
             self._committed_at_s = time.monotonic()
             self._is_committing_in_vain = False
 
-    def _give_back(self, partitions: tuple[TopicPartition, ...]) -> None:
-        self._say("gives back", partitions)
+    def _release(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self._log("gives back", partitions)
         if not self._is_stopping:
             self._commit()
 
-    def _say(self, what: str, partitions: tuple[TopicPartition, ...] = ()) -> None:
+    def _log(self, what: str, partitions: tuple[TopicPartition, ...] = ()) -> None:
         print(what, *partitions, flush=True)
 
 
@@ -147,7 +147,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def dies_with_parent() -> bool:
+def set_parent_death_signal() -> bool:
     """Have the kernel end this process when the thread that started it ends; False if it has ended already."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)

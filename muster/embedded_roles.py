@@ -1,4 +1,4 @@
-"""The roles and databases of an embedded cluster, made by its superuser at every start.
+"""Roles and databases of the embedded Postgres, created by its superuser at every start.
 
 | role | logs in for | may |
 |---|---|---|

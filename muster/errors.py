@@ -1,11 +1,11 @@
-"""What a person did or met that Muster cannot go on with is told in one sentence, and never as a traceback."""
+"""Errors for the user: one sentence and an exit code, never a traceback."""
 
 import errno
 
 FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 UNREACHABLE_EXIT_CODE = 3
-"""Nobody answered, or whoever did could not now: the same command may work in a moment."""
+"""No answer, or a temporary refusal: the same command may work later."""
 
 DATABASE_ADVICE = "start it, or put MUSTER_DATABASE_URL right"
 """What to do about a database that does not answer."""

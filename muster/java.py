@@ -1,4 +1,4 @@
-"""Spark needs a Java of version 17 or newer: the one that is named, the system's, or a wheel's behind a shim.
+"""Finds Java 17 or newer for Spark: the configured one, the system's, or one from a wheel.
 
 The wheel's Java lacks one optional module that Spark asks for by name, and refuses to start because of it. The shim
 is a `java` that drops the request and hands everything else on.

@@ -1,4 +1,4 @@
-"""A Spark job once, without Airflow: a report is told, and a proposal, unless it is a dry run, is applied by a node."""
+"""Runs a Spark job once, without Airflow; a proposal is applied by a node unless it is a dry run."""
 
 import datetime as dt
 import os
@@ -11,13 +11,13 @@ from sqlalchemy import create_engine, func, select
 
 from coordinator_core.protocol.retention import retention_ms_from_minutes
 from coordinator_core.store.tables import nodes
-from muster import process_table, wording
+from muster import display, process_table
+from muster.apply_timeout import apply_timeout_s
+from muster.client_token import client_token
 from muster.data_dir import DataDir
 from muster.database import shared_database
 from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.java import find_java, spark_environment
-from muster.own_token import own_token
-from muster.patience import apply_timeout_s
 from muster.processes import Child, ChildSpec, stop_children
 from muster.schema import require_newest
 from muster.settings import Settings
@@ -42,7 +42,7 @@ def run_job(
         as_of: the instant by which to judge; None: now. Without an offset it counts as UTC.
         dry_run: propose, and apply nothing; of a report, count only.
         settings: where the database is, and the retention where it names none.
-        interval: what a report is to tell of: its start and end, or one day; None leaves it to the report.
+        interval: the interval of a report: start and end, or one day; None: the report's default.
 
     Raises:
         UserError: there is no such job, or it failed; no offset was changed then, and running it again is safe.
@@ -54,7 +54,7 @@ def run_job(
     run_id = submit.maintenance_run_id(name, *(part for part in (moment, interval) if part))
     arguments = _arguments(name, run_id, moment, dry_run, settings, interval)
     timeout_s = apply_timeout_s()
-    own_token()  # One that cannot be sent is refused before Spark has worked for nothing.
+    client_token()  # One that cannot be sent is refused before Spark has worked for nothing.
     DataDir(settings.data_dir).create()
     with shared_database(settings, "job") as urls:
         require_newest(urls.owner, settings.shards)
@@ -64,7 +64,7 @@ def run_job(
 
 
 def restore_history(interval: str | None, table: str | None, settings: Settings, *, execute: bool) -> None:
-    """Bring days back from the archive, or tell what that would bring.
+    """Restore days from the archive, or report what would be restored.
 
     Args:
         interval: the days, as of a report: one day, or START/END.
@@ -86,7 +86,7 @@ def restore_history(interval: str | None, table: str | None, settings: Settings,
         require_newest(urls.owner, settings.shards)
         _run_spark(submit.HISTORY_RESTORE, arguments, {"MUSTER_DATABASE_URL": urls.owner}, settings.data_dir)
     if not execute:
-        print("Nothing was changed; --execute does it.")
+        print("Dry run; use --execute to apply.")
 
 
 def _arguments(
@@ -155,10 +155,10 @@ def apply_by_any_node(run_id: str, database_url: str, timeout_s: float) -> None:
         print(_waits(run_id, "No node runs on this database."))
         return
     try:
-        run = submit.apply_run(run_id, actor=ACTOR, reason="asked for on the command line", url=node_url)
+        run = submit.apply_run(run_id, actor=ACTOR, reason="no reason given", url=node_url)
         deadline_s = time.monotonic() + timeout_s
         while not run.is_over and time.monotonic() < deadline_s:
-            time.sleep(APPLY_POLL_S)  # Another process does the work, and it tells nobody when it is done.
+            time.sleep(APPLY_POLL_S)  # Nodes send no notification when a run is completed.
             run = submit.read_run(run_id, url=node_url)
     except submit.CoordinatorUnreachable as failure:
         print(_waits(run_id, f"{failure}."))
@@ -166,9 +166,9 @@ def apply_by_any_node(run_id: str, database_url: str, timeout_s: float) -> None:
     except submit.CoordinatorRefused as failure:
         raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
     if not run.is_over:
-        raise UserError(wording.goes_on(run_id, timeout_s))
-    told = sorted((name, count) for name, count in run.counts.items() if name not in submit.MEASURES)
-    counts = ", ".join(f"{outcome} {count}" for outcome, count in told if count)
+        raise UserError(display.apply_timeout_message(run_id, timeout_s))
+    counts_by_outcome = sorted((name, count) for name, count in run.counts.items() if name not in submit.MEASURES)
+    counts = ", ".join(f"{outcome} {count}" for outcome, count in counts_by_outcome if count)
     print(f"Run {run_id} is {run.status}: {counts or 'nothing to do'}.")
 
 
@@ -194,7 +194,7 @@ def _run_spark(name: str, arguments: list[str], database: Mapping[str, str], dat
     exit_code = child.exit_code()
     if exit_code:
         reason = last_words[-1].removeprefix(f"{name}: ") if last_words else f"exit code {exit_code}"
-        raise UserError(f"The job {name} failed ({reason.rstrip('.')}); {log} tells more.", abs(exit_code))
+        raise UserError(f"The job {name} failed ({reason.rstrip('.')}); see {log}.", abs(exit_code))
     print("\n".join(last_words[-1:]), flush=True)
 
 

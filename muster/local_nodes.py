@@ -1,4 +1,4 @@
-"""The nodes of the local platform: each a process on a port of its own, all on one database."""
+"""The nodes of the local platform: each a process with its own port, on one database."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A member's id begins with the client id that it came with; the rest of it is chance."""
+"""Short member names for the terminal: the client id at the start of a member id."""
 
 import re
 

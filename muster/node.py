@@ -1,4 +1,4 @@
-"""One node: a store, a coordinator and its front door, from a bound socket until it is asked to stop.
+"""One node: store, coordinator and HTTP server, from a bound socket to a graceful stop.
 
 The socket is bound first, since the address is the node's identity: no two nodes can have one, and a node that
 starts again takes its own leases back at once.
@@ -21,7 +21,7 @@ import structlog
 import uvloop
 
 from api.http.app import make_app
-from api.http.edge import Edge
+from api.http.asgi import AsgiApp
 from api.http.hosts import AllowedHosts
 from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
@@ -30,15 +30,15 @@ from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import Store, StoreError
 from coordinator_core.store.postgres import PostgresStore
-from muster.descriptors import affordable_connections, raise_descriptor_limit
 from muster.errors import DATABASE_ADVICE, UserError
+from muster.file_descriptors import connection_limit, raise_descriptor_limit
 from muster.schema import newest
 from muster.settings import Settings
 
-HAND_OVER_S: Final = 2.5
+SHARD_RELEASE_TIMEOUT_S: Final = 2.5
 """How long handing the shards over may take; what is left of them is free when its leases run out."""
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-COLLECT_AFTER: Final = (50_000, 20, 100)
+GC_THRESHOLDS: Final = (50_000, 20, 100)
 """How much the garbage collector lets come together: more than the rows of a batch, so that it finds little to do."""
 
 log = structlog.get_logger("muster.node")
@@ -60,7 +60,7 @@ def run_node(settings: Settings) -> None:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 is_handed_over = runner.run(_serve_until_signalled(settings, store, listener))
                 if not is_handed_over:
-                    _leave_threads_behind()
+                    _exit_without_threads()
         finally:
             store.close()
 
@@ -72,14 +72,14 @@ async def serve_node(
 
     Args:
         settings: the node's, with the address that the listener is bound to.
-        store: where groups are kept; closed by whoever opened it.
+        store: where groups are stored; the caller closes it.
         listener: bound, and closed at the end.
         stopping: set to end; before the node serves too.
         on_serving: called once, when requests are answered.
 
     Returns:
-        Whether everything was handed over. If not, threads may still wait for the database, and whoever joins them
-        waits with them; nobody was told of anything that is not stored.
+        Whether everything was handed over. If not, threads may still wait for the database, and a caller that joins
+        them waits with them; no answer contained anything that is not stored.
 
     Raises:
         UserError: the database cannot be reached, the tokens file will not do, or too few files may be open.
@@ -89,11 +89,11 @@ async def serve_node(
     version = importlib.metadata.version("muster")
     coordinator = Coordinator(store, _node_config(settings, version))
     try:
-        is_started = await _is_done_before(stopping, coordinator.start())
+        is_started = await _wait_until_stopping(stopping, coordinator.start())
     except StoreError as failure:
         raise UserError(f"The database cannot be reached ({_first_line(failure)}); {DATABASE_ADVICE}.") from failure
     if not is_started:
-        return await _hand_over(coordinator)
+        return await _release_shards(coordinator)
     app = _make_app(coordinator, settings, limits, version, tokens)
     server = HttpServer(app, listener, limits, app.connections)
     await server.start()
@@ -101,8 +101,8 @@ async def serve_node(
     on_serving()
     await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
-    server.refuse_requests()
-    is_handed_over = await _hand_over(coordinator)
+    server.reject_requests()
+    is_handed_over = await _release_shards(coordinator)
     await server.stop()
     log.info("node_stopped", node=coordinator.node_id)
     return is_handed_over
@@ -110,7 +110,7 @@ async def serve_node(
 
 @contextlib.contextmanager
 def bound_listener(host: str, port: int) -> Iterator[socket.socket]:
-    """Give a socket that nobody else can have from now on; who connects waits. Port 0 takes a free one.
+    """Return a bound listening socket; connections wait in its backlog. Port 0 takes a free port.
 
     Raises:
         UserError: it cannot be bound.
@@ -187,7 +187,7 @@ def write_log() -> None:
 
 async def _serve_until_signalled(settings: Settings, store: Store, listener: socket.socket) -> bool:
     def announce() -> None:
-        _spare_the_collector()
+        _configure_gc()
         print(f"Muster serves on {settings.node_url}", flush=True)
 
     stopping = asyncio.Event()
@@ -195,11 +195,11 @@ async def _serve_until_signalled(settings: Settings, store: Store, listener: soc
         return await serve_node(settings, store, listener, stopping, announce)
 
 
-def _spare_the_collector() -> None:
-    """Let garbage be looked for among what comes and goes, and not again in all that stays (DECISIONS.md, 22)."""
+def _configure_gc() -> None:
+    """Freeze the objects of the start, so that the garbage collector scans newer ones only (DECISIONS.md, 22)."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 @contextlib.contextmanager
@@ -217,8 +217,8 @@ def _set_by_signals(event: asyncio.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-async def _is_done_before(stopping: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
-    """Tell whether some work came to its end before the node was to stop; if not, it was given up."""
+async def _wait_until_stopping(stopping: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Return whether work finished before the stop was requested; otherwise it is cancelled."""
     working, asked = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
     await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
@@ -230,17 +230,17 @@ async def _is_done_before(stopping: asyncio.Event, work: Coroutine[None, None, N
     return False
 
 
-async def _hand_over(coordinator: Coordinator) -> bool:
+async def _release_shards(coordinator: Coordinator) -> bool:
     try:
-        async with asyncio.timeout(HAND_OVER_S):
+        async with asyncio.timeout(SHARD_RELEASE_TIMEOUT_S):
             await coordinator.stop()
     except TimeoutError:
-        log.warning("shards_not_handed_over", after_s=HAND_OVER_S)
+        log.warning("shard_release_timed_out", after_s=SHARD_RELEASE_TIMEOUT_S)
         return False
     return True
 
 
-def _leave_threads_behind() -> NoReturn:
+def _exit_without_threads() -> NoReturn:
     """End the process without waiting for its threads, once what was said is written."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
@@ -279,7 +279,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
 
 def _make_app(
     coordinator: Coordinator, settings: Settings, limits: HttpLimits, version: str, tokens: Tokens | None
-) -> Edge:
+) -> AsgiApp:
     secret = settings.cluster_secret
     return make_app(
         coordinator,
@@ -302,7 +302,7 @@ def _limits(settings: Settings) -> HttpLimits:
         body_timeout_ms=settings.body_timeout_ms,
         send_timeout_ms=settings.send_timeout_ms,
         keep_alive_s=settings.keep_alive_s,
-        max_connections=affordable_connections(settings),
+        max_connections=connection_limit(settings),
         max_connections_per_ip=settings.max_connections_per_ip,
         max_forward_connections=settings.max_forward_connections,
         forward_max_age_ms=settings.forward_max_age_ms,

@@ -1,18 +1,18 @@
-"""The few calls that the local platform makes to its node; with MUSTER_TOKEN, where there is one."""
+"""The HTTP calls of the local platform to its node."""
 
 from urllib.parse import quote
 
 import urllib3
 
+from muster.client_token import client_token
 from muster.errors import UserError
-from muster.own_token import own_token
 
 TIMEOUT_S = 5.0
 ACTOR = "demo"
 
 
 def is_ready(node_url: str) -> bool:
-    """Tell whether the node owns its shards and reaches Postgres."""
+    """Return whether the node owns its shards and reaches Postgres."""
     try:
         reply = urllib3.request("GET", f"{node_url}/readyz", timeout=TIMEOUT_S, retries=False)
     except urllib3.exceptions.HTTPError:
@@ -21,7 +21,7 @@ def is_ready(node_url: str) -> bool:
 
 
 def put_topic(node_url: str, topic: str, partition_count: int) -> None:
-    """Tell the catalogue how many partitions a topic has; harmless when it knows.
+    """Store the partition count of a topic; idempotent.
 
     Raises:
         UserError: the node refused, or did not answer.
@@ -37,5 +37,5 @@ def put_topic(node_url: str, topic: str, partition_count: int) -> None:
 
 
 def _headers() -> dict[str, str]:
-    token = own_token()
+    token = client_token()
     return {"X-Muster-Actor": ACTOR} | ({"Authorization": f"Bearer {token}"} if token else {})

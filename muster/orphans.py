@@ -1,4 +1,4 @@
-"""What a child leaves behind when it ends becomes our own child, so that it can be found, reaped and killed."""
+"""Child subreaper: descendants of ended children become our children, so that they can be found and stopped."""
 
 import contextlib
 import ctypes
@@ -18,9 +18,9 @@ def adopt_orphans() -> None:
 
 
 def reap_orphans(own_pids: Collection[int]) -> None:
-    """Take note of the end of adopted processes, which would stay zombies otherwise.
+    """Reap adopted processes, which would remain zombies otherwise.
 
-    Leaves alone `own_pids` and whatever is in this process's own session: somebody here waits for those.
+    Skips `own_pids` and the processes of this process's session, which are waited for elsewhere.
     """
     own_session = os.getsid(0)
     for row in process_table.all_processes():
@@ -31,7 +31,7 @@ def reap_orphans(own_pids: Collection[int]) -> None:
 
 
 def kill_strays() -> None:
-    """Kill every descendant of this process and leave not even a zombie; for when nobody waits for one any more."""
+    """Kill and reap every descendant of this process, when none of them is waited for any more."""
     rows = process_table.all_processes()
     process_table.kill_all(process_table.descendants_of(process_table.this_process(), rows))
     reap_orphans(own_pids=())

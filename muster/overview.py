@@ -1,4 +1,4 @@
-"""What the terminal shows of the groups is read from Postgres, with SQL that anybody may write.
+"""Queries of the terminal overview, read from Postgres.
 
 It is a look and no more: it takes the first groups (the live ones before the empty ones), gives up on a slow answer,
 and shows the last one then.
@@ -11,15 +11,15 @@ from typing import Any
 from sqlalchemy import Connection, Row, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from coordinator_core.store.runs import OVER
+from coordinator_core.store.runs import FINISHED
 from muster.member_names import client_id_of
 
 GROUPS_MAX = 12
 RUNS_MAX = 2
 CONNECT_TIMEOUT_S = 2
 STATEMENT_TIMEOUT_MS = 2_000
-SHORTEST_INTERVAL_S = 1.0
-REST_PER_READ = 10
+MIN_INTERVAL_S = 1.0
+READ_COST_FACTOR = 10
 """After a read that took t the next one waits ten times as long: a look must not cost what it looks at."""
 
 
@@ -53,7 +53,7 @@ class GroupView:
     committed_records: int
     lag_records: int | None
     rebalance: RebalanceView | None
-    is_lag_at_least: bool = False
+    is_lag_lower_bound: bool = False
     """Whether the end of a log is stale: it was last reported longer than `log_end_max_age_ms` ago."""
 
 
@@ -70,8 +70,8 @@ class RunView:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more will come of it."""
-        return self.status in OVER
+        """Return whether the run is finished."""
+        return self.status in FINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ shown AS (
 )
 SELECT shown.group_id, shown.group_count, coalesce(groups.state, 'Empty') AS state, groups.generation,
        groups.rebalance_started_at IS NOT NULL AS is_rebalancing, groups.rebalance_trigger,
-       position.committed, position.lag, position.is_lag_at_least, last.trigger, last.trigger_member_id,
+       position.committed, position.lag, position.is_lag_lower_bound, last.trigger, last.trigger_member_id,
        extract(epoch FROM clock_timestamp() - last.completed_at)::float8 AS ended_s_ago
 FROM shown
 LEFT JOIN groups USING (group_id)
 CROSS JOIN LATERAL (
     SELECT sum(committed_offset) AS committed, sum(greatest(log_end_offset - committed_offset, 0)) AS lag,
-        coalesce(min(log_end_at) < now() - (SELECT dashboards.log_end_max_age()), false) AS is_lag_at_least
+        coalesce(min(log_end_at) < now() - (SELECT dashboards.log_end_max_age()), false) AS is_lag_lower_bound
     FROM dashboards.known_log_ends WHERE known_log_ends.group_id = shown.group_id
 ) AS position
 LEFT JOIN LATERAL (
@@ -121,7 +121,7 @@ ORDER BY shown.is_live DESC, shown.group_id
 MEMBERS_SQL = """
 SELECT group_id, member_id, client_id,
        (SELECT coalesce(sum(jsonb_array_length(span -> 'partitions')), 0)
-        FROM jsonb_array_elements(held) AS span
+        FROM jsonb_array_elements(ownership) AS span
        )::int AS partition_count
 FROM members WHERE group_id = ANY(:groups) ORDER BY group_id, client_id, member_id
 """
@@ -166,11 +166,11 @@ class OverviewReader:
             return False
         try:
             self.last = self._read()
-        except DBAPIError:  # Postgres restarts, or is busy: the last look stays.
+        except DBAPIError:  # Postgres restarts, or is busy: the last table remains.
             return False
         finally:
             now_s = time.monotonic()
-            self._next_at_s = now_s + max(SHORTEST_INTERVAL_S, (now_s - started_at_s) * REST_PER_READ)
+            self._next_at_s = now_s + max(MIN_INTERVAL_S, (now_s - started_at_s) * READ_COST_FACTOR)
         return True
 
     def close(self) -> None:
@@ -193,8 +193,8 @@ def _read_groups(connection: Connection) -> tuple[tuple[GroupView, ...], int]:
             generation=row.generation,
             members=tuple(members.get(row.group_id, ())),
             committed_records=int(row.committed or 0),
-            lag_records=None if row.lag is None or (row.lag == 0 and row.is_lag_at_least) else int(row.lag),
-            is_lag_at_least=row.is_lag_at_least,
+            lag_records=None if row.lag is None or (row.lag == 0 and row.is_lag_lower_bound) else int(row.lag),
+            is_lag_lower_bound=row.is_lag_lower_bound,
             rebalance=_rebalance_view(row),
         )
         for row in rows

@@ -1,4 +1,4 @@
-"""A port that is taken is found out before anything is started, and whoever has it is named."""
+"""Port checks before anything starts; a port in use is reported with the process that uses it."""
 
 import contextlib
 import socket
@@ -24,12 +24,12 @@ def require_free_port(host: str, port: int, option: str) -> None:
     if is_free_port(host, port):
         return
     owner = listener_on(port)
-    who = f"taken by {owner}" if owner else f"taken or not allowed (`ss -ltnp 'sport = :{port}'` tells by whom)"
+    who = f"taken by {owner}" if owner else f"taken or not allowed (`ss -ltnp 'sport = :{port}'` shows the process)"
     raise UserError(f"Port {port} on {host} is {who}; stop that program, or choose another port with {option}.")
 
 
 def is_free_port(host: str, port: int) -> bool:
-    """Tell whether a server could listen there now."""
+    """Return whether a server could listen there now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         # As servers do: what old connections left behind does not count.
@@ -42,7 +42,7 @@ def is_free_port(host: str, port: int) -> bool:
 
 
 def listener_on(port: int) -> str | None:
-    """Name the process that listens on a port, or None when it belongs to somebody else."""
+    """Return the process that listens on a port; None if it belongs to another user."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     for process in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # It has ended, or is another user's.

@@ -1,4 +1,4 @@
-"""A process is named by its pid and its start time, so a signal never reaches a stranger who inherited the pid.
+"""Processes identified by pid and start time, so that a signal never reaches a process that reused the pid.
 
 Linux only: everything is read from /proc and sent through pidfds.
 """
@@ -58,7 +58,7 @@ def this_process() -> ProcessKey:
 
 
 def is_alive(key: ProcessKey) -> bool:
-    """Tell whether this very process still runs; a zombie does not."""
+    """Return whether this very process still runs; a zombie does not."""
     row = find_process(key.pid)
     return row is not None and row.key == key and not row.is_zombie
 
@@ -69,13 +69,13 @@ def all_processes() -> list[ProcessRow]:
     return [row for row in map(find_process, pids) if row is not None]
 
 
-def is_anybody_in(directory: Path) -> bool:
-    """Tell whether the directory is the working directory of a process that this user may look at."""
+def is_directory_in_use(directory: Path) -> bool:
+    """Return whether the directory is the working directory of a visible process."""
     return any(_working_directory(row.key.pid) == directory for row in all_processes())
 
 
 def family_of(root: ProcessKey, rows: Sequence[ProcessRow]) -> set[ProcessKey]:
-    """Find what `root` started and still runs: its descendants and whoever is in its session, without `root` itself.
+    """Return the running descendants of `root` and the other processes of its session.
 
     Empty when `root` is gone altogether; while it is a zombie its number still means it, and its session is found.
     """

@@ -1,12 +1,12 @@
-"""No child process outlives the run that started it.
+"""Child processes that never outlive the run that started them.
 
 Four things see to that, each for the case that the one before cannot cover:
 
 1. A stop asks every child, waits until a deadline, then kills what is left of the child and of everything it started.
-2. A child whose parent is killed is told by the kernel (`child_entry.py`).
+2. A child whose parent is killed gets a signal from the kernel (`child_entry.py`).
 3. What a dead child leaves behind comes to us, and is killed in the end (`orphans.py`).
 4. Every child stands in a file with its pid and start time, so the next run stops what a killed one left, and
-   touches no stranger (`child_registry.py`).
+   signals no foreign process (`child_registry.py`).
 """
 
 import os
@@ -60,7 +60,7 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChildDeath:
-    """A child ended without being asked; `restart_in_s` is None when it stays dead."""
+    """A child ended unexpectedly; `restart_in_s` is None if it is not restarted."""
 
     name: str
     exit_code: int
@@ -98,13 +98,13 @@ class Child:
         return self.key.pid
 
     def is_alive(self) -> bool:
-        """Tell whether the child itself still runs."""
+        """Return whether the child itself still runs."""
         return process_table.is_alive(self.key)
 
     def exit_code(self) -> int | None:
         """Return how it ended (a negative signal number when killed), or None while it runs.
 
-        The kernel tells of a death as soon as the first thread is gone, and how it went only when the last one is.
+        The kernel reports the end when the first thread has ended, and the exit status when the last one has.
         """
         return self._process.poll() if self.is_alive() else self._process.wait()
 
@@ -132,7 +132,7 @@ class Child:
 
 
 class Register(Protocol):
-    """Whoever must know which children there are, at every change."""
+    """The observer that is notified of every change of the set of children."""
 
     def write(self, children: Collection[Child]) -> None:
         """Take note of the children that there are now."""
@@ -153,7 +153,7 @@ class ChildProcesses:
     def start(self, spec: ChildSpec) -> Child:
         """Start a child whose name no other child has; its last run's log is kept as `….1`."""
         assert spec.name not in self._children, f"two children named {spec.name}"
-        set_log_aside(spec.log_file)
+        rotate_log(spec.log_file)
         return self._start(spec)
 
     def find(self, name: str) -> Child | None:
@@ -170,8 +170,8 @@ class ChildProcesses:
         return {child.pid for child in self._children.values()}
 
     def tick(self) -> list[ChildDeath]:
-        """Notice who died, and start again whoever is due; call it a few times a second."""
-        deaths = [self._bury(child) for child in list(self._children.values()) if not child.is_alive()]
+        """Reap ended children and restart those that are due; call it a few times a second."""
+        deaths = [self._on_death(child) for child in list(self._children.values()) if not child.is_alive()]
         news = [death for death in deaths if death.name not in self._dismissed]
         self._dismissed -= {death.name for death in deaths}
         now_s = time.monotonic()
@@ -193,7 +193,7 @@ class ChildProcesses:
     def stop(self, timeout_s: float, names: Collection[str] | None = None) -> None:
         """Stop the named children (all when None) and everything they started.
 
-        Whoever still runs after `timeout_s` is killed. Nothing of it is started again.
+        Children that still run after `timeout_s` are killed. None is restarted.
         """
         chosen = [name for name in self._children if names is None or name in names]
         for name in list(self._due) if names is None else names:
@@ -209,7 +209,7 @@ class ChildProcesses:
         self._registry.write(self._children.values())
         return child
 
-    def _bury(self, child: Child) -> ChildDeath:
+    def _on_death(self, child: Child) -> ChildDeath:
         process_table.kill_all(child.living(process_table.all_processes()))
         del self._children[child.spec.name]
         code = child.exit_code()
@@ -255,7 +255,7 @@ def stop_children(children: Sequence[Child], timeout_s: float) -> None:
         child.exit_code()
 
 
-def set_log_aside(log_file: Path) -> None:
+def rotate_log(log_file: Path) -> None:
     """Keep the log of the last run as `….1`, so that this run's begins empty."""
     if log_file.exists():
         log_file.replace(log_file.with_name(log_file.name + ".1"))

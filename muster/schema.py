@@ -1,4 +1,4 @@
-"""A node works on the newest schema only, and only an empty database is given it unasked."""
+"""Schema migrations: a node requires the newest schema, and migrates an empty database only."""
 
 import contextlib
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
     """Bring the database to the newest schema.
 
     Args:
-        database_url: where; whoever migrates it at this moment is waited for.
+        database_url: the database; a migration in progress is waited for.
         shards: how many shards an empty database is made with; another keeps its own count.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A terminal shows steps, then a table that lives; anything else gets plain lines, one for each change."""
+"""Terminal output of `muster up`: steps, then a live table; plain lines where there is no terminal."""
 
 import contextlib
 import sys
@@ -15,7 +15,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from muster import wording
+from muster import display
 from muster.overview import GroupView, Overview
 
 REFRESHES_PER_SECOND = 4
@@ -23,18 +23,18 @@ PROGRESS_LINE_INTERVAL_S = 10.0
 STATE_STYLES = {"Stable": "green", "Empty": "dim", "PreparingRebalance": "yellow", "CompletingRebalance": "yellow"}
 
 COLUMNS: Mapping[str, Callable[[GroupView], Text]] = {
-    "Group": lambda view: Text(wording.name(view.group_id)),
+    "Group": lambda view: Text(display.printable(view.group_id)),
     "State": lambda view: Text(view.state, style=STATE_STYLES.get(view.state, ""), no_wrap=True),
-    "Gen": lambda view: Text(wording.count(view.generation)),
-    "Committed": lambda view: Text(wording.count(view.committed_records)),
+    "Gen": lambda view: Text(display.count(view.generation)),
+    "Committed": lambda view: Text(display.count(view.committed_records)),
     "Lag": lambda view: Text(_lag(view)),
     "Members (partitions)": lambda view: Text("\n".join(_member_lines(view))),
-    "Last rebalance": lambda view: Text("\n".join(wording.rebalance_lines(view.rebalance)), no_wrap=True),
+    "Last rebalance": lambda view: Text("\n".join(display.rebalance_lines(view.rebalance)), no_wrap=True),
 }
-NUMBERS = {"Gen", "Committed", "Lag"}
-GIVING_WAY = {"State", "Last rebalance"}
+NUMERIC_COLUMNS = {"Gen", "Committed", "Lag"}
+ELLIPSIZED_COLUMNS = {"State", "Last rebalance"}
 """What is cropped where the terminal is narrow."""
-LUXURIES = {"Committed"}
+WIDE_ONLY_COLUMNS = {"Committed"}
 FULL_WIDTH = 100
 """A terminal of fewer columns goes without the luxuries, and almost without gaps."""
 GROUP_MIN_WIDTH = 24
@@ -63,7 +63,7 @@ class Address:
 
 
 class Screen(Protocol):
-    """What the platform tells the person who started it."""
+    """Output of the platform for the user who started it."""
 
     def step(self, name: str) -> contextlib.AbstractContextManager[Step]:
         """Show that something is being started, and how long it took."""
@@ -92,7 +92,7 @@ class LiveScreen:
         self._overview: Overview | None = None
         self._addresses: Sequence[Address] = ()
         self._live = Live(
-            console=console, get_renderable=self._picture, refresh_per_second=REFRESHES_PER_SECOND, screen=False
+            console=console, get_renderable=self._renderable, refresh_per_second=REFRESHES_PER_SECOND, screen=False
         )
         self._live.start()
 
@@ -117,11 +117,11 @@ class LiveScreen:
         self._overview, self._addresses = overview, addresses
 
     def close(self) -> None:
-        """Stop drawing and take the picture away, for it would not be true any more; the lines stay."""
+        """Stop drawing and erase the live table, which would be outdated; printed lines remain."""
         self._overview, self._addresses = None, ()
         self._live.stop()
 
-    def _picture(self) -> RenderableType:
+    def _renderable(self) -> RenderableType:
         # A terminal that is too small cuts off the end, so the end is what one can do without.
         parts: list[RenderableType] = [] if self._spinner is None else [self._spinner]
         parts += [_address_line(address) for address in self._addresses]
@@ -158,18 +158,18 @@ class PlainScreen:
         self._addresses = addresses
         is_progress_due = time.monotonic() >= self._progress_due_at_s
         for view in overview.groups:
-            if self._is_news(view.group_id, _standing(view)) or (is_progress_due and view.members):
-                self._write(wording.group(view))
+            if self._has_changed(view.group_id, _change_key(view)) or (is_progress_due and view.members):
+                self._write(display.group(view))
         for run in reversed(overview.runs):
-            if self._is_news(run.run_id, wording.run(run)):
-                self._write(wording.run(run))
+            if self._has_changed(run.run_id, display.run(run)):
+                self._write(display.run(run))
         if is_progress_due:
             self._progress_due_at_s = time.monotonic() + PROGRESS_LINE_INTERVAL_S
 
     def close(self) -> None:
         """Nothing is left to do."""
 
-    def _is_news(self, key: str, text: str) -> bool:
+    def _has_changed(self, key: str, text: str) -> bool:
         is_new = self._seen.get(key) != text
         self._seen[key] = text
         return is_new
@@ -179,14 +179,14 @@ class PlainScreen:
 
 
 def _lag(view: GroupView) -> str:
-    is_lower_bound = view.is_lag_at_least and view.lag_records is not None
-    return ("≥ " if is_lower_bound else "") + wording.count(view.lag_records)
+    is_lower_bound = view.is_lag_lower_bound and view.lag_records is not None
+    return ("≥ " if is_lower_bound else "") + display.count(view.lag_records)
 
 
-def _standing(view: GroupView) -> str:
+def _change_key(view: GroupView) -> str:
     """Put into one string what is worth a line when it changes; offsets move all the time."""
     trigger = view.rebalance.trigger if view.rebalance else ""
-    return f"{view.state} {view.generation} {wording.members(view)} {trigger}"
+    return f"{view.state} {view.generation} {display.members(view)} {trigger}"
 
 
 def _done_line(step: Step, took_s: float) -> Text:
@@ -201,17 +201,17 @@ def group_table(overview: Overview, width: int) -> Table:
     """Return the groups as a table for a terminal of that many columns."""
     is_wide = width >= FULL_WIDTH
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0) if is_wide else 0)
-    cells = {name: cell for name, cell in COLUMNS.items() if name not in LUXURIES or is_wide}
+    cells = {name: cell for name, cell in COLUMNS.items() if name not in WIDE_ONLY_COLUMNS or is_wide}
     max_widths = {"Members (partitions)": max(MEMBER_MIN_WIDTH, width // 3)}
     if not is_wide:
         max_widths["State"] = STATE_MIN_WIDTH
-    names = [cell_len(wording.name(view.group_id)) for view in overview.groups]
+    names = [cell_len(display.printable(view.group_id)) for view in overview.groups]
     widths = {"Group": min(max(names, default=0), max(GROUP_MIN_WIDTH, width // 4))}
     for name in cells:
         table.add_column(
             Text(name, no_wrap=True),
-            justify="right" if name in NUMBERS else "left",
-            no_wrap=name not in GIVING_WAY,
+            justify="right" if name in NUMERIC_COLUMNS else "left",
+            no_wrap=name not in ELLIPSIZED_COLUMNS,
             overflow="fold" if name == "Group" else "ellipsis",
             width=widths.get(name),
             max_width=max_widths.get(name),
@@ -225,7 +225,7 @@ def group_table(overview: Overview, width: int) -> Table:
 
 def _member_lines(view: GroupView) -> list[str]:
     """Name a group's members, one a line, so that no name is broken."""
-    named = [wording.member(each) for each in view.members[:MEMBER_LINES_MAX]]
+    named = [display.member(each) for each in view.members[:MEMBER_LINES_MAX]]
     others = len(view.members) - len(named)
     return [*named, *([f"and {others:,} more"] if others else [])] or ["none"]
 
@@ -235,8 +235,8 @@ def _run_lines(overview: Overview) -> list[Text]:
     return [
         Text.assemble(
             ("Maintenance ", "bold"),
-            (f"{wording.span(run.started_s_ago)} ago ", "dim"),
-            wording.run(run),
+            (f"{display.duration(run.started_s_ago)} ago ", "dim"),
+            display.run(run),
             no_wrap=True,
             overflow="ellipsis",
         )

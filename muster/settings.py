@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from coordinator_core.protocol.setting_rules import clash
+from coordinator_core.protocol.setting_rules import find_conflict
 from coordinator_core.protocol.settings import GroupSettings
 from muster.data_dir import DEFAULT_DATA_DIR
 from muster.errors import USAGE_EXIT_CODE, UserError
@@ -74,8 +74,8 @@ class GroupDefaults(BaseSettings):
     """The maximum length of the metadata of a committed offset, in characters. The name is Kafka's."""
 
     @model_validator(mode="after")
-    def _make_sense_together(self) -> Self:
-        said = clash(self.group_settings())
+    def _check_together(self) -> Self:
+        said = find_conflict(self.group_settings())
         if said is not None:
             raise ValueError(re.sub(r"\w+_\w+", lambda key: key[0].upper(), said))
         return self
@@ -224,12 +224,12 @@ class Settings(PlatformSettings, NodeSettings, GroupDefaults):
 
     @field_validator("database_url", "jobs_database_url")
     @classmethod
-    def _driver_is_ours(cls, url: SecretStr | None) -> SecretStr | None:
+    def _check_driver(cls, url: SecretStr | None) -> SecretStr | None:
         return None if url is None else SecretStr(sqlalchemy_url(url.get_secret_value()))
 
     @field_validator("cluster_secret")
     @classmethod
-    def _secret_cannot_be_guessed(cls, secret: SecretStr | None) -> SecretStr | None:
+    def _check_secret_length(cls, secret: SecretStr | None) -> SecretStr | None:
         if secret is not None and 0 < len(secret.get_secret_value().encode()) < CLUSTER_SECRET_MIN_BYTES:
             raise ValueError(
                 f"CLUSTER_SECRET must have at least {CLUSTER_SECRET_MIN_BYTES} bytes; `openssl rand -hex 32` makes one"
@@ -238,7 +238,7 @@ class Settings(PlatformSettings, NodeSettings, GroupDefaults):
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
-    def _hosts_are_listed(cls, given: object) -> object:
+    def _split_hosts(cls, given: object) -> object:
         if not isinstance(given, str):
             return given
         hosts = tuple(host for each in given.split(",") if (host := each.strip().lower()))
@@ -249,17 +249,17 @@ class Settings(PlatformSettings, NodeSettings, GroupDefaults):
 
     @field_validator("data_dir")
     @classmethod
-    def _data_dir_is_absolute(cls, path: Path) -> Path:
+    def _make_data_dir_absolute(cls, path: Path) -> Path:
         return path.expanduser().absolute()
 
     @model_validator(mode="after")
-    def _a_body_fits_among_all(self) -> Self:
+    def _check_body_limits(self) -> Self:
         if self.max_large_bodies_bytes < self.max_body_bytes:
             raise ValueError("MAX_LARGE_BODIES_BYTES must not be less than MAX_BODY_BYTES")
         return self
 
     @model_validator(mode="after")
-    def _open_only_on_loopback(self) -> Self:
+    def _check_tokens_required(self) -> Self:
         if self.tokens_file is None and not is_loopback(self.http_host):
             raise ValueError("HTTP_HOST may be another address than this machine's own only with TOKENS_FILE")
         return self
@@ -310,7 +310,7 @@ def psql_url(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address reaches this machine only; a name counts as one only when it is `localhost`."""
+    """Return whether an address is loopback; of names only `localhost` is."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -319,10 +319,10 @@ def is_loopback(host: str) -> bool:
 
 def _sentence(refusal: ValidationError) -> str:
     faults = refusal.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(_fault(fault) for fault in faults) + "."
+    return "; ".join(_error_text(fault) for fault in faults) + "."
 
 
-def _fault(fault: ErrorDetails) -> str:
+def _error_text(fault: ErrorDetails) -> str:
     if fault["type"] == "value_error":
         return ENVIRONMENT_PREFIX + fault["msg"].removeprefix("Value error, ")
     name = ENVIRONMENT_PREFIX + str(fault["loc"][0]).upper()

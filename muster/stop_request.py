@@ -1,4 +1,4 @@
-"""A signal to stop is noticed at the next wait, never in the middle of starting something."""
+"""Stop signals: recorded when they arrive, and raised at the next wait."""
 
 import os
 import select
@@ -11,7 +11,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequested(Exception):
-    """Somebody asked this run to stop; it unwinds what was started."""
+    """A stop was requested; unwinds what was started."""
 
 
 class StopRequest:
@@ -24,7 +24,7 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         for number in STOP_SIGNALS:
-            self._handlers[number] = signal.signal(number, self._hear)
+            self._handlers[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(
@@ -46,6 +46,6 @@ class StopRequest:
         poll.poll(max(0.0, timeout_s) * 1000)
         self.raise_if_requested()
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.is_requested = True
         os.eventfd_write(self._wakeup, 1)

@@ -1,7 +1,7 @@
-"""`muster up` starts everything in order, watches over it, and stops all of it within ten seconds.
+"""`muster up`: starts everything in order, supervises it, and stops all of it within ten seconds.
 
 Order: what can be refused is refused first (Java, disk, another run, left-overs, ports), then Postgres, its schema, the
-node, the demonstration fleet, Airflow, and one maintenance run. From then on until a signal comes, whoever dies is
+node, the demonstration fleet, Airflow, and one maintenance run. From then on until a signal comes, a child that ends is
 started again, and the screen shows how things stand. Stopping goes the other way round: agents and Airflow first, so
 that agents can still leave their groups, then the node, then Postgres.
 """
@@ -16,11 +16,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from muster import wording
+from muster import display
 from muster.child_registry import ChildRegistry
+from muster.client_token import client_token
 from muster.data_dir import DataDir, RunLock
 from muster.database import database_urls, embedded_postgres
-from muster.demo_data import insert_past_groups
+from muster.demo_data import insert_expired_groups
 from muster.demo_fleet import DemoFleet
 from muster.errors import UserError
 from muster.java import find_java
@@ -28,7 +29,6 @@ from muster.local_nodes import LocalNode, local_nodes
 from muster.node_api import is_ready
 from muster.orphans import adopt_orphans, kill_strays, reap_orphans
 from muster.overview import OverviewReader, RunView
-from muster.own_token import own_token
 from muster.ports import require_free_port
 from muster.processes import ChildProcesses, shorten_log
 from muster.schema import upgrade
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from muster.airflow import AirflowServices
 
 TICK_S = 0.2
-TIDY_INTERVAL_S = 2.0
+REAP_INTERVAL_S = 2.0
 NODE_READY_TIMEOUT_S = 60.0
 AIRFLOW_READY_TIMEOUT_S = 180.0
 DAG_READ_TIMEOUT_S = 120.0
@@ -53,7 +53,7 @@ FIRST_DAG = "offset_retention"
 
 
 def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo: bool) -> None:
-    """Run the local platform until somebody stops it.
+    """Run the local platform until it is stopped.
 
     Args:
         settings: where everything is, and the first node's own.
@@ -66,7 +66,7 @@ def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo
     """
     if settings.database_url is not None:
         raise UserError("muster up brings its own Postgres: unset MUSTER_DATABASE_URL, or use muster serve.")
-    if own_token() is None and settings.tokens_file is not None:
+    if client_token() is None and settings.tokens_file is not None:
         raise UserError(
             "MUSTER_TOKENS_FILE is set, so muster up needs an operator's token in MUSTER_TOKEN for its DAGs and fleet."
         )
@@ -130,7 +130,7 @@ class LocalPlatform:
         if with_demo:
             self._start_fleet()
         if with_airflow:
-            self._run_maintenance_once(self._start_airflow(), reader)
+            self._run_first_maintenance(self._start_airflow(), reader)
         self._addresses.append(Address("Stop", f"Ctrl-C (logs are in {self._data_dir.logs})"))
 
     def watch(self) -> None:
@@ -145,7 +145,7 @@ class LocalPlatform:
         with contextlib.ExitStack() as last_first:
             last_first.callback(self._screen.close)
             step = last_first.enter_context(self._screen.step("Stop"))
-            step.note = f"the data stays in {self._data_dir.path}"
+            step.note = f"the data remains in {self._data_dir.path}"
             last_first.callback(kill_strays)
             # Postgres gets what is left of the time: one that is killed needs longer for its next start.
             last_first.callback(lambda: self._postgres.stop(deadline_s - time.monotonic()))
@@ -171,7 +171,7 @@ class LocalPlatform:
         if self._data_dir.demo_data_file.exists():
             return
         with self._screen.step("Groups of the past") as step:
-            due = insert_past_groups(self._postgres.database_url(), self._settings.shards)
+            due = insert_expired_groups(self._postgres.database_url(), self._settings.shards)
             self._data_dir.demo_data_file.touch()
             step.note = f"{due} of their offsets are due to expire"
 
@@ -217,7 +217,7 @@ class LocalPlatform:
         )
         self._lock.publish_airflow_url(airflow.url)
         with self._screen.step("Airflow's database"):
-            self._run_beside(airflow.prepare)
+            self._run_in_thread(airflow.prepare)
         with self._screen.step("Airflow") as step:
             # Tasks cannot do without the API server, and the scheduler starts one as soon as it is up itself.
             api_server, *others = airflow.children()
@@ -231,7 +231,7 @@ class LocalPlatform:
         self._addresses.append(Address("Airflow", sign_in))
         return airflow
 
-    def _run_maintenance_once(self, airflow: AirflowServices, reader: OverviewReader) -> None:
+    def _run_first_maintenance(self, airflow: AirflowServices, reader: OverviewReader) -> None:
         """Have a maintenance run, so that there is one to see; the platform goes on without it."""
         seen = {run.run_id for run in reader.last.runs}
 
@@ -240,14 +240,14 @@ class LocalPlatform:
             return [run for run in new if run.kind == FIRST_DAG and run.is_over]
 
         with self._screen.step("A maintenance run") as step:
-            if not self._comes_true(lambda: _is_triggered(airflow), DAG_READ_TIMEOUT_S):
-                step.note = f"Airflow has not taken the DAG {FIRST_DAG} yet; its pages tell why"
-            elif not self._comes_true(lambda: bool(over()), FIRST_RUN_TIMEOUT_S):
-                step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; Airflow's pages tell why"
+            if not self._poll(lambda: _is_triggered(airflow), DAG_READ_TIMEOUT_S):
+                step.note = f"Airflow has not parsed the DAG {FIRST_DAG} yet; see its UI"
+            elif not self._poll(lambda: bool(over()), FIRST_RUN_TIMEOUT_S):
+                step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; see Airflow's UI"
             else:
-                step.note = wording.run(over()[0])
+                step.note = display.run(over()[0])
 
-    def _run_beside(self, work: Callable[[], None]) -> None:
+    def _run_in_thread(self, work: Callable[[], None]) -> None:
         """Do blocking work on a thread while the loop goes on; what it raises is raised here."""
         failures: list[BaseException] = []
         thread = threading.Thread(target=_collect, args=(work, failures), daemon=True)
@@ -259,12 +259,10 @@ class LocalPlatform:
             raise failures[0]
 
     def _wait_until(self, condition: Callable[[], bool], timeout_s: float, name: str) -> None:
-        if not self._comes_true(condition, timeout_s):
-            raise UserError(
-                f"{name} was not ready after {timeout_s:.0f} s; the logs in {self._data_dir.logs} tell why."
-            )
+        if not self._poll(condition, timeout_s):
+            raise UserError(f"{name} was not ready after {timeout_s:.0f} s; see the logs in {self._data_dir.logs}.")
 
-    def _comes_true(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+    def _poll(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         deadline_s = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > deadline_s:
@@ -285,7 +283,7 @@ class LocalPlatform:
         if time.monotonic() >= self._tidy_at_s:
             reap_orphans(self._own_pids())
             shorten_log(self._postgres.log_file, self._settings.log_file_max_mb * 2**20)
-            self._tidy_at_s = time.monotonic() + TIDY_INTERVAL_S
+            self._tidy_at_s = time.monotonic() + REAP_INTERVAL_S
         if self._reader is not None and self._reader.refresh():
             self._screen.show(self._reader.last, tuple(self._addresses))
 

@@ -23,7 +23,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from coordinator_core.protocol.setting_rules import CLUSTER_RULES, RULES, ChoiceRule
 from coordinator_core.protocol.settings import ClusterSettings
 from muster import settings
-from muster.commands.tree import COMMANDS
+from muster.commands.command_tree import COMMANDS
 from muster.embedded_postgres import EmbeddedPostgres
 from muster.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, Settings, psql_url

@@ -1,6 +1,6 @@
-"""Spark jobs read Postgres, decide with the core's rules, and propose; they never change a live table.
+"""Spark jobs for maintenance: they read Postgres, apply the core's rules, and write proposals and reports.
 
-Read in this order: `submit` (what starts a job and what its proposal is called), `jobs/` (one thin `main` a job),
-`transforms/` (DataFrame → DataFrame, nothing else), `rules/` (the core's rules as column expressions), `jdbc` and
-`publish` (the two edges).
+Jobs never change a live table. Read in this order: `submit` (starts jobs, names proposals), `jobs/` (one `main` per
+job), `transforms/` (DataFrame → DataFrame), `rules/` (the core's rules as column expressions), `jdbc` and `publish`
+(input and output).
 """

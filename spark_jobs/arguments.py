@@ -1,4 +1,4 @@
-"""A job's command line is read once, into plain values, and what cannot be read is told in one sentence."""
+"""Parse a job's command line into plain values."""
 
 import argparse
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ REPORT_MAX_DAYS = 3_650
 
 @dataclass(frozen=True, slots=True)
 class JobArguments:
-    """What a job is asked to do; `interval_start` and `interval_end` are None for a run by hand."""
+    """Arguments of a proposing job; `interval_start` and `interval_end` are None for a manual run."""
 
     run_id: str
     as_of: datetime
@@ -36,11 +36,11 @@ class JobArguments:
 
     @property
     def now_ms(self) -> int:
-        """Return `as_of` as wall time."""
+        """Return `as_of` as Unix time in milliseconds."""
         return int(self.as_of.timestamp() * 1000)
 
     def proposal(self, kind: str) -> Proposal:
-        """Return what the job's proposal of this kind is called."""
+        """Return the description of the job's proposal."""
         start, end = (None if at is None else at.isoformat() for at in (self.interval_start, self.interval_end))
         return Proposal(
             self.run_id, kind, self.as_of.isoformat(), start, end, self.is_dry_run, self.share_from, self.report_days
@@ -48,18 +48,25 @@ class JobArguments:
 
 
 def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobArguments:
-    """Read the command line of a job, or end the process with status 2 and one sentence."""
+    """Parse the command line of a job; on an error, exit with status 2 and a message."""
     parser = argparse.ArgumentParser(prog=job, allow_abbrev=False)
     add_common_arguments(parser)
-    parser.add_argument("--retention-ms", default=-1, type=_retention_ms, help="where nothing narrower is set")
-    parser.add_argument("--share-from", default=DEFAULT_SHARE_FROM, type=_share_from, help="no share of fewer counts")
     parser.add_argument(
-        "--report-days", default=DEFAULT_REPORT_DAYS, type=_report_days, help="how long reports are kept"
+        "--retention-ms", default=-1, type=_retention_ms, help="retention where neither cluster nor group sets one"
     )
     parser.add_argument(
-        "--keep-days", default=DEFAULT_KEEP_DAYS, type=_keep_days, help="how long history stays in Postgres"
+        "--share-from",
+        default=DEFAULT_SHARE_FROM,
+        type=_share_from,
+        help="candidates from which a group's share is computed",
     )
-    parser.add_argument("--archive", default="", help="the directory of the archive, which every worker reaches")
+    parser.add_argument(
+        "--report-days", default=DEFAULT_REPORT_DAYS, type=_report_days, help="days for which reports are kept"
+    )
+    parser.add_argument(
+        "--keep-days", default=DEFAULT_KEEP_DAYS, type=_keep_days, help="days of history kept in Postgres"
+    )
+    parser.add_argument("--archive", default="", help="the archive's directory, reachable by every worker")
     found = parser.parse_args(command_line)
     return JobArguments(
         found.run_id,
@@ -77,12 +84,12 @@ def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobAr
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every job is told, whether it proposes or reports."""
-    parser.add_argument("--run-id", required=True, type=_uuid, help="what the run is called (UUID)")
-    parser.add_argument("--as-of", required=True, type=_instant, help="the instant by which to judge (RFC 3339)")
-    parser.add_argument("--interval-start", type=_instant_or_none, help="the data interval's begin, empty for none")
-    parser.add_argument("--interval-end", type=_instant_or_none, help="the data interval's end, empty for none")
-    parser.add_argument("--dry-run", default=False, type=_truth, help="true: what is found is only for looking at")
+    """Add the arguments that all jobs share."""
+    parser.add_argument("--run-id", required=True, type=_uuid, help="the run's id (UUID)")
+    parser.add_argument("--as-of", required=True, type=_instant, help="the instant to evaluate (RFC 3339)")
+    parser.add_argument("--interval-start", type=_instant_or_none, help="start of the data interval, empty for none")
+    parser.add_argument("--interval-end", type=_instant_or_none, help="end of the data interval, empty for none")
+    parser.add_argument("--dry-run", default=False, type=_boolean, help="true: do not apply or keep the result")
     parser.add_argument("--read-partitions", default=DEFAULT_READ_PARTITIONS, type=_partitions, help="parallel reads")
 
 
@@ -127,14 +134,14 @@ def _keep_days(text: str) -> int:
     return whole_number(text, 1, KEEP_MAX_DAYS)
 
 
-def _truth(text: str) -> bool:
+def _boolean(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
     return text.lower() == "true"
 
 
 def whole_number(text: str, least: int, most: int) -> int:
-    """Read a whole number within bounds, or refuse it as argparse wants it."""
+    """Parse a whole number within bounds; raises ArgumentTypeError."""
     try:
         number = int(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""A job reaches Postgres through JDBC and through psycopg2 by one address, whose password is on no command line.
+"""The database address of a job, for JDBC and psycopg2, read from the environment.
 
-The address is `MUSTER_JOBS_DATABASE_URL` (a member of the role `muster_jobs`), else `MUSTER_DATABASE_URL`, in
-SQLAlchemy's form: `postgresql+psycopg2://user:password@host:port/database?sslmode=…`. `history_restore` writes history,
-so it takes the owner's, `MUSTER_DATABASE_URL`, alone.
+It is `MUSTER_JOBS_DATABASE_URL` (a member of the role `muster_jobs`), else `MUSTER_DATABASE_URL`, in SQLAlchemy's form:
+`postgresql+psycopg2://user:password@host:port/database?sslmode=…`. `history_restore` writes history, so it uses only
+the owner's, `MUSTER_DATABASE_URL`. The password appears on no command line.
 """
 
 import os
@@ -19,7 +19,7 @@ from spark_jobs.errors import JobError
 OWNER_VARIABLE = "MUSTER_DATABASE_URL"
 URL_VARIABLES = ("MUSTER_JOBS_DATABASE_URL", OWNER_VARIABLE)
 SCHEMES = ("postgresql", "postgresql+psycopg2", "postgres")
-# What libpq and JDBC call by the same name.
+# Options with the same name in libpq and JDBC.
 SHARED_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 CONNECT_TIMEOUT_S = 10
 DEFAULT_PORT = 5432
@@ -27,7 +27,7 @@ DEFAULT_PORT = 5432
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One Postgres database and the role to use there; printing it does not tell the password."""
+    """A Postgres database and a role; its repr omits the password."""
 
     host: str
     port: int
@@ -38,26 +38,26 @@ class Database:
 
     @property
     def jdbc_url(self) -> str:
-        """Name the database for JDBC, without user and password."""
+        """Return the JDBC URL, without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         address = f"jdbc:postgresql://{host}:{self.port}/{quote(self.name, safe='')}"
         return address + (f"?{urlencode(self.options)}" if self.options else "")
 
     def jdbc_properties(self) -> dict[str, str]:
-        """Return what Spark hands to the driver beside the address."""
+        """Return the JDBC driver's properties, with user and password."""
         return {"user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
 
     def connect(self) -> pg.connection:
         """Open a connection; the caller closes it.
 
         Raises:
-            JobError: Nobody answers there, or the role is refused.
+            JobError: The server does not answer, or refuses the role.
         """
         try:
             return psycopg2.connect(self._dsn())
         except psycopg2.OperationalError as failure:
             where = f"{self.host}:{self.port}/{self.name}"
-            raise JobError(f"Postgres at {where} cannot be used: {' '.join(str(failure).split())}") from failure
+            raise JobError(f"Cannot connect to Postgres at {where}: {' '.join(str(failure).split())}") from failure
 
     def _dsn(self) -> str:
         return make_dsn(
@@ -73,19 +73,19 @@ class Database:
 
 
 def database_from_environment(variables: Sequence[str] = URL_VARIABLES) -> Database:
-    """Read the address from the environment, from the first of the variables that is set.
+    """Read the address from the first of the environment variables that is set.
 
     Raises:
-        JobError: It is missing, or is not one that Spark can use.
+        JobError: None is set, or its value is not a TCP address of a Postgres database.
     """
     for variable in variables:
         if os.environ.get(variable):
             return parse_url(os.environ[variable], variable)
-    raise JobError(f"No database is named: set {' or '.join(variables)}.")
+    raise JobError(f"No database is configured: set {' or '.join(variables)}.")
 
 
 def parse_url(url: str, source: str = "the database URL") -> Database:
-    """Read an address in SQLAlchemy's form; `source` names it in errors, which never show the address itself.
+    """Parse an address in SQLAlchemy's form; error messages show `source` and never the address.
 
     Raises:
         JobError: It is not a TCP address of a Postgres database.
@@ -94,7 +94,7 @@ def parse_url(url: str, source: str = "the database URL") -> Database:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORT
     except ValueError:
-        raise JobError(f"{source} is not a URL that can be read.") from None
+        raise JobError(f"{source} is not a valid URL.") from None
     if parts.scheme not in SCHEMES or not parts.path.strip("/"):
         raise JobError(f"{source} must have the form postgresql+psycopg2://user:password@host:port/database.")
     if not parts.hostname:

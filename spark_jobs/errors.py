@@ -1,5 +1,5 @@
-"""What a job cannot go on with is told in one sentence, and never as a traceback."""
+"""Errors of Spark jobs."""
 
 
 class JobError(Exception):
-    """Carry one sentence for whoever started the job; it holds no password."""
+    """A job cannot continue; the message is printed without a traceback and contains no password."""

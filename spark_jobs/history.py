@@ -1,16 +1,15 @@
-"""History is read as one, wherever its days lie: in Postgres, in the archive, or some here and some there.
+"""Read history from Postgres and the archive as one.
 
 Rules:
 
-* A day is in the archive alone from the moment when `archived_partitions` says so; the same transaction takes it out of
-  Postgres. A day that was copied and not yet dropped is read in Postgres.
-* A relation over days that are all in Postgres runs there. Otherwise the same text runs in Spark, over tables that are
-  put together from both places.
-* Reads go in parallel by shard, or, over as many days as there are reads, by day: a day is a partition, which then is
-  looked through once and not by every read.
-* Files are counted before they are believed, and a day that cannot be read is an error, never a day without rows.
-* Days move while a report reads: whoever has read asks afterwards whether all of them are where they were
-  (`has_moved`), and reads again if not.
+* `archived_partitions` lists the days that are only in the archive; a day is dropped from Postgres in the same
+  transaction. A day that was copied and not dropped is read from Postgres.
+* A query over days that are all in Postgres runs there. Otherwise the same text runs in Spark, over the union of both
+  places.
+* Reads run in parallel by shard, or by day if there are at least as many days as reads: then each partition is scanned
+  once and not by every read.
+* The files' rows are counted first; a day that cannot be read is an error, never a day without rows.
+* Days may be dropped or restored while a report reads: the caller checks `has_moved` afterwards, and reads again.
 """
 
 from collections.abc import Sequence
@@ -36,8 +35,8 @@ DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Rows of a history table from `start` to before `end`, by the column that it is partitioned by; None is no end."""
+class TablePeriod:
+    """Rows of a history table from `start` to before `end`, by its partition column; None is no end."""
 
     table: str
     start: datetime
@@ -46,22 +45,22 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A query that Postgres and Spark understand alike, with each table's name in braces.
+    """A query that is valid in Postgres and Spark, with table names in braces.
 
-    `spans` name the history tables and all of their rows that matter; `present` are its other tables. `at` is the
-    column, never NULL, by which the first span's table is partitioned; empty where a relation has no such column.
+    `periods` are the history tables with the periods that the query needs; `present` are its other tables. `at` is the
+    result's column (never NULL) by which the first period's table is partitioned; empty if there is none.
     """
 
     name: str
     text: str
-    spans: tuple[Span, ...]
+    periods: tuple[TablePeriod, ...]
     present: tuple[str, ...] = ()
     at: str = ""
 
     @property
     def in_postgres(self) -> str:
-        """Return it as what Postgres has in place of a table."""
-        tables = [*(span.table for span in self.spans), *self.present]
+        """Return it as a subquery for Postgres."""
+        tables = [*(period.table for period in self.periods), *self.present]
         return f"({self.text.format_map({table: table for table in tables})}) AS {self.name}"
 
 
@@ -69,8 +68,8 @@ class Relation:
 class History:
     """One reading of history.
 
-    `predicates` are one SQL condition a parallel read of Postgres, and together name every shard; `archive` is the
-    archive's directory, empty where there is none.
+    `predicates` are SQL conditions, one per parallel read of Postgres, which together cover every shard; `archive` is
+    the archive's directory, empty without one.
     """
 
     spark: SparkSession
@@ -78,102 +77,102 @@ class History:
     connection: pg.connection
     predicates: Sequence[str] = ("true",)
     archive: str = ""
-    _found: dict[Span, list[Copy]] = field(default_factory=dict, init=False)
-    """What was in the archive alone, of every span that was read."""
+    _found: dict[TablePeriod, list[Copy]] = field(default_factory=dict, init=False)
+    """The copies that were only in the archive, for every period that was read."""
 
     def read(self, relation: Relation, columns: Sequence[str]) -> DataFrame:
-        """Return the columns of a relation's rows, a row a row.
+        """Return the columns of a relation's rows.
 
         Raises:
-            JobError: Days of it cannot be read, or there is no such history table; the sentence says which.
+            JobError: Days of it cannot be read, or there is no such history table; the message names them.
         """
-        in_archive = [span.table for span in relation.spans if self._archived(span)]
+        in_archive = [period.table for period in relation.periods if self._archived(period)]
         if not in_archive:
-            predicates = self._predicates(relation.at, relation.spans[0])
+            predicates = self._predicates(relation.at, relation.periods[0])
             return read_by_shard(self.spark, self.database, relation.in_postgres, columns, predicates)
-        tables = {span.table: self.rows(span) for span in relation.spans}
+        tables = {period.table: self.rows(period) for period in relation.periods}
         tables |= {
             name: read_by_shard(self.spark, self.database, name, ["*"], self.predicates) for name in relation.present
         }
         return self.spark.sql(relation.text, None, **tables).select(*columns)
 
-    def rows(self, span: Span) -> DataFrame:
-        """Return whole rows of a table, in its columns and their order; raises as `read` does."""
-        table = history_table(self.connection, span.table)
-        present, copies = self._present(table, span), self._archived(span)
+    def rows(self, period: TablePeriod) -> DataFrame:
+        """Return all columns of a table's rows, in the table's order; raises as `read` does."""
+        table = history_table(self.connection, period.table)
+        present, copies = self._present(table, period), self._archived(period)
         if not copies:
             return present
         at = sf.col(table.at)
-        archived = self._files(table, copies).where(at >= span.start)
-        return present.unionByName(archived if span.end is None else archived.where(at < span.end))
+        archived = self._files(table, copies).where(at >= period.start)
+        return present.unionByName(archived if period.end is None else archived.where(at < period.end))
 
     def has_moved(self) -> bool:
-        """Tell whether some day that was read went to the archive, or came back, since this reading began."""
-        return any(self._ask(span) != copies for span, copies in self._found.items())
+        """Return whether a day that was read was dropped or restored since this reading began."""
+        return any(self._ask(period) != copies for period, copies in self._found.items())
 
-    def _archived(self, span: Span) -> list[Copy]:
-        """Return what of a span is in the archive alone.
+    def _archived(self, period: TablePeriod) -> list[Copy]:
+        """Return the copies of a period's days that are only in the archive.
 
         Raises:
-            JobError: Something is, and no archive is named.
+            JobError: There are some, and no archive is configured.
         """
-        if span not in self._found:
-            self._found[span] = self._ask(span)
-        copies = self._found[span]
+        if period not in self._found:
+            self._found[period] = self._ask(period)
+        copies = self._found[period]
         if copies and not self.archive:
-            raise JobError(
-                f"{_days(span.table, copies)} is in the archive alone, and no archive is named: set MUSTER_ARCHIVE_URI."
-            )
+            raise JobError(f"{_days(period.table, copies)} is only in the archive: set MUSTER_ARCHIVE_URI.")
         return copies
 
-    def _ask(self, span: Span) -> list[Copy]:
-        first = span.start.astimezone(UTC).date()
-        after = date.max if span.end is None else (span.end.astimezone(UTC) - MICROSECOND).date() + timedelta(days=1)
-        return archived_copies(self.connection, span.table, first, after)
+    def _ask(self, period: TablePeriod) -> list[Copy]:
+        first = period.start.astimezone(UTC).date()
+        after = (
+            date.max if period.end is None else (period.end.astimezone(UTC) - MICROSECOND).date() + timedelta(days=1)
+        )
+        return archived_copies(self.connection, period.table, first, after)
 
-    def _present(self, table: HistoryTable, span: Span) -> DataFrame:
-        until = SQL("") if span.end is None else SQL(" AND {} < {}").format(Identifier(table.at), Literal(span.end))
+    def _present(self, table: HistoryTable, period: TablePeriod) -> DataFrame:
+        until = SQL("") if period.end is None else SQL(" AND {} < {}").format(Identifier(table.at), Literal(period.end))
         relation = SQL("(SELECT * FROM {table} WHERE {at} >= {start}{until}) AS present_days").format(
-            table=Identifier(table.name), at=Identifier(table.at), start=Literal(span.start), until=until
+            table=Identifier(table.name), at=Identifier(table.at), start=Literal(period.start), until=until
         )
         columns = [column.name for column in table.columns]
-        predicates = self._predicates(table.at, span)
+        predicates = self._predicates(table.at, period)
         return read_by_shard(self.spark, self.database, relation.as_string(self.connection), columns, predicates)
 
-    def _predicates(self, at: str, span: Span) -> Sequence[str]:
-        """Return one condition a parallel read of a span: a range of days, where there are days enough."""
+    def _predicates(self, at: str, period: TablePeriod) -> Sequence[str]:
+        """Return one condition per parallel read of a period: ranges of days, if there are enough days."""
         reads = len(self.predicates)
-        if not at or span.end is None or span.end - span.start < reads * DAY:
+        if not at or period.end is None or period.end - period.start < reads * DAY:
             return self.predicates
-        return day_predicates(at, span.start, span.end, reads)
+        return day_predicates(at, period.start, period.end, reads)
 
     def _files(self, table: HistoryTable, copies: Sequence[Copy]) -> DataFrame:
-        """Return the rows of copies, of which there are as many as were archived.
+        """Return the rows of copies.
 
         Raises:
-            JobError: There are not, or the files cannot be read.
+            JobError: The files cannot be read, or have another number of rows than were archived.
         """
         try:
             frame = read_copies(self.spark, table.columns, [copy.path for copy in copies], self.archive)
             found = frame.count()
         except (PySparkException, Py4JError) as failure:
-            unread = f"{_days(table.name, copies)} is in the archive, and cannot be read there"
-            raise JobError(f"{unread}; set MUSTER_ARCHIVE_URI to where the archive is now.") from failure
+            unread = f"{_days(table.name, copies)} is in the archive and cannot be read"
+            raise JobError(f"{unread}; set MUSTER_ARCHIVE_URI to the archive's present place.") from failure
         expected = sum(copy.sum.row_count for copy in copies)
         if found != expected:
             counts = f"and its files have {found} rows where {expected} were archived"
-            what_to_do = "put them back, or set MUSTER_ARCHIVE_URI to where they are"
+            what_to_do = "restore the files, or set MUSTER_ARCHIVE_URI to their present place"
             raise JobError(f"{_days(table.name, copies)} is in the archive, {counts}; {what_to_do}.")
         return frame
 
 
 def instant(at: datetime) -> str:
-    """Write an instant as Postgres and Spark both read it, in a relation's text."""
+    """Return an instant as an SQL expression for Postgres and Spark."""
     return f"to_timestamp({at.timestamp():.6f})"
 
 
 def day_predicates(at: str, start: datetime, end: datetime, read_count: int) -> list[str]:
-    """Cut a span of at least so many days at midnights (UTC), one SQL condition a read; the first and last are open."""
+    """Split a period at midnights (UTC) into one SQL condition per read; the first and the last are open-ended."""
     cuts = (start + (end - start) * read / read_count for read in range(1, read_count))
     return range_predicates(at, [instant(_midnight(cut)) for cut in cuts])
 
@@ -184,4 +183,4 @@ def _midnight(at: datetime) -> datetime:
 
 def _days(table: str, copies: Sequence[Copy]) -> str:
     first, last = copies[0].day, copies[-1].day
-    return f"What {table} had of {first}" + ("" if first == last else f" to {last}")
+    return f"History of {table} of {first}" + ("" if first == last else f" to {last}")

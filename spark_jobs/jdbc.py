@@ -1,4 +1,4 @@
-"""Spark reads a table in parallel, by shard or by day, and writes to staging tables only."""
+"""Read tables in parallel and write staging tables over JDBC."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,22 +20,22 @@ def read_table(spark: SparkSession, database: Database, table: str, columns: Seq
 def read_by_shard(
     spark: SparkSession, database: Database, table: str, columns: Sequence[str], predicates: Sequence[str]
 ) -> DataFrame:
-    """Read the columns of a table that has `shard_id`, one partition a predicate."""
+    """Read the columns of a table with `shard_id`, one partition per predicate."""
     frame = spark.read.jdbc(database.jdbc_url, table, predicates=list(predicates), properties=_reading(database))
     return frame.select(*columns)
 
 
 def shard_predicates(shard_count: int, partition_count: int) -> list[str]:
-    """Cut the shards into ranges of about equal length, one SQL condition each.
+    """Split the shards into ranges of about equal length, one SQL condition each.
 
-    The first and the last are open, so every row is read once whatever its shard.
+    The first and the last are open-ended, so every row is read once whatever its shard.
     """
     parts = max(1, min(shard_count, partition_count))
     return range_predicates("shard_id", [str(shard_count * part // parts) for part in range(1, parts)])
 
 
 def range_predicates(column: str, bounds: Sequence[str]) -> list[str]:
-    """Cut a column's values at bounds, which grow; every value that is not NULL is in one range."""
+    """Split a column's values at increasing bounds; every value that is not NULL is in one range."""
     if not bounds:
         return ["true"]
     between = [f"{column} >= {low} AND {column} < {high}" for low, high in pairwise(bounds)]
@@ -45,7 +45,7 @@ def range_predicates(column: str, bounds: Sequence[str]) -> list[str]:
 def write_staging(frame: DataFrame, database: Database, table: str, attempt_id: str, partition_count: int) -> None:
     """Append the rows of one attempt to a staging table, over at most `partition_count` connections.
 
-    Not atomic: nobody reads an attempt's rows before all of them are there.
+    Not atomic: an attempt's rows are read only after all of them are written.
     """
     # stringtype: text goes into uuid columns.
     properties = {

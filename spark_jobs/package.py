@@ -1,6 +1,6 @@
-"""What a job needs of ours on a cluster is one zip, for `spark-submit --py-files`: the jobs and the protocol's rules.
+"""Build the zip with the jobs and the protocol's rules for `spark-submit --py-files`.
 
-The same sources give the same bytes. Run: python -m spark_jobs.package FILE
+The build is reproducible. Run: python -m spark_jobs.package FILE
 """
 
 import sys
@@ -13,13 +13,13 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGES: Final = ("spark_jobs", "coordinator_core/protocol")
 SINGLE_FILES: Final = ("coordinator_core/__init__.py",)
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""The earliest that a zip can tell."""
+"""The earliest time that a zip file can store."""
 
 
 def build(file: Path) -> int:
-    """Write the zip, and return how many modules it holds."""
+    """Write the zip and return its number of modules."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    sources = sorted(_sources())
+    sources = sorted(_static_files())
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         for source in sources:
             entry = ZipInfo(source.relative_to(ROOT).as_posix(), EPOCH)
@@ -28,7 +28,7 @@ def build(file: Path) -> int:
     return len(sources)
 
 
-def _sources() -> Iterator[Path]:
+def _static_files() -> Iterator[Path]:
     for package in PACKAGES:
         yield from (ROOT / package).rglob("*.py")
     for name in SINGLE_FILES:

@@ -1,17 +1,15 @@
-"""A proposal appears whole or not at all: its run and its candidates are published from staging in one transaction.
+"""Publish a proposal: move a run's staged candidates to their table in one transaction.
 
 Rules:
 
-* Runs and candidates are written by functions of the database (migration 0017), which a member of `muster_jobs` may
-  call. They change a run only while it is `proposed`. Once it is being applied, was applied, rejected or failed, a job
-  that comes again changes nothing and says so.
-* A proposal without candidates is published too: "nothing was due" is an answer.
-* A report that goes with a proposal is published in the same transaction. It is kept by the end of its data interval,
-  so a second run of an interval replaces the first; of the reports of one day the last stays, once its instant has
-  come.
-* Candidates of a run that was rejected are kept for as long as reports; then they go with a later proposal.
-* Staging rows of an attempt go with it, published or not; those of an attempt that was killed go a day later. An
-  attempt's id therefore begins with its time, as a UUID of version 7 does.
+* Runs and candidates are written by database functions (migration 0017), which members of `muster_jobs` may call. They
+  change a run only while it is `proposed`. For a run in any other status, a repeated job changes nothing and says so.
+* A proposal without candidates is published too.
+* A report that belongs to a proposal is published in the same transaction. Its key is the end of its data interval, so
+  a second run of an interval replaces the first. The last report of each day is kept, once its instant has passed.
+* Candidates of rejected runs are kept as long as reports; a later proposal deletes them.
+* An attempt deletes its staging rows, published or not; rows of killed attempts are deleted after one day. An
+  attempt's id therefore starts with its time (UUID version 7).
 """
 
 import json
@@ -29,23 +27,23 @@ from psycopg2.sql import SQL, Identifier
 
 from coordinator_core.protocol.retention import MINUTE_MS
 
-ABANDONED_AFTER_MS = 86_400_000
-FORGOTTEN_AT_ONCE = 10
-"""Rejected runs whose candidates one publication removes."""
+STAGING_MAX_AGE_MS = 86_400_000
+DISCARDED_ATTEMPTS_MAX = 10
+"""Maximum of rejected runs whose candidates one publication deletes."""
 
 PROPOSED = "proposed"
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """Where a kind of candidate lives; `columns` are those that the job fills, in its transform's order."""
+    """The table of a kind of candidates; `columns` are those that the job fills, in its transform's order."""
 
     name: str
     columns: tuple[str, ...]
     of: str
-    """The query for how many rows there are of which these are candidates."""
+    """Query for the total number of rows from which candidates are taken."""
     largest: str | None = None
-    """The query for the most candidates of one group, and the greatest share of one in thousandths."""
+    """Query for the most candidates of one group, and the greatest share of one group in thousandths."""
 
     @property
     def staging(self) -> str:
@@ -55,7 +53,7 @@ class CandidateTable:
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """Where a report lives, which has a row a group and data interval; `columns` are those that the job fills."""
+    """The table of a report with a row per group and data interval; `columns` are those that the job fills."""
 
     name: str
     columns: tuple[str, ...]
@@ -68,10 +66,10 @@ class ReportTable:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a run is called and what it is about; instants are RFC 3339, the interval's may be None.
+    """A run's id and parameters; instants are RFC 3339, the interval's may be None.
 
-    `share_from` is how many candidates a group must have for its share to be looked at; `report_days` is how long
-    reports are kept.
+    `share_from` is the number of candidates from which a group's share is computed; `report_days` is how long reports
+    are kept.
     """
 
     run_id: str
@@ -86,7 +84,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How publishing ended: the run's status now, its counts, and whether this attempt's candidates are in it."""
+    """Result of publishing: the run's status and counts, and whether this attempt's candidates are in it."""
 
     status: str
     counts: dict[str, int]
@@ -94,7 +92,7 @@ class Published:
 
 
 def new_attempt_id(now_ms: int) -> str:
-    """Draw the id of one attempt at one proposal; ids drawn later sort later (UUID version 7)."""
+    """Return a new attempt id; later ids sort later (UUID version 7)."""
     return str(UUID(int=_version_7(now_ms) | secrets.randbits(62) | secrets.randbits(12) << 64))
 
 
@@ -105,7 +103,7 @@ def publish(
     attempt_id: str,
     report: ReportTable | None = None,
 ) -> Published:
-    """Make the attempt's staged rows the run's candidates, unless the run has gone further than `proposed`."""
+    """Make the attempt's staged rows the run's candidates, unless the run is no longer `proposed`."""
     with _transaction(connection) as cursor:
         status, counts = _claim(cursor, proposal)
         if status == PROPOSED:
@@ -118,13 +116,13 @@ def publish(
             if staged is not None:
                 _discard(cursor, staged, attempt_id)
     with _transaction(connection) as cursor:
-        forgotten = (proposal.kind, proposal.report_days, FORGOTTEN_AT_ONCE)
-        cursor.execute("SELECT forget_rejected_candidates(%s, %s, %s)", forgotten)
+        forgotten = (proposal.kind, proposal.report_days, DISCARDED_ATTEMPTS_MAX)
+        cursor.execute("SELECT delete_rejected_candidates(%s, %s, %s)", forgotten)
     return Published(status, counts, status == PROPOSED)
 
 
 def begin_run(connection: pg.connection, proposal: Proposal) -> tuple[str, dict[str, int], datetime]:
-    """Make the run if there is none; return its status, its counts and the database's time."""
+    """Create the run if there is none; return its status, its counts and the database's time."""
     with _transaction(connection) as cursor:
         status, counts = _claim(cursor, proposal)
         cursor.execute("SELECT clock_timestamp()")
@@ -132,7 +130,7 @@ def begin_run(connection: pg.connection, proposal: Proposal) -> tuple[str, dict[
 
 
 def describe_run(connection: pg.connection, proposal: Proposal, counts: dict[str, int]) -> None:
-    """Say what the run is about and what was counted, unless it has gone further than `proposed`."""
+    """Write the run's parameters and counts, unless it is no longer `proposed`."""
     with _transaction(connection) as cursor:
         status, _ = _claim(cursor, proposal)
         if status == PROPOSED:
@@ -142,12 +140,11 @@ def describe_run(connection: pg.connection, proposal: Proposal, counts: dict[str
 def discard_staged(
     connection: pg.connection, table: CandidateTable | ReportTable, attempt_id: str, now_ms: int
 ) -> None:
-    """Remove the attempt's staged rows, and those of attempts that were killed a day ago or earlier.
+    """Delete the attempt's staged rows, and those of attempts that were killed a day ago or earlier.
 
-    Where the connection is gone they stay, as those of an attempt that was killed: whoever ends a failed attempt wants
-    to tell of its own reason.
+    If the connection is broken, the rows remain until a later attempt, so that the original error is reported.
     """
-    oldest = str(UUID(int=_version_7(max(0, now_ms - ABANDONED_AFTER_MS))))
+    oldest = str(UUID(int=_version_7(max(0, now_ms - STAGING_MAX_AGE_MS))))
     with suppress(psycopg2.OperationalError, psycopg2.InterfaceError), _transaction(connection) as cursor:
         _discard(cursor, table, attempt_id)
         cursor.execute(
@@ -156,25 +153,25 @@ def discard_staged(
         )
 
 
-def take_turn(cursor: pg.cursor, report: ReportTable) -> None:
-    """Wait for other replacements of this report's rows, and block further ones until the end of the transaction.
+def lock_report(cursor: pg.cursor, report: ReportTable) -> None:
+    """Block other replacements of this report's rows until the end of the transaction.
 
-    A table lock, because a role that only reads cannot hold one that blocks others.
+    A table lock, because read-only roles cannot take one that blocks others.
     """
     cursor.execute(SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(Identifier(report.name)))
 
 
 def count_shards(connection: pg.connection) -> int:
-    """Tell into how many shards the groups fall; 0 when no node ever ran."""
+    """Return the number of shards; 0 if no node ever ran."""
     with _transaction(connection) as cursor:
         cursor.execute("SELECT count(*) FROM shard_leases")
         return int(_only_row(cursor)[0])
 
 
 def least_retention_ms(connection: pg.connection, key: str, default_ms: int) -> int | None:
-    """Return the shortest retention of all levels, or None where all of them keep for ever."""
+    """Return the shortest retention of all levels in milliseconds, or None if all keep offsets forever."""
     minutes = r"SELECT value::numeric AS minutes FROM {} WHERE key = %(key)s AND value ~ '^\s*\+?[0-9]+\s*$'"
-    levels = SQL(" UNION ALL ").join(SQL(minutes).format(Identifier(of)) for of in ("cluster_config", "group_configs"))
+    levels = SQL(" UNION ALL ").join(SQL(minutes).format(Identifier(of)) for of in ("cluster_configs", "group_configs"))
     with _transaction(connection) as cursor:
         cursor.execute(SQL("SELECT min(minutes)::numeric FROM ({}) AS levels").format(levels), {"key": key})
         (least_minutes,) = _only_row(cursor)
@@ -183,7 +180,7 @@ def least_retention_ms(connection: pg.connection, key: str, default_ms: int) -> 
 
 
 def _claim(cursor: pg.cursor, proposal: Proposal) -> tuple[str, dict[str, int]]:
-    """Make the run if there is none, lock it while it is proposed, and return its status and counts."""
+    """Create the run if there is none, lock it while it is proposed, and return its status and counts."""
     cursor.execute(
         "SELECT * FROM propose_run(%s, %s, %s, %s, %s, %s)",
         (proposal.run_id, proposal.kind, *_about(proposal)),
@@ -197,7 +194,7 @@ def _about(proposal: Proposal) -> tuple[str, str | None, str | None, bool]:
 
 
 def _count(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> dict[str, int]:
-    """Count the candidates, what they are taken of, their groups, the largest, and the candidates of each reason."""
+    """Count candidates, all rows, groups, the largest group, and the candidates of each reason."""
     run_id = proposal.run_id
     cursor.execute(
         SQL("SELECT reason, count(*) FROM {} WHERE run_id = %s GROUP BY reason ORDER BY reason").format(
@@ -219,11 +216,11 @@ def _count(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> dict
 
 
 def _replace_report(cursor: pg.cursor, proposal: Proposal, report: ReportTable, attempt_id: str) -> None:
-    """Put the attempt's rows in place of those of the same end; a run by hand has the interval of its one instant.
+    """Replace the rows with the same interval end by the attempt's; a manual run's interval is its instant.
 
-    An interval that ends in the future takes the place of no other one: until then, those before it count.
+    An interval that ends in the future replaces no other one.
     """
-    take_turn(cursor, report)
+    lock_report(cursor, report)
     replace = SQL(
         "DELETE FROM {table} WHERE interval_end = %(end)s;"
         " DELETE FROM {table} WHERE interval_end < %(end)s"

@@ -1,10 +1,10 @@
-"""What jobs read, as Postgres narrows it before Spark sees a row: never the rule itself, always all that it may need.
+"""Queries of the proposing jobs, which preselect rows in Postgres.
 
 Rules:
 
-* A relation may hold more rows than the rule names, and never fewer: Spark judges every row that comes.
-* A relation joins what belongs together in Postgres, so an offset, its group and their settings are read at one moment.
-* Every relation has `shard_id`, by which Spark reads it in parallel.
+* A query may return more rows than the rule selects, and never fewer: Spark applies the rule to every row.
+* Joins run in Postgres, so an offset, its group and their settings are read in one snapshot.
+* Every query returns `shard_id`, by which Spark reads it in parallel.
 """
 
 from coordinator_core.protocol.retention import CONSUMER
@@ -18,7 +18,7 @@ SELECT stored.group_id, stored.shard_id, topic, partition, commit_version, commi
     own.value AS group_retention, common.value AS cluster_retention
 FROM offsets AS stored LEFT JOIN groups AS owner ON owner.group_id = stored.group_id
 LEFT JOIN group_configs AS own ON own.group_id = stored.group_id AND own.key = '{RETENTION_KEY}'
-LEFT JOIN cluster_config AS common ON common.key = '{RETENTION_KEY}'
+LEFT JOIN cluster_configs AS common ON common.key = '{RETENTION_KEY}'
 WHERE (owner.group_id IS NULL OR state = '{EMPTY.value}'
         OR (state = '{STABLE.value}' AND protocol_type = '{CONSUMER}' AND NOT topic = ANY (subscribed_topics)))
     AND ({{can_be_due}})
@@ -29,7 +29,7 @@ SELECT group_id, shard_id, generation, state, state_since,
     EXISTS (SELECT FROM offsets WHERE offsets.group_id = groups.group_id) AS has_offsets
 FROM groups WHERE state = '{EMPTY.value}'
 ) AS empty_groups"""  # noqa: S608 - likewise
-"""A row an Empty group; whether it has offsets is looked up in their key, and no offset is read."""
+"""One row per Empty group; whether it has offsets is looked up in the index."""
 
 OFFSET_COUNT = "SELECT count(*) FROM offsets"
 GROUP_COUNT = "SELECT count(*) FROM groups"
@@ -48,21 +48,21 @@ FROM (
 """
 """The most candidates of one group, and the greatest share of a group's offsets, in thousandths, rounded up.
 
-A share is only looked at where a group has that many candidates: of a handful, every share is large.
+A share is only computed for groups with at least so many candidates: of a handful, every share is large.
 """
 
 
 def offsets_that_can_be_due(until_ms: int, least_retention_ms: int | None) -> str:
-    """Return the offsets, with their groups, that may be due at an instant.
+    """Return the query for offsets, with their groups, that may be due at an instant.
 
     Args:
-        until_ms: The instant, as wall time.
-        least_retention_ms: The shortest retention that any level sets; None where all keep for ever.
+        until_ms: The instant, as Unix time in milliseconds.
+        least_retention_ms: The shortest retention of any level; None if all keep offsets forever.
     """
     own_expiry = f"expires_at < to_timestamp({(until_ms + 1) / 1000})"
     if least_retention_ms is None:
         return _OFFSETS_WITH_GROUPS.format(can_be_due=own_expiry)
     begun_by = f"to_timestamp({max(0, until_ms + 1 - least_retention_ms) / 1000})"
-    # Whichever of the two the rule counts from, it began then at the latest.
+    # The rule counts from one of the two, so at least from the earlier one.
     by_retention = f"expires_at IS NULL AND least(committed_at, state_since) < {begun_by}"
     return _OFFSETS_WITH_GROUPS.format(can_be_due=f"{own_expiry} OR ({by_retention})")

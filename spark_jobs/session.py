@@ -1,4 +1,4 @@
-"""A session speaks UTC, and on one machine it speaks to that machine only."""
+"""Open Spark sessions: in UTC, and in local mode bound to the loopback address."""
 
 from collections.abc import Mapping
 
@@ -15,9 +15,9 @@ def open_session(name: str, master: str | None = None, conf: Mapping[str, str] |
     """Open the session of a job; the caller stops it.
 
     Args:
-        name: What the job is called in Spark's own lists.
-        master: Where to run; None leaves it to spark-submit.
-        conf: Anything else that the place asks for.
+        name: The application's name in Spark's UI.
+        master: The master's URL; None leaves it to spark-submit.
+        conf: Further settings.
     """
     builder = SparkSession.Builder().appName(name).config("spark.sql.session.timeZone", "UTC")
     if master is not None:

@@ -5,7 +5,6 @@ database is a clone of a template that was migrated once.
 """
 
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from coordinator_core.store.postgres import PostgresStore
 from muster.embedded_postgres import EmbeddedPostgres
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
+from tests.support.collection import mark_by_fixtures, put_longest_first
 from tests.support.databases import FORGETFUL, Databases
 from tests.support.nodes import running_node
 
@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from tests.support.muster_command import Muster
 
 # Nodes in tests log to the process's own stdout, so that their events are not in what a command under test prints.
-structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stdout__))
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(open(1, "w", buffering=1, closefd=False)))  # noqa: SIM115 - open as long as the process
+
+# -- collection -------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_by_fixtures(items)
+    put_longest_first(items)
+
 
 # -- databases --------------------------------------------------------------------------------------------
 

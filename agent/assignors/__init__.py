@@ -1,7 +1,7 @@
-"""The leader's side of a rebalance: pure functions from subscriptions and partition counts to an assignment.
+"""Assignors: pure functions with which a group's leader assigns partitions to members.
 
-A group's members offer assignors by name, the coordinator chooses one that all of them offer, and the leader runs it.
-An `Assignor` of your own can be handed to the agent beside the names in `BUILT_IN`; every member needs it.
+Members offer assignors by name, the coordinator chooses one that all of them offer, and the leader runs it. A custom
+`Assignor` can be passed to the agent beside the names in `BUILT_IN`; every member needs it.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Final
 from agent.assignors.built_in import BUILT_IN
 from agent.assignors.model import Assignment, Assignor, Member
 
-__all__ = ["BUILT_IN", "DEFAULT_ASSIGNORS", "Assignment", "Assignor", "Member", "chosen"]
+__all__ = ["BUILT_IN", "DEFAULT_ASSIGNORS", "Assignment", "Assignor", "Member", "resolve_assignors"]
 
 DEFAULT_ASSIGNORS: Final = ("range", "cooperative-sticky")
 """As in Kafka's clients: range is chosen while every member offers it, and members then rebalance eagerly."""
 
 
-def chosen(assignors: Sequence[str | Assignor]) -> tuple[Assignor, ...]:
+def resolve_assignors(assignors: Sequence[str | Assignor]) -> tuple[Assignor, ...]:
     """Return the assignors in order of preference, names looked up in BUILT_IN.
 
     Raises:
-        ValueError: when there is none, one is unknown, or two have one name.
+        ValueError: there is none, one is unknown, or two have the same name.
     """
     if isinstance(assignors, str) or not assignors:
-        raise ValueError("assignors is a non-empty list of names or Assignor values, the preferred one first")
+        raise ValueError("assignors must be a non-empty list of names or Assignor values, the preferred one first")
     unknown = [each for each in assignors if isinstance(each, str) and each not in BUILT_IN]
     if unknown:
-        raise ValueError(f"no assignor is called {unknown[0]!r}; there are {', '.join(BUILT_IN)}")
+        raise ValueError(f"unknown assignor {unknown[0]!r}; the built-in ones are {', '.join(BUILT_IN)}")
     found = tuple(BUILT_IN[each] if isinstance(each, str) else each for each in assignors)
     if len({each.name for each in found}) < len(found):
         raise ValueError("two assignors have the same name")

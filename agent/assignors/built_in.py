@@ -1,7 +1,7 @@
-"""The assignors that every agent knows: Kafka's four, as the coordinator's own rules have them.
+"""The built-in assignors: range, roundrobin, sticky and cooperative-sticky.
 
-They are the one part of the core that an agent shares: pure functions of the standard library alone. What is added here
-is how a member's claim travels, which is a matter of the agents among themselves.
+The algorithms are in `coordinator_core.protocol.assignors`, the one part of the core that the agent imports. This
+module adds how a member sends its previous assignment to the leader.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coordinator_core.protocol import assignors as kafkas
 
 
 def _assign(name: str, claim_of: Callable[[Member], Claim]) -> Assign:
-    """Return the assignor of that name as agents call it."""
+    """Return the assign function of a built-in assignor."""
 
     def assign(counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
         shares = kafkas.assign(name, counts, [_subscription(member, claim_of(member)) for member in members])

@@ -1,4 +1,4 @@
-"""What members say that they own, and the bytes in which they say it; what of it counts is the assignor's business.
+"""Previous assignments that members claim, and their encoding in user data.
 
 Source: Kafka, the user data of StickyAssignor and CooperativeStickyAssignor.
 """
@@ -18,14 +18,14 @@ NO_GENERATION: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The partitions a member says it owned, and in which generation."""
+    """The partitions that a member claims to have owned, and their generation."""
 
     partitions: tuple[TopicPartition, ...]
     generation: int = NO_GENERATION
 
 
 def owned_claim(member: Member) -> Claim:
-    """Return what a cooperative member claims: what it owns, under the generation in its user data."""
+    """Return a cooperative member's claim: its owned partitions, with the generation in its user data."""
     data = member.user_data or b""
     generation = struct.unpack(">i", data)[0] if len(data) == struct.calcsize(">i") else NO_GENERATION
     return Claim(member.owned_partitions, generation)
@@ -37,7 +37,7 @@ def generation_data(_: Iterable[TopicPartition], generation: int) -> bytes:
 
 
 def remembered_claim(member: Member) -> Claim:
-    """Return what an eager member claims: the assignment remembered in its user data, else what it owns."""
+    """Return an eager member's claim: the last assignment in its user data, else its owned partitions."""
     if not member.user_data:
         return Claim(member.owned_partitions)
     try:
@@ -47,7 +47,7 @@ def remembered_claim(member: Member) -> Claim:
 
 
 def remembered_data(partitions: Iterable[TopicPartition], generation: int) -> bytes:
-    """Return an eager member's user data: its last assignment, and the generation of it."""
+    """Return an eager member's user data: its last assignment and its generation."""
     groups = grouped(partitions)
     parts = [struct.pack(">i", len(groups))]
     for group in groups:
@@ -57,7 +57,7 @@ def remembered_data(partitions: Iterable[TopicPartition], generation: int) -> by
 
 
 def _unpacked(data: bytes) -> Claim:
-    """Read user data; its first version ended before the generation."""
+    """Decode user data; version 0 has no generation."""
     (topic_count,), at = struct.unpack_from(">i", data), 4
     partitions: list[TopicPartition] = []
     for _ in range(topic_count):

@@ -1,4 +1,4 @@
-"""What an assignor is given and what it gives back."""
+"""Types of the assignor interface: `Member`, `Assignment` and `Assignor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.partitions import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of the group as its leader sees it."""
+    """A member of the group, as passed to the assignor."""
 
     member_id: str
     topics: tuple[str, ...]
@@ -31,13 +31,13 @@ def _nothing(_: Sequence[TopicPartition], generation: int) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """A way to share partitions out, under the name that the members agree on.
+    """An assignor: a function that assigns partitions to members, and its name.
 
     `assign(counts, members)` gets the partition count of every subscribed topic that has partitions, and returns a
     (possibly empty) list for every member id. With `is_cooperative` members keep their partitions while they rejoin
-    and give up only what the new assignment takes from them; such an assignor must never hand a partition to a new
-    owner while another member's `owned_partitions` still names it. `user_data(partitions, generation)` returns what a
-    member sends to the leader besides: it is given the member's last assignment and its generation (-1: none).
+    and revoke only those that the new assignment moves; such an assignor must not assign a partition to a new
+    owner while another member's `owned_partitions` still names it. `user_data(partitions, generation)` returns
+    further data for the leader, from the member's last assignment and its generation (-1: none).
     `on_assignment(partitions, generation)` is called at every member, the leader too, with all partitions of its new
     assignment: inside poll(), after on_revoked and before on_assigned. If it raises, on_assigned is called all the
     same, and poll() raises.

@@ -1,1 +1,1 @@
-"""The console is a page of plain files that asks the same API as everybody else; a node serves it at `/`."""
+"""The console: a web page of static files that uses the public API; every node serves it at `/`."""

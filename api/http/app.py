@@ -1,4 +1,4 @@
-"""All of the front door put together."""
+"""Assembly of the HTTP API: the list of endpoints, and the ASGI application of a node."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,10 +6,10 @@ from typing import Final
 from litestar.handlers import HTTPRouteHandler
 
 from api.console.serving import console
+from api.http.asgi import AsgiApp
 from api.http.body_budget import BodyBudget
-from api.http.call import Door
+from api.http.consumer_json import Base64Members
 from api.http.deadlines import Deadlines
-from api.http.edge import Edge
 from api.http.endpoints import (
     candidates,
     changes,
@@ -18,6 +18,7 @@ from api.http.endpoints import (
     history,
     lag,
     maintenance,
+    member_sessions,
     membership,
     node,
     offsets,
@@ -25,24 +26,23 @@ from api.http.endpoints import (
     reports,
     resets,
     settings,
-    stays,
     topics,
     tuning,
 )
-from api.http.express import express_lane
-from api.http.forward_mark import ForwardMarks
+from api.http.fast_path import fast_path_endpoints
+from api.http.forward_signature import ForwardSigner
 from api.http.forwarding import Forwarder
-from api.http.framework import litestar_app
 from api.http.hosts import AllowedHosts
 from api.http.limits import HttpLimits
+from api.http.litestar_adapter import litestar_app
 from api.http.metrics import Metrics
 from api.http.openapi import describe_api
 from api.http.pages import pages
+from api.http.request_context import ServerContext
 from api.http.tokens import Tokens
-from api.http.translation import OpaqueReaders
 from coordinator_core.runtime.coordinator import Coordinator
 
-AGENTS: Final[Sequence[HTTPRouteHandler]] = (
+FAST_PATH_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     membership.join,
     membership.sync,
     membership.heartbeat,
@@ -50,9 +50,9 @@ AGENTS: Final[Sequence[HTTPRouteHandler]] = (
     offsets.commit,
     offsets.query,
 )
-"""What agents ask all the time: the express lane."""
+"""Requests that agents send all the time."""
 
-OTHERS: Final[Sequence[HTTPRouteHandler]] = (
+LITESTAR_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     offsets.fetch,
     offsets.delete_offsets,
     groups.find_coordinator,
@@ -67,8 +67,8 @@ OTHERS: Final[Sequence[HTTPRouteHandler]] = (
     history.list_rebalances,
     history.list_rebalance_members,
     history.list_transitions,
-    history.list_assignments,
-    stays.list_stays,
+    history.list_ownership,
+    member_sessions.list_member_sessions,
     diagnosis.describe_diagnosis,
     lag.describe_lag,
     lag.list_lag,
@@ -108,27 +108,27 @@ def make_app(
     cluster_secret: str = "",
     hosts: AllowedHosts | None = None,
     tokens: Tokens | None = None,
-) -> Edge:
+) -> AsgiApp:
     """Return the ASGI application of one node.
 
     Args:
-        coordinator: the node's.
-        limits: what a request may be and take.
-        version: Muster's.
-        forward: whether requests for another node's groups are passed on to it.
-        cluster_secret: what all nodes sign such requests with; not empty where there are tokens.
-        hosts: the hosts that the node answers to; None: those of loopback.
-        tokens: who may ask what; None: everybody everything.
+        coordinator: the coordinator of this node.
+        limits: limits on requests and connections.
+        version: the version of Muster, for the OpenAPI document.
+        forward: whether requests for groups of another node are forwarded to it.
+        cluster_secret: the key with which all nodes sign forwarded requests; not empty if there are tokens.
+        hosts: the hosts that the node accepts; None: loopback only.
+        tokens: the bearer tokens; None: every request is allowed.
     """
-    assert tokens is None or cluster_secret, "whoever can sign with nothing could be anybody"
-    document = describe_api([*AGENTS, *OTHERS], version)
-    door = Door(
+    assert tokens is None or cluster_secret, "tokens need a cluster secret, or forwarded identities could be forged"
+    document = describe_api([*FAST_PATH_HANDLERS, *LITESTAR_HANDLERS], version)
+    server = ServerContext(
         coordinator,
         limits,
         Deadlines(limits.request_timeout_ms),
         Metrics(),
-        OpaqueReaders(),
-        ForwardMarks(cluster_secret, coordinator.url, limits.forward_max_age_ms),
+        Base64Members(),
+        ForwardSigner(cluster_secret, coordinator.url, limits.forward_max_age_ms),
         hosts or AllowedHosts(),
         BodyBudget(limits.max_large_bodies_bytes),
         tokens,
@@ -136,4 +136,9 @@ def make_app(
     forwarder = Forwarder(
         is_on=forward, timeout_ms=limits.request_timeout_ms, max_connections=limits.max_forward_connections
     )
-    return Edge(door, express_lane(AGENTS), litestar_app([*AGENTS, *OTHERS, *pages(document), *console()]), forwarder)
+    return AsgiApp(
+        server,
+        fast_path_endpoints(FAST_PATH_HANDLERS),
+        litestar_app([*FAST_PATH_HANDLERS, *LITESTAR_HANDLERS, *pages(document), *console()]),
+        forwarder,
+    )

@@ -1,4 +1,4 @@
-"""Any text as characters that need no escape in a path or query, and back; padding may be there or not."""
+"""Base64url of text, for paths and cursors; written without padding, read with or without it."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -12,10 +12,10 @@ def encode(text: str) -> str:
 
 
 def decode(encoded: str) -> bytes:
-    """Return what base64url stands for.
+    """Return the bytes that base64url encodes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not base64url.
     """
     if not ENCODED.fullmatch(encoded):
         raise ValueError("not base64url")

@@ -1,7 +1,7 @@
-"""The memory that large bodies may take, over all requests under way.
+"""Memory budget for large request bodies, shared by all requests in progress.
 
 A large body counts from before it is read until its request is answered: a join or a sync may be parked for minutes.
-Small bodies do not count, so heartbeats and most commits pass whatever else a node holds.
+Small bodies do not count, so heartbeats and most commits are never refused by it.
 """
 
 from typing import Final
@@ -17,21 +17,21 @@ class BodyBudget:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._held_bytes = 0
+        self._reserved_bytes = 0
 
-    def resize(self, held_bytes: int, size: int) -> int:
-        """Hold memory for a body that has grown, in place of what it held; return what it holds now.
+    def resize(self, reserved_bytes: int, size: int) -> int:
+        """Replace the reservation of a body by one for its new size, and return the bytes that it now reserves.
 
         Args:
-            held_bytes: what was returned before for the same body; 0 at first.
-            size: of the body in bytes, as far as it is known; 0 releases what was held.
+            reserved_bytes: the previous result for the same body; 0 at first.
+            size: the size in bytes as far as it is known; 0 releases the reservation.
 
         Raises:
-            CoordinatorNotAvailable: large bodies take all the memory that they may; nothing has changed.
+            CoordinatorNotAvailable: the budget is exhausted; the reservation is unchanged.
         """
         wanted = size if size > SMALL_BODY_MAX_BYTES else 0
-        total = self._held_bytes - held_bytes + wanted
-        if wanted > held_bytes and total > self._max_bytes:
+        total = self._reserved_bytes - reserved_bytes + wanted
+        if wanted > reserved_bytes and total > self._max_bytes:
             raise CoordinatorNotAvailable("too many large requests are under way (max_large_bodies_bytes)")
-        self._held_bytes = total
+        self._reserved_bytes = total
         return wanted

@@ -1,8 +1,8 @@
-"""Connection limits: how many connections a node holds, in all and per address, and what happens beyond that.
+"""Connection limits: the number of connections of a node, in total and per address.
 
-Of the connections beyond a limit HEALTH_CONNECTIONS are kept for the moment that it takes to ask for the node's health,
-so that probes and scrapes work while other clients hold every connection. When another one comes, the oldest of them
-that has not sent a whole request is closed.
+Beyond a limit, HEALTH_CONNECTIONS connections are kept open for one health request each, so that probes and scrapes
+work while other clients hold every connection. The next connection closes the oldest of them that has not sent a
+complete request.
 
 Source: Kafka's max.connections and max.connections.per.ip.
 """
@@ -16,25 +16,24 @@ from typing import Final, Protocol
 
 import structlog
 
-from api.http.limits import HEALTH_CONNECTIONS, LOG_AGAIN_S
+from api.http.limits import HEALTH_CONNECTIONS, LOG_INTERVAL_S
 
 log = structlog.get_logger("muster.http")
 
-IN_ALL: Final = "max_connections"
-PER_IP: Final = "max_connections_per_ip"
+MAX_CONNECTIONS: Final = "max_connections"
+MAX_CONNECTIONS_PER_IP: Final = "max_connections_per_ip"
 IPV6_NETWORK_BITS: Final = 64
-"""IPv6 addresses are counted by their network, since one host has all addresses of it."""
+"""IPv6 addresses are counted by network, since one host has all addresses of its network."""
 
-
-CLOSED_FOR: Final = (IN_ALL, PER_IP, "head_timeout", "body_timeout")
-"""Why a node closes a connection before its time."""
+CLOSE_REASONS: Final = (MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP, "head_timeout", "body_timeout")
+"""Why a node closes a connection because of a limit."""
 
 
 class Connection(Protocol):
-    """What the gate needs of a connection."""
+    """The part of a connection that the gate uses."""
 
     has_request: bool
-    """Whether the head of a request has arrived whole."""
+    """Whether a complete head of a request has arrived."""
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -42,12 +41,12 @@ class Connection(Protocol):
 
 @dataclass(slots=True)
 class ConnectionCounts:
-    """What a node counts of its connections."""
+    """Connection counters of a node."""
 
     open: int = 0
     limit: int = 0
-    closed: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(CLOSED_FOR, 0)))
-    """Reason → connections that the node closed before their time."""
+    closed: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(CLOSE_REASONS, 0)))
+    """Reason → connections that the node closed because of a limit."""
 
 
 class ConnectionGate:
@@ -60,13 +59,13 @@ class ConnectionGate:
         counts: ConnectionCounts,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare.
+        """Start with no connections.
 
         Args:
-            max_connections: how many connections there may be.
-            max_per_ip: how many of them one address may hold.
-            counts: where connections are counted.
-            now_s: a clock that never steps, in seconds.
+            max_connections: the limit in total.
+            max_per_ip: the limit per address.
+            counts: the counters to update.
+            now_s: a monotonic clock, in seconds.
         """
         self._max_per_ip = max_per_ip
         self._now_s = now_s
@@ -75,27 +74,27 @@ class ConnectionGate:
         self._admitted: dict[Connection, bytes] = {}
         """Connection → the address under which it is counted."""
         self._per_ip: Counter[bytes] = Counter()
-        self._beyond: dict[Connection, None] = {}
+        self._over_limit: dict[Connection, None] = {}
         """Connections beyond a limit, the oldest first."""
-        self._log_again_at_s = 0.0
+        self._next_log_at_s = 0.0
         self._unlogged: Counter[str] = Counter()
 
     def admit(self, connection: Connection, host: str) -> bool:
         """Count a new connection.
 
         Args:
-            connection: new.
-            host: the address of its other end; empty where it has none.
+            connection: the new connection.
+            host: the client's address; empty if it has none.
 
         Returns:
-            Whether it is within the limits; if not, it is for health alone, and may be closed at once.
+            Whether it is within the limits; if not, it serves one health request, and may be closed at any time.
         """
         address = _counted_address(host)
         reason = None
         if len(self._admitted) >= self._counts.limit:
-            reason = IN_ALL
+            reason = MAX_CONNECTIONS
         elif self._per_ip[address] >= self._max_per_ip:
-            reason = PER_IP
+            reason = MAX_CONNECTIONS_PER_IP
         if reason is None:
             self._admitted[connection] = address
             self._per_ip[address] += 1
@@ -105,8 +104,8 @@ class ConnectionGate:
         return False
 
     def release(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
-        self._beyond.pop(connection, None)
+        """Stop counting a closed connection."""
+        self._over_limit.pop(connection, None)
         address = self._admitted.pop(connection, None)
         if address is not None:
             self._per_ip[address] -= 1
@@ -121,19 +120,19 @@ class ConnectionGate:
     def _refuse(self, connection: Connection, reason: str, host: str) -> None:
         self._counts.closed[reason] += 1
         self._unlogged[reason] += 1
-        if self._now_s() >= self._log_again_at_s:
-            self._log_again_at_s = self._now_s() + LOG_AGAIN_S
+        if self._now_s() >= self._next_log_at_s:
+            self._next_log_at_s = self._now_s() + LOG_INTERVAL_S
             log.warning("connections_refused", open=self._counts.open, client=host, **self._unlogged)
             self._unlogged.clear()
-        self._beyond[connection] = None
-        if len(self._beyond) > HEALTH_CONNECTIONS:
-            oldest = next((each for each in self._beyond if not each.has_request), connection)
-            del self._beyond[oldest]
+        self._over_limit[connection] = None
+        if len(self._over_limit) > HEALTH_CONNECTIONS:
+            oldest = next((each for each in self._over_limit if not each.has_request), connection)
+            del self._over_limit[oldest]
             oldest.abort()
 
 
 def _counted_address(host: str) -> bytes:
-    """Return what connections of an address are counted under."""
+    """Return the address or network under which connections are counted."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
-"""Cursors: the place of a page's last row, as base64url of a JSON array.
+"""Cursors: the sort key of a page's last row, as base64url of a JSON array.
 
-A cursor is opaque to callers. One that the list did not give (altered, or of another list) is refused, and nothing of
-it reaches the database that the database could not hold.
+A cursor is opaque to clients. A cursor that is altered or from another list is refused if its fields do not fit, so
+that no value reaches the database that it cannot hold.
 """
 
 from typing import Annotated, Final, TypeVar
@@ -23,27 +23,27 @@ Name = Annotated[str, Meta(max_length=1_000, pattern=r"\A[^\0]*\Z")]
 """A text that Postgres can hold: no NUL. The decoder refuses half a surrogate pair."""
 UUID_LETTERS: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 UuidText = Annotated[str, Meta(pattern=rf"\A{UUID_LETTERS}\Z")]
-NOT_OURS: Final = "the cursor is not one that this list gave"
+INVALID_CURSOR: Final = "the cursor was not issued by this list"
 
 
 def write_cursor(*place: int | str) -> str:
-    """Return the cursor of a place."""
+    """Return the cursor for a sort key."""
     return base64url.encode(msgspec.json.encode(place).decode())
 
 
 def read_cursor(cursor: str, fields: type[Fields]) -> Fields | None:
-    """Return the place that a cursor names; None for no cursor, which is the first page.
+    """Return the sort key of a cursor; None for an empty cursor, which is the first page.
 
     Args:
-        cursor: as the caller sent it.
-        fields: a tuple type whose parts have bounds, as those above.
+        cursor: the text that the client sent.
+        fields: a tuple type of bounded fields, such as those above.
 
     Raises:
-        InvalidRequest: the list never gave such a cursor.
+        InvalidRequest: the list does not issue such a cursor.
     """
     if not cursor:
         return None
     try:
         return msgspec.json.decode(base64url.decode(cursor), type=fields)
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
-        raise InvalidRequest(NOT_OURS) from None
+        raise InvalidRequest(INVALID_CURSOR) from None

@@ -1,7 +1,7 @@
-"""A request other than a long poll is answered in time, or told to come again; one timer looks after all of them.
+"""Request deadlines: one timer cancels every request, other than a long poll, that exceeds the request timeout.
 
-All requests have the same time, so the oldest is the next to be overdue. A timer of its own would cost a heartbeat
-more than its answer does.
+All requests have the same timeout, so the oldest is the next to be overdue. A timer per request would cost a heartbeat
+more than its response does.
 """
 
 import asyncio
@@ -12,31 +12,31 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable
 
 T = TypeVar("T")
 
-EARLY_S: Final = 0.001
-"""How early a loop may run a timer; who armed it again for the rest could do so without end."""
+TIMER_SLACK_S: Final = 0.001
+"""How early the event loop may run a timer; without this slack the timer could re-arm itself endlessly."""
 
 
 class Deadlines:
-    """The requests under way, the oldest first, and when each must be answered."""
+    """The requests in progress, the oldest first, each with its deadline."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._due_at_s: dict[asyncio.Task[object], float | None] = {}
-        """Task → its time on the loop's clock; None: it was overdue, and is being told."""
+        """Task → its deadline on the loop's clock; None: it was overdue, and is being cancelled."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def keep(self, answer: Awaitable[T]) -> T:
-        """Wait for an answer, in a task that answers this one request.
+    async def wait(self, answer: Awaitable[T]) -> T:
+        """Wait for the response of the request that the current task serves.
 
         Raises:
-            CoordinatorNotAvailable: none has come in time; what was asked may have been done or not.
+            CoordinatorNotAvailable: the deadline passed; the request may have been carried out or not.
         """
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
         due_at_s = self._due_at_s[task] = loop.time() + self._timeout_ms / 1000
         if self._timer is None:
-            self._timer = loop.call_at(due_at_s, self._look)
+            self._timer = loop.call_at(due_at_s, self._cancel_overdue)
         try:
             return await answer
         except asyncio.CancelledError:
@@ -47,15 +47,15 @@ class Deadlines:
         finally:
             del self._due_at_s[task]
 
-    def _look(self) -> None:
-        """Tell everybody who is overdue, and come back when the next one will be."""
+    def _cancel_overdue(self) -> None:
+        """Cancel every overdue task, and arm the timer for the next deadline."""
         self._timer = None
         loop = asyncio.get_running_loop()
         for task, due_at_s in self._due_at_s.items():
             if due_at_s is None:
                 continue
-            if due_at_s > loop.time() + EARLY_S:
-                self._timer = loop.call_at(due_at_s, self._look)
+            if due_at_s > loop.time() + TIMER_SLACK_S:
+                self._timer = loop.call_at(due_at_s, self._cancel_overdue)
                 return
             self._due_at_s[task] = None
             task.cancel()

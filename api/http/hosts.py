@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from litestar.types import HTTPScope
 
-from api.http.limits import HOSTS_REMEMBERED_MAX
+from api.http.limits import HOST_CACHE_MAX
 from api.http.problems import CrossOriginRequest, MisdirectedRequest
 from coordinator_core.protocol.errors import InvalidRequest
 
@@ -25,7 +25,7 @@ ORIGIN: Final = b"origin"
 FETCH_SITE: Final = b"sec-fetch-site"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing. Source: RFC 9110, 9.2.1."""
-OWN_SITE: Final = frozenset({b"same-origin", b"none"})
+TRUSTED_FETCH_SITES: Final = frozenset({b"same-origin", b"none"})
 """Values of Sec-Fetch-Site for requests of the node's own pages and of the user."""
 DEFAULT_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 LOOPBACK_NAME: Final = "localhost"
@@ -47,7 +47,7 @@ class AllowedHosts:
     def __init__(
         self, listen_host: str = "127.0.0.1", advertised_url: str = "http://127.0.0.1", names: Sequence[str] = ()
     ) -> None:
-        """Prepare.
+        """Read the origins from the URLs.
 
         Args:
             listen_host: the address that the node listens on.
@@ -59,7 +59,7 @@ class AllowedHosts:
         self._advertised_origin = _origin(advertised_url)
         self._names = frozenset(name.strip("[]") for name in names if not name.startswith(WILDCARD))
         self._suffixes = tuple(name.removeprefix("*") for name in names if name.startswith(WILDCARD))
-        self._remembered: set[bytes] = set()
+        self._known_hosts: set[bytes] = set()
         """Host headers that passed, so that the next request with the same one costs one look-up."""
 
     def check(self, scope: HTTPScope, headers: Mapping[bytes, bytes]) -> None:
@@ -75,7 +75,7 @@ class AllowedHosts:
             CrossOriginRequest: a page of another origin sent the request.
         """
         host = headers.get(HOST)
-        if host not in self._remembered or len(headers) != len(cast("Sized", scope["headers"])):
+        if host not in self._known_hosts or len(headers) != len(cast("Sized", scope["headers"])):
             self._check_host(scope, host)
         if scope["method"] not in SAFE_METHODS and (ORIGIN in headers or FETCH_SITE in headers):
             self._check_origin(host or b"", headers.get(ORIGIN), headers.get(FETCH_SITE))
@@ -91,8 +91,8 @@ class AllowedHosts:
         if authority is None or not self._is_allowed(authority.host):
             shown = host.decode("latin-1")
             raise MisdirectedRequest(f"this node does not answer to the host {shown}: name it in MUSTER_ALLOWED_HOSTS")
-        if len(self._remembered) < HOSTS_REMEMBERED_MAX:
-            self._remembered.add(host)
+        if len(self._known_hosts) < HOST_CACHE_MAX:
+            self._known_hosts.add(host)
 
     def _is_allowed(self, host: str) -> bool:
         if host in {LOOPBACK_NAME, self._advertised_host} or self._is_named(host):
@@ -101,7 +101,7 @@ class AllowedHosts:
         return address is not None and (address.is_loopback or not self._is_on_loopback)
 
     def _is_named(self, host: str) -> bool:
-        """Tell whether MUSTER_ALLOWED_HOSTS names a host."""
+        """Return whether MUSTER_ALLOWED_HOSTS contains a host."""
         return host in self._names or host.endswith(self._suffixes)
 
     def _check_origin(self, host: bytes, origin: bytes | None, site: bytes | None) -> None:
@@ -109,7 +109,7 @@ class AllowedHosts:
         if given is not None and (given == self._advertised_origin or self._is_named(given[1].host)):
             return
         is_own_origin = origin is None or (given is not None and given[1] == _authority(host, DEFAULT_PORTS[given[0]]))
-        if not is_own_origin or (site is not None and site not in OWN_SITE):
+        if not is_own_origin or (site is not None and site not in TRUSTED_FETCH_SITES):
             shown = "another site" if origin is None else f"the origin {origin.decode('latin-1')}"
             raise CrossOriginRequest(
                 f"a page of {shown} may change nothing here: name its host in MUSTER_ALLOWED_HOSTS if it is yours"
@@ -117,7 +117,7 @@ class AllowedHosts:
 
 
 def _authority(header: bytes, default_port: int | None = None) -> Authority | None:
-    """Return a Host header's parts, or None if it is none."""
+    """Return the parts of a Host header, or None if it is malformed."""
     found = AUTHORITY.fullmatch(header.decode("latin-1").strip().lower())
     if found is None:
         return None
@@ -125,7 +125,7 @@ def _authority(header: bytes, default_port: int | None = None) -> Authority | No
 
 
 def _origin(url: str) -> tuple[str, Authority] | None:
-    """Return the scheme, host and port of an origin, or None for `null` and whatever else is no origin of HTTP."""
+    """Return the scheme, host and port of an origin, or None for `null` and anything else that is no HTTP origin."""
     scheme, _, rest = url.strip().lower().partition("://")
     port = DEFAULT_PORTS.get(scheme)
     authority = None if port is None else _authority(rest.partition("/")[0].encode("latin-1", "replace"), port)

@@ -1,4 +1,4 @@
-"""The OpenAPI document is made once, from the endpoints as they are declared, and every operation has its refusals.
+"""The OpenAPI document, generated from the declared endpoints, with the common headers and error responses added.
 
 Source: the OpenAPI specification, version 3.1.
 """
@@ -23,34 +23,34 @@ DESCRIPTION: Final = (
 )
 
 OPERATORS: Final = "Operators"
-"""What the tags of operators' calls begin with."""
+"""Prefix of the tags of operator requests."""
 ACTOR: Final = {
     "name": "X-Muster-Actor",
     "in": "header",
     "required": True,
     "schema": {"type": "string", "minLength": 1, "maxLength": ACTOR_MAX_CHARS},
-    "description": "who changes this; with a token it is the token's actor, and this may be left out",
+    "description": "the actor of the change; optional with a token, whose actor counts",
 }
 IDEMPOTENCY_KEY: Final = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
     "schema": {"type": "string", "format": "uuid"},
-    "description": "becomes the change's id; asked again under the same key, the change is not made again",
+    "description": "the id of the change; a repeated request with the same key does not change anything again",
 }
 BEARER: Final = {
     "type": "http",
     "scheme": "bearer",
-    "description": "where the node has a tokens file; then the actor is the token's",
+    "description": "required if the node has a tokens file; the actor of changes is then the token's",
 }
 REFUSAL: Final = {
-    "description": "A refusal: `code` is Kafka's name of it, and `action` says what to do: fix, rejoin or retry.",
+    "description": "An error: `code` is Kafka's name for it, and `action` is what to do: fix, rejoin or retry.",
     "content": {PROBLEM_JSON.decode(): {"schema": {"$ref": SCHEMA_PLACE.format(name=Problem.__name__)}}},
 }
 
 
 def describe_api(handlers: Sequence[HTTPRouteHandler], version: str) -> dict[str, Any]:
-    """Return the document of these endpoints, as JSON values."""
+    """Return the OpenAPI document of the endpoints, as JSON values."""
     config = OpenAPIConfig(
         title="Muster",
         version=version,
@@ -58,11 +58,11 @@ def describe_api(handlers: Sequence[HTTPRouteHandler], version: str) -> dict[str
         use_handler_docstrings=True,
         operation_id_creator=lambda handler, _method, _path: handler.handler_name,
     )
-    nobody = Provide(_nobody, sync_to_thread=False)
-    app = Litestar(handlers, openapi_config=config, dependencies={"call": nobody}, logging_config=None)
+    no_context = Provide(_no_context, sync_to_thread=False)
+    app = Litestar(handlers, openapi_config=config, dependencies={"context": no_context}, logging_config=None)
     document: dict[str, Any] = app.openapi_schema.to_schema()
     kinds = [kind for handler in handlers for kind in _kinds(handler)]
-    # The same names as the framework gives, and told by who reads them: strict fields, exact bounds, docstrings.
+    # The same names as Litestar's, but from msgspec, which decodes the bodies: strict fields, exact bounds, docstrings.
     _, schemas = schema_components([*kinds, Problem], ref_template=SCHEMA_PLACE)
     document["components"]["schemas"] = schemas
     document["components"]["securitySchemes"] = {"bearer": BEARER}
@@ -73,12 +73,12 @@ def describe_api(handlers: Sequence[HTTPRouteHandler], version: str) -> dict[str
     return document
 
 
-def _nobody() -> None:
-    """Stand for the call, which is no parameter of the API."""
+def _no_context() -> None:
+    """Stand for the request context, which is no parameter of the API."""
 
 
 def _kinds(handler: HTTPRouteHandler) -> Iterator[Any]:
-    """Name the shapes that an endpoint reads and answers."""
+    """Yield the types of an endpoint's request body and response."""
     hints = get_type_hints(handler.fn)
     for hint in (hints.get("data"), hints["return"]):
         kinds = get_args(hint) or (hint,)
@@ -86,7 +86,7 @@ def _kinds(handler: HTTPRouteHandler) -> Iterator[Any]:
 
 
 def _complete(method: str, operation: dict[str, Any]) -> None:
-    """Add what the framework does not know: who must say who they are, and how everything is refused."""
+    """Add the actor and idempotency headers of changes, and the error response."""
     if method != "get" and operation["tags"][0].startswith(OPERATORS):
         operation.setdefault("parameters", []).extend([ACTOR, IDEMPOTENCY_KEY])
     elif method == "delete":

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and a page for people made from it: no script, and nothing fetched from elsewhere."""
+"""The routes `/openapi.json` and `/docs`: the OpenAPI document, and an HTML page of it without scripts."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -7,8 +7,8 @@ from typing import Any, Final
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
-from api.http.express import REQUEST
-from api.http.reply import json_bytes
+from api.http.fast_path import REQUEST
+from api.http.response import json_bytes
 
 Schema = dict[str, Any]
 
@@ -27,7 +27,7 @@ td, th { text-align: left; vertical-align: top; padding: .15rem 1rem .15rem 0; b
 
 
 def pages(document: Schema) -> Sequence[HTTPRouteHandler]:
-    """Return the two routes that show the document: as JSON, and as a page."""
+    """Return the routes that serve the document as JSON and as an HTML page."""
     as_json, as_page = json_bytes(document), render(document).encode()
 
     @get("/openapi.json", include_in_schema=False, opt={REQUEST: "OpenApi"}, sync_to_thread=False)
@@ -42,7 +42,7 @@ def pages(document: Schema) -> Sequence[HTTPRouteHandler]:
 
 
 def render(document: Schema) -> str:
-    """Return the page: every operation under its tag, with its parameters, body and answer field by field."""
+    """Return the HTML page: every operation under its tag, with the fields of its parameters, body and responses."""
     return "".join(_page(document))
 
 
@@ -51,7 +51,7 @@ def _page(document: Schema) -> Iterator[str]:
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(info["title"])}</title>'
     yield f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>'
     yield f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>"
-    yield '<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>'
+    yield '<p>Machine-readable: <a href="/openapi.json">openapi.json</a>.</p>'
     for tag, operations in _by_tag(document).items():
         yield f"<h2>{escape(tag)}</h2>"
         for method, path, operation in operations:
@@ -78,7 +78,7 @@ def _operation(document: Schema, method: str, path: str, operation: Schema) -> I
     if body is not None:
         yield from _fields(document, "Body", body["content"])
     for status, answer in operation["responses"].items():
-        title = "Refusal" if status == "default" else f"Answer {status}"
+        title = "Error" if status == "default" else f"Response {status}"
         yield from _fields(document, title, answer.get("content", {}))
     yield "</div></details>"
 
@@ -96,7 +96,7 @@ def _table(document: Schema, title: str, rows: Sequence[tuple[str, Schema, bool]
         return
     yield f"<table><tr><th>{escape(title)}</th><th></th><th></th></tr>"
     for name, schema, is_required in rows:
-        need = "needed" if is_required else ""
+        need = "required" if is_required else ""
         note = escape(schema.get("description", ""))
         kind = escape(_kind(document, schema))
         yield f"<tr><td><code>{escape(name)}</code></td><td>{kind} {need}</td><td>{note}</td></tr>"
@@ -113,7 +113,7 @@ def _resolve(document: Schema, schema: Schema) -> Schema:
 
 
 def _kind(document: Schema, schema: Schema) -> str:
-    """Say in a few words what a value looks like."""
+    """Describe the type of a value in a few words."""
     if "$ref" in schema:
         inner = ", ".join(_resolve(document, schema).get("properties", {}))
         return f"{{{inner}}}"

@@ -1,8 +1,8 @@
-"""A path is read as it came over the wire: split at its slashes, and only then percent-decoded, once.
+"""Parsing of request paths: a raw path is split at its slashes, and each segment is then percent-decoded once.
 
-So a group id may hold a slash (`%2F`), and one that is empty or too long is told so, whatever else the path says.
+So a group id may contain a slash (`%2F`), and an empty or too long group id is reported as such.
 
-Source: http-api.md "What a group may be called".
+Source: http-api.md "Group ids".
 """
 
 from functools import lru_cache
@@ -14,56 +14,56 @@ from api.http.limits import GROUP_ID_MAX_CHARS
 from api.http.problems import NoSuchRoute
 from coordinator_core.protocol.errors import InvalidGroupId, InvalidRequest
 
-GROUPS: Final = b"/v1/groups/"
-PATHS_REMEMBERED: Final = 32_768
-"""How many paths are not read again: agents ask the same ones all the time."""
-REMEMBERED_MAX_BYTES: Final = 512
-"""What is longer is read each time, so that nobody can fill the memory with paths."""
+GROUPS_PREFIX: Final = b"/v1/groups/"
+PATH_CACHE_MAX: Final = 32_768
+"""How many parsed paths are cached: agents request the same ones all the time."""
+CACHED_PATH_MAX_BYTES: Final = 512
+"""Longer paths are parsed each time, so that clients cannot fill the memory with paths."""
 EMPTY_ID_ACTIONS: Final = frozenset(
     {("GET", b""), ("DELETE", b""), ("POST", b"offsets"), ("GET", b"offsets"), ("POST", b"offsets/query")}
 )
-"""What may be asked of the group whose id is empty: describe, delete, commit and fetch."""
+"""The requests allowed for the group with the empty id: describe, delete, commit and fetch."""
 
 
 class GroupPath(NamedTuple):
-    """A path below `/v1/groups/`, taken apart."""
+    """A parsed path below `/v1/groups/`."""
 
     group_id: str
     action: bytes
-    """What follows the group, still encoded; empty for the group itself."""
+    """The rest of the path after the group id, still encoded; empty for the group itself."""
 
 
 def read_group_path(method: str, raw_path: bytes) -> GroupPath | None:
-    """Take a raw path apart, or return None where it names no group.
+    """Parse a raw path; return None if it is not below `/v1/groups/`.
 
     Raises:
-        InvalidGroupId: the segment cannot be a group's id.
-        InvalidRequest: the segment is no text.
+        InvalidGroupId: the segment is no valid group id.
+        InvalidRequest: the segment is not UTF-8, or contains NUL.
         NoSuchRoute: another segment is empty.
     """
-    read = _read_anew if len(raw_path) > REMEMBERED_MAX_BYTES else _read
+    read = _parse if len(raw_path) > CACHED_PATH_MAX_BYTES else _parse_cached
     return read(method, raw_path)
 
 
-def _read_anew(method: str, raw_path: bytes) -> GroupPath | None:
-    if not raw_path.startswith(GROUPS):
-        _refuse_empty_segments(raw_path)
+def _parse(method: str, raw_path: bytes) -> GroupPath | None:
+    if not raw_path.startswith(GROUPS_PREFIX):
+        _reject_empty_segments(raw_path)
         return None
-    segment, slash, action = raw_path[len(GROUPS) :].partition(b"/")
+    segment, slash, action = raw_path[len(GROUPS_PREFIX) :].partition(b"/")
     group_id = read_group_id(segment)
     if slash:
-        _refuse_empty_segments(b"/g/" + action)
+        _reject_empty_segments(b"/g/" + action)
     if not group_id and (method, action) not in EMPTY_ID_ACTIONS:
         raise InvalidGroupId("the group id is empty")
     return GroupPath(group_id, action)
 
 
-_read = lru_cache(PATHS_REMEMBERED)(_read_anew)
+_parse_cached = lru_cache(PATH_CACHE_MAX)(_parse)
 
 
 def read_group_id(segment: bytes) -> str:
-    """Return the group id that a raw path segment names; `~` and base64url can name any."""
-    text = read_segment(segment)
+    """Return the group id of a raw path segment, which is percent-encoded, or `~` and base64url."""
+    text = decode_segment(segment)
     if text.startswith("~"):
         text = _from_base64url(text[1:])
     elif not text:
@@ -75,17 +75,17 @@ def read_group_id(segment: bytes) -> str:
     return text
 
 
-def read_segment(segment: bytes) -> str:
+def decode_segment(segment: bytes) -> str:
     """Percent-decode a raw path segment.
 
     Raises:
-        InvalidRequest: what comes out is not UTF-8, or holds NUL.
+        InvalidRequest: the decoded bytes are not UTF-8, or contain NUL.
     """
     return read_text(unquote_to_bytes(segment), "a path segment")
 
 
-def refuse_unreadable_query(query: bytes) -> None:
-    """Raise `InvalidRequest` unless the query string is text once it is decoded."""
+def check_query_text(query: bytes) -> None:
+    """Raise `InvalidRequest` unless the decoded query string is UTF-8 without NUL."""
     if query:
         read_text(unquote_to_bytes(query), "the query")
 
@@ -94,25 +94,25 @@ def _from_base64url(encoded: str) -> str:
     try:
         data = base64url.decode(encoded)
     except ValueError:
-        raise InvalidGroupId("after ~ comes base64url, and this is none") from None
+        raise InvalidGroupId("the group id after ~ is not base64url") from None
     return read_text(data, "the group id")
 
 
-def read_text(data: bytes, what: str) -> str:
-    """Return bytes as text.
+def read_text(data: bytes, subject: str) -> str:
+    """Decode bytes as UTF-8.
 
     Raises:
-        InvalidRequest: they are not UTF-8, or hold NUL; the detail begins with `what` they are.
+        InvalidRequest: they are not UTF-8, or contain NUL; the detail begins with `subject`.
     """
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise InvalidRequest(f"{what} is not UTF-8") from None
+        raise InvalidRequest(f"{subject} is not UTF-8") from None
     if "\0" in text:
-        raise InvalidRequest(f"{what} holds NUL")
+        raise InvalidRequest(f"{subject} holds NUL")
     return text
 
 
-def _refuse_empty_segments(path: bytes) -> None:
+def _reject_empty_segments(path: bytes) -> None:
     if b"//" in path or (path.endswith(b"/") and path != b"/"):
         raise NoSuchRoute("a segment of the path is empty")

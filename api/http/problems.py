@@ -1,9 +1,9 @@
-"""Every refusal leaves as `application/problem+json`, and this file holds the one table of errors and statuses.
+"""Problem responses: the table of errors and HTTP statuses, and errors as `application/problem+json`.
 
-What only HTTP can refuse (a route, a method, a body's size or kind) carries Kafka's INVALID_REQUEST, and the status
-tells it apart.
+Errors that only HTTP has (an unknown route or method, the size or type of a body) have Kafka's code INVALID_REQUEST,
+and a status of their own.
 
-Source: http-api.md "When the answer is no"; RFC 9457.
+Source: http-api.md "Errors"; RFC 9457.
 """
 
 from http import HTTPStatus
@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import UNSET, Struct, UnsetType
 
 from api.http.limits import DETAIL_MAX_CHARS, RETRY_AFTER_S
-from api.http.reply import Reply, json_bytes
+from api.http.response import HttpResponse, json_bytes
 from coordinator_core.protocol import errors
 from coordinator_core.protocol.errors import (
     Action,
@@ -24,20 +24,20 @@ from coordinator_core.protocol.errors import (
     RequestError,
     RetryError,
 )
-from coordinator_core.runtime.act import CannotUndo, ChangeUnknown, KeyTaken
+from coordinator_core.runtime.changes import CannotUndo, ChangeNotFound, IdempotencyKeyConflict
 from coordinator_core.runtime.quarantine import GroupQuarantined, ReloadRefused
 
 PROBLEM_JSON: Final = b"application/problem+json"
 
-# -- what only HTTP refuses -------------------------------------------------------------------------
+# -- errors of HTTP alone ---------------------------------------------------------------------------
 
 
 class NoSuchRoute(InvalidRequest):
-    """Nothing is served at this path."""
+    """The path is not served."""
 
 
 class MethodNotAllowed(InvalidRequest):
-    """The path is served, but not for this method; `allowed` are those for which it is."""
+    """The path is not served for this method; `allowed` lists the methods of the path."""
 
     def __init__(self, allowed: str) -> None:
         super().__init__(f"allowed here: {allowed}")
@@ -51,8 +51,8 @@ class BodyTooLarge(InvalidRequest):
         super().__init__(f"the body is larger than {limit_bytes} bytes")
 
 
-class ForeignMark(RequestError):
-    """The request claims to have been forwarded by a node, and its mark does not hold; `fault` says in one word why."""
+class InvalidForwardSignature(RequestError):
+    """The signature of a forwarded request is invalid; `fault` is one of `SIGNATURE_FAULTS`."""
 
     code, kafka_code = "CLUSTER_AUTHORIZATION_FAILED", 31
 
@@ -62,23 +62,23 @@ class ForeignMark(RequestError):
 
 
 class Unauthenticated(RequestError):
-    """A token is needed, and there is none that is known."""
+    """A token is needed, and it is absent, unknown or expired."""
 
     code, kafka_code = "SASL_AUTHENTICATION_FAILED", 58
 
 
 class GroupAuthorizationFailed(RequestError):
-    """The token is not for this request, or not for this group."""
+    """The token has the wrong role for the request, or does not cover the group."""
 
     code, kafka_code = "GROUP_AUTHORIZATION_FAILED", 30
 
 
 class UnsupportedMediaType(InvalidRequest):
-    """The body is declared as something else than JSON."""
+    """The body is compressed, or not declared as JSON."""
 
 
 class MisdirectedRequest(InvalidRequest):
-    """The request's Host is none that the node answers to."""
+    """The node does not accept the Host of the request."""
 
 
 class CrossOriginRequest(InvalidRequest):
@@ -91,28 +91,28 @@ class RequestTimedOut(RetryError):
     code, kafka_code = "REQUEST_TIMED_OUT", 7
 
 
-class RunDecided(InvalidRequest):
-    """The maintenance run was decided otherwise before, or is another than whoever decides has seen; it stays so."""
+class RunStateConflict(InvalidRequest):
+    """The maintenance run was decided differently before, or its candidates changed since the operator's review."""
 
 
-class RunUnknown(RequestError):
+class UnknownRun(RequestError):
     """There is no such maintenance run."""
 
     code, kafka_code = "RESOURCE_NOT_FOUND", 91
 
 
-class StillWaiting(RebalanceInProgress):
-    """The caller's `max_wait_ms` is over before its group was ready; it asks again, as `member_id`."""
+class LongPollTimedOut(RebalanceInProgress):
+    """`max_wait_ms` passed before the group was ready; the client retries, with `member_id`."""
 
-    action = "retry"  # type: ignore[assignment]  # the contract has this one repeated as it is
+    action = "retry"  # type: ignore[assignment]  # unlike its base class: the client repeats the same request
 
     def __init__(self, member_id: str) -> None:
-        super().__init__("the group is not ready yet; ask again")
+        super().__init__("the group is not ready yet; retry")
         self.member_id = member_id
 
 
 class UnknownServerError(RetryError):
-    """Something went wrong that should not have; the node's log has it under the request id."""
+    """An unexpected error, logged with the request id."""
 
     code, kafka_code = "UNKNOWN_SERVER_ERROR", -1
 
@@ -125,14 +125,14 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     errors.InvalidSessionTimeout: 400,
     errors.OffsetMetadataTooLarge: 400,
     Unauthenticated: 401,
-    ForeignMark: 403,
+    InvalidForwardSignature: 403,
     CrossOriginRequest: 403,
     GroupAuthorizationFailed: 403,
     errors.GroupIdNotFound: 404,
     errors.UnknownMemberId: 404,
     errors.UnknownTopicOrPartition: 404,
-    RunUnknown: 404,
-    ChangeUnknown: 404,
+    UnknownRun: 404,
+    ChangeNotFound: 404,
     NoSuchRoute: 404,
     MethodNotAllowed: 405,
     RequestTimedOut: 408,
@@ -144,10 +144,10 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     errors.IllegalGeneration: 409,
     errors.RebalanceInProgress: 409,
     errors.MemberIdRequired: 409,
-    StillWaiting: 409,
-    RunDecided: 409,
+    LongPollTimedOut: 409,
+    RunStateConflict: 409,
     CannotUndo: 409,
-    KeyTaken: 409,
+    IdempotencyKeyConflict: 409,
     ReloadRefused: 409,
     BodyTooLarge: 413,
     UnsupportedMediaType: 415,
@@ -163,7 +163,7 @@ RETRY_LATER: Final = frozenset({429, 503})
 
 
 class Problem(Struct, kw_only=True):
-    """A refusal as callers read it; `action` is fix, rejoin or retry."""
+    """An error response; `action` is fix, rejoin or retry."""
 
     type: str = "about:blank"
     title: str
@@ -173,17 +173,17 @@ class Problem(Struct, kw_only=True):
     action: Action
     detail: str
     member_id: str | UnsetType = UNSET
-    """With MEMBER_ID_REQUIRED, and when a join or sync waited too long: who to ask as."""
+    """With MEMBER_ID_REQUIRED, and when a join or sync exceeded `max_wait_ms`: the member id to retry with."""
     coordinator: str | UnsetType | None = UNSET
-    """With NOT_COORDINATOR: the owner's address, where it is known."""
+    """With NOT_COORDINATOR: the owner's address; null if unknown."""
     quarantine_reason: str | UnsetType = UNSET
-    """With COORDINATOR_NOT_AVAILABLE, where the group is quarantined: why its stored rows cannot be loaded."""
+    """With COORDINATOR_NOT_AVAILABLE of a quarantined group: why its stored rows cannot be loaded."""
 
 
-def refusal(error: CoordinatorError) -> Reply:
-    """Return the reply that tells a caller about an error."""
+def problem_response(error: CoordinatorError) -> HttpResponse:
+    """Return the problem response for an error."""
     problem = _problem(error)
-    return Reply(problem.status, PROBLEM_JSON, json_bytes(problem), _headers(error, problem.status), error.code)
+    return HttpResponse(problem.status, PROBLEM_JSON, json_bytes(problem), _headers(error, problem.status), error.code)
 
 
 def _problem(error: CoordinatorError) -> Problem:
@@ -197,7 +197,7 @@ def _problem(error: CoordinatorError) -> Problem:
         action=error.action,
         detail=error.detail[:DETAIL_MAX_CHARS],
     )
-    if isinstance(error, MemberIdRequired | StillWaiting):
+    if isinstance(error, MemberIdRequired | LongPollTimedOut):
         problem.member_id = error.member_id
     elif isinstance(error, NotCoordinator):
         problem.coordinator = error.coordinator

@@ -1,7 +1,7 @@
-"""Security headers: every answer carries them, whichever part of the server writes it.
+"""Security headers of every response, errors included.
 
-One policy serves the whole origin. It lets the console take script, style and data from its own origin, and the page
-`/docs` its one inline style; an answer of the API needs less, and is not rendered at all.
+One policy serves the whole origin. It allows scripts, styles and data of the same origin for the console, and the
+inline style of `/docs`; API responses need less, and are not rendered.
 
 Source: Content Security Policy Level 3; Fetch, "Cross-Origin-Resource-Policy header".
 """

@@ -1,10 +1,10 @@
-"""The socket side: uvicorn on a socket that is bound already; it stops when its owner says so, not by signals.
+"""The HTTP server: uvicorn on a socket that is already bound, without signal handlers.
 
-How one connection is read is in `api/http/connection.py`. A client that does not read its answer is the kernel's: it
-closes the connection when nothing could be sent for the send timeout (TCP_USER_TIMEOUT).
+`api/http/connection.py` handles single connections. The kernel closes the connection of a client that reads none of its
+response within the send timeout (TCP_USER_TIMEOUT).
 
-Stopping is in this order: new requests are told to ask elsewhere, whoever is parked gets a retriable error (the
-coordinator's part), answers under way go out, connections are closed.
+Shutdown order: new requests get a retriable error; parked requests get one from the coordinator; responses in progress
+are sent; connections are closed.
 """
 
 import asyncio
@@ -16,29 +16,29 @@ from typing import Final, cast
 
 import uvicorn
 
+from api.http.asgi import AsgiApp
 from api.http.connection import HttpConnection
 from api.http.connection_gate import ConnectionCounts, ConnectionGate
-from api.http.edge import Edge
 from api.http.limits import HttpLimits
 from api.http.security_headers import SECURITY_HEADERS
 
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
-FAREWELL_S: Final = 2
-"""How long answers under way may take to go out at the end."""
+GRACEFUL_SHUTDOWN_S: Final = 2
+"""How long responses in progress may take to be sent at shutdown."""
 
 
 class HttpServer:
     """Serves one application on one socket."""
 
-    def __init__(self, app: Edge, listener: socket.socket, limits: HttpLimits, counts: ConnectionCounts) -> None:
-        """Prepare.
+    def __init__(self, app: AsgiApp, listener: socket.socket, limits: HttpLimits, counts: ConnectionCounts) -> None:
+        """Configure uvicorn.
 
         Args:
-            app: answers.
-            listener: bound, and closed at the end.
-            limits: of connections, and of the time that requests and answers may take on the wire.
-            counts: where connections are counted.
+            app: the application to serve.
+            listener: a bound socket; closed at the end.
+            limits: limits on connections and timeouts.
+            counts: the connection counters to update.
         """
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limits.send_timeout_ms)
         config = uvicorn.Config(
@@ -60,7 +60,7 @@ class HttpServer:
             headers=SECURITY_HEADERS,
             backlog=BACKLOG,
             timeout_keep_alive=limits.keep_alive_s,
-            timeout_graceful_shutdown=FAREWELL_S,
+            timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
         )
         self._app = app
         self._listener = listener
@@ -68,7 +68,7 @@ class HttpServer:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to accept; when this returns, requests are answered."""
+        """Start to serve; when this returns, connections are accepted."""
         self._serving = asyncio.create_task(self._uvicorn.serve(sockets=[self._listener]), name="muster-http")
         listening = asyncio.create_task(self._uvicorn.listening.wait())
         await asyncio.wait({self._serving, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -76,20 +76,20 @@ class HttpServer:
             listening.cancel()
             await self._serving
 
-    def refuse_requests(self) -> None:
-        """Tell every new request to ask again elsewhere."""
-        self._app.close()
+    def reject_requests(self) -> None:
+        """Refuse every new request with a retriable error."""
+        self._app.begin_shutdown()
 
     async def stop(self) -> None:
-        """Let answers under way go out, then close every connection."""
+        """Send the responses in progress, then close every connection."""
         assert self._serving is not None
         self._uvicorn.should_exit = True
         await self._serving
-        await self._app.end()
+        await self._app.close()
 
 
 class _Uvicorn(uvicorn.Server):
-    """A server that says when it listens, and leaves signals to the node."""
+    """A uvicorn server that signals when it listens, and installs no signal handlers."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -1,7 +1,7 @@
-"""A tokens file says who may ask what: one entry a bearer token, of which it holds the SHA-256 and never the token.
+"""The tokens file: one entry per bearer token, with the SHA-256 of the token, its actor, role and groups.
 
-A node reads it when it starts, and anew within a second of a change. A new file that will not do is told in the log,
-and the one before stays in force. The form is told in docs/security.md.
+A node reads the file when it starts, and again within a second of a change. If a new file is invalid, the node logs
+`token_reload_failed` and keeps the previous tokens. The format is in docs/security.md.
 """
 
 import hashlib
@@ -20,26 +20,26 @@ import structlog
 from msgspec import Meta, Struct
 
 from api.http.limits import ACTOR_MAX_CHARS, GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
-from api.http.reading import sentence_of
+from api.http.request_body import validation_message
 
 log = structlog.get_logger("muster.http")
 
-LOOK_AGAIN_S: Final = 1.0
-"""How long a changed file may stay unnoticed."""
+RELOAD_CHECK_INTERVAL_S: Final = 1.0
+"""The minimum time between two checks of the file for changes."""
 TOKENS_FILE_MAX_BYTES: Final = 16_777_216
 TOKEN_MAX_BYTES: Final = 4_096
 IDENTITY_MAX_BYTES: Final = 16_384
-"""How long it may be what one node tells another of who asks: a quarter of what headers may be."""
-WARN_BEFORE_S: Final = 7 * 86_400.0
-"""How long before a token expires it is told of."""
-WARN_AGAIN_S: Final = 86_400.0
-EVERY_GROUP: Final = ("",)
-"""The prefixes of whoever may touch every group."""
-EVERY_TOPIC: Final = ("",)
+"""The maximum size of an identity in a forwarded request: a quarter of the limit of all headers."""
+EXPIRY_WARNING_S: Final = 7 * 86_400.0
+"""How long before its expiry a token is warned about."""
+EXPIRY_WARNING_INTERVAL_S: Final = 86_400.0
+ALL_GROUPS: Final = ("",)
+"""The prefixes of a token that covers every group."""
+ALL_TOPICS: Final = ("",)
 
 
 class Role(StrEnum):
-    """What a token is for; an operator may do what the others may."""
+    """The role of a token; an operator may do everything that agents and viewers may."""
 
     AGENT = "agent"
     VIEWER = "viewer"
@@ -47,42 +47,42 @@ class Role(StrEnum):
 
 
 class Identity(NamedTuple):
-    """Whoever came with a token."""
+    """The owner of a token and its permissions."""
 
     actor: str
     role: Role
-    prefixes: tuple[str, ...] = EVERY_GROUP
-    """How the ids of the groups begin that it may touch."""
+    prefixes: tuple[str, ...] = ALL_GROUPS
+    """Prefixes of the ids of the groups that it covers."""
     topics: tuple[str, ...] = ()
-    """How the topics begin for whose log ends it is trusted."""
+    """Prefixes of the topics whose log ends it is trusted to report."""
 
     @property
-    def trusted_topics(self) -> tuple[str, ...]:
-        """Return the prefixes of the topics whose log ends it may set for every group.
+    def trusted_topic_prefixes(self) -> tuple[str, ...]:
+        """Return the prefixes of the topics whose log ends it is trusted to report for every group.
 
-        An operator of every group may set every group's offsets anyway, and is trusted for all topics unless its token
-        names some.
+        An operator of all groups may set the offsets of every group anyway, and is trusted for all topics unless its
+        token names some.
         """
-        is_trusted_anyway = not self.topics and self.role is Role.OPERATOR and self.sees_all
-        return EVERY_TOPIC if is_trusted_anyway else self.topics
+        is_trusted_by_role = not self.topics and self.role is Role.OPERATOR and self.can_access_all
+        return ALL_TOPICS if is_trusted_by_role else self.topics
 
-    def sees(self, group_id: str) -> bool:
-        """Tell whether a group is one of its own."""
+    def can_access(self, group_id: str) -> bool:
+        """Return whether the token covers a group."""
         return group_id.startswith(self.prefixes)
 
     @property
-    def sees_all(self) -> bool:
-        """Tell whether every group is its own."""
+    def can_access_all(self) -> bool:
+        """Return whether the token covers all groups."""
         return "" in self.prefixes
 
-    def prefixes_within(self, asked: str) -> list[str]:
-        """Return what its own groups begin with among those that begin with `asked`; in order, and none twice."""
-        within = {asked if asked.startswith(own) else own for own in self.prefixes if _meet(asked, own)}
+    def prefixes_within(self, requested: str) -> list[str]:
+        """Return the prefixes of the covered groups whose ids begin with `requested`; sorted, without overlaps."""
+        within = {requested if requested.startswith(own) else own for own in self.prefixes if _overlap(requested, own)}
         return sorted(one for one in within if not any(one.startswith(other) for other in within - {one}))
 
 
 class TokensFileError(Exception):
-    """The file will not do; the sentence says where and why, and holds nothing of a token."""
+    """The tokens file is invalid; the text names the place and the reason, and contains no part of a token."""
 
 
 Prefix = Annotated[str, Meta(max_length=GROUP_ID_MAX_CHARS)]
@@ -93,30 +93,30 @@ class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One token of the file."""
 
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    """Of the token's bytes, in small hexadecimal letters."""
+    """The digest of the token's bytes, in lower-case hexadecimal."""
     actor: Annotated[str, Meta(min_length=1, max_length=ACTOR_MAX_CHARS)]
     role: Role
-    prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = EVERY_GROUP
+    prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = ALL_GROUPS
     topics: tuple[TopicPrefix, ...] = ()
-    """How the topics begin for whose log ends it is trusted: those count for every group, others for its own."""
+    """Prefixes of the topics whose log ends it is trusted to report for every group."""
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
-    """From then on it is refused; None: never."""
+    """The instant from which it is refused; None: never."""
 
 
 class KnownToken(NamedTuple):
-    """What is known of a token by its digest."""
+    """A token of the file, found by its digest."""
 
     digest: bytes
     identity: Identity | None
     expires_at: datetime | None
 
-    def is_over(self, now_s: float) -> bool:
-        """Tell whether it is refused at a Unix time."""
+    def is_expired(self, now_s: float) -> bool:
+        """Return whether it has expired at a Unix time."""
         return self.expires_at is not None and now_s >= self.expires_at.timestamp()
 
-    def is_over_soon(self, now_s: float) -> bool:
-        """Tell whether it is refused then, or will be within the days of the warning."""
-        return self.is_over(now_s + WARN_BEFORE_S)
+    def expires_soon(self, now_s: float) -> bool:
+        """Return whether it has expired at a Unix time, or will within EXPIRY_WARNING_S."""
+        return self.is_expired(now_s + EXPIRY_WARNING_S)
 
 
 NO_TOKEN: Final = KnownToken(b"", None, None)
@@ -128,12 +128,12 @@ class TokensFileBody(Struct, forbid_unknown_fields=True):
     tokens: list[TokenEntry]
 
 
-Signs = tuple[int, int, int]
-"""What shows that a file is another: its inode, its size and when it was written."""
+FileVersion = tuple[int, int, int]
+"""The inode, size and modification time of a file, which identify its version."""
 
 
 class Tokens:
-    """The tokens of one file, as they are in force."""
+    """The effective tokens of one file."""
 
     def __init__(
         self, path: Path, now_s: Callable[[], float] = time.monotonic, wall_s: Callable[[], float] = time.time
@@ -141,77 +141,79 @@ class Tokens:
         """Read the file.
 
         Args:
-            path: of the tokens file.
-            now_s: a clock that never steps, in seconds.
-            wall_s: what time it is, in seconds since the epoch; tokens expire by it.
+            path: the tokens file.
+            now_s: a monotonic clock, in seconds.
+            wall_s: the wall clock, in seconds since the epoch; tokens expire by it.
 
         Raises:
-            TokensFileError: it will not do.
+            TokensFileError: the file cannot be read or is invalid.
         """
         self._path = path
         self._now_s = now_s
         self._wall_s = wall_s
-        self._warn_again_at_s: dict[bytes, float] = {}
-        self._look_again_at_s = now_s() + LOOK_AGAIN_S
-        self._signs = _signs(path)
+        self._next_warning_at_s: dict[bytes, float] = {}
+        self._next_reload_check_at_s = now_s() + RELOAD_CHECK_INTERVAL_S
+        self._file_version = _file_version(path)
         self._known = read_tokens_file(path)
 
     def __len__(self) -> int:
-        """Return how many tokens are in force."""
+        """Return the number of tokens, expired ones included."""
         return len(self._known)
 
     def find(self, token: bytes) -> Identity | None:
-        """Return who has this token, or None when nobody has, or it has expired.
+        """Return the identity of a token, or None if it is unknown or has expired.
 
-        The time it takes tells nothing of any token: what is looked up is a digest, whose neighbours nobody can aim at.
+        The time of the look-up reveals nothing about other tokens, since the key is a digest.
         """
-        if self._now_s() >= self._look_again_at_s:
-            self._look_again()
+        if self._now_s() >= self._next_reload_check_at_s:
+            self._reload_if_changed()
         known = self._of(token)
-        if known.expires_at is not None and self._is_over(known):
+        if known.expires_at is not None and self._is_expired(known):
             return None
         return known.identity
 
     def expired_at(self, token: bytes) -> datetime | None:
-        """Return when a token expired that was one, or None."""
+        """Return when a token expired; None if it is unknown or has not."""
         known = self._of(token)
-        return known.expires_at if known.is_over(self._wall_s()) else None
+        return known.expires_at if known.is_expired(self._wall_s()) else None
 
     def _of(self, token: bytes) -> KnownToken:
         digest = hashlib.sha256(token).digest()
         known = self._known.get(digest, NO_TOKEN)
         return known if hmac.compare_digest(known.digest, digest) else NO_TOKEN
 
-    def _is_over(self, known: KnownToken) -> bool:
-        """Tell whether a token has expired; while it is used in its last days, that is told once a day."""
+    def _is_expired(self, known: KnownToken) -> bool:
+        """Return whether a token has expired; log a warning once a day while it is used near or after its expiry."""
         now_s = self._wall_s()
-        if known.is_over_soon(now_s) and now_s >= self._warn_again_at_s.get(known.digest, 0.0):
-            self._warn_again_at_s[known.digest] = now_s + WARN_AGAIN_S
+        if known.expires_soon(now_s) and now_s >= self._next_warning_at_s.get(known.digest, 0.0):
+            self._next_warning_at_s[known.digest] = now_s + EXPIRY_WARNING_INTERVAL_S
             actor = None if known.identity is None else known.identity.actor
-            log.warning("token_expires", actor=actor, expires_at=str(known.expires_at), is_over=known.is_over(now_s))
-        return known.is_over(now_s)
+            log.warning(
+                "token_expiring", actor=actor, expires_at=str(known.expires_at), is_expired=known.is_expired(now_s)
+            )
+        return known.is_expired(now_s)
 
-    def _look_again(self) -> None:
-        """Read the file anew if it is another one."""
-        self._look_again_at_s = self._now_s() + LOOK_AGAIN_S
-        signs = _signs(self._path)
-        if signs == self._signs:
+    def _reload_if_changed(self) -> None:
+        """Read the file again if its version has changed."""
+        self._next_reload_check_at_s = self._now_s() + RELOAD_CHECK_INTERVAL_S
+        file_version = _file_version(self._path)
+        if file_version == self._file_version:
             return
-        self._signs = signs
+        self._file_version = file_version
         try:
             self._known = read_tokens_file(self._path)
-            self._warn_again_at_s.clear()
-        except TokensFileError as refusal:
-            log.error("tokens_not_read", why=str(refusal))
+            self._next_warning_at_s.clear()
+        except TokensFileError as error:
+            log.error("token_reload_failed", why=str(error))
         else:
-            log.info("tokens_read", tokens=len(self._known))
+            log.info("tokens_reloaded", tokens=len(self._known))
 
 
 def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
-    """Return who has which token, by the token's digest; those that have expired as well.
+    """Return the tokens of a file by digest, expired ones included.
 
     Raises:
-        TokensFileError: the file cannot be read, or is not what it should be.
+        TokensFileError: the file cannot be read or is invalid.
     """
     try:
         if path.stat().st_size > TOKENS_FILE_MAX_BYTES:
@@ -220,7 +222,7 @@ def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
     except OSError as failure:
         raise TokensFileError(f"{path} cannot be read ({failure.strerror})") from None
     except msgspec.ValidationError as refusal:
-        raise TokensFileError(f"{path}: {sentence_of(str(refusal))}") from None
+        raise TokensFileError(f"{path}: {validation_message(str(refusal))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise TokensFileError(f"{path} is not JSON") from None
     found: dict[bytes, KnownToken] = {}
@@ -241,7 +243,7 @@ def identity_bytes(identity: Identity) -> bytes:
 
 
 def read_identity(data: bytes) -> Identity:
-    """Return who somebody is out of what `identity_bytes` made."""
+    """Return the identity that `identity_bytes` encoded."""
     return msgspec.json.decode(data, type=Identity)
 
 
@@ -253,19 +255,19 @@ def token_entry(
     topics: tuple[str, ...] = (),
     expires_at: datetime | None = None,
 ) -> TokenEntry:
-    """Return what a tokens file says of a token; `expires_at` to the second, in UTC."""
+    """Return the entry of a tokens file for a token; `expires_at` is rounded down to the second, in UTC."""
     until = None if expires_at is None else expires_at.astimezone(UTC).replace(microsecond=0)
     return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, topics, until)
 
 
-def _meet(asked: str, own: str) -> bool:
-    return asked.startswith(own) or own.startswith(asked)
+def _overlap(requested: str, own: str) -> bool:
+    return requested.startswith(own) or own.startswith(requested)
 
 
-def _signs(path: Path) -> Signs | None:
-    """Return a file's signs; a name that points elsewhere now has others, and one that is gone has none."""
+def _file_version(path: Path) -> FileVersion | None:
+    """Return the version of a file, following links; None if there is no file."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - what is wanted is what it points to
+        found = os.stat(path)  # noqa: PTH116 - follows a link
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,6 +1,6 @@
-"""The classic consumer-group protocol as pure values: nothing here reads a clock, draws a number, or waits.
+"""The classic consumer-group protocol as pure functions and values, without I/O, clock or randomness.
 
-Read in this order: `states` (the table), `requests` and `replies` (what comes in and goes out), `records` (the
-only changes there are), `group` (the fold of records), `decide` (request → decision), `rebalance` (the engine
-that decisions share), `ledger` (what history keeps of it).
+Read in this order: `states` (the transition table), `requests` and `responses`, `records` (the only changes of a
+group), `group` (the fold of records), `decide` (request → decision), `rebalance` (steps that several decisions
+share).
 """

@@ -1,4 +1,4 @@
-"""The checks that several requests share, in Kafka's order: who asks, then from which generation.
+"""Checks shared by several requests, in Kafka's order: the member first, then its generation.
 
 Source: protocol.md section 3.
 """
@@ -23,27 +23,27 @@ def check_group_id(group: Group) -> None:
 
 
 def check_alive(group: Group) -> None:
-    """Raise `UnknownMemberId` where there is no such group, `CoordinatorNotAvailable` where it has died."""
+    """Raise `UnknownMemberId` if the group does not exist, `CoordinatorNotAvailable` if it is Dead."""
     if not group.exists:
         raise UnknownMemberId("there is no such group")
     if group.state is DEAD:
         raise CoordinatorNotAvailable("the group has just been removed")
 
 
-def check_known(group: Group) -> None:
-    """Raise `GroupIdNotFound` where there is no such group any more, or never was; what operators are told."""
+def check_group_exists(group: Group) -> None:
+    """Raise `GroupIdNotFound` if the group does not exist or is Dead; for requests of operators."""
     if group.state is DEAD:
         raise GroupIdNotFound("there is no such group")
 
 
 def check_member(group: Group, member_id: str, group_instance_id: str | None) -> Member:
-    """Return the member that asks.
+    """Return the member that sent the request.
 
-    An instance id is checked first, where one is given; a handshake id is not a member yet.
+    The instance id is checked first, if one is given; a pending member id is not a member yet.
 
     Raises:
-        UnknownMemberId: the instance or the member is not (any more) in the group.
-        FencedInstanceId: another member id has taken the instance over.
+        UnknownMemberId: the instance or the member is not in the group.
+        FencedInstanceId: the instance belongs to another member id now.
     """
     if group_instance_id is not None:
         owner_id = group.static_members.get(group_instance_id)
@@ -58,6 +58,6 @@ def check_member(group: Group, member_id: str, group_instance_id: str | None) ->
 
 
 def check_generation(group: Group, generation: int) -> None:
-    """Raise `IllegalGeneration` unless the request is from the present generation."""
+    """Raise `IllegalGeneration` unless the request is from the current generation."""
     if generation != group.generation:
         raise IllegalGeneration(f"the group is at generation {group.generation}, the request at {generation}")

@@ -1,4 +1,4 @@
-"""OffsetCommit: positions of members, and of consumers that are in no group.
+"""OffsetCommit: offsets committed by members, and by clients outside of the group.
 
 Source: protocol.md section 10.1; Kafka's ``GroupCoordinator.doCommitOffsets``.
 """
@@ -18,30 +18,30 @@ from coordinator_core.protocol.errors import (
 )
 from coordinator_core.protocol.rebalance import restart_session
 from coordinator_core.protocol.records import GroupCreated, OffsetsCommitted
-from coordinator_core.protocol.replies import Committed
 from coordinator_core.protocol.requests import NO_MEMBER_ID, CommitOffsets, OffsetToCommit
+from coordinator_core.protocol.responses import CommitOffsetsResponse
 from coordinator_core.protocol.settings import Context
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY
 
 LATEST_EXPIRY_MS = 253_402_300_799_000
-"""The end of the year 9999: no offset's own expiry is later, because not every reader of it knows later instants."""
+"""The end of the year 9999: the latest expiry of an offset, as some readers cannot represent later instants."""
 
 
 def decide_commit(draft: Draft, request: CommitOffsets) -> None:
-    """Store what may be stored, each partition with a result of its own."""
+    """Commit what is valid, with a result for each partition."""
     _check_committer(draft, request)
-    stored, refused = request.offsets, _refused(request.offsets, draft.context)
+    stored, refused = request.offsets, _partition_errors(request.offsets, draft.context)
     if refused:
         stored = tuple(offset for place, offset in enumerate(stored) if place not in refused)
     if stored:
         at_ms = draft.now.wall_ms
         expires_at_ms = _expires_at_ms(at_ms, request.retention_time_ms)
         draft.emit_offset(OffsetsCommitted(at_ms, request.member_id, expires_at_ms, stored))
-    draft.reply(request.token, Committed(request.offsets, refused))
+    draft.reply(request.token, CommitOffsetsResponse(request.offsets, refused))
 
 
 def _check_committer(draft: Draft, request: CommitOffsets) -> None:
-    """Let members of this generation commit, and anybody without ids while nobody is a member."""
+    """Admit members of the current generation, and clients without ids while the group has no members."""
     group = draft.group
     is_simple = request.generation < 0
     if not group.exists:
@@ -62,22 +62,22 @@ def _check_committer(draft: Draft, request: CommitOffsets) -> None:
     restart_session(draft, member.member_id)
 
 
-def _refused(offsets: Sequence[OffsetToCommit], context: Context) -> Mapping[int, CoordinatorError]:
-    """Return why partitions are not stored, by their places. The metadata limit counts characters, as Kafka's does."""
-    limit, known = context.settings.offset_metadata_max_bytes, context.catalogue
+def _partition_errors(offsets: Sequence[OffsetToCommit], context: Context) -> Mapping[int, CoordinatorError]:
+    """Return index → why a partition is not stored. The metadata limit counts characters, as Kafka's does."""
+    limit, known = context.settings.offset_metadata_max_bytes, context.topic_metadata
     return {
-        place: _refusal(offset, context, limit)
+        place: _partition_error(offset, context, limit)
         for place, offset in enumerate(offsets)
         if len(offset.metadata) > limit
         or (offset.topic in known and not context.has_partition(offset.topic, offset.partition))
     }
 
 
-def _refusal(offset: OffsetToCommit, context: Context, limit: int) -> CoordinatorError:
+def _partition_error(offset: OffsetToCommit, context: Context, limit: int) -> CoordinatorError:
     if not context.has_partition(offset.topic, offset.partition):
         return UnknownTopicOrPartition(f"{offset.topic} has no partition {offset.partition}")
     return OffsetMetadataTooLarge(f"metadata has {len(offset.metadata)} characters, and may have {limit}")
 
 
-def _expires_at_ms(at_ms: int, lives_ms: int) -> int | None:
-    return None if lives_ms < 0 else min(at_ms + lives_ms, LATEST_EXPIRY_MS)
+def _expires_at_ms(at_ms: int, retention_time_ms: int) -> int | None:
+    return None if retention_time_ms < 0 else min(at_ms + retention_time_ms, LATEST_EXPIRY_MS)

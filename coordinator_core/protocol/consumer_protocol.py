@@ -1,7 +1,7 @@
-"""The bytes that members of type "consumer" offer and receive, read and written as Kafka's clients do.
+"""Reader and writer of the subscription and assignment bytes of Kafka's "consumer" protocol type.
 
-The group itself looks into them for one thing only, which topics a member reads; the edge uses the rest to
-translate between these bytes and JSON. What cannot be read raises `Unreadable`, and then counts as unknown.
+The group itself only reads the topics of a subscription; the HTTP API translates between these bytes and JSON. Bytes
+that cannot be read raise `Unreadable`; the subscription then counts as unknown.
 
 Source: Kafka's ``ConsumerProtocolSubscription.json`` (versions 0-3) and ``ConsumerProtocolAssignment.json``
 (versions 0-3): big-endian, strings with an int16 length, arrays and bytes with an int32 length (-1: null).
@@ -20,11 +20,11 @@ _RACK_SINCE = 3
 
 
 class Unreadable(ValueError):
-    """The bytes are no subscription or assignment."""
+    """The bytes are not a valid subscription or assignment."""
 
 
 class TopicPartitions(NamedTuple):
-    """Some partitions of one topic, in the order given."""
+    """Partitions of one topic, in the order given."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -32,7 +32,7 @@ class TopicPartitions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants to read, and what it holds."""
+    """The topics that a member subscribes to, and the partitions that it owns."""
 
     topics: tuple[str, ...]
     owned_partitions: tuple[TopicPartitions, ...] = ()
@@ -43,17 +43,17 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member is to read."""
+    """The partitions assigned to a member."""
 
     partitions: tuple[TopicPartitions, ...]
     user_data: bytes | None = None
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Read a subscription of any version; fields newer than we know are left alone.
+    """Read a subscription of any version; fields of newer versions are ignored.
 
     Raises:
-        Unreadable: the bytes are no subscription.
+        Unreadable: the bytes are not a valid subscription.
     """
     reader = _Reader(data)
     version, topics, user_data = _read_first_fields(reader)
@@ -64,7 +64,7 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def write_subscription(subscription: Subscription) -> bytes:
-    """Write a subscription: version 1, or 2 where it names a generation, or 3 where it names a rack."""
+    """Write a subscription: version 1, or 2 if it has a generation, or 3 if it has a rack."""
     version = SUBSCRIPTION_VERSION
     if subscription.rack is not None:
         version = _RACK_SINCE
@@ -80,10 +80,10 @@ def write_subscription(subscription: Subscription) -> bytes:
 
 
 def read_assignment(data: bytes) -> Assignment:
-    """Read an assignment; no bytes at all are an empty one, as for a member that the leader left out.
+    """Read an assignment; zero bytes are an empty one, as for a member that the leader did not name.
 
     Raises:
-        Unreadable: the bytes are no assignment.
+        Unreadable: the bytes are not a valid assignment.
     """
     if not data:
         return Assignment(())
@@ -100,10 +100,9 @@ def write_assignment(assignment: Assignment) -> bytes:
 
 
 def topics_of(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics of a subscription, or None where they cannot be read.
+    """Return the topics of a subscription, or None if they cannot be read.
 
-    Whatever its version, only what version 0 has is looked at: there are clients that say version 1 and leave out the
-    owned partitions.
+    Only the fields of version 0 are read, whatever the version: some clients send version 1 without owned partitions.
 
     Source: Kafka's ``ClassicGroup.computeSubscribedTopics``.
     """
@@ -115,7 +114,7 @@ def topics_of(metadata: bytes) -> frozenset[str] | None:
 
 
 def partitions_of(assignment: bytes) -> tuple[TopicPartitions, ...] | None:
-    """Return the partitions of an assignment, or None where it cannot be read."""
+    """Return the partitions of an assignment, or None if it cannot be read."""
     try:
         return read_assignment(assignment).partitions
     except Unreadable:
@@ -126,7 +125,7 @@ def partitions_of(assignment: bytes) -> tuple[TopicPartitions, ...] | None:
 
 
 class _Reader:
-    """Reads from the front of some bytes; past their end it raises `Unreadable`."""
+    """Reads bytes from the front; raises `Unreadable` past their end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -147,7 +146,7 @@ class _Reader:
         return int(struct.unpack(">i", self._take(4))[0])
 
     def count(self) -> int:
-        """Read an array's length; null counts as empty, and no array has more items than bytes follow."""
+        """Read an array's length; null counts as empty, and more items than remaining bytes are invalid."""
         length = max(self.int32(), 0)
         if length > len(self._data) - self._at:
             raise Unreadable(f"an array of {length} in {len(self._data)} bytes")
@@ -174,7 +173,7 @@ class _Reader:
 
 
 def _read_first_fields(reader: _Reader) -> tuple[int, tuple[str, ...], bytes | None]:
-    """Read a subscription's version, topics and user data, with which every version begins."""
+    """Read version, topics and user data, with which every version of a subscription begins."""
     version = reader.int16()
     if version < 0:
         raise Unreadable(f"version {version}")

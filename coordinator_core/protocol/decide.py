@@ -1,7 +1,7 @@
-"""`decide` is the one way into the protocol: a group, a request and the moment make a decision.
+"""The entry point of the protocol: `decide` maps a group, a request and the current time to a decision.
 
-It is a pure function. Nothing happens until the driver carries the decision out (`decision`), and a refused
-request leaves the very same group behind.
+`decide` is a pure function. The driver carries the decision out (`decision`); a refused request leaves the group
+unchanged.
 """
 
 from typing import assert_never
@@ -9,7 +9,7 @@ from typing import assert_never
 from coordinator_core.protocol.commit import decide_commit
 from coordinator_core.protocol.decision import Decision, Draft
 from coordinator_core.protocol.errors import CoordinatorError
-from coordinator_core.protocol.expiry import decide_expire
+from coordinator_core.protocol.expiry import decide_expire_deadline
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.heartbeat import decide_heartbeat
 from coordinator_core.protocol.join import decide_join
@@ -21,9 +21,9 @@ from coordinator_core.protocol.offsets import (
     decide_remove_topic_offsets,
     decide_retire,
 )
-from coordinator_core.protocol.reconsider import (
+from coordinator_core.protocol.reevaluate import (
     decide_force_rebalance,
-    decide_reconsider,
+    decide_reevaluate,
     decide_remove_member,
     decide_resume,
 )
@@ -32,13 +32,13 @@ from coordinator_core.protocol.requests import (
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
-    Expire,
+    ExpireDeadline,
     ExpireOffsets,
     ForceRebalance,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    Reconsider,
+    Reevaluate,
     RemoveMember,
     RemoveTopicOffsets,
     Request,
@@ -55,13 +55,13 @@ from coordinator_core.protocol.sync import decide_sync
 
 
 def decide(group: Group, request: Request, now: Now, context: Context) -> Decision:
-    """Decide what follows from a request.
+    """Decide a request.
 
     Args:
-        group: the group as it is; one that does not exist yet is ``Group(group_id)``.
-        request: what is asked, or what has happened.
-        now: the moment, on both clocks.
-        context: the settings in force for this group, and the topic catalogue.
+        group: the group as it is; ``Group(group_id)`` if it does not exist.
+        request: what a caller asks for, or what happened.
+        now: the current time, on both clocks.
+        context: the group's effective settings, and the topic metadata.
 
     Returns:
         The decision. `group` itself is never changed.
@@ -73,10 +73,10 @@ def decide(group: Group, request: Request, now: Now, context: Context) -> Decisi
         _dispatch(draft, request)
         return draft.decision()
     except CoordinatorError as error:
-        if isinstance(request, Expire | Resume | Reconsider):
-            raise AssertionError(f"{type(request).__name__} has nobody to refuse") from error
+        if isinstance(request, ExpireDeadline | Resume | Reevaluate):
+            raise AssertionError(f"{type(request).__name__} has no caller to refuse") from error
         member_id = request.member_id if isinstance(request, JoinGroup) else NO_MEMBER_ID
-        return Decision.refusal(group, request.token, error, member_id)
+        return Decision.error_response(group, request.token, error, member_id)
 
 
 def _dispatch(draft: Draft, request: Request) -> None:
@@ -89,12 +89,12 @@ def _dispatch(draft: Draft, request: Request) -> None:
             decide_leave(draft, request)
         case CommitOffsets():
             decide_commit(draft, request)
-        case Expire():
-            decide_expire(draft, request)
+        case ExpireDeadline():
+            decide_expire_deadline(draft, request)
         case Resume():
             decide_resume(draft, request)
-        case Reconsider():
-            decide_reconsider(draft, request)
+        case Reevaluate():
+            decide_reevaluate(draft, request)
         case ForceRebalance():
             decide_force_rebalance(draft, request)
         case RemoveMember():

@@ -1,10 +1,10 @@
-"""Every refusal is one of Kafka's errors, and the tree above it tells the caller what to do.
+"""Errors of the protocol: Kafka's names and numbers, grouped by what the caller should do.
 
-``fix``: the same request will never work. ``rejoin``: membership has moved on, join again. ``retry``: the same
-request may work in a moment. The group is unchanged by any of them (protocol.md section 5 step 4 is the one
-exception: a refused over-size rejoin removes the member, and the decision says so with a record).
+``fix``: the same request will never succeed. ``rejoin``: the membership changed, join again. ``retry``: the same
+request may succeed in a moment. None of them changes the group, with one exception (protocol.md section 5 step 4): a
+rejoin refused over the size limit removes the member, and the decision has a record of that.
 
-Source: Kafka's ``Errors`` for names and numbers; http-api.md "When the answer is no" for the actions.
+Source: Kafka's ``Errors`` for names and numbers; http-api.md "Errors" for the actions.
 """
 
 from typing import ClassVar, Literal
@@ -13,7 +13,7 @@ Action = Literal["fix", "rejoin", "retry"]
 
 
 class CoordinatorError(Exception):
-    """A refusal that a caller may see; raise a subclass, never this."""
+    """An error that a caller may see; raise a subclass, never this."""
 
     code: ClassVar[str]
     kafka_code: ClassVar[int]
@@ -25,19 +25,19 @@ class CoordinatorError(Exception):
 
 
 class RequestError(CoordinatorError):
-    """The same request will never work."""
+    """The same request will never succeed."""
 
     action = "fix"
 
 
 class RejoinError(CoordinatorError):
-    """Membership has moved on; the member joins again."""
+    """The membership changed; the member has to join again."""
 
     action = "rejoin"
 
 
 class RetryError(CoordinatorError):
-    """The same request may work in a moment, perhaps elsewhere."""
+    """The same request may succeed in a moment, perhaps at another node."""
 
     action = "retry"
 
@@ -105,7 +105,7 @@ class RebalanceInProgress(RejoinError):
 
 
 class MemberIdRequired(RejoinError):
-    """The handshake of a dynamic member: join again with `member_id`."""
+    """The join of a pending member: join again with `member_id`."""
 
     code, kafka_code = "MEMBER_ID_REQUIRED", 79
 
@@ -126,7 +126,7 @@ class CoordinatorNotAvailable(RetryError):
 
 
 class NotCoordinator(RetryError):
-    """This node does not own the group's shard; `coordinator` is the owner's URL where it is known."""
+    """This node does not own the group's shard; `coordinator` is the owner's URL if it is known."""
 
     code, kafka_code = "NOT_COORDINATOR", 16
 

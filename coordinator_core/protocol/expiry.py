@@ -1,4 +1,4 @@
-"""A deadline has passed: nobody's request is needed for that.
+"""Timers that fired: ends of phases, sessions, and pending member ids.
 
 Source: protocol.md sections 9.2 to 9.6.
 """
@@ -7,31 +7,31 @@ from typing import assert_never
 
 from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.rebalance import (
-    LIMIT_AGAIN_MIN_MS,
-    end_join_phase,
-    end_join_phase_if_complete,
-    end_window,
-    rebalance_limit_ms,
+    EXTENDED_TIMEOUT_MIN_MS,
+    complete_join_phase,
+    effective_rebalance_timeout_ms,
+    end_initial_delay,
+    maybe_complete_join_phase,
+    prepare_rebalance_or_complete_join,
     remove_member,
-    settle_after_removal,
 )
-from coordinator_core.protocol.records import MemberIdDropped, Removal, Trigger
-from coordinator_core.protocol.requests import DeadlineKind, Expire
+from coordinator_core.protocol.records import PendingMemberRemoved, RemovalReason, Trigger
+from coordinator_core.protocol.requests import DeadlineKind, ExpireDeadline
 from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE
 
 
-def decide_expire(draft: Draft, request: Expire) -> None:
-    """Do what the deadline was for, if it still matters."""
+def decide_expire_deadline(draft: Draft, request: ExpireDeadline) -> None:
+    """Apply an expired deadline, if it is still relevant."""
     kind, subject = request.deadline
     match kind:
         case DeadlineKind.JOIN:
             _expire_join_phase(draft)
         case DeadlineKind.SYNC:
             _expire_sync_phase(draft)
-        case DeadlineKind.MEMBER:
+        case DeadlineKind.SESSION:
             _expire_member(draft, subject)
-        case DeadlineKind.HANDSHAKE:
-            _expire_handshake(draft, subject)
+        case DeadlineKind.PENDING_MEMBER:
+            _expire_pending_member(draft, subject)
         case _:
             assert_never(kind)
 
@@ -39,42 +39,47 @@ def decide_expire(draft: Draft, request: Expire) -> None:
 def _expire_join_phase(draft: Draft) -> None:
     if draft.group.state is not PREPARING:
         return
-    if draft.group.window_ms is not None:
-        end_window(draft)
+    if draft.group.initial_delay_ms is not None:
+        end_initial_delay(draft)
     else:
-        end_join_phase(draft)
+        complete_join_phase(draft)
 
 
 def _expire_sync_phase(draft: Draft) -> None:
-    """Put out whoever has not synced in this generation; heartbeats do not help. Source: protocol.md section 9.4."""
+    """Evict members that have not synced in this generation; heartbeats do not help.
+
+    Source: protocol.md section 9.4.
+    """
     group = draft.group
     if group.state not in {COMPLETING, STABLE}:
         return
-    spares_static = draft.context.settings.group_sync_timeout_scope == "dynamic"
+    excludes_static = draft.context.settings.group_sync_timeout_scope == "dynamic"
     silent = [
         member_id
         for member_id in group.members
-        if member_id in group.pending_syncs and not (spares_static and group.members[member_id].is_static)
+        if member_id in group.pending_syncs and not (excludes_static and group.members[member_id].is_static)
     ]
     for member_id in silent:
-        remove_member(draft, member_id, Removal.SYNC_TIMEOUT)
+        remove_member(draft, member_id, RemovalReason.SYNC_TIMEOUT)
     if silent:
-        settle_after_removal(draft, Trigger.SYNC_TIMEOUT, silent[0])
+        prepare_rebalance_or_complete_join(draft, Trigger.SYNC_TIMEOUT, silent[0])
     elif group.pending_syncs:
-        # Those are spared. The setting may be another one when their time is over once more.
-        draft.start(DeadlineKind.SYNC, max(rebalance_limit_ms(group, draft.context), LIMIT_AGAIN_MIN_MS))
+        # Static members are spared for now. The setting may differ when the timer fires again.
+        draft.start(
+            DeadlineKind.SYNC, max(effective_rebalance_timeout_ms(group, draft.context), EXTENDED_TIMEOUT_MIN_MS)
+        )
 
 
 def _expire_member(draft: Draft, member_id: str) -> None:
-    """Put a silent member out. One that waits is not silent, unless it is new and has waited for too long."""
+    """Evict a silent member. A member with a parked request is not silent, unless it is new and its time is over."""
     member = draft.group.members.get(member_id)
     if member is None or (draft.group.is_waiting(member_id) and not member.is_new):
         return
-    remove_member(draft, member_id, Removal.SESSION_EXPIRED)
-    settle_after_removal(draft, Trigger.SESSION_EXPIRED, member_id)
+    remove_member(draft, member_id, RemovalReason.SESSION_EXPIRED)
+    prepare_rebalance_or_complete_join(draft, Trigger.SESSION_EXPIRED, member_id)
 
 
-def _expire_handshake(draft: Draft, member_id: str) -> None:
+def _expire_pending_member(draft: Draft, member_id: str) -> None:
     if member_id in draft.group.pending_member_ids:
-        draft.emit(MemberIdDropped(member_id))
-        end_join_phase_if_complete(draft)
+        draft.emit(PendingMemberRemoved(member_id))
+        maybe_complete_join_phase(draft)

@@ -1,10 +1,10 @@
-"""A group is the fold of its records.
+"""The state of one group, as the fold of its records.
 
-`apply` is total: it cannot fail, and it looks at nothing but the group and the record. Whether a record may
-happen was settled when it was decided (`decide`), so nothing is checked here twice.
+`apply` is total: it cannot fail, and reads only the group and the record. `decide` has already checked that the
+record is legal, so nothing is checked here again.
 
-A copy shares its containers with the group it is a copy of until one of the two changes them (`_own`): most decisions
-change one of a member's several entries, and a group may have thousands of members. Members themselves are values.
+A copy shares its containers with the original until one of the two changes them (`_own`): a group may have thousands
+of members, and most decisions change one entry. Members are values.
 
 Source: protocol.md sections 1 and 2.
 """
@@ -22,40 +22,40 @@ from coordinator_core.protocol.records import (
     GroupDied,
     GroupEmptied,
     GroupRecord,
+    InitialDelayExtended,
     JoinParked,
-    MemberIdDropped,
-    MemberIdIssued,
     MemberJoined,
     MemberRemoved,
     MemberReplaced,
     MemberUpdated,
-    PhaseRetimed,
+    PendingMemberAdded,
+    PendingMemberRemoved,
+    PhaseTimeoutReset,
     RebalanceStarted,
     SyncParked,
     SyncReceived,
     Trigger,
-    WindowExtended,
 )
 from coordinator_core.protocol.requests import Token, metadata_bytes
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 
-ASSIGNMENT_UNFIT = frozenset({Trigger.PARTITIONS_CHANGED, Trigger.ADMIN, Trigger.DATABASE_RESTORED})
-"""Rebalances that are owed even if the node is lost: the stored assignment no longer fits."""
+ASSIGNMENT_INVALIDATING_TRIGGERS = frozenset({Trigger.PARTITIONS_CHANGED, Trigger.ADMIN, Trigger.DATABASE_RESTORED})
+"""Triggers after which the stored assignment no longer fits: the rebalance is due even if the node is lost."""
 
 
 class Group:
-    """One consumer group. A group that nobody ever saw does not exist: `exists` is False, its state Dead."""
+    """One consumer group. Before its first record, `exists` is False and the state is Dead."""
 
     FIELDS: ClassVar = (
         "created_at_ms",
         "generation",
         "group_id",
-        "has_newcomers",
+        "has_new_members",
         "leader_id",
         "members",
         "metadata_bytes",
         "must_rebalance",
-        "offered",
+        "supported_protocols",
         "parked_joins",
         "parked_syncs",
         "pending_member_ids",
@@ -64,20 +64,20 @@ class Group:
         "phase_timeout_ms",
         "protocol_name",
         "protocol_type",
-        "remaining_ms",
-        "settled_state",
+        "remaining_delay_ms",
+        "state_before_join_phase",
         "state",
         "state_since_ms",
         "static_members",
         "subscribed_topics",
         "topics_version",
         "trigger",
-        "window_ms",
+        "initial_delay_ms",
     )
     CONTAINERS: ClassVar = frozenset(
         {
             "members",
-            "offered",
+            "supported_protocols",
             "parked_joins",
             "parked_syncs",
             "pending_member_ids",
@@ -92,21 +92,21 @@ class Group:
         self.created_at_ms: int | None = None
         self.state: GroupState = DEAD
         self.state_since_ms = 0
-        self.settled_state: GroupState = EMPTY
-        """The state to come back to when a join phase under way is forgotten."""
+        self.state_before_join_phase: GroupState = EMPTY
+        """The state to restore when a join phase under way is lost with its node."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
-        """Member id → member; the longest-standing first."""
+        """Member id → member, oldest first."""
         self.static_members: dict[str, str] = {}
         self.pending_member_ids: set[str] = set()
         self.parked_joins: dict[str, Token] = {}
         self.parked_syncs: dict[str, Token] = {}
         self.pending_syncs: set[str] = set()
-        self.offered: dict[str, int] = {}
-        """Protocol name → how many members offer it."""
+        self.supported_protocols: dict[str, int] = {}
+        """Protocol name → how many members support it."""
         self.metadata_bytes = 0
         """The size of all members' metadata, over all protocols that they support."""
         self.subscribed_topics: frozenset[str] | None = None
@@ -115,16 +115,16 @@ class Group:
         self.trigger: Trigger | None = None
         self.phase_started_node_ms = 0
         self.phase_timeout_ms: int | None = None
-        """The rebalance timeout that settings had put in force when the phase began; None: members' own."""
-        self.window_ms: int | None = None
-        """The present initial window's length; None outside of one."""
-        self.remaining_ms = 0
-        self.has_newcomers = False
+        """The rebalance timeout from settings when the phase began; None: the members' own count."""
+        self.initial_delay_ms: int | None = None
+        """The length of the initial rebalance delay under way; None outside of one."""
+        self.remaining_delay_ms = 0
+        self.has_new_members = False
         self._shared: frozenset[str] = frozenset()
-        """Containers that another group has too."""
+        """Containers shared with another group."""
 
     @classmethod
-    def loaded(  # noqa: PLR0913 - what was stored of a group, by name; a class for it would say the same twice
+    def loaded(  # noqa: PLR0913 - the stored columns, by name; a class would only repeat them
         cls,
         group_id: str,
         *,
@@ -141,10 +141,10 @@ class Group:
         trigger: Trigger | None,
         members: Iterable[Member],
     ) -> Self:
-        """Return the group that was stored: a join phase under way is forgotten, so `state` is a settled one.
+        """Return the group as stored. `state` is the state before a join phase under way, which is not restored.
 
-        Newcomers are forgotten with it, and so is a leader that was one. While the group completes a rebalance,
-        nobody counts as having synced: parked syncs are repeated by their members.
+        New members are not restored either, nor is a leader that was new. In CompletingRebalance every member counts as
+        not synced: members repeat their parked syncs.
         """
         group = cls(group_id)
         group.created_at_ms = created_at_ms
@@ -163,26 +163,26 @@ class Group:
             group.pending_syncs = set(group.members)
         return group
 
-    # -- questions --------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------
 
     @property
     def exists(self) -> bool:
-        """Tell whether the group's life has begun."""
+        """Return whether the group has been created."""
         return self.created_at_ms is not None
 
     def is_waiting(self, member_id: str) -> bool:
-        """Tell whether a member has a join or a sync parked."""
+        """Return whether a member has a join or a sync parked."""
         return member_id in self.parked_joins or member_id in self.parked_syncs
 
-    def has_everyone_joined(self) -> bool:
-        """Tell whether a join phase need wait for nobody, handshake ids included."""
+    def has_all_members_joined(self) -> bool:
+        """Return whether every member has joined and no member is pending."""
         return len(self.parked_joins) == len(self.members) and not self.pending_member_ids
 
     def waiting_for(self) -> list[str]:
         """Return the members that the phase under way waits for: to join, or to sync.
 
-        The leader comes first in a sync phase, as no other member gets an assignment before it syncs. The rest are in
-        order of age, pending members last.
+        In a sync phase the leader comes first, as no other member gets an assignment before it syncs. The others follow
+        in order of age, pending members last.
         """
         match self.state:
             case GroupState.PREPARING_REBALANCE:
@@ -195,9 +195,9 @@ class Group:
                 return []
 
     def candidate_protocols(self) -> frozenset[str]:
-        """Return the protocols that every member offers."""
+        """Return the protocols that every member supports."""
         everyone = len(self.members)
-        return frozenset(name for name, count in self.offered.items() if count == everyone)
+        return frozenset(name for name, count in self.supported_protocols.items() if count == everyone)
 
     # -- the fold -----------------------------------------------------------------------------------
 
@@ -210,20 +210,20 @@ class Group:
         return twin
 
     def _own(self, container: str) -> None:
-        """See that a container is nobody else's before it is changed."""
+        """Copy a shared container before it is changed."""
         if container in self._shared:
             self._shared -= {container}
             setattr(self, container, getattr(self, container).copy())
 
     def fold(self, records: Iterable[GroupRecord]) -> Self:
-        """Return the group after these records, leaving this one as it is."""
+        """Return the group after these records; this group stays unchanged."""
         twin = self.copy()
         for record in records:
             twin.apply(record)
         return twin
 
     def apply(self, record: GroupRecord) -> None:
-        """Change the group by one record. Total: there is no record that cannot be applied."""
+        """Apply one record to the group in place. Total: every record can be applied."""
         match record:
             case JoinParked():
                 self._own("parked_joins")
@@ -234,9 +234,9 @@ class Group:
                 self._sync_received(record.member_id)
             case SyncReceived():
                 self._sync_received(record.member_id)
-            case MemberIdIssued():
+            case PendingMemberAdded():
                 self.pending_member_ids = self.pending_member_ids | {record.member_id}
-            case MemberIdDropped():
+            case PendingMemberRemoved():
                 self.pending_member_ids = self.pending_member_ids - {record.member_id}
             case MemberJoined():
                 self._member_joined(record)
@@ -248,12 +248,12 @@ class Group:
                 self._member_replaced(record)
             case RebalanceStarted():
                 self._rebalance_started(record)
-            case WindowExtended():
-                self.window_ms = record.window_ms
-                self.remaining_ms = record.remaining_ms
-                self.has_newcomers = False
-            case PhaseRetimed():
-                self._time_phase(record.node_ms, record.timeout_ms)
+            case InitialDelayExtended():
+                self.initial_delay_ms = record.initial_delay_ms
+                self.remaining_delay_ms = record.remaining_delay_ms
+                self.has_new_members = False
+            case PhaseTimeoutReset():
+                self._set_phase_timeout(record.node_ms, record.timeout_ms)
             case GenerationStarted():
                 self._generation_started(record)
             case AssignmentAccepted():
@@ -276,8 +276,8 @@ class Group:
         self.state = state
         self.state_since_ms = at_ms
         if state is not PREPARING:
-            self.settled_state = state
-            self.window_ms = None
+            self.state_before_join_phase = state
+            self.initial_delay_ms = None
 
     def _member_joined(self, record: MemberJoined) -> None:
         member = record.member
@@ -285,13 +285,13 @@ class Group:
             self.protocol_type = record.protocol_type
         if self.leader_id is None:
             self.leader_id = member.member_id
-        if self.window_ms is not None:
-            self.has_newcomers = True
+        if self.initial_delay_ms is not None:
+            self.has_new_members = True
         self._put(member)
 
     def _member_updated(self, record: MemberUpdated) -> None:
         known = self.members[record.member_id]
-        self._count_offers(known, -1)
+        self._count_supported_protocols(known, -1)
         self._put(
             replace(
                 known,
@@ -304,7 +304,7 @@ class Group:
     def _member_removed(self, record: MemberRemoved) -> None:
         self._own("members")
         member = self.members.pop(record.member_id)
-        self._count_offers(member, -1)
+        self._count_supported_protocols(member, -1)
         if member.group_instance_id is not None:
             self._own("static_members")
             self.static_members.pop(member.group_instance_id, None)
@@ -320,14 +320,14 @@ class Group:
 
     def _member_replaced(self, record: MemberReplaced) -> None:
         old_id, member = record.old_member_id, record.member
-        self._count_offers(self.members[old_id], -1)
+        self._count_supported_protocols(self.members[old_id], -1)
         self.members = {
             (member.member_id if member_id == old_id else member_id): known for member_id, known in self.members.items()
         }
         self._put(member)
         if member.in_generation:
-            # A leader that has yet to assign knows the old id only, and the generation's protocol must be offered.
-            is_unfit = self.settled_state is COMPLETING or not member.offers(self.protocol_name)
+            # A leader that has not assigned yet knows the old id; the member must support the protocol.
+            is_unfit = self.state_before_join_phase is COMPLETING or not member.supports(self.protocol_name)
             self.must_rebalance |= is_unfit
         self._own("parked_joins")
         self.parked_joins.pop(old_id, None)
@@ -345,11 +345,11 @@ class Group:
         self.parked_syncs = {}
         self.pending_syncs = set()
         self.trigger = record.trigger
-        self.must_rebalance |= record.trigger in ASSIGNMENT_UNFIT
-        self._time_phase(record.node_ms, record.timeout_ms)
-        self.window_ms = record.window_ms
-        self.remaining_ms = record.remaining_ms
-        self.has_newcomers = False
+        self.must_rebalance |= record.trigger in ASSIGNMENT_INVALIDATING_TRIGGERS
+        self._set_phase_timeout(record.node_ms, record.timeout_ms)
+        self.initial_delay_ms = record.initial_delay_ms
+        self.remaining_delay_ms = record.remaining_delay_ms
+        self.has_new_members = False
 
     def _generation_started(self, record: GenerationStarted) -> None:
         self._enter(COMPLETING, record.at_ms)
@@ -359,7 +359,7 @@ class Group:
         self.subscribed_topics = record.subscribed_topics
         self.topics_version = record.topics_version
         self.must_rebalance = False
-        self._time_phase(record.node_ms, record.timeout_ms)
+        self._set_phase_timeout(record.node_ms, record.timeout_ms)
         self.parked_joins = {}
         self.pending_syncs = set(self.members)
         self._own("members")
@@ -380,24 +380,24 @@ class Group:
         self.subscribed_topics = frozenset() if self.protocol_type == CONSUMER else None
         self.must_rebalance = False
 
-    def _time_phase(self, started_node_ms: int, timeout_ms: int | None) -> None:
+    def _set_phase_timeout(self, started_node_ms: int, timeout_ms: int | None) -> None:
         self.phase_started_node_ms = started_node_ms
         self.phase_timeout_ms = timeout_ms
 
     def _put(self, member: Member) -> None:
         self._own("members")
         self.members[member.member_id] = member
-        self._count_offers(member, +1)
+        self._count_supported_protocols(member, +1)
         if member.group_instance_id is not None:
             self._own("static_members")
             self.static_members[member.group_instance_id] = member.member_id
 
-    def _count_offers(self, member: Member, step: int) -> None:
+    def _count_supported_protocols(self, member: Member, step: int) -> None:
         self.metadata_bytes += step * metadata_bytes(member.protocols)
-        self._own("offered")
+        self._own("supported_protocols")
         for name in {name for name, _ in member.protocols}:
-            count = self.offered.get(name, 0) + step
+            count = self.supported_protocols.get(name, 0) + step
             if count:
-                self.offered[name] = count
+                self.supported_protocols[name] = count
             else:
-                self.offered.pop(name, None)
+                self.supported_protocols.pop(name, None)

@@ -1,4 +1,4 @@
-"""A group's shard is Kafka's partition of it: ``abs(java_hash(group_id)) % shards``.
+"""Kafka's mapping of groups to shards: ``abs(java_hash(group_id)) % shards``.
 
 Source: protocol.md section 4; Java's ``String.hashCode`` over UTF-16 code units.
 """

@@ -1,8 +1,8 @@
-"""What has happened to a group: the only changes there are, in the past tense.
+"""Records of what happened to a group: the only changes of its state, in the past tense.
 
-A *stored* record outlives the node: it is written, whole, before anybody is told of it. A *volatile* one is
-forgotten with the node, as Kafka forgets it (protocol.md section 13): handshake ids, who is waiting, and a join
-phase's newcomers. `at_ms` is wall time.
+A *stored* record survives its node: it is written completely before any reply that depends on it is sent. A
+*volatile* one is lost with the node, as in Kafka (protocol.md section 13): pending members, parked requests, and the
+new members of a join phase. `at_ms` is wall time.
 """
 
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
-from coordinator_core.protocol.log_ends import LogEnd, own_log_end
+from coordinator_core.protocol.log_ends import LogEnd, reported_log_end
 from coordinator_core.protocol.member import Member
-from coordinator_core.protocol.requests import Offer, OffsetToCommit, StoredOffset, Token
+from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset, SupportedProtocol, Token
 
 
 class Trigger(StrEnum):
@@ -34,20 +34,20 @@ class Trigger(StrEnum):
     ADMIN = "admin"
 
 
-class Removal(StrEnum):
-    """How a member's stay ended. Source: tables.md, `member_sessions.end_reason`."""
+class RemovalReason(StrEnum):
+    """Why a member session ended. Source: tables.md, `member_sessions.end_reason`."""
 
     LEFT = "left"
     SESSION_EXPIRED = "session_expired"
     REBALANCE_TIMEOUT = "rebalance_timeout"
     SYNC_TIMEOUT = "sync_timeout"
     ADMIN = "admin"
-    """An operator put it out, or a limit that an operator lowered did."""
+    """Removed by an operator, or by a size limit that was lowered."""
 
     @property
     def trigger(self) -> Trigger:
-        """Return the trigger of the rebalance that such a removal starts."""
-        return Trigger.MEMBER_LEFT if self is Removal.LEFT else Trigger(self.value)
+        """Return the trigger of the rebalance that follows the removal."""
+        return Trigger.MEMBER_LEFT if self is RemovalReason.LEFT else Trigger(self.value)
 
 
 # -- stored ---------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ class Removal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupCreated:
-    """The group's life began, Empty and at generation 0."""
+    """The group was created, Empty and at generation 0."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
@@ -63,26 +63,26 @@ class GroupCreated:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceStarted:
-    """A join phase began: everybody has to join again."""
+    """A join phase began: every member has to join again."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
     node_ms: int
-    """When it began on the node's clock; what a changed timeout is counted from."""
+    """When it began on the node's clock; a changed timeout counts from here."""
     trigger: Trigger
     member_id: str | None
     client_reason: str | None
     timeout_ms: int | None
-    """The rebalance timeout that settings put in force; None: members' own."""
-    window_ms: int | None
-    """The first initial window where the group was Empty; None in an ordinary phase."""
-    remaining_ms: int = 0
-    """What further windows may add to it."""
+    """The rebalance timeout from settings; None: the members' own count."""
+    initial_delay_ms: int | None
+    """The initial rebalance delay where the group was Empty; None in an ordinary phase."""
+    remaining_delay_ms: int = 0
+    """By how much the delay may still be extended."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationStarted:
-    """A join phase ended with members; the leader is now to assign."""
+    """A join phase ended with members; the leader assigns next."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
@@ -99,7 +99,7 @@ class GenerationStarted:
 
 @dataclass(frozen=True, slots=True)
 class GroupEmptied:
-    """A join phase ended with nobody."""
+    """A join phase ended without members."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
@@ -108,31 +108,31 @@ class GroupEmptied:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentAccepted:
-    """The leader's assignment was taken: the group is Stable. Members left out hold nothing."""
+    """The leader's assignment was accepted: the group is Stable. Members that it does not name own nothing."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
     generation: int
     assignments: tuple[tuple[str, bytes], ...]
     """One entry a member of the generation."""
-    left_out: tuple[str, ...] = ()
+    omitted_members: tuple[str, ...] = ()
     """The members that the leader's assignment did not name."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRemoved:
-    """A member's stay ended. What was assigned to it has no owner until the next generation."""
+    """A member session ended. The member's partitions have no owner until the next generation."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
     member_id: str
-    removal: Removal
+    removal_reason: RemovalReason
     client_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemberReplaced:
-    """A static member came back without its id: the same place, the same assignment, a new id."""
+    """A static member rejoined without its member id: a new id, with the old assignment and order."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
@@ -142,7 +142,7 @@ class MemberReplaced:
 
 @dataclass(frozen=True, slots=True)
 class GroupDied:
-    """The group's life ended: deleted, or retired with no offset left."""
+    """The group was deleted, or retired without committed offsets."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
@@ -150,7 +150,7 @@ class GroupDied:
 
 
 class CommittedOffset(NamedTuple):
-    """A partition's newest position, with all that is known of it."""
+    """A partition's newest committed offset, with all that is known of it."""
 
     at_ms: int
     topic: str
@@ -162,33 +162,33 @@ class CommittedOffset(NamedTuple):
     expires_at_ms: int | None
     member_id: str
     log_end_at_ms: int | None = None
-    """When the log's end was reported; None: with this commit."""
+    """When the log end offset was reported; None: with this commit."""
 
     @property
     def log_end(self) -> LogEnd | None:
-        """Return the end of the log that stands with the offset; a commit shows that the log reaches it."""
-        return own_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.at_ms)
+        """Return the log end offset stored with the commit; it is never below the committed offset."""
+        return reported_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.at_ms)
 
 
 class OffsetsCommitted(NamedTuple):
-    """Positions that were committed together. Commits are the most that happens, and a tuple is made quickly."""
+    """Offsets that were committed together. A tuple, because commits are frequent and tuples are cheap to create."""
 
     at_ms: int
     member_id: str
     expires_at_ms: int | None
     offsets: tuple[OffsetToCommit, ...]
-    """At least one; of several of one partition the last counts."""
+    """At least one; of several for one partition the last counts."""
     log_end_at_ms: int | None = None
-    """When the log ends in it were reported; None: with this commit."""
+    """When its log end offsets were reported; None: with this commit."""
 
     @property
     def is_stored(self) -> bool:
-        """Say what all records say of themselves."""
+        """Return True: a commit is stored."""
         return True
 
     @property
-    def positions(self) -> Iterator[CommittedOffset]:
-        """Return each position with what all have in common."""
+    def committed_offsets(self) -> Iterator[CommittedOffset]:
+        """Yield each committed offset with the fields that all of them share."""
         return (
             CommittedOffset(self.at_ms, *one, self.expires_at_ms, self.member_id, self.log_end_at_ms)
             for one in self.offsets
@@ -197,7 +197,7 @@ class OffsetsCommitted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRemoved:
-    """An offset was taken away; it goes to the archive, under the change that took it."""
+    """An offset was removed; it is archived under the id of the change that removed it."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
@@ -210,16 +210,16 @@ class OffsetRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberIdIssued:
-    """A handshake id was handed out; it blocks early ends of join phases until it is used or dropped."""
+class PendingMemberAdded:
+    """A pending member id was issued; it blocks early ends of join phases until it is used or dropped."""
 
     is_stored: ClassVar[bool] = False
     member_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class MemberIdDropped:
-    """A handshake id was used, left, or ran out."""
+class PendingMemberRemoved:
+    """A pending member id was used, left, or expired."""
 
     is_stored: ClassVar[bool] = False
     member_id: str
@@ -227,7 +227,7 @@ class MemberIdDropped:
 
 @dataclass(frozen=True, slots=True)
 class MemberJoined:
-    """A newcomer has a place, for the generation to come."""
+    """A new member was added for the next generation."""
 
     is_stored: ClassVar[bool] = False
     member: Member
@@ -236,18 +236,18 @@ class MemberJoined:
 
 @dataclass(frozen=True, slots=True)
 class MemberUpdated:
-    """A member joined again with what it offers now."""
+    """A member joined again, with its current protocols and timeouts."""
 
     is_stored: ClassVar[bool] = False
     member_id: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    protocols: tuple[Offer, ...]
+    protocols: tuple[SupportedProtocol, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinParked:
-    """A member waits for the join phase to end."""
+    """A join waits for the join phase to end."""
 
     is_stored: ClassVar[bool] = False
     at_ms: int
@@ -257,7 +257,7 @@ class JoinParked:
 
 @dataclass(frozen=True, slots=True)
 class SyncParked:
-    """A member waits for the leader's assignment."""
+    """A sync waits for the leader's assignment."""
 
     is_stored: ClassVar[bool] = False
     at_ms: int
@@ -267,7 +267,7 @@ class SyncParked:
 
 @dataclass(frozen=True, slots=True)
 class SyncReceived:
-    """A member has synced in this generation: the sync limit no longer counts it."""
+    """A member synced in this generation: the sync timeout no longer applies to it."""
 
     is_stored: ClassVar[bool] = False
     at_ms: int
@@ -275,17 +275,17 @@ class SyncReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowExtended:
-    """Newcomers came in the initial window: there is another one."""
+class InitialDelayExtended:
+    """New members joined during the initial rebalance delay, so it was extended."""
 
     is_stored: ClassVar[bool] = False
-    window_ms: int
-    remaining_ms: int
+    initial_delay_ms: int
+    remaining_delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseRetimed:
-    """The wait for joins or syncs is counted anew: from another moment, or by another timeout."""
+class PhaseTimeoutReset:
+    """The timeout of the join or sync phase restarted: from another moment, or with another length."""
 
     is_stored: ClassVar[bool] = False
     node_ms: int
@@ -304,15 +304,15 @@ StoredRecord = (
 )
 OffsetRecord = OffsetsCommitted | OffsetRemoved
 VolatileRecord = (
-    MemberIdIssued
-    | MemberIdDropped
+    PendingMemberAdded
+    | PendingMemberRemoved
     | MemberJoined
     | MemberUpdated
     | JoinParked
     | SyncParked
     | SyncReceived
-    | WindowExtended
-    | PhaseRetimed
+    | InitialDelayExtended
+    | PhaseTimeoutReset
 )
 GroupRecord = StoredRecord | VolatileRecord
 Record = GroupRecord | OffsetRecord

@@ -1,8 +1,8 @@
-"""What can be asked of a group, by members, by operators, by time, and by the node that serves it.
+"""Requests to a group: from members, operators, timers, and the node that owns it.
 
-Names are imperative. Every request that somebody waits for carries a `token`, which its reply will name; the
-driver knows who stands behind a token, the protocol does not. Identity comes in from outside as well: a join
-brings the member id it would be given.
+Names are imperative. Every request that a caller waits for carries a `token`, which its reply names; only the driver
+knows which caller a token stands for. Identity comes from outside as well: a join carries the member id to issue if
+it needs one.
 """
 
 from collections.abc import Iterable
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS, LogEnd, own_log_end
+from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS, LogEnd, reported_log_end
 
 NO_MEMBER_ID = ""
 
 Token = int
 
 
-class Offer(NamedTuple):
-    """One protocol (assignor) that a member offers: a name, and metadata that the group does not look into."""
+class SupportedProtocol(NamedTuple):
+    """A protocol (assignor) that a member supports: its name, and metadata that is opaque to the group."""
 
     name: str
     metadata: bytes
 
 
-def metadata_bytes(protocols: Iterable[Offer]) -> int:
-    """Return how many bytes of metadata a member brings, over all protocols that it supports."""
+def metadata_bytes(protocols: Iterable[SupportedProtocol]) -> int:
+    """Return the size of a member's metadata in bytes, over all protocols that it supports."""
     return sum(len(metadata) for _, metadata in protocols)
 
 
@@ -34,7 +34,7 @@ def metadata_bytes(protocols: Iterable[Offer]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """Ask to be a member of the next generation. Source: protocol.md section 5."""
+    """Join the next generation. Source: protocol.md section 5."""
 
     token: Token
     member_id: str
@@ -44,8 +44,8 @@ class JoinGroup:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
-    protocols: tuple[Offer, ...]
-    fresh_member_id: str
+    protocols: tuple[SupportedProtocol, ...]
+    new_member_id: str
     """The id to hand out if this request needs one: ``<client or instance id>-<uuid4>``."""
     require_known_member_id: bool = True
     supports_skip_assignment: bool = True
@@ -54,7 +54,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """Ask for one's own assignment; the leader brings everybody's. Source: protocol.md section 6."""
+    """Fetch the member's assignment; the leader's request brings all assignments. Source: protocol.md section 6."""
 
     token: Token
     generation: int
@@ -67,7 +67,7 @@ class SyncGroup:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Say that one is alive, and learn whether to rejoin. Source: protocol.md section 7."""
+    """Restart the session, and learn whether to rejoin. Source: protocol.md section 7."""
 
     token: Token
     generation: int
@@ -75,8 +75,8 @@ class Heartbeat:
     group_instance_id: str | None = None
 
 
-class Leaver(NamedTuple):
-    """One entry of a leave: who goes, and why."""
+class LeavingMember(NamedTuple):
+    """One entry of a leave: the member, and its reason."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -85,14 +85,14 @@ class Leaver(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
-    """Take members out; each entry has a result of its own. Source: protocol.md section 8."""
+    """Remove members; each entry has its own result. Source: protocol.md section 8."""
 
     token: Token
-    members: tuple[Leaver, ...]
+    members: tuple[LeavingMember, ...]
 
 
 class OffsetToCommit(NamedTuple):
-    """One partition's position."""
+    """The offset to commit for one partition."""
 
     topic: str
     partition: int
@@ -104,7 +104,7 @@ class OffsetToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """Store positions, as a member or (generation -1, no ids) from outside. Source: protocol.md section 10.1."""
+    """Commit offsets, as a member or (generation -1, no ids) as a non-member. Source: protocol.md section 10.1."""
 
     token: Token
     generation: int
@@ -112,60 +112,60 @@ class CommitOffsets:
     group_instance_id: str | None
     offsets: tuple[OffsetToCommit, ...]
     retention_time_ms: int = -1
-    """The offsets' own time to live; -1: the group's retention counts."""
-    trusted_topics: tuple[str, ...] = ()
-    """Prefixes of the topics whose log ends this reporter may set for every group; none: they count for its own."""
+    """The offsets' own retention; -1: the group's retention applies."""
+    trusted_topic_prefixes: tuple[str, ...] = ()
+    """Prefixes of the topics whose log ends this client may report for every group; others count for its own group."""
 
 
 # -- time and the node --------------------------------------------------------------------------------
 
 
 class DeadlineKind(StrEnum):
-    """What a group waits for. Source: protocol.md section 9.6."""
+    """The timers of a group. Source: protocol.md section 9.6."""
 
     JOIN = "join"
-    """The join limit, or the end of an initial window."""
+    """The end of a join phase at its limit, or of the initial rebalance delay."""
     SYNC = "sync"
-    MEMBER = "member"
-    """A member's session; for a newcomer, its first answer."""
-    HANDSHAKE = "handshake"
-    """A member id that was handed out and not yet used."""
+    SESSION = "session"
+    """A member's session; for a new member, the time for its first join."""
+    PENDING_MEMBER = "pending_member_id"
+    """A pending member id."""
 
 
 class Deadline(NamedTuple):
-    """One timer of a group; `subject` is a member id, or "" for the group's own."""
+    """One timer of a group; `subject` is a member id, or "" for a timer of the group."""
 
     kind: DeadlineKind
     subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Expire:
-    """A deadline has passed in full. Source: protocol.md sections 9.2 to 9.6."""
+class ExpireDeadline:
+    """A timer fired. Source: protocol.md sections 9.2 to 9.6."""
 
     deadline: Deadline
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The group was just loaded from the store: start timers, and whatever was owed. Source: protocol.md section 13."""
+    """The group was just loaded: start its timers, and any rebalance that is due. Source: protocol.md section 13."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reconsider:
-    """Settings or the topic catalogue changed: re-time what is under way, rebalance if partitions changed."""
+class Reevaluate:
+    """Settings or the topic metadata changed: adjust timers, and rebalance if partition counts changed."""
 
     is_rebalance_timeout_changed: bool = False
-    """Whether it may have; a phase is timed anew only if it runs by another one."""
-    gone_topics: frozenset[str] = frozenset()
-    """Topics that were taken out of the catalogue."""
+    """Whether it may have changed; the phase timer restarts only if its length differs."""
+    deleted_topics: frozenset[str] = frozenset()
+    """Topics that were removed from the topic metadata."""
 
 
 # -- operators and maintenance ---------------------------------------------------------------------------
 
 
 class StoredOffset(NamedTuple):
-    """An offset as it stands in the store, read for a decision."""
+    """A committed offset, read from the store for a decision."""
 
     topic: str
     partition: int
@@ -177,17 +177,17 @@ class StoredOffset(NamedTuple):
     expires_at_ms: int | None
     commit_version: int
     log_end_at_ms: int | None = None
-    """When the log's end was reported, where that was not with this commit."""
+    """When the log end was reported, if not with this commit."""
 
     @property
     def log_end(self) -> LogEnd | None:
-        """Return the end of the log that stands with the offset; a commit shows that the log reaches it."""
-        return own_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.committed_at_ms)
+        """Return the log end offset stored with the commit; it is never below the committed offset."""
+        return reported_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.committed_at_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class ForceRebalance:
-    """An operator wants a new generation."""
+    """Start a rebalance on behalf of an operator."""
 
     token: Token
     reason: str
@@ -195,7 +195,7 @@ class ForceRebalance:
 
 @dataclass(frozen=True, slots=True)
 class RemoveMember:
-    """An operator puts a member out, as if it had left."""
+    """Remove a member on behalf of an operator, as if it had left."""
 
     token: Token
     member_id: str
@@ -204,9 +204,9 @@ class RemoveMember:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Take committed offsets away, or tell which would go. Source: protocol.md section 10.3.
+    """Delete committed offsets, or report which would be deleted. Source: protocol.md section 10.3.
 
-    `stored` is what stands there now.
+    `stored` has the offsets as they are now.
     """
 
     token: Token
@@ -218,7 +218,7 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Take an empty group away with its offsets. Source: protocol.md section 11."""
+    """Delete an Empty group with its offsets. Source: protocol.md section 11."""
 
     token: Token
     stored: tuple[StoredOffset, ...]
@@ -226,7 +226,7 @@ class DeleteGroup:
 
 
 class ExpiryCandidate(NamedTuple):
-    """An offset that a maintenance run proposed to expire, as it was seen then."""
+    """An offset that a maintenance run proposed to expire, as the run read it."""
 
     topic: str
     partition: int
@@ -235,7 +235,7 @@ class ExpiryCandidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """Judge a run's candidates again, by the whole rule, on what stands there now. Source: protocol.md section 10.4."""
+    """Expire those of a run's candidates that are due by the full rule as of now. Source: protocol.md section 10.4."""
 
     token: Token
     candidates: tuple[ExpiryCandidate, ...]
@@ -245,7 +245,7 @@ class ExpireOffsets:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopicOffsets:
-    """Take the offsets of a deleted topic away, whatever the group does; but not what was committed since."""
+    """Remove the offsets of a deleted topic whatever the group's state, except offsets committed since."""
 
     token: Token
     candidates: tuple[ExpiryCandidate, ...]
@@ -254,7 +254,7 @@ class RemoveTopicOffsets:
 
 
 class ResetTo(StrEnum):
-    """Where a reset puts a group. Source: http-api.md "Resetting a group"."""
+    """The targets of a reset. Source: http-api.md "Resetting offsets"."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -266,68 +266,68 @@ class ResetTo(StrEnum):
 
 
 class PartitionToReset(NamedTuple):
-    """A partition to reset, with what is known of its log; None is not known."""
+    """A partition to reset, with what is known of its log; None: unknown."""
 
     topic: str
     partition: int
     log_start_offset: int = 0
     log_end: LogEnd | None = None
-    """The furthest end that a trusted reporter or the group itself has reported, and when."""
-    committed_then: int | None = None
-    """What was committed at the instant asked for."""
+    """The highest log end that a trusted reporter or the group itself has reported, and when."""
+    offset_at_datetime: int | None = None
+    """The committed offset at the requested instant."""
     given: int | None = None
-    """Where the caller wants this very partition."""
+    """The offset that the request names for this partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsets:
-    """Put an Empty group to other positions, or tell what they would be."""
+    """Reset an Empty group's committed offsets, or report the offsets that a reset would commit."""
 
     token: Token
     to: ResetTo
     amount: int
-    """The offset, or by how much to shift; nothing to the other ways."""
+    """The offset, or by how much to shift; unused by other targets."""
     partitions: tuple[PartitionToReset, ...]
     unknown_topics: tuple[str, ...]
-    """Topics that were asked for and of which no partition is known."""
+    """Requested topics of which no partition is known."""
     stored: tuple[StoredOffset, ...]
     change_id: str
     is_dry_run: bool = False
     log_end_max_age_ms: int = LOG_END_MAX_AGE_MS
-    """The age past which a log's end is stale, and a result says so."""
+    """The age past which a log end is stale, so that a result carries a warning."""
 
 
 class OffsetToRestore(NamedTuple):
-    """What a change took from a partition, and what it left there."""
+    """What a change of offsets replaced in a partition, and what it committed there."""
 
     topic: str
     partition: int
     offset: int | None
-    """What stood there before; None: nothing."""
+    """The committed offset before the change; None: none."""
     leader_epoch: int = -1
     metadata: str = ""
     log_end_offset: int | None = None
     log_end_at_ms: int | None = None
-    """When that end was reported."""
-    left_offset: int | None = None
-    """What the change put there; None: nothing."""
-    left_at_ms: int | None = None
+    """When that log end was reported."""
+    offset_after_change: int | None = None
+    """The offset that the change committed; None: it deleted the offset."""
+    changed_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreOffsets:
-    """Take a change of offsets back, but nothing that is newer than the change."""
+    """Undo a change of offsets, except where a newer one exists."""
 
     token: Token
     offsets: tuple[OffsetToRestore, ...]
     stored: tuple[StoredOffset, ...]
     change_id: str
-    is_of_run: bool = False
-    """Whether a maintenance run asks, which notes that a group is active instead of being refused."""
+    is_maintenance_run: bool = False
+    """Whether a maintenance run asks: it records that a group is active instead of failing."""
 
 
-class GroupSeen(NamedTuple):
-    """What a proposal saw of a group: one that woke since then, and emptied again, looks otherwise."""
+class GroupSnapshot(NamedTuple):
+    """A group's state as a proposal read it; it differs if the group was active since and emptied again."""
 
     generation: int
     state_since_ms: int
@@ -335,12 +335,12 @@ class GroupSeen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetireGroup:
-    """Take an Empty group that has no offset left to Dead. Source: protocol.md section 10.4."""
+    """Retire an Empty group without committed offsets: it becomes Dead. Source: protocol.md section 10.4."""
 
     token: Token
     has_offsets: bool
-    seen: GroupSeen | None = None
-    """What was proposed; None: the last offset has just expired, and it is the group's whole life that counts."""
+    seen: GroupSnapshot | None = None
+    """The group as proposed; None: a run has just expired the group's last offset."""
 
 
 Request = (
@@ -349,9 +349,9 @@ Request = (
     | Heartbeat
     | LeaveGroup
     | CommitOffsets
-    | Expire
+    | ExpireDeadline
     | Resume
-    | Reconsider
+    | Reevaluate
     | ForceRebalance
     | RemoveMember
     | DeleteOffsets

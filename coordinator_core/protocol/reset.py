@@ -1,11 +1,11 @@
-"""A reset puts an Empty group to other positions; all of its partitions, or none.
+"""Reset of an Empty group's committed offsets: all of the requested partitions, or none.
 
-Whoever asks brings what is known of each partition's log. What is needed and not known is refused by the partition's
-name, and a position outside of the log, as far as its ends are known, moves to the nearer end, with a note that says
-so. A group that nobody knows is made, as by a simple commit: so a consumer can be given its positions before it first
-comes. The old positions go to the archive under the change; the new ones are commits of nobody.
+The request brings what is known of each partition's log. An error names the partition for which a needed value is
+unknown. An offset outside of the log, as far as the log's ends are known, moves to the nearer end, with a note. A
+group that does not exist is created, as by a simple commit, so offsets can be set before the first consumer joins.
+The old offsets are archived under the change; the new ones are commits without a member.
 
-Source: http-api.md "Resetting a group"; Kafka's ``ConsumerGroupCommand.resetOffsets`` and
+Source: http-api.md "Resetting offsets"; Kafka's ``ConsumerGroupCommand.resetOffsets`` and
 ``OffsetsUtils.checkOffsetsRange``.
 """
 
@@ -23,7 +23,6 @@ from coordinator_core.protocol.errors import (
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.offsets import remove_offset
 from coordinator_core.protocol.records import GroupCreated, OffsetsCommitted
-from coordinator_core.protocol.replies import OffsetsReset, ResetResult
 from coordinator_core.protocol.requests import (
     NO_MEMBER_ID,
     OffsetToCommit,
@@ -32,16 +31,17 @@ from coordinator_core.protocol.requests import (
     ResetTo,
     StoredOffset,
 )
+from coordinator_core.protocol.responses import ResetOffsetsResponse, ResetResult
 from coordinator_core.protocol.states import DEAD, EMPTY
 
 OFFSET_MAX = 2**63 - 1
-NO_END = "no reporter that is trusted for the topic has reported where its log ends"
+LOG_END_UNKNOWN = "no trusted reporter has reported the topic's log end offset"
 CLAMPED = frozenset({ResetTo.OFFSET, ResetTo.SHIFT, ResetTo.DATETIME, ResetTo.GIVEN})
-"""The ways that may point outside of the log."""
+"""Targets that may lie outside of the log."""
 
 
 def decide_reset(draft: Draft, request: ResetOffsets) -> None:
-    """Put every partition asked for to where it is to go; a dry run only tells."""
+    """Commit the new offset of every requested partition; a dry run only reports them."""
     _check_resettable(draft.group, request)
     stored = {(offset.topic, offset.partition): offset for offset in request.stored}
     moves = []
@@ -51,19 +51,19 @@ def decide_reset(draft: Draft, request: ResetOffsets) -> None:
         found = stored.get((known.topic, known.partition))
         moves.append((known, found, _result(request, known, found, draft.now.wall_ms)))
     if not request.is_dry_run:
-        _move(draft, request, moves)
-    draft.reply(request.token, OffsetsReset(tuple(result for _, _, result in moves)))
+        _apply(draft, request, moves)
+    draft.reply(request.token, ResetOffsetsResponse(tuple(result for _, _, result in moves)))
 
 
 def _check_resettable(group: Group, request: ResetOffsets) -> None:
-    """Refuse a group that is not Empty, and topics of which nothing is known."""
+    """Refuse a group that is not Empty, and topics without known partitions."""
     check_group_id(group)
     if group.exists and group.state is DEAD:
         raise CoordinatorNotAvailable("the group has just been removed")
     if group.exists and group.state is not EMPTY:
         raise NonEmptyGroup("the group has members; stop them first")
     for topic in request.unknown_topics:
-        raise UnknownTopicOrPartition(f"no partition of {topic} is known; name them, or put it into the catalogue")
+        raise UnknownTopicOrPartition(f"no partition of {topic} is known; name them, or put it into the topic metadata")
     if not group.exists and not request.partitions:
         raise GroupIdNotFound("there is no such group, and no topic is named")
 
@@ -73,50 +73,50 @@ def _check_resettable(group: Group, request: ResetOffsets) -> None:
 
 def _result(request: ResetOffsets, known: PartitionToReset, found: StoredOffset | None, now_ms: int) -> ResetResult:
     old_offset = None if found is None else found.offset
-    wanted = _wanted(request, known, old_offset)
+    wanted = _target_offset(request, known, old_offset)
     offset = _within_log(wanted, known) if request.to in CLAMPED else wanted
-    note = _age_note(request, known, offset, now_ms) if offset == wanted else f"{wanted} is outside of the log"
+    note = _stale_end_warning(request, known, offset, now_ms) if offset == wanted else f"{wanted} is outside of the log"
     return ResetResult(known.topic, known.partition, old_offset, offset, note)
 
 
-def _age_note(request: ResetOffsets, known: PartitionToReset, offset: int, now_ms: int) -> str | None:
-    """Return a warning where the group is put to the end of a log that may have grown since that was reported."""
+def _stale_end_warning(request: ResetOffsets, known: PartitionToReset, offset: int, now_ms: int) -> str | None:
+    """Return a warning if the new offset is a log end so old that the log may have grown since."""
     end = known.log_end
     if end is None or offset != end.offset or now_ms - end.at_ms <= request.log_end_max_age_ms:
         return None
     return f"the end of the log was last reported {(now_ms - end.at_ms) // 1000} s ago, and may be further on"
 
 
-def _wanted(request: ResetOffsets, known: PartitionToReset, old_offset: int | None) -> int:
+def _target_offset(request: ResetOffsets, known: PartitionToReset, old_offset: int | None) -> int:
     end = None if known.log_end is None else known.log_end.offset
     match request.to:
         case ResetTo.EARLIEST:
             return known.log_start_offset
         case ResetTo.LATEST:
-            return _known(known, end, NO_END)
+            return _require(known, end, LOG_END_UNKNOWN)
         case ResetTo.OFFSET:
             return request.amount
         case ResetTo.SHIFT:
-            return _known(known, old_offset, "nothing is committed to shift from") + request.amount
+            return _require(known, old_offset, "nothing is committed to shift from") + request.amount
         case ResetTo.DATETIME:
-            return _known(known, known.committed_then, "nothing is known to have been committed by then")
+            return _require(known, known.offset_at_datetime, "nothing is known to have been committed by then")
         case ResetTo.CURRENT:
             at_end = end if old_offset is None else old_offset
-            return _known(known, at_end, f"nothing is committed, and {NO_END}")
+            return _require(known, at_end, f"nothing is committed, and {LOG_END_UNKNOWN}")
         case ResetTo.GIVEN:
-            return _known(known, known.given, "no offset is given")
+            return _require(known, known.given, "no offset is given")
         case _:
             assert_never(request.to)
 
 
-def _known(partition: PartitionToReset, value: int | None, otherwise: str) -> int:
+def _require(partition: PartitionToReset, value: int | None, otherwise: str) -> int:
     if value is None:
         raise InvalidRequest(f"{partition.topic} {partition.partition}: {otherwise}")
     return value
 
 
 def _within_log(offset: int, known: PartitionToReset) -> int:
-    """Return the nearest offset between the log's ends, as far as they are known."""
+    """Return the nearest offset within the log, as far as its ends are known."""
     end = OFFSET_MAX if known.log_end is None else known.log_end.offset
     return max(known.log_start_offset, min(offset, end))
 
@@ -124,7 +124,7 @@ def _within_log(offset: int, known: PartitionToReset) -> int:
 # -- what is stored ---------------------------------------------------------------------------------------
 
 
-def _move(
+def _apply(
     draft: Draft, request: ResetOffsets, moves: list[tuple[PartitionToReset, StoredOffset | None, ResetResult]]
 ) -> None:
     if not draft.group.exists:
@@ -136,7 +136,7 @@ def _move(
 
 
 def _committed(draft: Draft, known: PartitionToReset, offset: int) -> OffsetsCommitted:
-    """Return a commit of no member; it keeps the log's end, as old as it is, and drops the consumer's metadata."""
+    """Return a commit without a member; it keeps the log end with its age, and drops the consumer's metadata."""
     at_ms, end = (None, None) if known.log_end is None else known.log_end
     position = OffsetToCommit(known.topic, known.partition, offset, log_end_offset=end)
     return OffsetsCommitted(draft.now.wall_ms, NO_MEMBER_ID, None, (position,), log_end_at_ms=at_ms)

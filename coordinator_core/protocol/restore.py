@@ -1,24 +1,24 @@
-"""What a change did to offsets is taken back, partition by partition, unless something newer stands there.
+"""Undo of a change of offsets, partition by partition, except where a newer change exists.
 
 Rules:
 
-* A partition is as the change left it, or it is kept: somebody committed, reset or deleted since.
-* What members read, or may read, is kept too: a position is not moved under a consumer. If that is all there is to
-  say of every partition, a person is refused, and may ask again when the consumers have stopped.
-* What comes back is a commit of nobody, now, with an expiry of its own: retention from now, because by the group's
-  own time it may be past due already. The next commit clears that. The log's end comes back as old as it was.
-* A group that is gone is made again, Empty.
+* A partition that was committed, reset or deleted since the change is kept.
+* A partition that members subscribe to, or may subscribe to, is kept too: a consumer's offsets do not change while it
+  runs. If this keeps every partition, an operator's request is refused, and can be repeated after the consumers have
+  stopped.
+* A restored offset is a commit without a member, as of now, with an expiry of its own: retention from now, because by
+  the group's own time it may be overdue already. The next commit clears it. The log end keeps its age.
+* A group that no longer exists is created again, Empty.
 
-Source: http-api.md "Taking a change back"; maintenance.md "Taking it back".
+Source: http-api.md "Undoing a change"; maintenance.md "Undo".
 """
 
 from coordinator_core.protocol.commit import LATEST_EXPIRY_MS
 from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, NonEmptyGroup
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.offsets import is_read, remove_offset
+from coordinator_core.protocol.offsets import is_subscribed, remove_offset
 from coordinator_core.protocol.records import GroupCreated, OffsetsCommitted
-from coordinator_core.protocol.replies import OffsetsRestored, RestoreResult
 from coordinator_core.protocol.requests import (
     NO_MEMBER_ID,
     OffsetToCommit,
@@ -26,11 +26,12 @@ from coordinator_core.protocol.requests import (
     RestoreOffsets,
     StoredOffset,
 )
+from coordinator_core.protocol.responses import RestoreOffsetsResponse, RestoreResult
 from coordinator_core.protocol.states import DEAD, EMPTY, PREPARING
 
 RESTORED = "restored"
 REMOVED = "removed"
-"""Nothing had stood there before the change."""
+"""No offset was committed before the change."""
 KEPT_NEWER = "newer_there"
 KEPT_GONE = "gone_since"
 KEPT_ACTIVE = "group_active"
@@ -38,7 +39,7 @@ KEPT_NO_PARTITION = "no_such_partition"
 
 
 def decide_restore(draft: Draft, request: RestoreOffsets) -> None:
-    """Put back what can be put back, and tell why the rest is kept."""
+    """Restore what can be restored, and report why the others are kept."""
     group = draft.group
     if group.exists and group.state is DEAD:
         raise CoordinatorNotAvailable("the group has just been removed")
@@ -46,35 +47,35 @@ def decide_restore(draft: Draft, request: RestoreOffsets) -> None:
     judged = []
     for offset in request.offsets:
         found = stored.pop((offset.topic, offset.partition), None)
-        judged.append((offset, found, _judge(draft, offset, found)))
+        judged.append((offset, found, _outcome(draft, offset, found)))
     outcomes = {outcome for _, _, outcome in judged}
-    if outcomes == {KEPT_ACTIVE} and not request.is_of_run:
+    if outcomes == {KEPT_ACTIVE} and not request.is_maintenance_run:
         raise NonEmptyGroup("the group has members that read these topics; stop them first")
     if not group.exists and RESTORED in outcomes:
         draft.emit(GroupCreated(draft.now.wall_ms))
-    results = [_carry_out(draft, request.change_id, *one) for one in judged]
-    draft.reply(request.token, OffsetsRestored(tuple(results)))
+    results = [_apply(draft, request.change_id, *one) for one in judged]
+    draft.reply(request.token, RestoreOffsetsResponse(tuple(results)))
 
 
-def _judge(draft: Draft, offset: OffsetToRestore, found: StoredOffset | None) -> str:
-    left = None if offset.left_offset is None else (offset.left_offset, offset.left_at_ms)
+def _outcome(draft: Draft, offset: OffsetToRestore, found: StoredOffset | None) -> str:
+    left = None if offset.offset_after_change is None else (offset.offset_after_change, offset.changed_at_ms)
     standing = None if found is None else (found.offset, found.committed_at_ms)
     if standing != left:
         return KEPT_GONE if standing is None else KEPT_NEWER
-    if _is_or_will_be_read(draft.group, offset.topic):
+    if _is_or_may_be_subscribed(draft.group, offset.topic):
         return KEPT_ACTIVE
     if not draft.context.has_partition(offset.topic, offset.partition):
         return KEPT_NO_PARTITION
     return REMOVED if offset.offset is None else RESTORED
 
 
-def _is_or_will_be_read(group: Group, topic: str) -> bool:
-    """Tell whether members read a topic; until the first join phase ends, what newcomers will read is not known."""
-    is_first_phase = group.state is PREPARING and group.settled_state is EMPTY
-    return is_first_phase or is_read(group, topic)
+def _is_or_may_be_subscribed(group: Group, topic: str) -> bool:
+    """Return whether members may subscribe to a topic; before the first generation their topics are unknown."""
+    is_first_phase = group.state is PREPARING and group.state_before_join_phase is EMPTY
+    return is_first_phase or is_subscribed(group, topic)
 
 
-def _carry_out(
+def _apply(
     draft: Draft, change_id: str, offset: OffsetToRestore, found: StoredOffset | None, outcome: str
 ) -> RestoreResult:
     if outcome in {RESTORED, REMOVED} and found is not None:

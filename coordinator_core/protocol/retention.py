@@ -1,18 +1,18 @@
-"""An offset is given up when its group has no more use for it, and this module is the whole rule.
+"""The retention rule: when a committed offset expires, and when a group can be retired.
 
 Rules:
 
-* What the group is decides whether its offset can expire at all, and from when its retention runs:
-  an Empty group's from when it became Empty (a later administrative commit does not prolong it), a simple
-  group's and an unsubscribed topic's from the offset's own commit.
-* An offset with an expiry of its own goes by that *instead of* the retention test, in the same cases.
-* Whatever else is true of a group (it rebalances, its subscription is unknown, it is not a "consumer" group
-  and has members), its offsets stay.
-* A retention below zero is for ever. An own expiry still counts then, because it replaces the retention test.
-* An Empty group that has no offset left is given up too.
+* The group decides whether its offsets can expire, and from when the retention counts: an Empty group's from when it
+  became Empty (a later administrative commit does not extend it), a simple group's and an unsubscribed topic's from
+  the offset's own commit.
+* An offset with an expiry of its own expires then *instead*, in the same cases.
+* In every other case (the group rebalances, its subscription is unknown, it has members of another type than
+  "consumer") offsets are kept.
+* A negative retention is unlimited. An own expiry still applies, because it replaces the retention.
+* An Empty group without offsets can be retired.
 
-The coordinator judges a candidate by this rule when a proposal is applied. `spark_jobs.rules.retention` says the
-same in Spark's column expressions, and a property test holds the two equal.
+The coordinator applies the rule to each candidate of a proposal. `spark_jobs.rules.retention` has the same rule as
+Spark column expressions, and a property test compares the two.
 
 Source: protocol.md section 10.4; KIP-211, KIP-496; Kafka's ``ClassicGroup.offsetExpirationCondition``.
 """
@@ -25,14 +25,14 @@ from coordinator_core.protocol.states import EMPTY, STABLE, GroupState
 CONSUMER = "consumer"
 """The protocol type whose subscriptions the coordinator reads."""
 
-FOR_EVER = -1
-"""The retention that never ends; any number below zero means the same."""
+NO_EXPIRY = -1
+"""Unlimited retention; every negative number means the same."""
 
 MINUTE_MS = 60_000
 
 
 class ExpiryReason(StrEnum):
-    """Why an offset may go; the values are what proposals and archives carry."""
+    """Why an offset may expire; the values appear in proposals and archives."""
 
     GROUP_EMPTY = "group_empty"
     SIMPLE_GROUP = "simple_group"
@@ -42,9 +42,9 @@ class ExpiryReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What the rule asks about a group.
+    """The rule's inputs about a group.
 
-    `state_since_ms` is wall time, None when it was never stored. `subscribed_topics` is None when unknown.
+    `state_since_ms` is wall time, None if it was never stored. `subscribed_topics` is None if unknown.
     """
 
     state: GroupState
@@ -55,7 +55,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFacts:
-    """What the rule asks about an offset; instants are wall time, and `expires_at_ms` is its own or None."""
+    """The rule's inputs about an offset; instants are wall time, and `expires_at_ms` is its own expiry or None."""
 
     topic: str
     committed_at_ms: int
@@ -63,11 +63,11 @@ class OffsetFacts:
 
 
 NO_GROUP = GroupFacts(EMPTY, None, None, frozenset())
-"""An offset whose group has no row belongs to a simple group: storage that nobody joined."""
+"""Offsets without a group row belong to a simple group, which only stores offsets."""
 
 
 def is_expired(group: GroupFacts, offset: OffsetFacts, retention_ms: int, now_ms: int) -> ExpiryReason | None:
-    """Tell why the offset is past its time at `now_ms`, or None when it stays."""
+    """Return why the offset has expired at `now_ms`, or None if it has not."""
     due = due_at(group, offset, retention_ms)
     if due is None or now_ms < due[0]:
         return None
@@ -75,45 +75,45 @@ def is_expired(group: GroupFacts, offset: OffsetFacts, retention_ms: int, now_ms
 
 
 def due_at(group: GroupFacts, offset: OffsetFacts, retention_ms: int) -> tuple[int, ExpiryReason] | None:
-    """Tell when the offset's time ends and why, if the group stays as it is.
+    """Return when the offset expires and why, if the group stays as it is.
 
     Returns:
-        (wall time in ms, reason), or None when it never ends.
+        (wall time in ms, reason), or None if it never does.
     """
-    ground = _ground(group, offset)
-    if ground is None:
+    basis = _expiry_basis(group, offset)
+    if basis is None:
         return None
     if offset.expires_at_ms is not None:
         return offset.expires_at_ms, ExpiryReason.OWN_EXPIRY
     if retention_ms < 0:
         return None
-    since_ms, reason = ground
+    since_ms, reason = basis
     return since_ms + retention_ms, reason
 
 
-def is_of_no_use(state: GroupState, *, has_offsets: bool) -> bool:
-    """Tell whether a group has nothing left to be kept for, however young it is."""
+def is_unused(state: GroupState, *, has_offsets: bool) -> bool:
+    """Return whether the group can be retired, whatever its age."""
     return state is EMPTY and not has_offsets
 
 
 def retention_ms_from_minutes(minutes: int) -> int:
-    """Turn the setting `offsets_retention_minutes` into milliseconds; below zero stays for ever."""
-    return FOR_EVER if minutes < 0 else minutes * MINUTE_MS
+    """Return the setting `offsets_retention_minutes` in milliseconds; a negative value stays unlimited."""
+    return NO_EXPIRY if minutes < 0 else minutes * MINUTE_MS
 
 
-def _ground(group: GroupFacts, offset: OffsetFacts) -> tuple[int, ExpiryReason] | None:
-    """Tell since when the offset has been of no use and why, or None while it is of use."""
+def _expiry_basis(group: GroupFacts, offset: OffsetFacts) -> tuple[int, ExpiryReason] | None:
+    """Return since when the offset is unused and why, or None if it is in use."""
     if group.state is EMPTY and group.protocol_type is None:
         return offset.committed_at_ms, ExpiryReason.SIMPLE_GROUP
     if group.state is EMPTY:
         since_ms = group.state_since_ms
         return (offset.committed_at_ms if since_ms is None else since_ms), ExpiryReason.GROUP_EMPTY
-    if _has_left_topic(group, offset.topic):
+    if _is_unsubscribed(group, offset.topic):
         return offset.committed_at_ms, ExpiryReason.TOPIC_UNSUBSCRIBED
     return None
 
 
-def _has_left_topic(group: GroupFacts, topic: str) -> bool:
+def _is_unsubscribed(group: GroupFacts, topic: str) -> bool:
     if group.state is not STABLE or group.protocol_type != CONSUMER:
         return False
     return group.subscribed_topics is not None and topic not in group.subscribed_topics

@@ -1,6 +1,6 @@
-"""Every setting that can be changed while nodes run: what values it takes, and how its text is read.
+"""Rules of the settings that can be changed at run time: valid values, and how a stored text is parsed.
 
-Source: settings.md "Of groups", "Of the cluster".
+Source: settings.md "Group settings", "Of the cluster".
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from coordinator_core.protocol.settings import ClusterSettings, GroupSettings
 
 INT32_MAX = 2_147_483_647
 REBALANCE_TIMEOUT_MIN_MS = 1_000
-"""The least that can be put in force: in much less, members of a new generation are put out before they could sync."""
+"""The lowest value of the setting: with much less, members are evicted before they can sync."""
 
 LOG_END_MAX_AGE_MIN_MS = 1_000
-"""Ends are stored about once a second, so a younger limit would make every end stale."""
+"""Log end offsets are stored about once a second, so a lower limit would make every one stale."""
 
 SettingValue = int | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerRule:
-    """A whole number within bounds, both inclusive."""
+    """An integer within bounds, both inclusive."""
 
     low: int
     high: int = INT32_MAX
@@ -33,8 +33,8 @@ class IntegerRule:
             return "must be a whole number"
         return None if self.low <= value <= self.high else f"must be from {self.low} to {self.high}"
 
-    def read(self, text: str) -> int:
-        """Return the value of a stored text: the nearest within the bounds, which were others once."""
+    def parse(self, text: str) -> int:
+        """Return the value of a stored text, clamped: the bounds may have been others when it was stored."""
         return min(max(int(text), self.low), self.high)
 
 
@@ -48,7 +48,7 @@ class ChoiceRule:
         """Return what is wrong with the value, or None."""
         return None if value in self.choices else f"must be one of {', '.join(self.choices)}"
 
-    def read(self, text: str) -> str:
+    def parse(self, text: str) -> str:
         """Return the value of a stored text."""
         return text
 
@@ -70,12 +70,12 @@ RULES: Mapping[str, IntegerRule | ChoiceRule] = {
     "offsets_retention_minutes": IntegerRule(-1),
     "offset_metadata_max_bytes": IntegerRule(0),
 }
-"""Setting → its rule; the keys are the fields of `GroupSettings`, and a test holds the two equal."""
+"""Setting → its rule; the keys are the fields of `GroupSettings`, which a test checks."""
 
 CLUSTER_RULES: Mapping[str, IntegerRule | ChoiceRule] = {
     "log_end_max_age_ms": IntegerRule(LOG_END_MAX_AGE_MIN_MS),
 }
-"""The same of the settings that no group can override, which are the fields of `ClusterSettings`."""
+"""The rules of settings that no group can override; the keys are the fields of `ClusterSettings`."""
 
 ALL_RULES: Mapping[str, IntegerRule | ChoiceRule] = {**RULES, **CLUSTER_RULES}
 
@@ -83,27 +83,27 @@ SETTING_KEYS = tuple(field.name for field in fields(GroupSettings))
 CLUSTER_KEYS = tuple(field.name for field in fields(ClusterSettings))
 
 
-def read_setting(key: str, text: str) -> SettingValue:
+def parse_setting(key: str, text: str) -> SettingValue:
     """Return the value of a setting as stored."""
-    return ALL_RULES[key].read(text)
+    return ALL_RULES[key].parse(text)
 
 
-def is_readable(key: str, text: str) -> bool:
-    """Tell whether a stored text is a value that its setting may have; a key that is no setting is never read."""
+def is_parseable(key: str, text: str) -> bool:
+    """Return whether a stored text is a valid value of its setting; unknown keys are never read, so they pass."""
     rule = ALL_RULES.get(key)
     if rule is None:
         return True
     try:
-        return rule.check(rule.read(text)) is None
+        return rule.check(rule.parse(text)) is None
     except ValueError:
         return False
 
 
 def check_settings(values: Mapping[str, SettingValue], *, is_cluster: bool = False) -> None:
-    """Check the values to set for a group or for the cluster; None resets a setting, and is always valid.
+    """Check values to be set for a group or for the cluster; None resets a setting, and is always valid.
 
     Raises:
-        InvalidRequest: names the first key that is unknown or whose value will not do, and why.
+        InvalidRequest: names the first key that is unknown or has an invalid value, and why.
     """
     rules = ALL_RULES if is_cluster else RULES
     for key, value in values.items():
@@ -117,19 +117,19 @@ def check_settings(values: Mapping[str, SettingValue], *, is_cluster: bool = Fal
             raise InvalidRequest(f"{key} {problem}")
 
 
-def check_together(settings: GroupSettings) -> None:
-    """Check that settings make sense beside each other, as they would be in force.
+def check_consistency(settings: GroupSettings) -> None:
+    """Check that effective settings do not contradict each other.
 
     Raises:
-        InvalidRequest: says which two do not.
+        InvalidRequest: names the two that do.
     """
-    said = clash(settings)
-    if said is not None:
-        raise InvalidRequest(said)
+    conflict = find_conflict(settings)
+    if conflict is not None:
+        raise InvalidRequest(conflict)
 
 
-def clash(settings: GroupSettings) -> str | None:
-    """Say which two settings make no sense beside each other; None: there are none."""
+def find_conflict(settings: GroupSettings) -> str | None:
+    """Return a sentence about the first two settings that contradict each other, or None."""
     low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
     if low > high:
         return f"group_min_session_timeout_ms ({low}) is above group_max_session_timeout_ms ({high})"
@@ -141,16 +141,16 @@ def clash(settings: GroupSettings) -> str | None:
     return None
 
 
-def narrowed(settings: GroupSettings, stored: Mapping[str, str]) -> GroupSettings:
-    """Return settings with some put in their place by a narrower level's texts; unknown keys are left alone."""
+def apply_overrides(settings: GroupSettings, stored: Mapping[str, str]) -> GroupSettings:
+    """Return the settings with the stored values of a narrower level applied; unknown keys are ignored."""
     known = _known(RULES, stored)
     return replace(settings, **known) if known else settings
 
 
 def cluster_settings(stored: Mapping[str, str]) -> ClusterSettings:
-    """Return the settings of the cluster from its stored texts; unknown keys are ignored."""
+    """Return the cluster settings from their stored texts; unknown keys are ignored."""
     return ClusterSettings(**_known(CLUSTER_RULES, stored))
 
 
 def _known(rules: Mapping[str, IntegerRule | ChoiceRule], stored: Mapping[str, str]) -> dict[str, Any]:
-    return {key: rules[key].read(text) for key, text in stored.items() if key in rules}
+    return {key: rules[key].parse(text) for key, text in stored.items() if key in rules}

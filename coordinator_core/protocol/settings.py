@@ -1,6 +1,6 @@
-"""What a group's decisions depend on besides the group: settings in force, and the topic catalogue.
+"""The inputs of a decision besides the group and the request: effective settings, topic metadata and time.
 
-Source: settings.md "Of groups"; protocol.md section 16.
+Source: settings.md "Group settings"; protocol.md section 16.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS
 from coordinator_core.protocol.retention import retention_ms_from_minutes
 
 HEARTBEAT_INTERVAL_MAX_MS = 3_000
-"""A third of the session timeout, but at most this, is the heartbeat interval told to members."""
+"""The default heartbeat interval is a third of the session timeout, but at most this."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """The settings of one group, already narrowed: default, environment, cluster, group.
+    """The effective settings of one group: default, environment, cluster and group, the narrowest level winning.
 
-    ``None`` for a timeout means that members' own values count.
+    ``None`` for a timeout means that the members' own values count.
     """
 
     session_timeout_ms: int | None = None
@@ -38,14 +38,14 @@ class GroupSettings:
     offsets_retention_minutes: int = 10_080
     offset_metadata_max_bytes: int = 4_096
 
-    def session_in_force_ms(self, asked_ms: int) -> int:
-        """Return the session timeout of a member that asked for `asked_ms`."""
-        return asked_ms if self.session_timeout_ms is None else self.session_timeout_ms
+    def effective_session_timeout_ms(self, requested_ms: int) -> int:
+        """Return the effective session timeout of a member that requested `requested_ms`."""
+        return requested_ms if self.session_timeout_ms is None else self.session_timeout_ms
 
-    def heartbeat_in_force_ms(self, session_ms: int) -> int:
-        """Return how often a member with this session timeout should heartbeat.
+    def effective_heartbeat_interval_ms(self, session_ms: int) -> int:
+        """Return the heartbeat interval for a member with this session timeout.
 
-        A configured interval that such a session would not survive is not told.
+        A configured interval that is not below the session timeout is ignored.
         """
         if self.heartbeat_interval_ms is not None and self.heartbeat_interval_ms < session_ms:
             return self.heartbeat_interval_ms
@@ -53,15 +53,15 @@ class GroupSettings:
 
     @property
     def retention_ms(self) -> int:
-        """Return the retention in milliseconds; below zero is for ever."""
+        """Return the retention in milliseconds; a negative value means unlimited."""
         return retention_ms_from_minutes(self.offsets_retention_minutes)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """The settings that hold for the whole cluster: default, cluster. SQL views read them from `cluster_config`.
+    """The settings of the whole cluster: default, cluster. SQL views read them from `cluster_configs`.
 
-    The environment cannot set them: nodes could differ, and the database does not know it.
+    The environment cannot set them: nodes could differ, and the database would not know.
     """
 
     log_end_max_age_ms: int = LOG_END_MAX_AGE_MS
@@ -69,33 +69,33 @@ class ClusterSettings:
     0."""
 
 
-class CataloguedTopic(NamedTuple):
-    """What the catalogue knows of a topic."""
+class TopicMetadata(NamedTuple):
+    """The metadata of one topic."""
 
     partitions: int
     version: int
-    """The catalogue's version at which the count last changed."""
+    """The version of the topic metadata at which the count last changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything outside the group that a decision may look at; a value, handed in with each request."""
+    """Everything outside of the group that a decision may read; a value, passed with each request."""
 
     settings: GroupSettings = field(default_factory=GroupSettings)
-    catalogue: Mapping[str, CataloguedTopic] = field(default_factory=lambda: MappingProxyType({}))
-    """Topic → what is known of it. A topic that is absent is unknown, not missing."""
+    topic_metadata: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
+    """Topic → its metadata. An absent topic is unknown, which does not mean that it does not exist."""
     topics_version: int = 0
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Tell whether a partition may exist: only beyond a known count is it known not to."""
-        known = self.catalogue.get(topic)
+        """Return whether a partition may exist: False only at or above a known partition count."""
+        known = self.topic_metadata.get(topic)
         return known is None or partition < known.partitions
 
 
 class Now(NamedTuple):
-    """One moment on two clocks."""
+    """The current time on two clocks."""
 
     node_ms: int
-    """Milliseconds on a clock that never steps: what deadlines are measured with."""
+    """Milliseconds on a monotonic clock: deadlines are measured with it."""
     wall_ms: int
-    """Milliseconds since the epoch: what records carry."""
+    """Milliseconds since the epoch: records carry it."""

@@ -1,4 +1,4 @@
-"""A group is in one of five states, and this table is every way out of each.
+"""Group states and the table of legal transitions between them.
 
 The diagram in ARCHITECTURE.md is printed from `TRANSITIONS`, and a test compares the two.
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class GroupState(StrEnum):
-    """Where a group stands; the values are Kafka's names."""
+    """The state of a group; the values are Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -45,18 +45,18 @@ TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     },
     DEAD: {},
 }
-"""from → to → cause; whatever is not here is illegal."""
+"""from → to → cause; every other transition is illegal."""
 
 MAY_REBALANCE = frozenset({EMPTY, COMPLETING, STABLE})
 
 
 def is_legal(source: GroupState, target: GroupState) -> bool:
-    """Tell whether a group may go from `source` to `target`."""
+    """Return whether the table has a transition from `source` to `target`."""
     return target in TRANSITIONS[source]
 
 
 def mermaid() -> str:
-    """Print the table as the body of a Mermaid state diagram, one arrow a line, in table order."""
+    """Return the table as the body of a Mermaid state diagram, one arrow a line, in table order."""
     arrows = [
         f"    {source} --> {target}: {cause}"
         for source, targets in TRANSITIONS.items()

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings everybody's assignment, and each member takes its own.
+"""SyncGroup: the leader brings the assignment, and each member receives its own part.
 
 Source: protocol.md section 6; Kafka's ``GroupCoordinator.doSyncGroup``.
 """
@@ -13,16 +13,16 @@ from coordinator_core.protocol.errors import (
 )
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.rebalance import restart_session
-from coordinator_core.protocol.reconsider import rebalance_if_topics_changed
 from coordinator_core.protocol.records import AssignmentAccepted, SyncParked, SyncReceived
-from coordinator_core.protocol.replies import Synced
+from coordinator_core.protocol.reevaluate import rebalance_if_topics_changed
 from coordinator_core.protocol.requests import DeadlineKind, SyncGroup
+from coordinator_core.protocol.responses import SyncGroupResponse
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.protocol.states import GroupState
 
 
 def decide_sync(draft: Draft, request: SyncGroup) -> None:
-    """Decide a sync: park a follower's, let the leader's release them all, answer later ones at once."""
+    """Decide a sync: park a follower's until the leader's arrives; answer at once in Stable."""
     group = draft.group
     check_group_id(group)
     check_alive(group)
@@ -36,13 +36,13 @@ def decide_sync(draft: Draft, request: SyncGroup) -> None:
             _sync_completing(draft, request)
         case GroupState.STABLE:
             _answer(draft, request.member_id, request.token)
-            _note_synced(draft, request.member_id)
+            _record_sync(draft, request.member_id)
         case _:
             raise UnknownMemberId("the group has no members")
 
 
 def _check_protocol(group: Group, request: SyncGroup) -> None:
-    """Compare what is named with what the group has; while it has none yet, the state check speaks."""
+    """Compare the named protocol with the group's; a group without one is left to the state check."""
     if request.protocol_type is not None and group.protocol_type not in {None, request.protocol_type}:
         raise InconsistentGroupProtocol(f"the group's protocol type is {group.protocol_type!r}")
     if request.protocol_name is not None and group.protocol_name not in {None, request.protocol_name}:
@@ -67,31 +67,31 @@ def _sync_completing(draft: Draft, request: SyncGroup) -> None:
 
 
 def _park(draft: Draft, request: SyncGroup) -> None:
-    overtaken = draft.group.parked_syncs.get(request.member_id)
-    if overtaken is not None:
-        draft.reply(overtaken, RebalanceInProgress("a newer sync of this member took its place"))
+    superseded = draft.group.parked_syncs.get(request.member_id)
+    if superseded is not None:
+        draft.reply(superseded, RebalanceInProgress("a newer sync of this member took its place"))
     draft.emit(SyncParked(draft.now.wall_ms, request.member_id, request.token))
-    _stop_limit_if_all_synced(draft)
+    _stop_sync_timeout_if_complete(draft)
 
 
 def _accept_assignment(draft: Draft, request: SyncGroup) -> None:
-    """Take the leader's assignment: who is left out holds nothing, who is no member is left out."""
+    """Accept the leader's assignment: members that it does not name own nothing; ids of non-members are dropped."""
     _check_assignment_sizes(request, draft.context.settings)
     given = dict(request.assignments)
     members = draft.group.members
     waiting = {**draft.group.parked_syncs, request.member_id: request.token}
-    overtaken = draft.group.parked_syncs.get(request.member_id)
-    if overtaken is not None:
-        draft.reply(overtaken, RebalanceInProgress("a newer sync of this member took its place"))
+    superseded = draft.group.parked_syncs.get(request.member_id)
+    if superseded is not None:
+        draft.reply(superseded, RebalanceInProgress("a newer sync of this member took its place"))
     draft.emit(
         AssignmentAccepted(
             draft.now.wall_ms,
             draft.group.generation,
             tuple((member_id, given.get(member_id, b"")) for member_id in members),
-            left_out=tuple(member_id for member_id in members if member_id not in given),
+            omitted_members=tuple(member_id for member_id in members if member_id not in given),
         )
     )
-    _note_synced(draft, request.member_id)
+    _record_sync(draft, request.member_id)
     for member_id, token in waiting.items():
         _answer(draft, member_id, token)
     rebalance_if_topics_changed(draft)
@@ -100,16 +100,16 @@ def _accept_assignment(draft: Draft, request: SyncGroup) -> None:
 def _answer(draft: Draft, member_id: str, token: int) -> None:
     group = draft.group
     assignment = group.members[member_id].assignment
-    draft.reply(token, Synced(group.protocol_type or "", group.protocol_name or "", assignment))
+    draft.reply(token, SyncGroupResponse(group.protocol_type or "", group.protocol_name or "", assignment))
     restart_session(draft, member_id)
 
 
-def _note_synced(draft: Draft, member_id: str) -> None:
+def _record_sync(draft: Draft, member_id: str) -> None:
     if member_id in draft.group.pending_syncs:
         draft.emit(SyncReceived(draft.now.wall_ms, member_id))
-        _stop_limit_if_all_synced(draft)
+        _stop_sync_timeout_if_complete(draft)
 
 
-def _stop_limit_if_all_synced(draft: Draft) -> None:
+def _stop_sync_timeout_if_complete(draft: Draft) -> None:
     if not draft.group.pending_syncs:
         draft.stop(DeadlineKind.SYNC)

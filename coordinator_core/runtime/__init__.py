@@ -1,6 +1,6 @@
-"""The driver of the protocol: one asyncio loop that owns shards, carries decisions out, and keeps time.
+"""The asyncio runtime of a node: it owns shards, applies the protocol's decisions, and fires timers.
 
-Read in this order: `hosting` (a group and what a node keeps beside it), `shard` (decided, stored, said), `writer`
-(group commit), `timers`, `ownership` (leases), `surroundings` (settings and catalogue), `maintenance`, and
-`coordinator`, which the front doors call.
+Read in this order: `group_context` (a group in memory), `shard` (decide, store, reply), `writer` (write batching),
+`timers`, `shard_ownership` (leases), `metadata_cache` (settings and topic metadata), `maintenance`, and `coordinator`,
+which the HTTP server calls.
 """

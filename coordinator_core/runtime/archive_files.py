@@ -1,13 +1,13 @@
-"""Checks that a day of history was copied: its Parquet files are in the node's archive and hold as many rows.
+"""Check that a day of history was copied: its Parquet files are in the node's archive and hold as many rows.
 
-A job claims where the copy of a day is and how many rows it has. A node believes neither before it drops the day:
+A job reports where the copy of a day is and how many rows it has. A node checks both before it drops the day:
 
 * The directory is the one that copies of this table and day are written to, below the archive that the node's own
   setting names.
 * The row counts in the footers of its Parquet files add up to the number of rows that the day has in Postgres.
 
-The rows themselves are not decoded; the job has compared their checksum. A node sees directories that are mounted on
-its machine. Of an archive elsewhere (`s3a://…`) it finds no copy, and drops nothing unless the check is turned off.
+The rows are not decoded: the job has compared their checksum. A node reads directories that are mounted on its machine.
+In an archive elsewhere (`s3a://…`) it finds no copy, and drops nothing unless the check is turned off.
 
 Source: https://parquet.apache.org/docs/file-format/, and Thrift's compact protocol, in which footers are written.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from coordinator_core.store.dropping import ClaimedCopy
+from coordinator_core.store.partition_drop import ClaimedCopy
 
 MAGIC: Final = b"PAR1"
 TAIL: Final = struct.Struct("<I4s")
@@ -31,12 +31,12 @@ class ArchiveFiles:
     """The archive as this node sees it."""
 
     def __init__(self, uri: str, *, is_checked: bool) -> None:
-        """Name the archive's directory (`file:///…` or a path); without `is_checked` every claim is believed."""
+        """Name the archive's directory (`file:///…` or a path); without `is_checked` every copy counts as present."""
         self._root = _local(uri)
         self._is_checked = is_checked
 
     def has(self, copy: ClaimedCopy) -> bool:
-        """Return whether the copy is there and has as many rows as is claimed."""
+        """Return whether the copy is there and has as many rows as the job reported."""
         if not self._is_checked:
             return True
         try:

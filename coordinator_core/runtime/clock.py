@@ -1,4 +1,4 @@
-"""Time, chance and threads come into the runtime here, and only here, so a simulation can put its own in place."""
+"""Clocks and threads of the runtime, behind protocols that a simulation implements."""
 
 import asyncio
 import time
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """A source of the current time."""
 
     def now(self) -> Now:
-        """Return this moment on both clocks."""
+        """Return the current time of both clocks."""
         ...
 
 
@@ -23,36 +23,36 @@ class SystemClock:
     """The machine's clocks: the monotonic one for deadlines, the wall clock for records."""
 
     def now(self) -> Now:
-        """Return this moment on both clocks."""
+        """Return the current time of both clocks."""
         return Now(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
 
 
 class Threads(Protocol):
-    """Where blocking calls run, so that none of them blocks the loop or another kind."""
+    """Threads for blocking calls; one kind of call does not block the event loop or another kind."""
 
     def write(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a write; one at a time, in order."""
         ...
 
     def prepare(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run what a write can do beforehand, beside the write that is under way."""
+        """Prepare a write while another write is under way."""
         ...
 
     def lease(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a call that keeps, takes or gives up leases; never behind a write or a read."""
+        """Run a call that renews, acquires or releases leases; never waits for a write or a read."""
         ...
 
     def read(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a read, or a rare write that is nobody's decision; a few at a time."""
+        """Run a read, or a rare write outside of decisions; several at a time."""
         ...
 
     def close(self) -> None:
-        """Wait for what runs, and end the threads."""
+        """Wait for running calls, and end the threads."""
         ...
 
 
 class SystemThreads:
-    """Real threads: one writer and one that prepares for it, one for leases, and so many readers. No other blocks."""
+    """Real threads: one that writes, one that prepares writes, one for leases, and `readers` that read."""
 
     def __init__(self, readers: int) -> None:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="muster-writer")
@@ -77,6 +77,6 @@ class SystemThreads:
         return asyncio.get_running_loop().run_in_executor(self._readers, call)
 
     def close(self) -> None:
-        """Wait for what runs, and end the threads."""
+        """Wait for running calls, and end the threads."""
         for pool in (self._writer, self._preparer, self._leases, self._readers):
             pool.shutdown(wait=True)

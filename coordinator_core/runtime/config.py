@@ -1,4 +1,4 @@
-"""What a node is told when it starts; plain values, read from the environment far above."""
+"""The configuration of a node, as plain values."""
 
 from dataclasses import dataclass, field
 
@@ -10,14 +10,14 @@ class NodeConfig:
     """One node's identity and limits."""
 
     node_id: str
-    """Its advertised address: a node that starts again at the same address takes its own leases back at once."""
+    """Its advertised address: a node that restarts at the same address acquires its own leases again at once."""
     url: str
     version: str = "0"
     schema: str = ""
     """The revision of the database's schema that the program was written for: four digits; "" takes any."""
     lease_ttl_ms: int = 5_000
     defaults: GroupSettings = field(default_factory=GroupSettings)
-    """Settings before the cluster's and the group's: defaults, with the environment's in their place."""
+    """Settings below those of the cluster and the group: the environment's, or the defaults."""
     environment_keys: frozenset[str] = frozenset()
     """Which of `defaults` came from the environment."""
     max_queued_rows: int = 50_000
@@ -25,32 +25,32 @@ class NodeConfig:
     max_waiting_requests: int = 20_000
     """Requests that may wait for an answer; past it, joins and syncs are refused with a retriable error."""
     max_batch_rows: int = 5_000
-    """Rows that one transaction takes; a larger decision goes alone."""
+    """Rows in one transaction; a larger decision has a transaction of its own."""
     prepare_ahead_rows: int = 500
     """Rows that must wait before the next transaction is prepared while one is under way."""
     pause_ms: int = 500
-    """A gap in the loop's own time beyond this counts as nobody's silence."""
+    """A longer pause of the event loop is added to the session deadlines of members."""
     awaited_members_after_ms: int = 5_000
-    """How long a rebalance lasts before the members that it waits for are stored."""
+    """How long a rebalance lasts before its awaited members are stored."""
     history_days_ahead: int = 7
     lost_nodes_kept_hours: int = 24
-    """How long the row of a node that was lost is kept, for whoever wonders where it went."""
+    """How long the row of a lost node is kept, so that operators can see it."""
     tuning_window_days: int = 7
-    """How far back advice that is worked out on demand, and what-if, look."""
+    """How many days of history live advice and what-if read."""
     tuning_max_rows: int = 500_000
-    """Rows of one group's stays that they look at, the newest; and as many of rejoins."""
+    """Session intervals of one group that they read, newest first; and as many rejoins."""
     tuning_max_evictions: int = 1_000
-    """Evictions that they look at one by one, the newest."""
+    """Evictions that they evaluate one by one, newest first."""
     tuning_advice_max_age_hours: int = 48
-    """How old a report may be that is told in place of advice worked out on demand."""
+    """The age up to which a report replaces live advice."""
     archive_uri: str | None = None
-    """Where copies of history are, as this node sees it; None: nowhere."""
+    """The archive's URI on this node; None: there is no archive."""
     archive_check: bool = True
-    """Whether a day of history is dropped only after this node has found its copy."""
+    """Whether the node checks the copy of a day before it drops the day."""
     maintenance_chunk: int = 500
-    """Candidates judged in one step when a maintenance run is applied."""
+    """Candidates that one step of a maintenance run reads."""
     maintenance_groups: int = 4
-    """Groups judged beside each other: one transaction takes what they decided, and whoever sends a heartbeat meanwhile
-    waits for all of them (DECISIONS.md, 48)."""
+    """Groups of a run that are decided concurrently: one transaction stores their decisions, and heartbeats wait for it
+    meanwhile (DECISIONS.md, 48)."""
     max_reads: int = 4
-    """Reads of the store that may be under way."""
+    """Concurrent reads of the store."""

@@ -1,7 +1,7 @@
-"""Counters are what a node adds up of its own doings since it started: plain sums, read by whoever shows them.
+"""Counters of a node since its start, and the snapshot of them that metrics show.
 
-What groups do is counted when it is stored, from the rows and records of the decision. Nothing is kept for a group,
-a member or a partition, so sums stay as small as they are, however much a node serves.
+Events of groups are counted when they are stored, from the rows and records of the decision. No counter is kept for a
+single group, member or partition, so the size does not depend on what the node serves.
 
 Source: docs/metrics.md.
 """
@@ -19,48 +19,48 @@ from coordinator_core.protocol.records import (
     GroupCreated,
     GroupDied,
     GroupEmptied,
+    InitialDelayExtended,
     JoinParked,
-    MemberIdDropped,
-    MemberIdIssued,
     MemberJoined,
     MemberRemoved,
     MemberReplaced,
     MemberUpdated,
     OffsetRemoved,
     OffsetsCommitted,
-    PhaseRetimed,
+    PendingMemberAdded,
+    PendingMemberRemoved,
+    PhaseTimeoutReset,
     RebalanceStarted,
     Record,
-    Removal,
+    RemovalReason,
     SyncParked,
     SyncReceived,
-    WindowExtended,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, PREPARING, GroupState
-from coordinator_core.runtime.restless import RestlessGroup
-from coordinator_core.runtime.unsettled import UnsettledGroup
+from coordinator_core.runtime.rebalance_rate import GroupRebalanceRate
+from coordinator_core.runtime.stuck_groups import RebalancingGroup
 from coordinator_core.store.rows import GroupWrite, Incarnation, RebalanceRow
 
 QUICK_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Bounds for what ought to take milliseconds."""
+"""Bounds for operations that should take milliseconds."""
 PARKED_S: Final = (*QUICK_S, 30.0, 60.0, 300.0)
-"""Bounds for requests, of which some wait for others of their group."""
+"""Bounds for requests, some of which wait for other members of their group."""
 PATIENT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0, 600.0)
-"""Bounds for what waits for people's programs."""
+"""Bounds for operations that wait for clients."""
 ROWS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
-"""Bounds for rows in a batch; a larger decision goes alone."""
-UNSETTLED_S: Final = (10, 60, 300, 1_800)
-"""How long a group has been between two settled states at least, to be counted."""
+"""Bounds for the rows of a write batch."""
+REBALANCING_S: Final = (10, 60, 300, 1_800)
+"""Minimum durations of a rebalance for which groups are counted."""
 
 Phase = Literal["join", "sync"]
 Uncounted = (
     MemberUpdated
-    | MemberIdDropped
+    | PendingMemberRemoved
     | JoinParked
     | SyncParked
     | SyncReceived
-    | WindowExtended
-    | PhaseRetimed
+    | InitialDelayExtended
+    | PhaseTimeoutReset
     | GroupCreated
     | GenerationStarted
     | AssignmentAccepted
@@ -68,45 +68,45 @@ Uncounted = (
     | GroupDied
     | OffsetRemoved
 )
-"""Records that stand for nothing that is counted, or are counted from their rows."""
+"""Records that are not counted, or are counted from their rows."""
 
 
 @dataclass(slots=True)
 class Distribution:
-    """How often what was measured lay between which bounds, and all of it together."""
+    """A histogram: counts by bounds, and the sum of all values."""
 
     bounds: Sequence[float]
     counts: list[int] = field(init=False)
-    """One for each bound (what is at most that, and more than the one before), and one for what is beyond."""
+    """One count for each bound (values up to it, above the bound before), and one for greater values."""
     total: float = 0.0
 
     def __post_init__(self) -> None:
         self.counts = [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
-        """Take note of one measurement."""
+        """Count one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
 
 class Counters:
-    """The sums of one node."""
+    """The counters of one node."""
 
     def __init__(self) -> None:
         self.phases_started: Counter[str] = Counter()
-        """Trigger → join phases that began, those that began again included."""
+        """Trigger → join phases that started, restarts included."""
         self.phases_failed: Counter[str] = Counter()
-        """Trigger of the rebalance → join phases that had to begin again before the group was Stable."""
+        """Trigger of the rebalance → join phases that were restarted before the group was Stable."""
         self.rebalances: Counter[tuple[str, str]] = Counter()
-        """(trigger, outcome) → rebalances that are over."""
+        """(trigger, outcome) → rebalances that ended."""
         self.rebalance_s: dict[Phase, Distribution] = {"join": Distribution(PATIENT_S), "sync": Distribution(PATIENT_S)}
-        """How long completed rebalances took, until all had joined and from then on."""
+        """Durations of completed rebalances: their join phase, and the sync after it."""
         self.partitions_moved = 0
         self.members_joined = 0
         self.members_replaced = 0
-        self.members_removed: Counter[str] = Counter(dict.fromkeys(map(str, Removal), 0))
-        self.member_ids_issued = 0
-        self.member_ids_expired = 0
+        self.members_removed: Counter[str] = Counter(dict.fromkeys(map(str, RemovalReason), 0))
+        self.pending_member_ids_issued = 0
+        self.pending_member_ids_expired = 0
         self.groups_created = 0
         self.groups_died = 0
         self.offsets_committed = 0
@@ -117,16 +117,16 @@ class Counters:
         self.batches_failed = 0
         self.renewals = 0
         self.renewals_failed = 0
-        self.shards_taken = 0
+        self.shards_acquired = 0
         self.shards_failed = 0
-        self.shards_given_up = 0
+        self.shards_released = 0
         self.load_s = Distribution(QUICK_S)
         self.loads_failed = 0
-        """Shards that were released because they could not be loaded, each attempt."""
+        """Shards that were released because loading failed, once for each attempt."""
         self.loop_gap_s = Distribution(PATIENT_S)
 
     def observe(self, records: Iterable[Record]) -> None:
-        """Count what is in records and in no row."""
+        """Count events that are in records but in no row."""
         for record in records:
             match record:
                 case OffsetsCommitted():
@@ -138,14 +138,14 @@ class Counters:
                 case MemberReplaced():
                     self.members_replaced += 1
                 case MemberRemoved():
-                    self.members_removed[record.removal] += 1
-                case MemberIdIssued():
-                    self.member_ids_issued += 1
+                    self.members_removed[record.removal_reason] += 1
+                case PendingMemberAdded():
+                    self.pending_member_ids_issued += 1
                 case _:
-                    _uncounted: Uncounted = record  # Nothing else is left over, or mypy says so.
+                    _uncounted: Uncounted = record  # mypy checks that every other record is handled above.
 
     def observe_rows(self, stored: GroupWrite) -> None:
-        """Count what is in rows that are in the database now."""
+        """Count events that are in stored rows."""
         self.offsets_committed += stored.committed_count
         for removed in stored.removed:
             self.offsets_removed[removed.cause] += 1
@@ -166,7 +166,7 @@ class Counters:
 
 @dataclass(slots=True)
 class GroupCounts:
-    """The groups of a node as they are now."""
+    """The current groups of a node, counted."""
 
     by_state: dict[GroupState, int]
     members: int = 0
@@ -174,14 +174,14 @@ class GroupCounts:
     pending_member_ids: int = 0
     parked_joins: int = 0
     parked_syncs: int = 0
-    unsettled: dict[tuple[GroupState, int], int] = field(default_factory=dict)
-    """(state, seconds) → groups that have been preparing or completing a rebalance for longer."""
+    rebalancing: dict[tuple[GroupState, int], int] = field(default_factory=dict)
+    """(state, seconds) → groups that have been in PreparingRebalance or CompletingRebalance for longer."""
 
     @classmethod
     def of(cls, groups: Iterable[Group], wall_ms: int) -> "GroupCounts":
-        """Count groups, as of a moment; a few hundred nanoseconds each."""
+        """Count groups at a moment; takes a few hundred nanoseconds for each."""
         counted = cls({state: 0 for state in GroupState if state is not DEAD})
-        counted.unsettled = {(state, over_s): 0 for state in (PREPARING, COMPLETING) for over_s in UNSETTLED_S}
+        counted.rebalancing = {(state, over_s): 0 for state in (PREPARING, COMPLETING) for over_s in REBALANCING_S}
         for group in groups:
             counted.by_state[group.state] += 1
             counted.members += len(group.members)
@@ -190,40 +190,40 @@ class GroupCounts:
             counted.parked_joins += len(group.parked_joins)
             counted.parked_syncs += len(group.parked_syncs)
             if group.state is PREPARING or group.state is COMPLETING:
-                for over_s in UNSETTLED_S:
-                    counted.unsettled[group.state, over_s] += wall_ms - group.state_since_ms > over_s * 1000
+                for over_s in REBALANCING_S:
+                    counted.rebalancing[group.state, over_s] += wall_ms - group.state_since_ms > over_s * 1000
         return counted
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """A node's sums, beside how it stands at this moment."""
+class NodeCounts:
+    """A snapshot of a node: its counters, and its current state."""
 
     node_id: str
     version: str
     sums: Counters
     groups: GroupCounts
     longest_rebalance_s: float
-    """How long the rebalance has been under way that began first, however often it fell back; 0 where none is."""
-    unsettled: tuple[UnsettledGroup, ...]
-    """The groups that have rebalanced for longest, with whom they wait for."""
-    restless: tuple[RestlessGroup, ...]
-    """The groups that rebalanced most often of late."""
+    """The duration of the longest rebalance under way, restarts included; 0 if there is none."""
+    rebalancing: tuple[RebalancingGroup, ...]
+    """The groups whose rebalances have lasted longest, with the members that they wait for."""
+    rebalance_rates: tuple[GroupRebalanceRate, ...]
+    """The groups with the most rebalances within `RATE_WINDOW_MS`."""
     quarantined_groups: int
     """Groups that are not served because their rows cannot be loaded."""
     members_of_group: tuple[tuple[str, int], ...]
-    """Group and how many members it has, of every group of the node."""
+    """Group and its number of members, for every group of the node."""
     shard_count: int
-    """How many there are, whoever owns them."""
+    """The number of shards of the cluster."""
     shards_active: int
     shards_loading: int
     lease_left_s: float
-    """How long the lease runs that runs out first; 0 where none runs."""
-    is_store_reached: bool
+    """The time until the first lease expires; 0 if none is valid."""
+    is_store_reachable: bool
     incarnation: Incarnation | None
-    """The database's, as of the last renewal; None before the first."""
-    deadlines_armed: int
+    """The database's incarnation at the last renewal; None before the first."""
+    active_timers: int
     queued_rows: int
     max_queued_rows: int
     wall_ms: int
-    """The node's own clock."""
+    """The time of the snapshot, by the node's wall clock."""

@@ -1,8 +1,8 @@
-"""Diagnosis of a group's last hour: which clients cost it rebalances, why, and what would cure it.
+"""Diagnosis of a group's last hour: which clients cause rebalances, why, and which setting would help.
 
-Findings are worked out from history, so any node answers, and a client is named although its members are gone. A client
-is an instance id, or, of dynamic members, a client id and a host: a process that is started again has a new member id.
-The console and the command line show these findings as they are.
+Findings are computed from history, so any node answers, and clients are named after their members have left. A client
+is an instance id, or for dynamic members a client id and a host: a restarted process has a new member id. The console
+and the command line show the texts unchanged.
 """
 
 from collections import defaultdict
@@ -13,44 +13,44 @@ from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from coordinator_core.protocol.errors import GroupIdNotFound
-from coordinator_core.protocol.records import Removal, Trigger
+from coordinator_core.protocol.records import RemovalReason, Trigger
 from coordinator_core.protocol.reports.eviction_cause import EvictionCause
-from coordinator_core.runtime.history import Read
-from coordinator_core.runtime.surroundings import Surroundings
-from coordinator_core.runtime.views import SettingInForce
-from coordinator_core.store.history import ListedRebalance, RebalanceWait, WaitQuestion
+from coordinator_core.runtime.history import StoreReader
+from coordinator_core.runtime.metadata_cache import MetadataCache
+from coordinator_core.runtime.views import EffectiveSetting
+from coordinator_core.store.history import ListedRebalance, RebalanceWait, WaitQuery
 from coordinator_core.store.interface import Store
+from coordinator_core.store.member_session_lists import ListedMemberSession, MemberSessionFilter
 from coordinator_core.store.rows import SettingOrigin
-from coordinator_core.store.stay_lists import ListedStay, StayFilter
 
 WINDOW_MS: Final = 3_600_000
-"""How far back a diagnosis looks."""
+"""The window of a diagnosis."""
 SESSIONS_MAX: Final = 1_000
-"""Sessions that it looks at, the newest."""
+"""Sessions that a diagnosis reads, newest first."""
 REBALANCES_MAX: Final = 500
-"""Rebalances that it looks at, the newest."""
+"""Rebalances that a diagnosis reads, newest first."""
 WAITS_MAX: Final = 1_000
-"""Waits that it looks at, the longest."""
+"""Waits that a diagnosis reads, longest first."""
 WAIT_MIN_MS: Final = 5_000
-"""A shorter wait is no finding: a member learns of a rebalance by its next heartbeat, three seconds later."""
+"""Shorter waits are normal: a member learns of a rebalance with its next heartbeat, up to three seconds later."""
 SLOW_MIN: Final = 2
 """Rebalances that waited for one client before it counts as slow."""
 SLOW_SHARE: Final = 0.5
-"""The share of all rebalances with such a wait, likewise."""
+"""The share of rebalances with a wait that must have waited for one client before it counts as slow."""
 RESTARTS_MIN: Final = 3
-"""Times that a client left and was back before it counts as restarted again and again."""
+"""Times that a client left and rejoined before it counts as restarting."""
 HEADROOM: Final = 1.25
-"""How much longer a suggested timeout is than the time that was needed."""
+"""The ratio of a suggested timeout to the time that was needed."""
 STEPS_S: Final = (6, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1_200, 1_800)
-"""Timeouts that people choose."""
+"""Values that suggested timeouts are rounded up to."""
 SAME_PROCESS: Final = ("UNKNOWN_MEMBER_ID", "UnknownMemberId", "ILLEGAL_GENERATION", "IllegalGeneration")
-"""What the reason of a join contains when the client had been a member before."""
+"""Parts of a join's reason which show that the client was a member before."""
 SESSION: Final = "session_timeout_ms"
 REBALANCE: Final = "rebalance_timeout_ms"
 
 FindingKind = Literal["crashed", "silent", "paused", "late_join", "late_sync", "removed", "restarted", "slow"]
-ENDS: Final = (*(str(each) for each in Removal),)
-"""How sessions end that a diagnosis looks at."""
+ENDS: Final = (*(str(each) for each in RemovalReason),)
+"""End reasons of the sessions that a diagnosis reads."""
 
 
 class Client(NamedTuple):
@@ -72,58 +72,60 @@ class Client(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence or two about one client; `text` begins with the client's name."""
+    """A finding about one client, in a few sentences; `text` begins with the client's name."""
 
     kind: FindingKind
     client: Client
     text: str
     setting: str | None = None
-    """A setting of the group that would help; None: no setting does."""
+    """The setting of the group that would help; None: none would."""
     value_ms: int | None = None
-    """What to set it to; None: that is for people to weigh."""
+    """The suggested value; None: an operator has to decide."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a diagnosis rests on; sessions and rebalances the newest first, waits the longest first."""
+class DiagnosisEvidence:
+    """The rows that a diagnosis is based on; sessions and rebalances newest first, waits longest first."""
 
-    sessions: Sequence[ListedStay]
+    sessions: Sequence[ListedMemberSession]
     rebalances: Sequence[ListedRebalance]
     waits: Sequence[RebalanceWait]
-    settings: Mapping[str, SettingInForce]
+    settings: Mapping[str, EffectiveSetting]
     origins: Mapping[str, SettingOrigin]
 
 
 class Diagnosis:
-    """Looks at the last hour of a group."""
+    """Diagnoses groups from their history."""
 
-    def __init__(self, store: Store, read: Read, surroundings: Surroundings, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, read: StoreReader, metadata_cache: MetadataCache, wall_ms: Callable[[], int]
+    ) -> None:
         self._store = store
         self._read = read
-        self._surroundings = surroundings
+        self._metadata_cache = metadata_cache
         self._wall_ms = wall_ms
 
-    async def look(self, group_id: str) -> list[Finding]:
-        """Return what stands out in the last hour.
+    async def diagnose(self, group_id: str) -> list[Finding]:
+        """Return the findings of the last hour.
 
         Raises:
             GroupIdNotFound: there never was such a group.
         """
         evidence = await self._read(partial(self._evidence, group_id, self._wall_ms() - WINDOW_MS))
         if not evidence.rebalances and not evidence.sessions:
-            if not await self._read(partial(self._store.knows, group_id)):
+            if not await self._read(partial(self._store.is_known_group, group_id)):
                 raise GroupIdNotFound("there never was such a group")
             return []
         return list(findings(evidence))
 
-    def _evidence(self, group_id: str, from_ms: int) -> Evidence:
-        which = StayFilter(group_id, from_ms, end_reasons=ENDS)
+    def _evidence(self, group_id: str, from_ms: int) -> DiagnosisEvidence:
+        ended = MemberSessionFilter(group_id, from_ms, end_reasons=ENDS)
         rebalances = self._store.rebalances(group_id, None, REBALANCES_MAX)
-        return Evidence(
-            sessions=self._store.stays(which, None, SESSIONS_MAX),
+        return DiagnosisEvidence(
+            sessions=self._store.member_sessions(ended, None, SESSIONS_MAX),
             rebalances=[each for each in rebalances if each.completed_at_ms is None or each.completed_at_ms >= from_ms],
-            waits=self._store.rebalance_waits(WaitQuestion(group_id, from_ms, WAIT_MIN_MS), WAITS_MAX),
-            settings=self._surroundings.in_force(group_id),
+            waits=self._store.rebalance_waits(WaitQuery(group_id, from_ms, WAIT_MIN_MS), WAITS_MAX),
+            settings=self._metadata_cache.effective_settings(group_id),
             origins=self._store.setting_origins(group_id),
         )
 
@@ -131,9 +133,9 @@ class Diagnosis:
 # -- the rules --------------------------------------------------------------------------------------------
 
 
-def findings(evidence: Evidence) -> Iterator[Finding]:
-    """Return what stands out: evictions first, then clients that left and came back, then slow ones."""
-    sessions: dict[Client, list[ListedStay]] = defaultdict(list)
+def findings(evidence: DiagnosisEvidence) -> Iterator[Finding]:
+    """Return the findings: for each client evictions, removals and restarts, then slow clients."""
+    sessions: dict[Client, list[ListedMemberSession]] = defaultdict(list)
     for each in evidence.sessions:
         sessions[Client.of(each.row.group_instance_id, each.row.client_id, each.row.client_host)].append(each)
     waits: dict[Client, list[RebalanceWait]] = defaultdict(list)
@@ -142,18 +144,22 @@ def findings(evidence: Evidence) -> Iterator[Finding]:
     by_number = sorted(sessions, key=lambda client: -len(sessions[client]))
     named: set[Client] = set()
     for client in by_number:
-        of_client = _Ended(client, sessions[client], waits.get(client, ()), evidence)
+        of_client = _ClientSessions(client, sessions[client], waits.get(client, ()), evidence)
         for finding in of_client.findings():
             named.add(client)
             yield finding
     yield from _slow({client: found for client, found in waits.items() if client not in named})
 
 
-class _Ended:
-    """The sessions of one client that ended, and the waits for it."""
+class _ClientSessions:
+    """The ended sessions of one client, and the waits for it."""
 
     def __init__(
-        self, client: Client, sessions: Sequence[ListedStay], waits: Sequence[RebalanceWait], evidence: Evidence
+        self,
+        client: Client,
+        sessions: Sequence[ListedMemberSession],
+        waits: Sequence[RebalanceWait],
+        evidence: DiagnosisEvidence,
     ) -> None:
         self.client = client
         self.sessions = sessions
@@ -167,37 +173,41 @@ class _Ended:
         if crashed:
             yield self._crashed(crashed)
         silent = [each for each in alive if each.cause is EvictionCause.SILENT]
-        if back := [each for each in silent if each.back_at_ms is not None and not self._is_cured(each)]:
+        if back := [each for each in silent if each.reconnected_at_ms is not None and not self._is_cured(each)]:
             yield self._paused(back)
-        if gone := [each for each in silent if each.back_at_ms is None]:
-            yield self._gone(gone)
+        if lost := [each for each in silent if each.reconnected_at_ms is None]:
+            yield self._not_back(lost)
         for cause in (EvictionCause.LATE_JOIN, EvictionCause.LATE_SYNC):
             if late := [each for each in alive if each.cause is cause]:
                 yield self._late(cause, late)
-        if removed := [each for each in self.sessions if each.row.end_reason == Removal.ADMIN]:
+        if removed := [each for each in self.sessions if each.row.end_reason == RemovalReason.ADMIN]:
             yield self._removed(removed)
-        left = [each for each in self.sessions if each.row.end_reason == Removal.LEFT and each.back_at_ms is not None]
+        left = [
+            each
+            for each in self.sessions
+            if each.row.end_reason == RemovalReason.LEFT and each.reconnected_at_ms is not None
+        ]
         if len(left) >= RESTARTS_MIN:
             yield self._restarted(left)
 
-    def _is_cured(self, session: ListedStay) -> bool:
-        """Tell whether the session timeout in force, set since, is longer than the silence was."""
+    def _is_cured(self, session: ListedMemberSession) -> bool:
+        """Return whether the effective session timeout is now longer than the gap was."""
         value = self.evidence.settings[SESSION].value
         return isinstance(value, int) and value > session.row.session_timeout_ms + _away_ms(session)
 
-    def _crashed(self, found: Sequence[ListedStay]) -> Finding:
+    def _crashed(self, found: Sequence[ListedMemberSession]) -> Finding:
         text = (
-            f"{self.client} died {_times(found)}, the last time before {_clock(found)}: a new process joined before the"
+            f"{self.client} died {_times(found)}, the last time before {_when(found)}: a new process joined before the"
             f" silent member was evicted.{self._waited()} Its own log says why; no timeout cures that."
         )
         return Finding("crashed", self.client, text)
 
-    def _paused(self, found: Sequence[ListedStay]) -> Finding:
+    def _paused(self, found: Sequence[ListedMemberSession]) -> Finding:
         away_ms = max(_away_ms(each) for each in found)
         timeout_ms = max(each.row.session_timeout_ms for each in found)
         text = (
             f"{self.client} was evicted {_times(found)} because it sent no heartbeat for {_span(timeout_ms)}, and was"
-            f" back within {_span(away_ms)}; the last time at {_clock(found)}.{self._waited()}"
+            f" back within {_span(away_ms)}; the last time at {_when(found)}.{self._waited()}"
         )
         reasons = self._join_reasons()
         is_same = any(word in reason for reason in reasons for word in SAME_PROCESS)
@@ -209,12 +219,12 @@ class _Ended:
                 " cures that.",
             )
         value_ms = _suggested_ms(timeout_ms + away_ms)
-        which = "It was the same process: it pauses." if is_same else "It paused, or was started again at once."
-        text = f"{text} {which} A session timeout of {_span(value_ms)} would have kept it."
+        explanation = "It was the same process: it pauses." if is_same else "It paused, or was started again at once."
+        text = f"{text} {explanation} A session timeout of {_span(value_ms)} would have kept it."
         return Finding("paused", self.client, text, SESSION, value_ms)
 
     def _join_reasons(self) -> list[str]:
-        """Return what the client said when it joined as a new member."""
+        """Return the reasons that the client gave when it joined as a new member."""
         name = self.client.group_instance_id or self.client.client_id
         return [
             each.client_reason or ""
@@ -222,16 +232,16 @@ class _Ended:
             if each.trigger == Trigger.MEMBER_JOINED and (each.trigger_member_id or "").startswith(f"{name}-")
         ]
 
-    def _gone(self, found: Sequence[ListedStay]) -> Finding:
+    def _not_back(self, found: Sequence[ListedMemberSession]) -> Finding:
         silent_ms = max(each.silent_ms for each in found)
         text = (
             f"{self.client} was evicted {_times(found)} after {_span(silent_ms)} without a heartbeat, the last time at"
-            f" {_clock(found)}, and was not back within a minute: its process is dead, hangs or is cut off."
+            f" {_when(found)}, and was not back within a minute: its process is dead, hangs or is cut off."
             f"{self._waited()} Its own log says why."
         )
         return Finding("silent", self.client, text)
 
-    def _late(self, cause: EvictionCause, found: Sequence[ListedStay]) -> Finding:
+    def _late(self, cause: EvictionCause, found: Sequence[ListedMemberSession]) -> Finding:
         verb = "join" if cause is EvictionCause.LATE_JOIN else "sync"
         silent_ms = max(each.silent_ms for each in found)
         late_ms = max((each.late_by_ms for each in found if each.late_by_ms is not None), default=None)
@@ -240,7 +250,7 @@ class _Ended:
         within = "" if timeout_ms is None else f" of {_span(timeout_ms)}"
         late = "" if late_ms is None else f"; it joined {_span(late_ms)} too late"
         text = (
-            f"{self.client} was evicted {_times(found)} although it was alive, the last time at {_clock(found)}: its"
+            f"{self.client} was evicted {_times(found)} although it was alive, the last time at {_when(found)}: its"
             f" heartbeats went on (the last one at most {_span(silent_ms)} before), and it did not {verb} within the"
             f" rebalance timeout{within}{late}. Either that timeout is too short for it, or it processes for too long"
             f" between two polls. {self._timeout_origin(found[0].row.ended_at_ms)}"
@@ -250,7 +260,7 @@ class _Ended:
         return Finding(kind, self.client, text, REBALANCE, value_ms)
 
     def _timeout_origin(self, evicted_at_ms: int) -> str:
-        """Say what the rebalance timeout is and where it comes from."""
+        """Return a sentence with the rebalance timeout and its source."""
         setting = self.evidence.settings[REBALANCE]
         if not isinstance(setting.value, int):
             return (
@@ -265,14 +275,14 @@ class _Ended:
         at = f"{_instant(origin.set_at_ms):%Y-%m-%d %H:%M:%S} UTC"
         return f"{value}, set{since} for this {setting.source} by {origin.set_by} at {at}."
 
-    def _removed(self, found: Sequence[ListedStay]) -> Finding:
+    def _removed(self, found: Sequence[ListedMemberSession]) -> Finding:
         text = (
             f"{self.client} was removed {_times(found)} by an operator, or by a lower group_max_size, the last time at"
-            f" {_clock(found)}.{self._waited()}"
+            f" {_when(found)}.{self._waited()}"
         )
         return Finding("removed", self.client, text)
 
-    def _restarted(self, found: Sequence[ListedStay]) -> Finding:
+    def _restarted(self, found: Sequence[ListedMemberSession]) -> Finding:
         text = (
             f"{self.client} left {_times(found)} and was back within a minute: it is being deployed, or a supervisor"
             " starts it again. As a static member (group_instance_id) it could do so without a rebalance."
@@ -287,7 +297,7 @@ class _Ended:
 
 
 def _slow(waits: Mapping[Client, Sequence[RebalanceWait]]) -> Iterator[Finding]:
-    """Name the clients that most of the slow rebalances waited for."""
+    """Return a finding for each client that most of the slow rebalances waited for."""
     rebalances = {wait.rebalance_id for found in waits.values() for wait in found}
     for client, found in waits.items():
         slow = {wait.rebalance_id for wait in found}
@@ -296,17 +306,17 @@ def _slow(waits: Mapping[Client, Sequence[RebalanceWait]]) -> Iterator[Finding]:
         longest_ms, together_ms = found[0].waited_for_ms, sum(wait.waited_for_ms for wait in found)
         text = (
             f"{client} is slow: {len(slow)} of {len(rebalances)} slow rebalances waited for it, up to"
-            f" {_span(longest_ms)} and {_span(together_ms)} together. It is busy and joins late: let it take less work"
+            f" {_span(longest_ms)} and {_span(together_ms)} together. It is busy and joins late: reduce its work"
             " between two polls. A shorter rebalance timeout would evict it although it is alive."
         )
         yield Finding("slow", client, text)
 
 
-# -- words ------------------------------------------------------------------------------------------------
+# -- texts ------------------------------------------------------------------------------------------------
 
 
-def _away_ms(session: ListedStay) -> int:
-    return 0 if session.back_at_ms is None else session.back_at_ms - session.row.ended_at_ms
+def _away_ms(session: ListedMemberSession) -> int:
+    return 0 if session.reconnected_at_ms is None else session.reconnected_at_ms - session.row.ended_at_ms
 
 
 def _suggested_ms(needed_ms: int) -> int:
@@ -314,12 +324,12 @@ def _suggested_ms(needed_ms: int) -> int:
     return 1_000 * next((step for step in STEPS_S if step >= wanted_s), STEPS_S[-1])
 
 
-def _times(found: Sequence[ListedStay]) -> str:
+def _times(found: Sequence[ListedMemberSession]) -> str:
     return "once" if len(found) == 1 else f"{len(found)} times"
 
 
-def _clock(found: Sequence[ListedStay]) -> str:
-    """Write when the newest of them ended."""
+def _when(found: Sequence[ListedMemberSession]) -> str:
+    """Return the end of the newest session, as text."""
     return f"{_instant(found[0].row.ended_at_ms):%H:%M:%S} UTC"
 
 
@@ -328,7 +338,7 @@ def _instant(at_ms: int) -> datetime:
 
 
 def _span(length_ms: int) -> str:
-    """Write a length of time: milliseconds below a second, then seconds, then minutes."""
+    """Return a duration as text: milliseconds below a second, then seconds, then minutes."""
     if length_ms < 1_000:
         return f"{length_ms} ms"
     if length_ms < 60_000:

@@ -1,6 +1,6 @@
-"""Log events about groups: rebalances that are over, members that were evicted, members that were assigned nothing.
+"""Log events about groups: rebalances that ended, members that were removed, members without an assignment.
 
-An event is logged when what it reports is stored, so the log never knows more than the database. A member that leaves
+An event is logged after its rows are stored, so the log never reports more than the database has. A member that leaves
 by itself is not logged.
 """
 
@@ -9,35 +9,35 @@ from typing import Final
 
 import structlog
 
-from coordinator_core.protocol.records import AssignmentAccepted, MemberRemoved, Record, Removal
+from coordinator_core.protocol.records import AssignmentAccepted, MemberRemoved, Record, RemovalReason
 from coordinator_core.store.rows import RebalanceRow
 
 log = structlog.get_logger("muster.runtime")
 
 LOGGED_MEMBERS_MAX: Final = 20
-"""How many members one event names."""
+"""Members that one event names."""
 
 
-def tell_of_members(group_id: str, records: Iterable[Record]) -> None:
-    """Log members that were evicted, and members that the leader left out of its assignment."""
+def log_member_events(group_id: str, records: Iterable[Record]) -> None:
+    """Log members that were evicted or removed, and members that the leader left out of its assignment."""
     for record in records:
-        if isinstance(record, MemberRemoved) and record.removal is not Removal.LEFT:
-            log.info("member_put_out", group=group_id, member=record.member_id, why=str(record.removal))
-        elif isinstance(record, AssignmentAccepted) and record.left_out:
+        if isinstance(record, MemberRemoved) and record.removal_reason is not RemovalReason.LEFT:
+            log.info("member_removed", group=group_id, member=record.member_id, why=str(record.removal_reason))
+        elif isinstance(record, AssignmentAccepted) and record.omitted_members:
             log.info(
-                "members_left_out_of_assignment",
+                "members_omitted_from_assignment",
                 group=group_id,
                 generation=record.generation,
-                members=list(record.left_out[:LOGGED_MEMBERS_MAX]),
-                member_count=len(record.left_out),
+                members=list(record.omitted_members[:LOGGED_MEMBERS_MAX]),
+                member_count=len(record.omitted_members),
             )
 
 
-def tell_of_rebalances(rows: Iterable[RebalanceRow]) -> None:
-    """Tell of rebalances that are over."""
+def log_rebalances(rows: Iterable[RebalanceRow]) -> None:
+    """Log rebalances that ended."""
     for row in rows:
         log.info(
-            "rebalance_over",
+            "rebalance_ended",
             outcome=row.outcome,
             group=row.group_id,
             rebalance=row.rebalance_id,

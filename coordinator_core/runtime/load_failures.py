@@ -1,6 +1,6 @@
-"""Shards that a node could not load: why, and when it tries each of them again.
+"""Shards that a node failed to load: the reasons, and when it retries.
 
-A shard that fails is released, so that another node may take it, and this node waits twice as long after every failure.
+A shard that fails is released, so that another node may acquire it. This node waits twice as long after each failure.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class LoadFailure:
 
 
 class LoadFailures:
-    """The shards of one node that could not be loaded and are not loaded since."""
+    """The shards of one node whose last load failed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -45,15 +45,15 @@ class LoadFailures:
             self._failures.pop(shard_id, None)
 
     def is_waiting(self, shard_id: int) -> bool:
-        """Tell whether it is too early to try a shard again."""
+        """Return whether it is too early to retry a shard."""
         failure = self._failures.get(shard_id)
         return failure is not None and self._clock.now().node_ms < failure.retry_at_ms
 
-    def steps(self, shard_ids: list[int], at_once: int) -> list[list[int]]:
-        """Return in which steps shards are loaded: those that failed one by one, after all others."""
+    def steps(self, shard_ids: list[int], step_size: int) -> list[list[int]]:
+        """Return the steps in which shards are loaded: shards that failed come last, one by one."""
         fresh = [shard_id for shard_id in shard_ids if shard_id not in self._failures]
         failed = [[shard_id] for shard_id in shard_ids if shard_id in self._failures]
-        return [fresh[first : first + at_once] for first in range(0, len(fresh), at_once)] + failed
+        return [fresh[first : first + step_size] for first in range(0, len(fresh), step_size)] + failed
 
     def why(self, shard_id: int) -> str | None:
         """Return why a shard is not served, as a sentence; None if it did not fail."""
@@ -61,7 +61,7 @@ class LoadFailures:
         return None if failure is None else f"the group's shard cannot be loaded: {failure.why}"
 
     def reasons(self) -> tuple[str, ...]:
-        """Return why the node is not ready, a sentence for each cause."""
+        """Return why the node is not ready, one sentence for each cause."""
         by_cause: dict[str, list[int]] = {}
         for shard_id, failure in sorted(self._failures.items()):
             by_cause.setdefault(failure.why, []).append(shard_id)

@@ -2,13 +2,13 @@
 
 Rules:
 
-* What counts is an end that a trusted reporter names, and an offset that it commits: the log reaches both. A commit
-  without an end does not renew the age of the end.
-* Ends are observations: those of the last second are lost in a crash, and the next commit brings them again.
-* A failing database keeps them waiting: one entry a partition, so that they are bounded by what is committed.
-* Ends are deleted with their topic, or because they are wrong. Every deletion raises `Versions.log_end_deletions`. A
-  node that reads a new count discards all ends that it has gathered, and the store refuses reports that were gathered
-  under an earlier count, so none of them brings a deleted end back.
+* A report is the log end that a trusted reporter sends, or the offset that it commits if that is greater. A commit
+  without a log end does not renew the report's age.
+* A crash loses the reports of the last second; the next commit repeats them.
+* While the database fails, reports wait: one entry a partition.
+* Log ends are deleted with their topic, or because they are wrong. Every deletion raises `Versions.log_end_deletions`.
+  A node that reads a new count discards all reports that it has gathered, and the store refuses reports that were
+  gathered under an earlier count, so no report restores a deleted log end.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ log = structlog.get_logger("muster.runtime")
 
 FLUSH_S: Final = 1.0
 RENEWALS_PER_AGE: Final = 10
-"""How often within its maximum age an end is stored again that is reported again."""
+"""How often within its maximum age a repeated report of the same log end is stored."""
 ROWS_PER_FLUSH: Final = 10_000
-"""How many ends one statement stores."""
+"""Reports that one statement stores."""
 STORED_MAX: Final = 200_000
-"""How many partitions are remembered as stored; past it all are forgotten, and stored again at their next report."""
+"""Partitions that are remembered as stored; beyond it all are forgotten, and stored again with their next report."""
 
 Partition = tuple[str, int]
 Seen = tuple[int, int]
-"""An end, and when it was last reported."""
+"""A log end offset, and when it was last reported."""
 
 
 class LogEndReports:
-    """The ends of logs that this node's commits have named and that are not stored yet."""
+    """The reports of this node's commits that are not stored yet."""
 
     def __init__(self, store: Store, threads: Threads, max_age_ms: Callable[[], int]) -> None:
         self._store = store
@@ -49,16 +49,16 @@ class LogEndReports:
         self._waiting: dict[Partition, Seen] = {}
         self._stored: dict[Partition, Seen] = {}
 
-    def observe(self, records: Iterable[Record], trusted_topics: tuple[str, ...]) -> None:
-        """Take up what a trusted reporter committed, in topics that begin with one of these prefixes."""
+    def observe(self, records: Iterable[Record], trusted_topic_prefixes: tuple[str, ...]) -> None:
+        """Gather the reports of a trusted reporter's commits, in topics with one of these prefixes."""
         for record in records:
             if isinstance(record, OffsetsCommitted):
-                self._observe(record, trusted_topics)
+                self._observe(record, trusted_topic_prefixes)
 
-    def _observe(self, record: OffsetsCommitted, trusted_topics: tuple[str, ...]) -> None:
+    def _observe(self, record: OffsetsCommitted, trusted_topic_prefixes: tuple[str, ...]) -> None:
         waiting, stored, renew_ms = self._waiting, self._stored, self._max_age_ms() // RENEWALS_PER_AGE
         for topic, partition, offset, _, _, log_end_offset in record.offsets:
-            if not topic.startswith(trusted_topics):
+            if not topic.startswith(trusted_topic_prefixes):
                 continue
             end, at_ms = offset, NEVER_REPORTED_MS
             if log_end_offset is not None:
@@ -74,20 +74,20 @@ class LogEndReports:
                 waiting[key] = (end, at_ms)
 
     def forget_deleted(self, deletions: int) -> None:
-        """Discard all ends that were gathered before the last deletion; the count does not say whose ends went."""
+        """Discard all reports that were gathered before the last deletion; the count does not name the topic."""
         if deletions != self._deletions:
             self._deletions = deletions
             self._waiting.clear()
             self._stored.clear()
 
     async def run(self) -> None:
-        """Store what waits, for ever."""
+        """Store waiting reports once a second, without end."""
         while True:
             await asyncio.sleep(FLUSH_S)
             await self.flush()
 
     async def flush(self) -> None:
-        """Store what waits; what the database does not take now waits on."""
+        """Store waiting reports; those that the database does not store remain."""
         deletions, waiting = self._deletions, list(self._waiting.items())
         for place in range(0, len(waiting), ROWS_PER_FLUSH):
             batch = waiting[place : place + ROWS_PER_FLUSH]
@@ -95,14 +95,14 @@ class LogEndReports:
             try:
                 is_stored = await self._threads.read(partial(self._store.report_log_ends, reports, deletions))
             except (StoreUnavailable, OutcomeUnknown) as error:
-                log.warning("log_ends_not_stored", partitions=len(waiting) - place, why=str(error))
+                log.warning("log_end_write_failed", partitions=len(waiting) - place, why=str(error))
                 return
             if not is_stored or deletions != self._deletions:
-                return  # the next renewal reads the new count, if this node has not
+                return  # the next renewal reads the new count
             self._note_stored(batch)
 
     def _note_stored(self, batch: Sequence[tuple[Partition, Seen]]) -> None:
-        """Remember what is stored; what was reported meanwhile waits on."""
+        """Remember stored reports; what was reported meanwhile remains waiting."""
         if len(self._stored) + len(batch) > STORED_MAX:
             self._stored.clear()
         for key, seen in batch:

@@ -1,22 +1,27 @@
-"""Maintenance proposes; this disposes: candidates of applying runs are judged again and worked off.
+"""Apply maintenance runs: decide each undecided candidate of the node's shards, and finish completed runs.
 
-Each candidate is judged by the whole rule on what stands now, and its outcome is written in the transaction of
-the change itself. So a kill in the middle is resumed by whoever owns the shard next, and repeating has no effect.
+Rules:
 
-Source: ARCHITECTURE.md "Maintenance proposes; the coordinator disposes".
+* The whole rule is checked again on the current state of the group, and the candidate's outcome is written in the
+  transaction of the change. After a crash the next owner of the shard resumes the run; repeating has no effect.
+* A run that fails is set aside, and the work on other runs goes on. After an unexpected error it is retried after
+  `RETRY_AFTER_MS`, after a refusal (the shard is moving, say) with the next renewal.
+* An unreachable database pauses all runs until the next renewal.
+
+Source: ARCHITECTURE.md "Maintenance".
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
+from typing import Final
 
 import structlog
 
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.replies import OffsetsExpired, OffsetsRestored
 from coordinator_core.protocol.requests import (
     ExpireOffsets,
     ExpiryCandidate,
@@ -26,104 +31,130 @@ from coordinator_core.protocol.requests import (
     RetireGroup,
     Token,
 )
+from coordinator_core.protocol.responses import ExpireOffsetsResponse, RestoreOffsetsResponse
 from coordinator_core.protocol.settings import Now
-from coordinator_core.runtime.archiving import Archiving
+from coordinator_core.runtime.change_payloads import to_restore
 from coordinator_core.runtime.clock import Threads
-from coordinator_core.runtime.notes import to_restore
+from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.quarantine import Quarantine
-from coordinator_core.runtime.shard import HeldAsk, Shard, nothing_beside
+from coordinator_core.runtime.shard import Shard, SubmitLocked, no_extra_rows
 from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import Beside
+from coordinator_core.store.rows import ExtraRows
 from coordinator_core.store.runs import GROUP_CLEANUP, TOPIC_DELETION, UNDO, CandidateRow, OutcomeRow
 
 log = structlog.get_logger("muster.runtime")
 
+RETRY_AFTER_MS: Final = 30_000
+"""How long a run is set aside after an unexpected error."""
+
 
 class Maintenance:
-    """Works off the candidates of this node's shards."""
+    """Applies maintenance runs to the groups of this node's shards."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - called once, where a node is put together
         self,
         store: Store,
         threads: Threads,
         shards: Callable[[], dict[int, Shard]],
         new_token: Callable[[], Token],
+        node_ms: Callable[[], int],
         *,
         chunk: int,
-        groups_at_once: int,
-        archiving: Archiving,
+        max_concurrent_groups: int,
+        archiver: HistoryArchiver,
         quarantine: Quarantine,
     ) -> None:
         self._store = store
         self._threads = threads
         self._shards = shards
         self._new_token = new_token
+        self._node_ms = node_ms
         self._chunk = chunk
-        self._groups_at_once = groups_at_once
-        self._archiving = archiving
+        self._max_concurrent_groups = max_concurrent_groups
+        self._archiver = archiver
         self._quarantine = quarantine
+        self._retry_at_ms: dict[str, int] = {}
+        """Run that failed → when it is retried, in node time."""
 
-    async def work_off(self) -> None:
-        """Judge every undecided candidate of our shards and every day of history; finish runs that have none left."""
+    async def process_pending(self) -> None:
+        """Decide every undecided candidate of our shards and every day of history, and finish completed runs."""
+        now_ms = self._node_ms()
+        self._retry_at_ms = {run_id: at_ms for run_id, at_ms in self._retry_at_ms.items() if at_ms > now_ms}
         try:
-            while await self._judge_chunk():
+            while await self._decide_chunk():
                 pass
-            await self._archiving.work_off()
-            for run_id in await self._threads.read(self._store.finish_runs):
-                log.info("maintenance_run_applied", run=run_id)
-        except (CoordinatorError, StoreError) as error:
-            log.warning("maintenance_paused", why=str(error))
+            await self._archiver.process_pending()
+            await self._finish_runs()
+        except StoreError as error:
+            log.warning("maintenance_run_paused", why=str(error))
 
-    async def _judge_chunk(self) -> bool:
-        """Judge some candidates; those of quarantined groups stay undecided until the group is reloaded."""
+    async def _finish_runs(self) -> None:
+        for run_id in await self._threads.read(self._store.finish_runs):
+            log.info("maintenance_run_applied", run=run_id)
+
+    async def _decide_chunk(self) -> bool:
+        """Decide some candidates; those of quarantined groups remain undecided until the group is reloaded."""
         shards = {shard_id: shard for shard_id, shard in self._shards().items() if not shard.is_loading}
         if not shards:
             return False
-        without = [group.group_id for group in self._quarantine.of_shards(shards)]
-        find = partial(self._store.next_candidates, list(shards), self._chunk, without)
+        quarantined = [group.group_id for group in self._quarantine.of_shards(shards)]
+        find = partial(self._store.next_candidates, list(shards), self._chunk, quarantined, list(self._retry_at_ms))
         candidates = await self._threads.read(find)
         of_groups = [list(rows) for _, rows in groupby(candidates, key=lambda row: (row.run_id, row.group_id))]
-        limit = asyncio.Semaphore(self._groups_at_once)
-        failures: list[CoordinatorError | StoreError] = []
-        async with asyncio.TaskGroup() as judging:
+        limit = asyncio.Semaphore(self._max_concurrent_groups)
+        failures: list[StoreError] = []
+        async with asyncio.TaskGroup() as deciding:
             for rows in of_groups:
-                judging.create_task(self._judge_in_turn(limit, rows, failures))
+                deciding.create_task(self._decide_when_free(limit, rows, failures))
         if failures:
             raise failures[0]
         return bool(candidates)
 
-    async def _judge_in_turn(
-        self, limit: asyncio.Semaphore, rows: list[CandidateRow], failures: list[CoordinatorError | StoreError]
+    async def _decide_when_free(
+        self, limit: asyncio.Semaphore, rows: list[CandidateRow], failures: list[StoreError]
     ) -> None:
-        """Judge one group's candidates beside those of others; a failure stops none of them."""
+        """Decide one group's candidates of one run; a failure does not stop other groups.
+
+        Args:
+            limit: how many groups are decided at once.
+            rows: the candidates.
+            failures: takes an error of the database, which is not the run's own.
+        """
+        run_id, group_id = rows[0].run_id, rows[0].group_id
         async with limit:
             shard = self._shards().get(rows[0].shard_id)
-            if shard is None or shard.is_loading or self._quarantine.get(rows[0].group_id) is not None:
+            if shard is None or shard.is_loading or self._quarantine.get(group_id) is not None:
                 return
             try:
-                await self._judge_group(shard, rows)
-            except (CoordinatorError, StoreError) as failure:
+                await self._decide_group(shard, rows)
+            except StoreError as failure:
                 failures.append(failure)
+            except CoordinatorError as refusal:
+                log.warning("maintenance_run_paused", run=run_id, group=group_id, why=refusal.detail)
+                self._retry_at_ms.setdefault(run_id, self._node_ms())
+            except Exception:  # any error, such as an unreadable row, concerns this run only
+                log.exception("maintenance_run_failed", run=run_id, group=group_id)
+                self._retry_at_ms[run_id] = self._node_ms() + RETRY_AFTER_MS
 
-    async def _judge_group(self, shard: Shard, rows: list[CandidateRow]) -> None:
-        """Judge one group's candidates in one decision, while its requests wait."""
+    async def _decide_group(self, shard: Shard, rows: list[CandidateRow]) -> None:
+        """Decide one group's candidates in one decision, while its requests wait."""
         first = rows[0]
-        async with shard.holding(first.group_id) as ask:
+        async with shard.locked(first.group_id) as submit:
             token = self._new_token()
             request = await self._threads.read(partial(_request, self._store, token, rows))
-            await ask(token, request, partial(_outcomes, first.run_id))
+            await submit(token, request, partial(_outcomes, first.run_id))
             if isinstance(request, ExpireOffsets):
-                await self._retire(first.group_id, ask)
+                await self._retire(first.group_id, submit)
 
-    async def _retire(self, group_id: str, ask: HeldAsk) -> None:
-        """Let the group go if it is Empty and its last offset has gone. Source: protocol.md section 10.4."""
-        left = await self._threads.read(partial(self._store.stored_offsets, group_id, None))
+    async def _retire(self, group_id: str, submit: SubmitLocked) -> None:
+        """Retire the group if it is Empty and its last offset was removed. Source: protocol.md section 10.4."""
+        remaining = await self._threads.read(partial(self._store.stored_offsets, group_id, None))
         token = self._new_token()
-        await ask(token, RetireGroup(token, has_offsets=bool(left)), nothing_beside)
+        await submit(token, RetireGroup(token, has_offsets=bool(remaining)), no_extra_rows)
 
 
 def _request(store: Store, token: Token, rows: list[CandidateRow]) -> Request:
-    """Return what is asked of a group, with what it takes to decide; it depends on what kind of run this is."""
+    """Return the request that the run's kind makes of a group, with the stored offsets that it is decided on."""
     first = rows[0]
     if first.kind == GROUP_CLEANUP:
         return RetireGroup(token, store.has_offsets(first.group_id), first.seen)
@@ -131,21 +162,21 @@ def _request(store: Store, token: Token, rows: list[CandidateRow]) -> Request:
     stored = tuple(store.stored_offsets(first.group_id, partitions))
     if first.kind == UNDO and first.undoes is not None:
         taken = store.archived_offsets(first.undoes, first.group_id, partitions)
-        return RestoreOffsets(token, tuple(map(to_restore, taken)), stored, first.change_id, is_of_run=True)
+        return RestoreOffsets(token, tuple(map(to_restore, taken)), stored, first.change_id, is_maintenance_run=True)
     candidates = tuple(ExpiryCandidate(row.topic, row.partition, row.commit_version) for row in rows)
-    ask_for = RemoveTopicOffsets if first.kind == TOPIC_DELETION else ExpireOffsets
-    return ask_for(token, candidates, stored, first.change_id)
+    request = RemoveTopicOffsets if first.kind == TOPIC_DELETION else ExpireOffsets
+    return request(token, candidates, stored, first.change_id)
 
 
-def _outcomes(run_id: str, before: Group, decision: Decision, _: Now) -> Beside:
-    return Beside(outcomes=tuple(_each_outcome(run_id, before.group_id, decision)))
+def _outcomes(run_id: str, before: Group, decision: Decision, _: Now) -> ExtraRows:
+    return ExtraRows(outcomes=tuple(_each_outcome(run_id, before.group_id, decision)))
 
 
 def _each_outcome(run_id: str, group_id: str, decision: Decision) -> Iterable[OutcomeRow]:
     for _, answer, _ in decision.replies:
-        if isinstance(answer, OffsetsExpired):
+        if isinstance(answer, ExpireOffsetsResponse):
             for topic, partition, outcome in answer.outcomes:
                 yield OutcomeRow(run_id, group_id, topic, partition, outcome)
-        elif isinstance(answer, OffsetsRestored):
+        elif isinstance(answer, RestoreOffsetsResponse):
             for topic, partition, outcome, _ in answer.offsets:
                 yield OutcomeRow(run_id, group_id, topic, partition, outcome)

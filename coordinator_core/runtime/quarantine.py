@@ -1,7 +1,7 @@
 """Quarantine: groups whose stored rows cannot be loaded.
 
 A node refuses every request for a quarantined group with a retriable error, and writes nothing for it, until an
-operator has repaired the rows and reloads the group. The other groups of the shard are served.
+operator has repaired the rows and reloaded the group. The other groups of the shard are served.
 """
 
 from collections.abc import Callable, Container
@@ -19,7 +19,7 @@ class ReloadRefused(InvalidRequest):
 
 
 class GroupQuarantined(CoordinatorNotAvailable):
-    """The group is quarantined: members ask again, and an operator repairs its rows and reloads it."""
+    """The group is quarantined: clients retry, and an operator repairs its rows and reloads it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class GroupQuarantined(CoordinatorNotAvailable):
 
 
 class QuarantinedGroup(NamedTuple):
-    """A group that is not served; `reason` is one sentence about its rows."""
+    """A quarantined group; `reason` is one sentence about its rows."""
 
     group_id: str
     shard_id: int
@@ -42,45 +42,45 @@ class QuarantinedGroup(NamedTuple):
 class Quarantine:
     """The quarantined groups of one node.
 
-    A shard that was dropped keeps its groups here until it is loaded again, so that they are refused meanwhile too.
+    The groups of an unloaded shard remain until it is loaded again, so that they are refused meanwhile too.
     """
 
     def __init__(self, is_served: Callable[[str], bool]) -> None:
         """Start empty.
 
         Args:
-            is_served: whether the node serves a group from memory.
+            is_served: returns whether the node serves a group from memory.
         """
         self._is_served = is_served
         self._groups: dict[str, QuarantinedGroup] = {}
 
     def add(self, group: QuarantinedGroup) -> None:
-        """Quarantine a group, unless it is served: then rows of it lie under another shard, and are passed over."""
+        """Quarantine a group, unless the node serves it: then the rows have the wrong shard, and are skipped."""
         if self._is_served(group.group_id):
-            log.warning("rows_passed_over", group=group.group_id, shard=group.shard_id, why=group.reason)
+            log.warning("misplaced_rows_skipped", group=group.group_id, shard=group.shard_id, why=group.reason)
             return
         self._groups[group.group_id] = group
         log.error("group_quarantined", group=group.group_id, shard=group.shard_id, why=group.reason)
 
     def release(self, group_id: str) -> None:
-        """Let requests for a group through again."""
+        """End the quarantine of a group."""
         if self._groups.pop(group_id, None) is not None:
-            log.info("group_released", group=group_id)
+            log.info("group_reloaded", group=group_id)
 
     def begin_load(self, shard_id: int) -> None:
-        """Forget the groups of a shard, which is about to be loaded."""
+        """Forget the groups of a shard before it is loaded."""
         for group in [each for each in self._groups.values() if each.shard_id == shard_id]:
             del self._groups[group.group_id]
 
     def get(self, group_id: str) -> QuarantinedGroup | None:
-        """Return a group if it is quarantined."""
+        """Return a group if it is quarantined, else None."""
         return self._groups.get(group_id)
 
     def check(self, group_id: str) -> None:
         """Refuse a request for a group that is quarantined.
 
         Raises:
-            GroupQuarantined: it is; the text says why, and what an operator does.
+            GroupQuarantined: the text has the reason, and what an operator does.
         """
         group = self._groups.get(group_id)
         if group is not None:

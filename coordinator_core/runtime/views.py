@@ -1,4 +1,4 @@
-"""What the coordinator shows of itself and its groups: values for the front doors."""
+"""Values that the coordinator returns to the HTTP server: groups, members, owners, settings, readiness."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,17 +13,17 @@ SettingSource = Literal["default", "environment", "cluster", "group"]
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """A member as its coordinator sees it now."""
+    """The current state of a member."""
 
     member: Member
     subscription: bytes
     """Its metadata for the chosen protocol; empty while none is chosen."""
     last_heartbeat_at_ms: int | None
-    """Wall time of the last sign of life; None before the first."""
-    awaiting: Literal["join", "sync"] | None
-    """Which request of the member is parked: it is ready, and waits for other members."""
-    awaited: Literal["join", "sync"] | None
-    """Which request of the member the group waits for."""
+    """Wall time of the last request that restarted the session; None before the first."""
+    parked_request: Literal["join", "sync"] | None
+    """The member's parked request: the member is ready, and waits for others."""
+    missing_request: Literal["join", "sync"] | None
+    """The member's request that the group waits for."""
     owned: tuple[TopicPartitions, ...] | None
     """The partitions that the member owns, by topic; during a rebalance those that it owned last. None: not known, as
     its assignment cannot be read."""
@@ -31,7 +31,7 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group as its coordinator sees it now. A Dead one has no members and generation 0."""
+    """The current state of a group. A Dead group has no members and generation 0."""
 
     group_id: str
     state: GroupState
@@ -44,13 +44,13 @@ class GroupView:
     pending_member_count: int
     waiting_for: tuple[str, ...]
     waiting_until_ms: int | None
-    """Wall time at which the phase under way ends at the latest."""
+    """Wall time of the phase's deadline; None outside of a rebalance."""
     settings: GroupSettings
 
 
 @dataclass(frozen=True, slots=True)
 class ShardOwner:
-    """Who serves a shard; `node_id` and `url` are None while nobody does."""
+    """The owner of a shard; `node_id` and `url` are None if it has none."""
 
     shard_id: int
     node_id: str | None
@@ -59,8 +59,8 @@ class ShardOwner:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingInForce:
-    """A setting's value and where it comes from."""
+class EffectiveSetting:
+    """A setting's value and its source."""
 
     value: int | str | None
     source: SettingSource
@@ -68,7 +68,7 @@ class SettingInForce:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether the node serves, and if not, why not."""
+    """Whether the node can serve, with reasons or notices as sentences."""
 
     is_ready: bool
     reasons: tuple[str, ...]

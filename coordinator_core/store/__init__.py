@@ -1,5 +1,5 @@
-"""Where decisions become durable: the interface, its Postgres implementation, and its in-memory twin.
+"""Durable storage of groups: the interface, the Postgres store, and an in-memory store for tests.
 
-Read in this order: `rows` (what is stored), `interface` (the rules), `ledger` and `projection` (how decisions become
-rows and rows a group), `tables`, then `postgres` or `memory`.
+Read in this order: `rows` (the stored values), `interface` (the rules), `ledger` and `projection` (decisions to rows,
+and rows to groups), `tables`, then `postgres` or `memory`.
 """

@@ -1,4 +1,4 @@
-"""Days of history that were copied into the archive, and those that have left Postgres for it."""
+"""SQLAlchemy definitions of `archive_candidates` and `archived_partitions`: days of history in the archive."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Date, Index, PrimaryKeyConstraint, Table, Text, text
 from sqlalchemy.dialects.postgresql import UUID
@@ -11,7 +11,7 @@ def _day_of_a_table() -> tuple[Column[str], Column[object]]:
 
 
 def _copy() -> tuple[Column[str], Column[str], Column[int], Column[str], Column[object]]:
-    """Where the rows were and are, and what shows that they are the same."""
+    """Return the columns of a copy: its partition, its files, and the checksum that both have."""
     return (
         Column("source", Name, nullable=False),
         Column("path", Text, nullable=False),
@@ -27,7 +27,7 @@ archive_candidates = Table(
     Column("run_id", UUID(as_uuid=False), nullable=False),
     *_day_of_a_table(),
     *_copy(),
-    # NULL while undecided; then `dropped` or why the day stays.
+    # NULL while undecided; then `dropped` or why the day was kept.
     Column("outcome", Text, nullable=True),
     CheckConstraint("day >= '1970-01-01' AND day < '9999-12-31'", name="archive_candidates_day"),
     PrimaryKeyConstraint("run_id", "table_name", "day"),
@@ -43,7 +43,7 @@ archived_partitions = Table(
     Column("change_id", UUID(as_uuid=False), nullable=False),
     *_copy(),
     Column("dropped_at", At, nullable=False),
-    # NULL while the rows are in the archive alone.
+    # NULL while only the archive has the rows.
     Column("restored_at", At, nullable=True),
     PrimaryKeyConstraint("table_name", "day", "run_id"),
 )

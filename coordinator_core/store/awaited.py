@@ -1,7 +1,7 @@
-"""Awaited members: those that a rebalance under way waits for, as `groups.awaited_members` stores them.
+"""Awaited members: those that the current phase of a rebalance waits for, as stored in `groups.awaited_members`.
 
-A node stores them once a rebalance has lasted for a while, and again when they change (`runtime/awaited.py`). The end
-of a phase clears them in its own write. Source: tables.md, `groups`.
+A node stores them once a rebalance has lasted for a while, and again when they change
+(`runtime/awaited_members.py`). The write that ends a phase clears them. Source: tables.md, `groups`.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from coordinator_core.protocol.states import PREPARING
 from coordinator_core.store.rows import Json
 
 AWAITED_MEMBERS_MAX: Final = 100
-"""Members of one group that are stored by name; `count` counts them all."""
+"""The maximum number of members in the column; `count` counts them all."""
 
 Phase = Literal["join", "sync"]
 
 
 class AwaitedMember(NamedTuple):
-    """A member that has not joined, or has not synced; a pending member has an id and nothing else."""
+    """A member that has not joined, or has not synced. Of a pending member only the id is known."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -29,7 +29,7 @@ class AwaitedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AwaitedMembers:
-    """The members that the phase under way waits for; of a sync phase the leader comes first."""
+    """The members that the current phase waits for; in a sync phase the leader comes first."""
 
     phase: Phase
     since_ms: int
@@ -44,7 +44,7 @@ class AwaitedMembers:
 
     @classmethod
     def from_json(cls, stored: Json) -> Self:
-        """Return what the column `groups.awaited_members` holds."""
+        """Return the awaited members of a value of the column `groups.awaited_members`."""
         return cls(**(stored | {"members": tuple(AwaitedMember(**member) for member in stored["members"])}))
 
 

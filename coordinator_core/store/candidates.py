@@ -1,11 +1,11 @@
-"""A run's candidates as people look through them: what was proposed of which group, and what came of it."""
+"""Lists of a run's candidates: what it proposes for which group, and the outcome."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class CandidatePlace(NamedTuple):
-    """Where a page of candidates ended."""
+class CandidateCursor(NamedTuple):
+    """The last candidate of a page."""
 
     group_id: str
     topic: str
@@ -14,7 +14,7 @@ class CandidatePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedCandidate:
-    """An offset, or (with the topic and partition of WHOLE_GROUP) a group; what does not belong to it is None."""
+    """A candidate: an offset, or (with the topic and partition of WHOLE_GROUP) a group. Unused fields are None."""
 
     group_id: str
     topic: str
@@ -24,17 +24,17 @@ class ListedCandidate:
     committed_at_ms: int | None
     reason: str | None
     outcome: str | None
-    """None while nobody has decided."""
+    """None while undecided."""
 
     @property
-    def place(self) -> CandidatePlace:
-        """Return where a page that ends here ends."""
-        return CandidatePlace(self.group_id, self.topic, self.partition)
+    def cursor(self) -> CandidateCursor:
+        """Return the cursor of a page that ends here."""
+        return CandidateCursor(self.group_id, self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedDay:
-    """A day of a history table that a run has copied, and means to drop."""
+    """A day of a history table that a run has copied and proposes to drop."""
 
     table: str
     day: str
@@ -44,4 +44,4 @@ class ListedDay:
     checksum: str
     verified_at_ms: int
     outcome: str | None
-    """None while nobody has decided."""
+    """None while undecided."""

@@ -1,7 +1,7 @@
-"""What is asked of history, and what it answers: values between the runtime and a store.
+"""Queries of history and their results: values that pass between the runtime and a store.
 
-Lists come newest first, page by page. A page begins after a *place*, which is all of a row that its order looks at,
-so pages join without gap or repeat whatever is added meanwhile.
+Lists are paged, the newest first. A page starts after a *cursor*: the values of the last row that the order uses. So
+pages neither skip nor repeat rows when rows are added in between.
 """
 
 from dataclasses import dataclass, fields
@@ -11,13 +11,13 @@ from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING,
 from coordinator_core.store.rows import RebalanceRow, TransitionRow
 
 END_OF_TIME_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999; asked for as a moment, it means how things stand now."""
+"""The last millisecond of the year 9999; as the time of a `Moment` it means now."""
 
 # -- rebalances -------------------------------------------------------------------------------------------
 
 
-class RebalancePlace(NamedTuple):
-    """Where a page of rebalances ended: at one that was over, or (END_OF_TIME_MS) at the one under way."""
+class RebalanceCursor(NamedTuple):
+    """The last rebalance of a page; END_OF_TIME_MS: it is in progress."""
 
     completed_at_ms: int
     rebalance_id: str
@@ -25,7 +25,7 @@ class RebalancePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRebalance:
-    """A rebalance, over or under way: under way it has no outcome yet, and no count of what came of it."""
+    """A rebalance, ended or in progress; in progress it has no outcome and no results."""
 
     rebalance_id: str
     group_id: str
@@ -46,22 +46,22 @@ class ListedRebalance:
 
     @classmethod
     def over(cls, row: RebalanceRow) -> Self:
-        """Return a rebalance that is over, as a list shows it."""
+        """Return the list entry of a rebalance that ended."""
         return cls(**{each.name: getattr(row, each.name) for each in fields(row)})
 
     @property
-    def place(self) -> RebalancePlace:
-        """Return where a page that ends here ends; the one under way comes before all others."""
+    def cursor(self) -> RebalanceCursor:
+        """Return the cursor of a page that ends here; the rebalance in progress comes before all others."""
         at_ms = END_OF_TIME_MS if self.completed_at_ms is None else self.completed_at_ms
-        return RebalancePlace(at_ms, self.rebalance_id)
+        return RebalanceCursor(at_ms, self.rebalance_id)
 
 
 # -- waits ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class WaitQuestion:
-    """Which waits of a group are asked for: in rebalances that were over at an instant or later, and so long."""
+class WaitQuery:
+    """Selects waits of at least `at_least_ms`, in rebalances of a group that ended at `from_ms` or later."""
 
     group_id: str
     from_ms: int
@@ -69,14 +69,14 @@ class WaitQuestion:
 
 
 class RebalanceWait(NamedTuple):
-    """How long a rebalance waited for a member, which may be gone since."""
+    """How long a rebalance waited for a member, which may have left since."""
 
     rebalance_id: str
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str | None
-    """None: neither the present nor the sessions since `from_ms` know the member."""
+    """None: the member is not in the group, and no session row since `from_ms` is of it."""
     waited_for_ms: int
     outcome: str
 
@@ -84,11 +84,11 @@ class RebalanceWait(NamedTuple):
 # -- transitions ------------------------------------------------------------------------------------------
 
 RANK_IN_GENERATION: Final = {EMPTY: 0, COMPLETING: 0, STABLE: 1, PREPARING: 2, DEAD: 3}
-"""In which order a generation goes through its states: one decision can enter several within a millisecond."""
+"""The order of a generation's states: one decision can enter several within a millisecond."""
 
 
-class TransitionPlace(NamedTuple):
-    """Where a page of transitions ended."""
+class TransitionCursor(NamedTuple):
+    """The last transition of a page."""
 
     at_ms: int
     group_created_at_ms: int
@@ -96,18 +96,18 @@ class TransitionPlace(NamedTuple):
     rank: int
 
 
-def place_of(row: TransitionRow) -> TransitionPlace:
-    """Return where a page that ends with this row ends."""
+def cursor_of(row: TransitionRow) -> TransitionCursor:
+    """Return the cursor of a page that ends with this row."""
     rank = RANK_IN_GENERATION.get(row.to_state, 0)  # type: ignore[call-overload]  # a state equals its text
-    return TransitionPlace(row.at_ms, row.group_created_at_ms, row.generation, rank)
+    return TransitionCursor(row.at_ms, row.group_created_at_ms, row.generation, rank)
 
 
-# -- who held what, and what was committed ----------------------------------------------------------------
+# -- ownership and committed offsets ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What of a group is asked for, as of when."""
+    """Selects a group, and optionally a topic and a partition, as of a time."""
 
     group_id: str
     at_ms: int = END_OF_TIME_MS
@@ -116,8 +116,8 @@ class Moment:
     partition: int | None = None
 
 
-class OwnedSpan(NamedTuple):
-    """Partitions of one topic that a member holds or held without a break; `valid_to_ms` None: to this day."""
+class PartitionOwnership(NamedTuple):
+    """Partitions of one topic that a member owned without interruption; `valid_to_ms` None: it still owns them."""
 
     member_id: str
     topic: str
@@ -128,8 +128,8 @@ class OwnedSpan(NamedTuple):
     valid_to_ms: int | None
 
 
-class PositionThen(NamedTuple):
-    """What was committed for a partition at some moment, and when that had been committed."""
+class OffsetAtTime(NamedTuple):
+    """The committed offset of a partition as of a time, and when it was committed."""
 
     topic: str
     partition: int
@@ -137,43 +137,43 @@ class PositionThen(NamedTuple):
     log_end_offset: int | None
     committed_at_ms: int
     member_id: str | None
-    """Who committed it: "" is a consumer in no group; None: only the archive knows the offset, and not by whom."""
+    """The member that committed it; "": a consumer outside of a group; None: unknown, the offset is in the archive."""
 
 
-def in_order(spans: list[OwnedSpan], partition: int | None) -> list[OwnedSpan]:
-    """Return spans by topic, first partition and member; of one partition, if one was asked for."""
+def in_order(ownerships: list[PartitionOwnership], partition: int | None) -> list[PartitionOwnership]:
+    """Return ownerships by topic, first partition and member; those of one partition, unless it is None."""
     if partition is not None:
-        spans = [span._replace(partitions=(partition,)) for span in spans if partition in span.partitions]
-    return sorted(spans, key=lambda span: (span.topic, span.partitions[:1], span.member_id))
+        ownerships = [owned._replace(partitions=(partition,)) for owned in ownerships if partition in owned.partitions]
+    return sorted(ownerships, key=lambda owned: (owned.topic, owned.partitions[:1], owned.member_id))
 
 
-# -- how far groups are behind ------------------------------------------------------------------------------
+# -- lag ----------------------------------------------------------------------------------------------------
 
 
-class GroupPosition(NamedTuple):
-    """What a group has committed of a topic, or (where `partition` is told) of one partition of it."""
+class OffsetTotal(NamedTuple):
+    """The sums over a group's offsets of one topic, or of one partition if `partition` is set."""
 
     group_id: str
     topic: str
     partition: int | None
     partition_count: int
     offset: int
-    """The committed offsets, added up."""
+    """The sum of the committed offsets."""
     lag_records: int | None
-    """Records between what is committed and the end of the log, added up where the end is known; None: nowhere, or a
-    stale end makes it a lower bound of 0."""
+    """The sum of the lag, where the log end is known; None: no log end is known, or a stale log end makes it a lower
+    bound of 0."""
     last_committed_at_ms: int
     log_end_at_ms: int | None
-    """When the end of the log was last reported; of several partitions the oldest of these instants."""
+    """When the log end was last reported; of several partitions the oldest of these times."""
 
 
-# -- what will expire ---------------------------------------------------------------------------------------
+# -- expiry -------------------------------------------------------------------------------------------------
 
 
 class ExpiryForecast(NamedTuple):
-    """How many offsets will expire after an instant, as the newest run of `offset_retention` saw it then."""
+    """How many offsets will expire after `as_of_ms`, by the newest run of `offset_retention`."""
 
     as_of_ms: int
     within_a_day: int
     within_a_week: int
-    """Those of the first day included."""
+    """Including those of the first day."""

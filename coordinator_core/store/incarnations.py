@@ -1,13 +1,13 @@
-"""Incarnations: a restore, a failover or a rollback begins a new one, in which no number of an earlier one comes again.
+"""Incarnations of the database: a restore, a failover or a rollback starts a new one, which repeats no earlier number.
 
-The database may have lost the last transactions, and with them generations, lease epochs and commit versions that were
-given out already. So each of these numbers jumps past everything that can have been lost:
+The database may have lost the last transactions, and with them generations, lease epochs and commit versions that
+clients and nodes already know. So a new incarnation raises each of these numbers above all that can have been lost:
 
-* The identity of the database (`Identity`) is stored. Take-overs and renewals compare it with the actual one; writes
-  compare what of it is cheap to read.
-* A database that was rolled back in place keeps its identity. A node notices it by `is_rolled_back`.
-* The jump grows with the time since the last sign of life in the database, so that restoring one backup twice, or an
-  older one after that, gives no number out twice either.
+* The identity of the database (`Identity`) is stored. Acquiring and renewing leases compares it with the actual one;
+  writes compare the parts that are cheap to read.
+* A database that was rolled back in place keeps its identity. A node detects it with `is_rolled_back`.
+* The jump grows with the time since the last recorded activity in the database, so numbers do not repeat even if one
+  backup is restored twice, or an older one after it.
 
 Source: docs/backup.md.
 """
@@ -16,13 +16,13 @@ import uuid
 from dataclasses import asdict
 from typing import Final, NamedTuple
 
-from coordinator_core.store.actions import Action
+from coordinator_core.store.change_actions import ChangeAction
 from coordinator_core.store.rows import ChangeRow, Incarnation, Renewal
 
 GENERATION_JUMP: Final = 10_000
-"""The least by which the generations of all groups are raised."""
+"""The minimum by which the generations of all groups are raised."""
 JUMP_MINUTES: Final = 10
-"""For how many lost minutes that is enough; each further one raises generations by a tenth of it."""
+"""How many lost minutes the minimum covers; each further one raises generations by a tenth of it."""
 GENERATIONS_A_MINUTE: Final = GENERATION_JUMP // JUMP_MINUTES
 EPOCHS_A_MINUTE: Final = 1_000
 VERSIONS_A_MINUTE: Final = 1_000
@@ -41,13 +41,13 @@ _CHANGE_IDS: Final = uuid.UUID("6d757374-6572-4000-8000-696e6361726e")
 
 
 class Jump(NamedTuple):
-    """By how much numbers are raised when an incarnation starts."""
+    """The amounts by which a new incarnation raises numbers."""
 
     generations: int
     epochs: int
     commit_versions: int
     versions: int
-    """Of the small tables, so that every node reads them again."""
+    """Of settings and topic metadata, so that every node reads them again."""
 
     def generation_after(self, generation: int) -> int:
         """Return a group's generation after the jump."""
@@ -55,7 +55,7 @@ class Jump(NamedTuple):
 
 
 def jump_over(lost_ms: int) -> Jump:
-    """Return the jump past everything that can have been given out in so long a time."""
+    """Return the jump above all numbers that can have been used in that time."""
     minutes = JUMP_MINUTES + max(0, lost_ms) // 60_000
     return Jump(
         generations=minutes * GENERATIONS_A_MINUTE,
@@ -66,9 +66,9 @@ def jump_over(lost_ms: int) -> Jump:
 
 
 def is_rolled_back(found: Renewal, last: Renewal) -> bool:
-    """Return whether the database was rolled back since a node's last renewal, and no new incarnation has started.
+    """Return whether the database was rolled back since a node's last renewal without a new incarnation.
 
-    A renewal raises the count of the node's renewals, and a take-over the epoch of a lease. Neither ever falls.
+    A renewal raises the node's number of renewals, and acquiring a lease raises its epoch. Neither ever decreases.
     """
     if found.incarnation != last.incarnation:
         return found.incarnation.started_at_ms < last.incarnation.started_at_ms
@@ -84,7 +84,7 @@ def change_of(before: Incarnation, after: Incarnation, jump: Jump, actor: str, r
         change_id=str(uuid.uuid5(_CHANGE_IDS, f"{after.number} {after.started_at_ms}")),
         at_ms=after.started_at_ms,
         actor=actor,
-        action=Action.START_INCARNATION,
+        action=ChangeAction.START_INCARNATION,
         group_id=None,
         before=_described(before),
         after={**_described(after), "generations_raised_by": jump.generations},

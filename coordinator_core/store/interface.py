@@ -1,16 +1,16 @@
-"""A store is where decisions become durable; every implementation passes `tests/integration/postgres/store`.
+"""The interface of stores; every implementation passes the tests in `tests/integration/postgres/store`.
 
-Rules that every store keeps:
+Rules for every store:
 
-* A write proves the lease first: shards whose (node, epoch) do not match leave the batch, the others go on.
-* It proves the database's identity as well (incarnations.py): of another database no shard matches.
-* A `GroupWrite` is stored whole or not at all, and in the order decided.
-* The store is synchronous. The runtime calls it on its writer, lease and reader threads, never on the loop; every
-  method may be called from any thread.
-* Its clock is the database's; callers never compare it with their own.
+* A write checks the leases first. Writes to shards whose (node, epoch) do not match are dropped, the others are stored.
+* A write also checks the identity of the database (incarnations.py). In another database no shard matches.
+* A `GroupWrite` is stored whole or not at all. Writes are stored in the order of the decisions.
+* The store is synchronous and thread-safe. The runtime calls it on its writer, lease and reader threads, never on the
+  event loop.
+* Leases expire by the clock of the database. Callers never compare it with their own clock.
 
-Errors: `StoreUnavailable` when nothing was stored and the same call may work later; `OutcomeUnknown` when the
-connection was lost while committing, and nobody can tell.
+Errors: `StoreUnavailable` if nothing was stored and the same call may succeed later; `OutcomeUnknown` if the connection
+was lost during COMMIT.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,23 +18,24 @@ from typing import Protocol
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
-from coordinator_core.store.dropping import DroppedDay, HasCopy
+from coordinator_core.store.candidates import CandidateCursor, ListedCandidate, ListedDay
+from coordinator_core.store.committed_offsets import GroupOffsets, LaggingOffset, PastLogEnd, PastOffset, TimeRange
 from coordinator_core.store.history import (
     ExpiryForecast,
-    GroupPosition,
     ListedRebalance,
     Moment,
-    OwnedSpan,
-    PositionThen,
-    RebalancePlace,
+    OffsetAtTime,
+    OffsetTotal,
+    PartitionOwnership,
+    RebalanceCursor,
     RebalanceWait,
-    TransitionPlace,
-    WaitQuestion,
+    TransitionCursor,
+    WaitQuery,
 )
 from coordinator_core.store.log_ends import LogEndReport
+from coordinator_core.store.member_session_lists import ListedMemberSession, MemberSessionCursor, MemberSessionFilter
 from coordinator_core.store.overview import Overview, OverviewFilter
-from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastLogEnd, PastPosition, Stretch
+from coordinator_core.store.partition_drop import DroppedDay, HasCopy
 from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
     ArchivedOffset,
@@ -56,23 +57,22 @@ from coordinator_core.store.rows import (
     TransitionRow,
     UnreadableGroup,
     Versions,
-    Written,
+    WriteResult,
 )
 from coordinator_core.store.runs import CandidateRow, RunRow
-from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
-from coordinator_core.store.tuning import TuningPast, TuningQuestion
+from coordinator_core.store.tuning import TuningHistory, TuningQuery
 
 
 class StoreError(Exception):
-    """The store could not do what was asked."""
+    """A call of the store failed."""
 
 
 class StoreUnavailable(StoreError):
-    """Nothing was stored; the same call may work later."""
+    """Nothing was stored; the same call may succeed later."""
 
 
 class OutcomeUnknown(StoreError):
-    """The connection was lost while committing. Never repeat the write: load the shard again under a new epoch."""
+    """The connection was lost during COMMIT. Do not repeat the write: load the shard again under a new epoch."""
 
 
 class RunNotFound(StoreError):
@@ -80,26 +80,26 @@ class RunNotFound(StoreError):
 
 
 class NotUndoable(StoreError):
-    """The change cannot be taken back, and the text says why."""
+    """The change cannot be undone; the text is the reason."""
 
 
 class Store(Protocol):
-    """Everything the runtime needs of a database."""
+    """The operations that the runtime needs of a database."""
 
     # -- writes ---------------------------------------------------------------------------------------
 
-    def write(self, batch: Batch) -> Written:
-        """Store a batch in one transaction, or say which shards and groups of it are not stored.
+    def write(self, batch: Batch) -> WriteResult:
+        """Store a batch in one transaction; return the shards and groups that were not stored.
 
-        A deadlock or serialization failure is repeated inside; a data error makes the batch be repeated group by
-        group, so that only the failing group is refused.
+        The store itself repeats the transaction after a deadlock or serialization failure. After a data error it
+        isolates the failing groups, and refuses only those.
         """
         ...
 
-    def prepare(self, batch: Batch) -> Callable[[], Written]:
-        """Do what of a write needs no database, and return the rest of it: `prepare(batch)()` is `write(batch)`.
+    def prepare(self, batch: Batch) -> Callable[[], WriteResult]:
+        """Do the part of a write that needs no database; return the other part: `prepare(batch)()` is `write(batch)`.
 
-        It may run while another batch is written. The rest rests on nothing that such a write may change.
+        It may run while another batch is written, and does not depend on the result of that write.
         """
         ...
 
@@ -108,55 +108,60 @@ class Store(Protocol):
     def renew(
         self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
     ) -> Renewal:
-        """Renew the node's row and all its leases at once, by the database's clock, matching the epochs.
+        """Renew the node's row and its leases with matching epochs, by the clock of the database.
 
-        Where the database is not the one that the stored identity names, a new incarnation is started first.
+        Starts a new incarnation first if the database does not match the stored identity.
 
         Args:
             node_id: the node.
-            url: where it is reached.
-            version: of its program.
+            url: the URL of its API.
+            version: its version of Muster.
             epochs: shard → the epoch of its lease.
-            ttl_ms: how long the leases run.
-            renewals: how many the node remembers; where its row is missing the count goes on from there.
+            ttl_ms: how long the leases last.
+            renewals: the node's own count of renewals; the new count starts from it if the node has no row.
         """
         ...
 
     def start_incarnation(self, known: int, actor: str, reason: str) -> Incarnation:
-        """Start an incarnation in place of the known one; do nothing where that is over already.
+        """Start a new incarnation, unless the stored one is no longer the known one.
 
-        Every lease ends, epochs, commit versions and the generations of all groups jump, and every group with members
-        is to rebalance. A row of `changes` records it.
+        Ends every lease, raises epochs, commit versions and the generations of all groups, and makes every group with
+        members rebalance. A row of `changes` records it.
+
+        Args:
+            known: number of the incarnation that is to be replaced.
+            actor: the node or user that starts it.
+            reason: for the audit log.
 
         Returns:
-            The incarnation that there is now.
+            The current incarnation.
         """
         ...
 
     def incarnation(self) -> Incarnation:
-        """Return the incarnation that is stored."""
+        """Return the current incarnation."""
         ...
 
-    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
-        """Take every one of these shards that is free, expired or already ours; wait for writes under way.
+    def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+        """Acquire the leases of these shards that are free, expired or already ours; wait for writes in progress.
 
-        Where the database is not the one that the stored identity names, a new incarnation is started first.
+        Starts a new incarnation first if the database does not match the stored identity.
 
         Returns:
-            Shard → its new epoch, for those that were taken.
+            Shard → its new epoch, for the acquired ones.
         """
         ...
 
     def release(self, node_id: str, epochs: Mapping[int, int]) -> None:
-        """Give these shards up, where they are still ours, so that anybody can take them at once."""
+        """Release the leases of these shards that are still ours."""
         ...
 
-    def retire_node(self, node_id: str) -> None:
-        """Take the node's own row away: it stops."""
+    def delete_node(self, node_id: str) -> None:
+        """Delete the node's own row when it stops."""
         ...
 
-    def forget_nodes(self, gone_for_ms: int) -> None:
-        """Take the rows of nodes away that were lost so long ago: nobody retired them."""
+    def delete_lost_nodes(self, lost_for_ms: int) -> None:
+        """Delete the rows of nodes that expired at least so long ago."""
         ...
 
     def leases(self) -> tuple[LeaseRow, ...]:
@@ -164,15 +169,15 @@ class Store(Protocol):
         ...
 
     def shard_count(self) -> int:
-        """Return how many shards the database was made for."""
+        """Return the number of shards of the database."""
         ...
 
     # -- reads ----------------------------------------------------------------------------------------
 
     def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
-        """Return every group of these shards with its members. Offsets stay where they are.
+        """Return every group of these shards with its members, without offsets.
 
-        Rows that cannot be read make their own group unreadable and no other.
+        A group with rows that cannot be loaded is returned as unreadable; other groups are not affected.
         """
         ...
 
@@ -181,193 +186,197 @@ class Store(Protocol):
         ...
 
     def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
-        """Return committed offsets by topic and partition; of all topics where none is named."""
+        """Return committed offsets by topic and partition; None: of all topics."""
         ...
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
-        """Return offsets as a decision needs them; all of the group's where no partition is named."""
+        """Return offsets in the form that a decision needs; None: of all partitions."""
         ...
 
     def has_offsets(self, group_id: str) -> bool:
-        """Tell whether the group has any offset left."""
+        """Return whether the group has any offset."""
         ...
 
     def list_groups(self, which: GroupFilter) -> list[ListedGroup]:
-        """Return at most `limit` groups by id, after `after`. Dead ones, from history, only if asked for."""
+        """Return at most `limit` groups by id, after `after`. Dead groups, from history, only if requested."""
         ...
 
     def overview(self, which: OverviewFilter) -> Overview:
-        """Return at most `limit` groups that live in the order asked for, and how many there are in each state."""
+        """Return at most `limit` groups that are not dead in the requested order, and the number of groups by state."""
         ...
 
-    def was_seen(self, group_id: str) -> bool:
-        """Tell whether history knows the group."""
+    def has_history(self, group_id: str) -> bool:
+        """Return whether history has rows of the group."""
         ...
 
     def schema(self) -> str | None:
-        """Return the revision of the database's schema, as the migrations number it; None where it has none."""
+        """Return the schema's revision, the number of its last migration; None if none was run."""
         ...
 
     def lacks_history_partitions(self) -> bool:
-        """Tell whether a day ahead has no partition of its own, or rows have fallen into a default partition."""
+        """Return whether the partition of today or tomorrow is missing, or a default partition has rows."""
         ...
 
     def create_history_partitions(self, days_ahead: int) -> None:
-        """Create the partitions of today and the days ahead, where they are missing."""
+        """Create the missing partitions of today and the days ahead."""
         ...
 
-    # -- changes, and what they took ----------------------------------------------------------------------
+    # -- changes and archived offsets ---------------------------------------------------------------------
 
     def change(self, change_id: str) -> RecordedChange | None:
-        """Return one change, or None if there is none."""
+        """Return one change, or None if it does not exist."""
         ...
 
     def changes(self, which: ChangeFilter) -> list[RecordedChange]:
-        """Return at most `limit` changes, the newest first; of one instant, the one with the greater id first."""
+        """Return at most `limit` changes, the newest first, and the greater id first among those of one time."""
         ...
 
     def archived_offsets(
         self, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
     ) -> list[ArchivedOffset]:
-        """Return what a change took from a group, by topic and partition; from all where no partition is named."""
+        """Return a group's offsets that a change archived, by topic and partition; None: of all partitions."""
         ...
 
-    # -- ends of logs -------------------------------------------------------------------------------------
+    # -- log ends -----------------------------------------------------------------------------------------
 
     def report_log_ends(self, reports: Sequence[LogEndReport], deletions: int) -> bool:
-        """Store ends that trusted reporters named, no partition twice; an end never falls.
+        """Store log ends from trusted reporters. A log end never decreases.
 
-        A report of the stored end, or of a further one, renews the instant of the last report. What an earlier minute
-        ended with goes to history.
+        A report of the stored log end, or of a higher one, updates the time of the last report. The last log end of an
+        earlier minute is added to history.
 
         Args:
-            reports: the ends.
-            deletions: `Versions.log_end_deletions` as it was known before the first of them was reported.
+            reports: the log ends, at most one per partition.
+            deletions: `Versions.log_end_deletions` from before the first report.
 
         Returns:
-            Whether they were stored; False: ends were deleted since, so some of these may be of deleted logs.
+            Whether they were stored; False: log ends were deleted since, so some reports may be of deleted logs.
         """
         ...
 
     def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
-        """Delete what is known of the end of a partition's log, or of all of a topic's, and their history with it.
+        """Delete the log end of a partition, or of all partitions of a topic (None), and its history.
 
         Returns:
-            The change as it was recorded, its `before` listing the deleted ends.
+            The recorded change; its `before` lists the deleted log ends.
         """
         ...
 
     def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
-        """Return the furthest end that trusted reporters named, by topic and partition, and when one did so last."""
+        """Return the highest reported log end by topic and partition, with the time of its last report."""
         ...
 
-    def past_log_ends(self, stretch: Stretch, limit: int) -> list[PastLogEnd]:
-        """Return at most `limit` such ends of the logs that a group has committed, by topic, partition and time.
+    def past_log_ends(self, time_range: TimeRange, limit: int) -> list[PastLogEnd]:
+        """Return at most `limit` log ends of the partitions that a group has committed, by topic, partition and time.
 
-        The present end of a log is among them if it was reported before the stretch ends.
+        Includes the current log end if it was reported before the end of the time range.
         """
         ...
 
     # -- history ------------------------------------------------------------------------------------------
 
-    def knows(self, group_id: str) -> bool:
-        """Tell whether there is, or ever was, such a group."""
+    def is_known_group(self, group_id: str) -> bool:
+        """Return whether the group exists or existed."""
         ...
 
-    def rebalances(self, group_id: str, after: RebalancePlace | None, limit: int) -> list[ListedRebalance]:
-        """Return at most `limit` rebalances after a place, the newest first and the one under way before it."""
+    def rebalances(self, group_id: str, after: RebalanceCursor | None, limit: int) -> list[ListedRebalance]:
+        """Return at most `limit` rebalances after a cursor, the one in progress first, then the newest first."""
         ...
 
     def rebalance_members(self, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
-        """Return everybody's part in a rebalance that is over; who was waited for longest comes first, then by id."""
+        """Return the members of a rebalance that is over, the one that was waited for longest first, then by id."""
         ...
 
-    def rebalance_waits(self, question: WaitQuestion, limit: int) -> list[RebalanceWait]:
+    def rebalance_waits(self, query: WaitQuery, limit: int) -> list[RebalanceWait]:
         """Return at most `limit` waits, the longest first, then by rebalance and member."""
         ...
 
-    def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
-        """Return at most `limit` stays after a place, the newest first, then by member id backwards."""
+    def member_sessions(
+        self, which: MemberSessionFilter, after: MemberSessionCursor | None, limit: int
+    ) -> list[ListedMemberSession]:
+        """Return at most `limit` member sessions after a cursor, the newest first, then by member id backwards."""
         ...
 
-    def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
-        """Return at most `limit` changes of the group's state after a place, the newest first."""
+    def transitions(self, group_id: str, after: TransitionCursor | None, limit: int) -> list[TransitionRow]:
+        """Return at most `limit` state transitions of the group after a cursor, the newest first."""
         ...
 
-    def tuning(self, question: TuningQuestion) -> TuningPast:
-        """Return what a group's past tells of its timeouts, and the newest advice that a job has written down."""
+    def tuning(self, query: TuningQuery) -> TuningHistory:
+        """Return the history that timeout advice is computed from, and the newest advice that a job has stored."""
         ...
 
-    def ownership(self, moment: Moment) -> list[OwnedSpan]:
-        """Return who held which partitions at a moment, by topic, first partition and member."""
+    def ownership(self, moment: Moment) -> list[PartitionOwnership]:
+        """Return which members owned which partitions at a time, by topic, first partition and member."""
         ...
 
-    def group_positions(
-        self, shard_ids: Iterable[int], fresh_since_ms: int, *, by_partition: bool
-    ) -> list[GroupPosition]:
-        """Return what the groups of these shards have committed, added up by topic or partition, in order.
+    def offset_totals(self, shard_ids: Iterable[int], fresh_since_ms: int, *, by_partition: bool) -> list[OffsetTotal]:
+        """Return the sums of the committed offsets of these shards' groups, by topic or by partition, in order.
 
-        An end of a log that was last reported before `fresh_since_ms` is stale.
+        A log end that was last reported before `fresh_since_ms` is stale.
         """
         ...
 
     def expiring(self, shard_ids: Iterable[int]) -> ExpiryForecast | None:
-        """Return what will expire of the groups of these shards; None where no run has ever looked."""
+        """Return how many offsets of these shards' groups will expire; None: there was no run yet."""
         ...
 
     def reports(self, which: ReportFilter) -> list[Report]:
-        """Return at most `limit` reports by group, after `after`: the newest of each group, with its parts."""
+        """Return at most `limit` reports by group, after `after`: the newest of each group, with its topics."""
         ...
 
-    def positions(self, moment: Moment) -> list[PositionThen]:
-        """Return what was committed as of a moment, by topic and partition.
+    def offsets_at(self, moment: Moment) -> list[OffsetAtTime]:
+        """Return the committed offsets as of a time, by topic and partition.
 
-        History keeps a position a minute and partition, so of several commits within a past minute it knows the last.
+        History has one committed offset per partition and minute: the last one.
         """
         ...
 
-    def held_positions(self, group_id: str, since_ms: int) -> GroupPositions:
-        """Return where a group stands, partition by partition; ends reported before `since_ms` are not looked at."""
+    def group_offsets(self, group_id: str, since_ms: int) -> GroupOffsets:
+        """Return a group's offsets and log ends by partition; log ends from before `since_ms` are ignored."""
         ...
 
-    def lagging_positions(self, shard_ids: Iterable[int], since_ms: int) -> list[LaggingPosition]:
-        """Return which offsets of these shards' groups are behind, in order; older ends are not looked at."""
+    def lagging_offsets(self, shard_ids: Iterable[int], since_ms: int) -> list[LaggingOffset]:
+        """Return the offsets of these shards' groups that lag, in order; log ends before `since_ms` are ignored."""
         ...
 
-    def past_positions(self, stretch: Stretch, limit: int) -> list[PastPosition]:
-        """Return at most `limit` of a group's positions over time, by topic, partition and time.
+    def past_offsets(self, time_range: TimeRange, limit: int) -> list[PastOffset]:
+        """Return at most `limit` of a group's committed offsets over time, by topic, partition and time.
 
-        Where the stretch begins, the position of a partition that still has one is told even if it is older.
+        Of a partition that still has an offset, includes the one as of the start of the time range, however old.
         """
         ...
 
-    # -- settings and catalogue ---------------------------------------------------------------------------
+    # -- settings and topic metadata ---------------------------------------------------------------------------
 
     def versions(self) -> Versions:
-        """Return how often each small table was changed."""
+        """Return how often each table of settings and topic metadata was changed."""
         ...
 
     def topics(self) -> list[TopicRow]:
-        """Return the catalogue, by topic."""
+        """Return the topic metadata, by topic."""
         ...
 
     def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow) -> TopicRow:
-        """Put a topic into the catalogue, or raise its count. `log_start_offset` None leaves it (0 when new).
+        """Add a topic to the topic metadata, or raise its number of partitions.
 
-        The change's `before` and `after` are filled in by the store. A version is drawn only if the count changed.
+        The store fills in the change's `before` and `after`. The version is raised only if the number changed.
+
+        Args:
+            topic: the topic.
+            partitions: its number of partitions.
+            log_start_offset: its log start offset; None: unchanged, 0 for a new topic.
+            change: for the audit log.
 
         Raises:
-            ValueError: the count would fall; nothing is stored.
+            ValueError: the topic has more partitions; nothing is stored.
         """
         ...
 
     def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
-        """Take a topic out of the catalogue, and begin a run, under the change's id, that archives its offsets.
-
-        What is known of the ends of its logs is deleted.
+        """Delete a topic and its log ends, and start a run, under the change's id, that archives its offsets.
 
         Returns:
-            The change as it was noted, its `after` naming the run; None if the catalogue has no such topic.
+            The recorded change, whose `after` names the run; None if the topic does not exist.
         """
         ...
 
@@ -376,15 +385,15 @@ class Store(Protocol):
         ...
 
     def setting_origins(self, group_id: str) -> dict[str, SettingOrigin]:
-        """Return by whom and when each setting was set that the group or, less narrowly, the cluster has stored."""
+        """Return the actor and time of each stored setting of the group, and of those that only the cluster has."""
         ...
 
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
-        """Set or (None) unset settings of a group, or of the cluster; the store fills in before and after."""
+        """Set or (None) unset settings of a group, or of the cluster (None); the store fills in before and after."""
         ...
 
     def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
-        """Take a change of settings back, key by key, where what it set still stands; return the undo as noted.
+        """Undo a change of settings, for the keys that were not set again since; return the recorded undo.
 
         Raises:
             NotUndoable: it was undone already.
@@ -394,92 +403,98 @@ class Store(Protocol):
     # -- maintenance --------------------------------------------------------------------------------------
 
     def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
-        """Begin a run, under the undo's id, that takes back what a change archived; a deleted topic returns at once.
+        """Start a run, under the undo's id, that restores what a change archived; restore a deleted topic immediately.
 
         Returns:
-            The undo as it was noted, its `after` naming the run.
+            The recorded undo, whose `after` names the run.
 
         Raises:
-            NotUndoable: it was undone already, or is still under way.
+            NotUndoable: it was undone already, or is still in progress.
         """
         ...
 
     def runs(self, limit: int = 100) -> list[RunRow]:
-        """Return the newest runs first."""
+        """Return at most `limit` runs, the newest first."""
         ...
 
     def run(self, run_id: str) -> RunRow:
-        """Return one run, its counts by outcome included.
+        """Return one run, with its counts by outcome.
 
         Raises:
-            RunNotFound: there is none.
+            RunNotFound: it does not exist.
         """
         ...
 
-    def run_candidates(self, run_id: str, after: CandidatePlace | None, limit: int) -> list[ListedCandidate]:
-        """Return at most `limit` candidates of a run after a place, by group, topic and partition.
+    def run_candidates(self, run_id: str, after: CandidateCursor | None, limit: int) -> list[ListedCandidate]:
+        """Return at most `limit` candidates of a run after a cursor, by group, topic and partition.
 
         Raises:
-            RunNotFound: there is none.
+            RunNotFound: the run does not exist.
         """
         ...
 
     def run_days(self, run_id: str) -> list[ListedDay]:
-        """Return the days of history that a run names, the oldest first.
+        """Return the days of history that a run proposes to drop, the oldest first.
 
         Raises:
-            RunNotFound: there is no such run.
+            RunNotFound: the run does not exist.
         """
         ...
 
     def begin_apply(self, run_id: str, change: ChangeRow, candidates: int | None = None) -> RunRow:
-        """Mark a proposed run as applying, and note the change; a run that is further already stays as it is.
+        """Mark a proposed run as applying, and record the change.
 
-        Whoever has it applied once more is noted too, but not who comes too late because it was rejected. The first
-        change's id becomes the run's: whatever the run takes is archived under it.
+        A run that is applying or applied already keeps its status, and the change is recorded. A rejected run keeps its
+        status, and nothing is recorded. The run archives offsets under the id of the first change.
 
         Args:
-            run_id: which.
-            change: who has it applied, and why.
-            candidates: as many as whoever asks has seen; where the run's `counts` say otherwise, because it was
-                proposed anew since, it stays proposed and nothing is noted. None: however many there are.
+            run_id: the run.
+            change: for the audit log.
+            candidates: the number of candidates that the caller has seen. If the run has another number, because it
+                was proposed again, it stays proposed and nothing is recorded. None: any number.
 
         Raises:
-            RunNotFound: there is none.
+            RunNotFound: it does not exist.
         """
         ...
 
     def reject(self, run_id: str, change: ChangeRow) -> RunRow:
-        """Mark a proposed run as rejected, and note the change, as above; one that is further stays as it is.
+        """Mark a proposed run as rejected, and record the change; a run with another status keeps it.
 
         Raises:
-            RunNotFound: there is none.
+            RunNotFound: it does not exist.
         """
         ...
 
     def newest_runs(self) -> dict[str, int]:
-        """Return as of when each job last ran, in milliseconds by the job's name; one that never did is missing."""
+        """Return job → the `as_of` of its newest run, in milliseconds; a job without a run is missing."""
         ...
 
-    def next_candidates(self, shard_ids: Iterable[int], limit: int, without: Sequence[str] = ()) -> list[CandidateRow]:
+    def next_candidates(
+        self,
+        shard_ids: Iterable[int],
+        limit: int,
+        without_groups: Sequence[str] = (),
+        without_runs: Sequence[str] = (),
+    ) -> list[CandidateRow]:
         """Return at most `limit` undecided candidates of applying runs in these shards, by run and group.
 
-        Candidates of the groups in `without` are left out.
+        Candidates of the groups in `without_groups` and of the runs in `without_runs` are left out.
         """
         ...
 
     def finish_runs(self) -> list[str]:
-        """Mark every applying run that has no undecided candidate as applied, and return their ids."""
+        """Mark every applying run without undecided candidates as applied; return their ids."""
         ...
 
     def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
-        """Decide about one day of history that an applying run names, and drop it if it is what was copied.
+        """Decide about one day of history of an applying run; drop it if its rows are those that were copied.
 
         Args:
-            has_copy: Returns whether the copy that the run names is there; a day without one stays.
+            has_copy: returns whether the run's copy exists; a day without a copy is kept.
 
         Returns:
-            The day and its outcome; None if no day is left that nobody else decides about just now.
+            The day and its outcome; None if no day is undecided, apart from those that other nodes are deciding.
         """
         ...
 

@@ -1,15 +1,16 @@
-"""The ledger is what history keeps of a group: a fold over its records, beside the group's own.
+"""The ledger: derives the history rows of a group from its records.
 
-It knows the rebalance under way and who has held which partitions since when. A row comes out when what it tells
-of is over, and is stored in the transaction of the record that ended it (tables.md).
+The ledger knows the rebalance in progress and which member owns which partitions since when. It emits a row when what
+the row describes is over; the row is stored in the transaction of the record that ended it (tables.md).
 
-* A *rebalance* lasts from its first join phase until Stable, Empty, or abandoned at a take-over. A phase that
-  falls back before it is Stable is the same rebalance, counted in `restarts`.
-* A *span* of ownership ends when a partition changes hands or its holder goes; what stays with its member goes on.
-* A *stay* (stays.py) begins with a member's first join, or at a take-over, and ends when the member goes; a *part*
-  (parts.py) is a member's share in the rebalance under way.
+* A *rebalance* lasts from its first join phase until the group is Stable or Empty, or until a failover abandons it. A
+  return to the join phase before that is part of the same rebalance, counted in `restarts`.
+* A time of *ownership* ends when the partition gets another owner or its owner leaves. Partitions that stay with their
+  member continue the same ownership.
+* A *member session* (member_sessions.py) starts with the first join or a failover, and ends with the membership. The
+  *rebalance members* (rebalance_members.py) are the members' parts in the rebalance in progress.
 
-Volatile records are taken note of as well, and bring no row: what they tell of is forgotten with the node.
+Volatile records change the ledger too, but emit no rows: this state is lost with the node.
 """
 
 import hashlib
@@ -28,52 +29,54 @@ from coordinator_core.protocol.records import (
     GroupCreated,
     GroupDied,
     GroupEmptied,
+    InitialDelayExtended,
     JoinParked,
-    MemberIdDropped,
-    MemberIdIssued,
     MemberJoined,
     MemberRemoved,
     MemberReplaced,
     MemberUpdated,
     OffsetRecord,
-    PhaseRetimed,
+    PendingMemberAdded,
+    PendingMemberRemoved,
+    PhaseTimeoutReset,
     RebalanceStarted,
     Record,
-    Removal,
+    RemovalReason,
     SyncParked,
     SyncReceived,
     Trigger,
     VolatileRecord,
-    WindowExtended,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from coordinator_core.store.awaited import AwaitedMembers
-from coordinator_core.store.parts import Parts
+from coordinator_core.store.member_sessions import INTERVAL_MS, NEXT_HEARTBEAT, NEXT_TIMER_START, MemberSession
+from coordinator_core.store.rebalance_members import RebalanceMembers
 from coordinator_core.store.row_checks import Count, InstantMs, UuidText, read_json
 from coordinator_core.store.rows import (
     Json,
     MemberRow,
     MemberSessionRow,
-    OwnershipRow,
+    PartitionOwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
     TransitionRow,
 )
-from coordinator_core.store.stays import HOUR_MS, NOT_HEARD, NOT_YET, Stay
 
-HOUR: Final = "hour"
-"""The end of a row that is no end of its stay."""
+ONGOING: Final = "hour"
+"""The `end_reason` of a row whose session continues."""
 REPLACED: Final = "replaced"
-"""The end of a static member's stay whose place another process has taken."""
+"""The `end_reason` of a static member whose instance id another process uses now."""
 
-Untold = MemberIdIssued | MemberIdDropped | MemberUpdated | WindowExtended | PhaseRetimed | OffsetRecord
-"""Records that leave no trace in history; offsets have a history of their own."""
+Unrecorded = (
+    PendingMemberAdded | PendingMemberRemoved | MemberUpdated | InitialDelayExtended | PhaseTimeoutReset | OffsetRecord
+)
+"""Records without effect on history; offsets have a history of their own."""
 Partitions = dict[str, set[int]]
 """Topic → partitions of it."""
 
 
-class Span(NamedTuple):
-    """Partitions of one topic that a member holds, and since when; still open."""
+class OpenOwnership(NamedTuple):
+    """Partitions of one topic that a member owns, and since when."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -84,7 +87,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceUnderWay:
-    """What is known of a rebalance that is not over."""
+    """A rebalance in progress."""
 
     rebalance_id: UuidText
     trigger: Trigger
@@ -96,15 +99,15 @@ class RebalanceUnderWay:
     restarts: Count = 0
 
 
-class SnapshotShape(Struct):
-    """The column `groups.rebalance`, without the parts of members."""
+class RebalanceSnapshotJson(Struct):
+    """The column `groups.rebalance`, without the rebalance members."""
 
     under_way: RebalanceUnderWay | None
     orphans: list[tuple[str, int, str]]
 
 
-class SpanShape(Struct):
-    """One element of the column `members.held`."""
+class OpenOwnershipJson(Struct):
+    """One element of the column `members.ownership`."""
 
     topic: str
     partitions: list[int]
@@ -115,25 +118,25 @@ class SpanShape(Struct):
 
 @dataclass(slots=True)
 class HistoryRows:
-    """Rows that have come out of the ledger and are to be stored."""
+    """Rows that the ledger has emitted."""
 
     transitions: list[TransitionRow] = field(default_factory=list)
     rebalances: list[RebalanceRow] = field(default_factory=list)
-    ownerships: list[OwnershipRow] = field(default_factory=list)
+    ownerships: list[PartitionOwnershipRow] = field(default_factory=list)
     rebalance_members: list[RebalanceMemberRow] = field(default_factory=list)
     sessions: list[MemberSessionRow] = field(default_factory=list)
 
 
 class Ledger:
-    """What history knows of one group, and is still to write down."""
+    """The history of one group in progress, and its rows that are not stored yet."""
 
     def __init__(self, group_id: str, shard_id: int, epoch: int = 0) -> None:
-        """Begin.
+        """Start the ledger of a new group.
 
         Args:
-            group_id: whose.
-            shard_id: where the group belongs.
-            epoch: of the lease under which it is kept; no two nodes have the same.
+            group_id: the group.
+            shard_id: the group's shard.
+            epoch: epoch of the shard's lease; no two nodes have the same.
         """
         self.group_id = group_id
         self.shard_id = shard_id
@@ -143,22 +146,22 @@ class Ledger:
         self.generation = 0
         self.leader_id: str | None = None
         self.is_consumer = False
-        """Whether assignments can be looked into; those of other protocol types are the clients' own affair."""
+        """Whether assignments can be decoded; those of other protocol types are opaque."""
         self.member_count = 0
         """Members of the last generation that was assigned."""
         self.under_way: RebalanceUnderWay | None = None
-        self.held: dict[str, tuple[Span, ...]] = {}
-        self.orphans: dict[tuple[str, int], str] = {}
-        """(topic, partition) → the member that held it last, where that member has gone and none has followed."""
-        self.stays: dict[str, Stay] = {}
-        """Everybody who is in the group, newcomers included."""
+        self.ownership: dict[str, tuple[OpenOwnership, ...]] = {}
+        self.last_owners: dict[tuple[str, int], str] = {}
+        """(topic, partition) → its last owner, if that member has left and the partition has no new owner yet."""
+        self.sessions: dict[str, MemberSession] = {}
+        """Member id → session, of all members, including new ones."""
         self.awaited: AwaitedMembers | None = None
-        """The awaited members as the group's row has them, or will have with the writes under way."""
-        self._parts = Parts()
+        """The value of `groups.awaited_members`, after the writes in progress."""
+        self._rebalance_members = RebalanceMembers()
         self._rows = HistoryRows()
 
     def observe(self, record: Record) -> None:
-        """Take note of a record; offsets leave no trace here."""
+        """Apply a record; records of offsets have no effect."""
         match record:
             case GroupCreated():
                 self.created_at_ms = record.at_ms
@@ -172,7 +175,7 @@ class Ledger:
             case GroupEmptied():
                 self.generation = record.generation
                 self.member_count = 0
-                self.orphans.clear()
+                self.last_owners.clear()
                 self._enter(EMPTY, record.at_ms, "no member is left", None)
                 self._close_rebalance(record.at_ms, "emptied", 0)
             case MemberRemoved():
@@ -187,32 +190,32 @@ class Ledger:
     def _observe_volatile(self, record: VolatileRecord | OffsetRecord) -> None:
         match record:
             case MemberJoined(member=member):
-                stay = self.stays[member.member_id] = stay_of(member, member.joined_at_ms)
-                self._parts.came(member.member_id, stay)
+                session = self.sessions[member.member_id] = session_of(member, member.joined_at_ms)
+                self._rebalance_members.member_added(member.member_id, session)
             case JoinParked():
-                self._forget_gap(record.member_id, until=NOT_HEARD)
-                self._parts.joined(record.member_id, record.at_ms)
+                self._discard_gap(record.member_id, until=NEXT_HEARTBEAT)
+                self._rebalance_members.member_joined(record.member_id, record.at_ms)
             case SyncParked():
-                self._forget_gap(record.member_id, until=NOT_YET)
-                self._parts.synced(record.member_id, record.at_ms)
+                self._discard_gap(record.member_id, until=NEXT_TIMER_START)
+                self._rebalance_members.member_synced(record.member_id, record.at_ms)
             case SyncReceived():
-                self._parts.synced(record.member_id, record.at_ms)
+                self._rebalance_members.member_synced(record.member_id, record.at_ms)
             case _:
-                _untold: Untold = record  # Nothing else is left over, or mypy says so.
+                _unrecorded: Unrecorded = record  # mypy checks that no other record is left.
 
     def take_rows(self) -> HistoryRows:
-        """Return the rows that have come out since the last call."""
+        """Return the rows that were emitted since the last call."""
         rows, self._rows = self._rows, HistoryRows()
         return rows
 
     def resume(self, state: GroupState, at_ms: int) -> None:
-        """Go on after a take-over: a join phase under way was forgotten, so its rebalance was abandoned."""
+        """Continue after a failover: a join phase in progress was lost, so its rebalance is abandoned."""
         if self.state is PREPARING:
-            self._enter(state, at_ms, "the node was lost; the join phase under way is forgotten", None)
+            self._enter(state, at_ms, "the node was lost during a join phase, which is abandoned", None)
         if state is not COMPLETING:
-            self._close_rebalance(at_ms, "abandoned", len(self.held))
+            self._close_rebalance(at_ms, "abandoned", len(self.ownership))
         elif self.leader_id is not None:
-            self._parts.leader_awaited(self.leader_id, at_ms)
+            self._rebalance_members.await_leader(self.leader_id, at_ms)
 
     # -- states and rebalances -----------------------------------------------------------------------
 
@@ -236,7 +239,7 @@ class Ledger:
     def _rebalance_started(self, record: RebalanceStarted) -> None:
         reason = record.trigger if record.client_reason is None else f"{record.trigger}: {record.client_reason}"
         self._enter(PREPARING, record.at_ms, reason, record.member_id)
-        self._parts.phase_started(record.at_ms, self.stays)
+        self._rebalance_members.phase_started(record.at_ms, self.sessions)
         if self.under_way is not None:
             self.under_way = replace(self.under_way, restarts=self.under_way.restarts + 1)
             return
@@ -253,16 +256,16 @@ class Ledger:
         self.generation, self.leader_id = record.generation, record.leader_id
         if self.under_way is not None:
             self.under_way = replace(self.under_way, joined_at_ms=max(record.at_ms, self.under_way.started_at_ms))
-        self._enter(COMPLETING, record.at_ms, "all have joined, or time was up", record.leader_id)
-        self._parts.phase_ended(record.at_ms, record.leader_id)
-        for stay in self.stays.values():
-            stay.join_phase_over()
+        self._enter(COMPLETING, record.at_ms, "all members have joined, or the join phase timed out", record.leader_id)
+        self._rebalance_members.phase_ended(record.at_ms, record.leader_id)
+        for session in self.sessions.values():
+            session.join_phase_ended()
 
     def _rebalance_id(self, started_at_ms: int) -> str:
-        """Return a name that no other rebalance has: a group's life, the generation before, the epoch, and the moment.
+        """Return a unique id, derived from the group, its creation, the previous generation, the epoch and the time.
 
-        Under one epoch a rebalance that is over has led to a generation. A join phase that is abandoned at a take-over
-        has not, and the next one may begin at the very same moment of another node's clock.
+        Under one epoch every completed rebalance has raised the generation. A join phase that a failover abandons has
+        not, and the next one may start at the same time of another node's clock; the epoch makes them different.
         """
         name = f"{self.group_id}\0{self.created_at_ms}\0{self.generation}\0{self._epoch}\0{started_at_ms}"
         return str(uuid.UUID(bytes=hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()))
@@ -271,7 +274,7 @@ class Ledger:
         under_way, self.under_way = self.under_way, None
         if under_way is None:
             return
-        # After a take-over another node's clock tells, which may be behind; nothing ends before it began.
+        # After a failover the time is of another clock, which may be behind; no rebalance ends before it starts.
         latest_known_ms = under_way.started_at_ms if under_way.joined_at_ms is None else under_way.joined_at_ms
         row = RebalanceRow(
             rebalance_id=under_way.rebalance_id,
@@ -292,38 +295,38 @@ class Ledger:
             partitions_moved=moved,
         )
         self._rows.rebalances.append(row)
-        self._rows.rebalance_members += self._parts.close(row)
+        self._rows.rebalance_members += self._rebalance_members.close(row)
 
-    # -- who holds what -----------------------------------------------------------------------------------
+    # -- ownership ----------------------------------------------------------------------------------------
 
     def assigned_since_ms(self, member_id: str) -> int | None:
-        """Return when the member's assignment last changed; None while it holds nothing."""
-        return max((span.since_ms for span in self.held.get(member_id, ())), default=None)
+        """Return when the member's assignment last changed; None while it owns no partition."""
+        return max((owned.since_ms for owned in self.ownership.get(member_id, ())), default=None)
 
     def _assignment_accepted(self, record: AssignmentAccepted) -> None:
         given = {member_id: self._read(assignment) for member_id, assignment in record.assignments}
         moved = self._count_moved(given)
         for member_id, partitions in given.items():
             self._hand_over(member_id, partitions, record.at_ms)
-        self.orphans.clear()
+        self.last_owners.clear()
         self.member_count = len(given)
         if self.leader_id is not None:
-            self._parts.synced(self.leader_id, record.at_ms)
+            self._rebalance_members.member_synced(self.leader_id, record.at_ms)
         self._enter(STABLE, record.at_ms, "the leader's assignment was accepted", None)
         self._close_rebalance(record.at_ms, "completed", len(given), moved)
 
     def _read(self, assignment: bytes) -> Partitions:
-        """Return topic → partitions; nothing where that is not known."""
+        """Return topic → partitions; empty if the assignment cannot be decoded."""
         read: Partitions = {}
         for topic, numbers in (partitions_of(assignment) or ()) if self.is_consumer else ():
             read.setdefault(topic, set()).update(numbers)
         return read
 
     def _count_moved(self, given: Mapping[str, Partitions]) -> int:
-        """Count partitions that had a holder and now have another."""
-        before = dict(self.orphans)
-        for member_id, spans in self.held.items():
-            before |= dict.fromkeys(_each_of(spans), member_id)
+        """Count partitions that had an owner and now have another."""
+        before = dict(self.last_owners)
+        for member_id, ownerships in self.ownership.items():
+            before |= dict.fromkeys(_each_of(ownerships), member_id)
         return sum(
             before.get(partition, member_id) != member_id
             for member_id, partitions in given.items()
@@ -331,78 +334,84 @@ class Ledger:
         )
 
     def _hand_over(self, member_id: str, partitions: Partitions, at_ms: int) -> None:
-        """Close what the member no longer holds, go on with what it keeps, open what is new to it."""
+        """Close ownership of revoked partitions, continue that of retained ones, open that of new ones."""
         new = set(_each(partitions))
-        kept: list[Span] = []
-        for span in self.held.get(member_id, ()):
-            stays = tuple(p for p in span.partitions if (span.topic, p) in new)
-            goes = tuple(p for p in span.partitions if (span.topic, p) not in new)
-            self._close(member_id, (span._replace(partitions=goes),), at_ms)
-            kept += [span._replace(partitions=stays)] if stays else []
+        kept: list[OpenOwnership] = []
+        for owned in self.ownership.get(member_id, ()):
+            retained = tuple(p for p in owned.partitions if (owned.topic, p) in new)
+            revoked = tuple(p for p in owned.partitions if (owned.topic, p) not in new)
+            self._close(member_id, (owned._replace(partitions=revoked),), at_ms)
+            kept += [owned._replace(partitions=retained)] if retained else []
         old = set(_each_of(kept))
         rebalance_id = self.under_way.rebalance_id if self.under_way else self._rebalance_id(at_ms)
         for topic, numbers in partitions.items():
             opened = tuple(sorted(p for p in numbers if (topic, p) not in old))
-            kept += [Span(topic, opened, at_ms, self.generation, rebalance_id)] if opened else []
-        self.held[member_id] = tuple(kept)
+            kept += [OpenOwnership(topic, opened, at_ms, self.generation, rebalance_id)] if opened else []
+        self.ownership[member_id] = tuple(kept)
 
     def _member_removed(self, record: MemberRemoved) -> None:
-        spans = self.held.pop(record.member_id, ())
-        self._close(record.member_id, spans, record.at_ms)
-        self.orphans |= dict.fromkeys(_each_of(spans), record.member_id)
-        self._parts.went(record.member_id, record.at_ms, "left" if record.removal is Removal.LEFT else "evicted")
-        self._end_stay(record.member_id, record.at_ms, record.removal)
+        ownerships = self.ownership.pop(record.member_id, ())
+        self._close(record.member_id, ownerships, record.at_ms)
+        self.last_owners |= dict.fromkeys(_each_of(ownerships), record.member_id)
+        self._rebalance_members.member_removed(
+            record.member_id, record.at_ms, "left" if record.removal_reason is RemovalReason.LEFT else "evicted"
+        )
+        self._end_session(record.member_id, record.at_ms, record.removal_reason)
 
     def _member_replaced(self, record: MemberReplaced) -> None:
-        """Close the old id's spans and open the same ones for the new id: the place stays, the process does not."""
-        spans = self.held.pop(record.old_member_id, ())
-        self._close(record.old_member_id, spans, record.at_ms)
-        self.held[record.member.member_id] = tuple(span._replace(since_ms=record.at_ms) for span in spans)
+        """Close the ownerships of the old member id and open the same ones for the new id."""
+        ownerships = self.ownership.pop(record.old_member_id, ())
+        self._close(record.old_member_id, ownerships, record.at_ms)
+        self.ownership[record.member.member_id] = tuple(owned._replace(since_ms=record.at_ms) for owned in ownerships)
         if self.leader_id == record.old_member_id:
             self.leader_id = record.member.member_id
-        stay = stay_of(record.member, record.at_ms)
-        stay.forget_gap(until=NOT_YET)
-        self._parts.replaced(record.old_member_id, record.member.member_id, stay)
-        self._end_stay(record.old_member_id, record.at_ms, REPLACED)
-        self.stays[record.member.member_id] = stay
+        session = session_of(record.member, record.at_ms)
+        session.discard_gap(until=NEXT_TIMER_START)
+        self._rebalance_members.member_replaced(record.old_member_id, record.member.member_id, session)
+        self._end_session(record.old_member_id, record.at_ms, REPLACED)
+        self.sessions[record.member.member_id] = session
 
-    def _close(self, member_id: str, spans: Iterable[Span], at_ms: int) -> None:
+    def _close(self, member_id: str, ownerships: Iterable[OpenOwnership], at_ms: int) -> None:
         self._rows.ownerships += [
-            OwnershipRow(
+            PartitionOwnershipRow(
                 group_id=self.group_id,
                 shard_id=self.shard_id,
                 group_created_at_ms=self.created_at_ms,
-                rebalance_id=span.rebalance_id,
-                generation=span.generation,
+                rebalance_id=owned.rebalance_id,
+                generation=owned.generation,
                 member_id=member_id,
-                topic=span.topic,
-                partitions=span.partitions,
-                valid_from_ms=span.since_ms,
-                valid_to_ms=max(at_ms, span.since_ms),
+                topic=owned.topic,
+                partitions=owned.partitions,
+                valid_from_ms=owned.since_ms,
+                valid_to_ms=max(at_ms, owned.since_ms),
             )
-            for span in spans
-            if span.partitions
+            for owned in ownerships
+            if owned.partitions
         ]
 
-    # -- who stays, and how it keeps in touch -----------------------------------------------------------------
+    # -- member sessions --------------------------------------------------------------------------------------
 
-    def _forget_gap(self, member_id: str, until: int) -> None:
-        stay = self.stays.get(member_id)
-        if stay is not None:
-            stay.forget_gap(until)
+    def _discard_gap(self, member_id: str, until: int) -> None:
+        session = self.sessions.get(member_id)
+        if session is not None:
+            session.discard_gap(until)
 
-    def _end_stay(self, member_id: str, at_ms: int, end_reason: str) -> None:
-        stay = self.stays.pop(member_id, None)
-        if stay is not None:
-            self._rows.sessions.append(self._told(member_id, stay, at_ms, end_reason))
+    def _end_session(self, member_id: str, at_ms: int, end_reason: str) -> None:
+        session = self.sessions.pop(member_id, None)
+        if session is not None:
+            self._rows.sessions.append(self._session_row(member_id, session, at_ms, end_reason))
 
-    def tell_hours(self, at_ms: int, limit: int) -> tuple[MemberSessionRow, ...]:
-        """Return rows of stays of which nothing was told for an hour, at most so many; they go on."""
-        due = [(name, stay) for name, stay in self.stays.items() if at_ms - stay.told_until_ms >= HOUR_MS]
-        return tuple(self._told(member_id, stay, at_ms, HOUR) for member_id, stay in due[:limit])
+    def due_session_intervals(self, at_ms: int, limit: int) -> tuple[MemberSessionRow, ...]:
+        """Return at most `limit` rows of sessions without a row for an hour; the sessions continue."""
+        due = [
+            (name, session)
+            for name, session in self.sessions.items()
+            if at_ms - session.interval_start_ms >= INTERVAL_MS
+        ]
+        return tuple(self._session_row(member_id, session, at_ms, ONGOING) for member_id, session in due[:limit])
 
-    def _told(self, member_id: str, stay: Stay, at_ms: int, end_reason: str) -> MemberSessionRow:
-        return stay.told(
+    def _session_row(self, member_id: str, session: MemberSession, at_ms: int, end_reason: str) -> MemberSessionRow:
+        return session.close_interval(
             group_id=self.group_id,
             shard_id=self.shard_id,
             group_created_at_ms=self.created_at_ms,
@@ -412,63 +421,64 @@ class Ledger:
             end_reason=end_reason,
         )
 
-    # -- kept between nodes ---------------------------------------------------------------------------------
+    # -- snapshots ------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Json:
-        """Return what `load_rebalance` needs, as JSON; None when nothing is under way."""
+        """Return the JSON for `load_rebalance`; None without a rebalance in progress."""
         known = self.under_way
-        if known is None and not self.orphans:
+        if known is None and not self.last_owners:
             return None
-        parts = {} if known is None else self._parts.snapshot(has_generation=known.joined_at_ms is not None)
+        parts = {} if known is None else self._rebalance_members.snapshot(has_generation=known.joined_at_ms is not None)
         return {
             "under_way": None if known is None else asdict(known),
-            "orphans": [[topic, partition, member_id] for (topic, partition), member_id in self.orphans.items()],
+            "orphans": [[topic, partition, member_id] for (topic, partition), member_id in self.last_owners.items()],
             **parts,
         }
 
     def load_rebalance(self, snapshot: Json) -> None:
-        """Take up what another node knew of the rebalance under way, once it is known who stays.
+        """Load the rebalance in progress from the snapshot of another node; `sessions` must be set already.
 
         Raises:
-            UnreadableRow: the snapshot has another shape than `snapshot` returns.
+            UnreadableRow: the snapshot does not have the shape that `snapshot` returns.
         """
         if snapshot is None:
             return
-        known = read_json("groups.rebalance", snapshot, SnapshotShape)
+        known = read_json("groups.rebalance", snapshot, RebalanceSnapshotJson)
         self.under_way = known.under_way
-        self.orphans = {(topic, partition): member_id for topic, partition, member_id in known.orphans}
+        self.last_owners = {(topic, partition): member_id for topic, partition, member_id in known.orphans}
         if self.under_way is not None:
-            # Who had joined a phase that led to no generation was not stored, so nobody's part in it is known.
+            # The joins of a phase that led to no generation were not stored, so its rebalance members are unknown.
             has_generation = self.under_way.joined_at_ms is not None
-            self._parts.load(snapshot, self.stays if has_generation else {})
+            self._rebalance_members.load(snapshot, self.sessions if has_generation else {})
 
 
-def stay_of(member: Member | MemberRow, told_until_ms: int) -> Stay:
-    """Return the stay of a member of which nothing was measured yet."""
-    return Stay(
+def session_of(member: Member | MemberRow, interval_start_ms: int) -> MemberSession:
+    """Return a new session of a member, without measurements."""
+    return MemberSession(
         client_id=member.client_id,
         client_host=member.client_host,
         group_instance_id=member.group_instance_id,
         session_timeout_ms=member.session_timeout_ms,
         joined_at_ms=member.joined_at_ms,
-        told_until_ms=told_until_ms,
+        interval_start_ms=interval_start_ms,
     )
 
 
-def spans_to_json(spans: Iterable[Span]) -> Json:
-    """Return spans as the column `members.held` has them."""
-    return [span._asdict() | {"partitions": list(span.partitions)} for span in spans]
+def ownership_to_json(ownerships: Iterable[OpenOwnership]) -> Json:
+    """Return open ownerships in the form of the column `members.ownership`."""
+    return [owned._asdict() | {"partitions": list(owned.partitions)} for owned in ownerships]
 
 
-def spans_from_json(held: Json) -> tuple[Span, ...]:
-    """Return the spans of a column `members.held`.
+def ownership_from_json(ownership: Json) -> tuple[OpenOwnership, ...]:
+    """Return the open ownerships of a column `members.ownership`.
 
     Raises:
-        UnreadableRow: the column has another shape than `spans_to_json` returns.
+        UnreadableRow: the column does not have the shape that `ownership_to_json` returns.
     """
-    spans = read_json("members.held", held, list[SpanShape])
+    ownerships = read_json("members.ownership", ownership, list[OpenOwnershipJson])
     return tuple(
-        Span(span.topic, tuple(span.partitions), span.since_ms, span.generation, span.rebalance_id) for span in spans
+        OpenOwnership(owned.topic, tuple(owned.partitions), owned.since_ms, owned.generation, owned.rebalance_id)
+        for owned in ownerships
     )
 
 
@@ -476,5 +486,5 @@ def _each(partitions: Partitions) -> Iterable[tuple[str, int]]:
     return ((topic, number) for topic, numbers in partitions.items() for number in numbers)
 
 
-def _each_of(spans: Iterable[Span]) -> Iterable[tuple[str, int]]:
-    return ((span.topic, number) for span in spans for number in span.partitions)
+def _each_of(ownerships: Iterable[OpenOwnership]) -> Iterable[tuple[str, int]]:
+    return ((owned.topic, number) for owned in ownerships for number in owned.partitions)

@@ -1,7 +1,7 @@
-"""What the overview of groups is asked and answers: a page of groups in one of a few orders, and how many there are.
+"""The overview of groups: its filter, its orders, and its result: a page of groups, and the number of groups by state.
 
-An order is a whole number by which groups are sorted, smallest first, and the id where numbers are equal. So a page
-ends at a *place*, whatever the order, and the next one begins after it. What moves meanwhile may be seen twice, or not.
+An order assigns an integer key to each group; groups are sorted by key and then by id. A page ends at a *cursor* of
+both, and the next page starts after it. A group whose key changes in between may be on both pages or on neither.
 """
 
 from collections.abc import Mapping
@@ -12,28 +12,28 @@ from typing import Final, NamedTuple
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 
 RECENT_MS: Final = 3_600_000
-"""Rebalances that ended so long ago are counted."""
-UNSETTLED: Final = (PREPARING, COMPLETING)
-"""The states in which somebody is waited for."""
+"""Rebalances that ended within this time are counted."""
+REBALANCING_STATES: Final = (PREPARING, COMPLETING)
+"""The states of a rebalance in progress."""
 LAG_UNKNOWN_KEY: Final = 1
-"""Where a group stands by its lag that nobody knows: after those that have none."""
+"""The key of a group with an unknown lag: after those without lag."""
 
 
 class GroupOrder(StrEnum):
-    """What comes first."""
+    """The order of the groups."""
 
     ATTENTION = "attention"
-    """Unsettled groups, then those that rebalanced most often within the last hour, then those with members."""
+    """Rebalancing groups, then those that rebalanced most often within the last hour, then those with members."""
     GROUP_ID = "group_id"
     SINCE = "since"
-    """Those that have been in their state for longest."""
+    """Groups that have been in their state for longest come first."""
     MEMBERS = "members"
     LAG = "lag"
     REBALANCES = "rebalances"
 
 
-class OverviewPlace(NamedTuple):
-    """Where a page ended."""
+class OverviewCursor(NamedTuple):
+    """The last group of a page."""
 
     key: int
     group_id: str
@@ -41,23 +41,23 @@ class OverviewPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewFilter:
-    """Which groups are asked for; dead ones never are."""
+    """Selects groups that are not dead."""
 
     text: str = ""
-    """What the id holds somewhere; letters of ASCII in either case."""
+    """A substring of the id; ASCII letters match in either case."""
     states: frozenset[str] = frozenset()
     """Empty: every state."""
     prefixes: tuple[str, ...] | None = None
-    """What the id begins with, one of these; None: anything."""
+    """Prefixes of the id, one of which must match; None: any id."""
     order: GroupOrder = GroupOrder.ATTENTION
-    after: OverviewPlace | None = None
+    after: OverviewCursor | None = None
     limit: int = 100
     fresh_since_ms: int = 0
-    """An end of a log that was last reported before this instant is stale."""
+    """A log end that was last reported before this time is stale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupGlance:
+class GroupSummary:
     """A group in the overview."""
 
     key: int
@@ -70,27 +70,27 @@ class GroupGlance:
     node_id: str | None
     rebalance_started_at_ms: int | None
     rebalance_trigger: str | None
-    """Of the rebalance under way."""
+    """Of the rebalance in progress."""
     rebalances: int
-    """Those that ended within the last hour."""
+    """The number that ended within the last hour."""
     lag_records: int | None
-    """None where no end of a log is known, or where it is a lower bound of 0."""
-    is_lag_at_least: bool
-    """Whether it is a lower bound, because the end of a log is stale."""
+    """None: no log end is known, or it is a lower bound of 0."""
+    is_lag_lower_bound: bool
+    """Whether it is a lower bound, because a log end is stale."""
     log_end_at_ms: int | None
-    """When the ends of its logs were last reported: the oldest of these instants."""
+    """When the log ends of its partitions were last reported: the oldest of these times."""
     last_trigger: str | None
     last_completed_at_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A page, and how many groups are in each state whatever states were asked for."""
+    """A page of groups, and the number of groups by state, including states that the filter leaves out."""
 
     counts: Mapping[str, int]
-    groups: list[GroupGlance]
+    groups: list[GroupSummary]
 
 
 def attention_key(state: str, member_count: int, rebalances: int) -> int:
-    """Return where a group stands by how much it wants to be looked at."""
-    return -((state in UNSETTLED) * 10**12 + rebalances * 10 + (member_count > 0))
+    """Return the key of a group in the order ATTENTION."""
+    return -((state in REBALANCING_STATES) * 10**12 + rebalances * 10 + (member_count > 0))

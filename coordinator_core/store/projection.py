@@ -1,7 +1,7 @@
-"""What a decision stores, as rows; and a group again from its rows.
+"""Projection of decisions to rows, and loading of groups from their rows.
 
-`project` and `load_group` are each other's inverse, but for what a node forgets on purpose (protocol.md section 13):
-handshake ids, parked requests, timers, and a join phase under way.
+`load_group` is the inverse of `project`, except for state that is not stored (protocol.md section 13): pending member
+ids, parked requests, timers, and a join phase in progress.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,23 +26,23 @@ from coordinator_core.protocol.records import (
 )
 from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
 from coordinator_core.store.awaited import AwaitedMembers, awaited_members
-from coordinator_core.store.ledger import Ledger, spans_from_json, spans_to_json, stay_of
+from coordinator_core.store.ledger import Ledger, ownership_from_json, ownership_to_json, session_of
 from coordinator_core.store.row_checks import check_rows
-from coordinator_core.store.rows import NOTHING_BESIDE, Beside, GroupRow, GroupWrite, Json, MemberRow, StoredGroup
+from coordinator_core.store.rows import NO_EXTRA_ROWS, ExtraRows, GroupRow, GroupWrite, Json, MemberRow, StoredGroup
 
-# -- a decision becomes rows ---------------------------------------------------------------------------
+# -- decisions to rows ---------------------------------------------------------------------------------
 
 
 def project(
-    group: Group, records: Sequence[Record], ledger: Ledger, beside: Beside = NOTHING_BESIDE
+    group: Group, records: Sequence[Record], ledger: Ledger, extra_rows: ExtraRows = NO_EXTRA_ROWS
 ) -> GroupWrite | None:
-    """Return what a decision stores, and let the ledger take note of it.
+    """Return what a decision stores, and apply its records to the ledger.
 
     Args:
         group: the group after the decision.
         records: the decision's records.
-        ledger: the group's; it moves on.
-        beside: what else is to be stored in the same transaction.
+        ledger: the group's ledger; it is changed.
+        extra_rows: other rows for the same transaction.
 
     Returns:
         The write, or None if the decision stores nothing.
@@ -52,7 +52,7 @@ def project(
     if not stored:
         for record in records:
             ledger.observe(record)
-        if beside == NOTHING_BESIDE:
+        if extra_rows == NO_EXTRA_ROWS:
             return None
     removed = tuple([record for record in stored if isinstance(record, OffsetRemoved)])
     if len(committed) + len(removed) == len(stored):
@@ -61,11 +61,11 @@ def project(
             ledger.shard_id,
             committed=committed,
             removed=removed,
-            outcomes=beside.outcomes,
-            changes=beside.changes,
-            undone=beside.undone,
+            outcomes=extra_rows.outcomes,
+            changes=extra_rows.changes,
+            undone=extra_rows.undone,
         )
-    return _whole(group, records, ledger, stored, committed, removed, beside)
+    return _whole(group, records, ledger, stored, committed, removed, extra_rows)
 
 
 def _whole(
@@ -75,22 +75,22 @@ def _whole(
     stored: Sequence[Record],
     committed: tuple[OffsetsCommitted, ...],
     removed: tuple[OffsetRemoved, ...],
-    beside: Beside,
+    extra_rows: ExtraRows,
 ) -> GroupWrite:
-    """Return what is stored where more than offsets changed."""
+    """Return the write of a decision that changes more than offsets."""
     ledger.is_consumer = group.protocol_type == CONSUMER
     for record in records:
         ledger.observe(record)
     if ledger.awaited is not None:
         ledger.awaited = awaited_members(group)
     history = ledger.take_rows()
-    is_gone = isinstance(stored[-1], GroupDied)
+    is_deleted = isinstance(stored[-1], GroupDied)
     return GroupWrite(
         group_id=group.group_id,
         shard_id=ledger.shard_id,
-        group=None if is_gone else group_row(group, ledger),
-        is_group_gone=is_gone,
-        members={} if is_gone else _member_rows(group, stored, ledger),
+        group=None if is_deleted else group_row(group, ledger),
+        is_group_deleted=is_deleted,
+        members={} if is_deleted else _member_rows(group, stored, ledger),
         committed=committed,
         removed=removed,
         transitions=tuple(history.transitions),
@@ -98,12 +98,12 @@ def _whole(
         ownerships=tuple(history.ownerships),
         rebalance_members=tuple(history.rebalance_members),
         sessions=tuple(history.sessions),
-        **beside._asdict(),
+        **extra_rows._asdict(),
     )
 
 
 def group_row(group: Group, ledger: Ledger) -> GroupRow:
-    """Return the row of `groups` that says how the group stands."""
+    """Return the row of `groups` with the group's current state."""
     under_way = ledger.under_way
     topics = group.subscribed_topics
     return GroupRow(
@@ -111,7 +111,7 @@ def group_row(group: Group, ledger: Ledger) -> GroupRow:
         shard_id=ledger.shard_id,
         state=group.state,
         state_since_ms=group.state_since_ms,
-        settled_state=group.settled_state,
+        state_before_join_phase=group.state_before_join_phase,
         generation=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -129,7 +129,7 @@ def group_row(group: Group, ledger: Ledger) -> GroupRow:
 
 
 def _trigger_of(group: Group, ledger: Ledger) -> str | None:
-    """Return why the rebalance under way began, or why the one that is owed will; None where there is none."""
+    """Return the trigger of the rebalance in progress, or of the one that must follow; None without either."""
     if ledger.under_way is not None:
         return ledger.under_way.trigger
     return group.trigger if group.must_rebalance else None
@@ -137,7 +137,7 @@ def _trigger_of(group: Group, ledger: Ledger) -> str | None:
 
 def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dict[str, MemberRow | None]:
     """Return the rows of members that these records changed; only members of a stored generation have one."""
-    # A dictionary, not a set: the same decision gives the same rows in the same order, always.
+    # A dictionary, not a set, for a deterministic order of rows.
     touched: dict[str, None] = {}
     for record in records:
         match record:
@@ -148,22 +148,22 @@ def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dic
             case MemberReplaced():
                 touched |= {record.old_member_id: None, record.member.member_id: None}
                 if group.must_rebalance and record.member.in_generation:
-                    # What it offers may fit only what the others have offered since; stored offers always fit.
+                    # Its protocols may be supported only by the others' newer metadata, so store all of it together.
                     touched |= {member.member_id: None for member in group.members.values() if member.in_generation}
             case RebalanceStarted() | GroupCreated() | GroupEmptied() | GroupDied():
-                pass  # Of members nothing but what other records say.
+                pass  # Other records have the changes of members.
             case OffsetsCommitted() | OffsetRemoved():
                 pass
             case _:
-                _unstored: VolatileRecord = record  # Nothing else is left over, or mypy says so.
+                _unstored: VolatileRecord = record  # mypy checks that no other record is left.
     rows: dict[str, MemberRow | None] = {**touched}
-    for position, member in enumerate(group.members.values()):
+    for join_order, member in enumerate(group.members.values()):
         if member.member_id in touched and member.in_generation:
-            rows[member.member_id] = _member_row(group, member, position, ledger)
+            rows[member.member_id] = _member_row(group, member, join_order, ledger)
     return rows
 
 
-def _member_row(group: Group, member: Member, position: int, ledger: Ledger) -> MemberRow:
+def _member_row(group: Group, member: Member, join_order: int, ledger: Ledger) -> MemberRow:
     is_consumer = group.protocol_type == CONSUMER
     return MemberRow(
         group_id=group.group_id,
@@ -179,9 +179,9 @@ def _member_row(group: Group, member: Member, position: int, ledger: Ledger) -> 
         subscription_json=_subscription_json(member.metadata_for(group.protocol_name)) if is_consumer else None,
         assignment_json=_assignment_json(member.assignment) if is_consumer else None,
         assigned_since_ms=ledger.assigned_since_ms(member.member_id),
-        held=spans_to_json(ledger.held.get(member.member_id, ())),
+        ownership=ownership_to_json(ledger.ownership.get(member.member_id, ())),
         joined_at_ms=member.joined_at_ms,
-        position=position,
+        join_order=join_order,
     )
 
 
@@ -197,19 +197,19 @@ def _assignment_json(assignment: bytes) -> Json:
     return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in partitions]
 
 
-# -- rows become a group again ---------------------------------------------------------------------------
+# -- rows to groups ----------------------------------------------------------------------------------------
 
 
 def load_group(stored: StoredGroup, at_ms: int, epoch: int = 0) -> tuple[Group, Ledger, GroupWrite | None]:
-    """Return a stored group and its ledger, as a node that takes it over finds them.
+    """Return the group of stored rows, and its ledger, after its shard was acquired.
 
     Args:
-        stored: its rows.
-        at_ms: wall time; when a rebalance that is abandoned here counts as over.
-        epoch: of the lease under which it takes over.
+        stored: the rows.
+        at_ms: wall time, which becomes the end of a rebalance that is abandoned.
+        epoch: epoch of the shard's lease.
 
     Returns:
-        The group in a settled state, its ledger, and what is to be stored of a phase that was forgotten.
+        The group outside of a join phase, its ledger, and the write for a join phase that was lost, if any.
 
     Raises:
         UnreadableRow: the rows cannot be loaded.
@@ -236,8 +236,8 @@ def _group_of(stored: StoredGroup) -> Group:
     row = stored.group
     state = GroupState(row.state)
     if state is PREPARING:
-        state = GroupState(row.settled_state)
-    is_untouched = state is EMPTY and row.generation == 0  # whoever was to be its first member is forgotten
+        state = GroupState(row.state_before_join_phase)
+    is_untouched = state is EMPTY and row.generation == 0  # A first member that was joining is lost.
     return Group.loaded(
         row.group_id,
         created_at_ms=row.created_at_ms,
@@ -279,8 +279,8 @@ def _ledger_of(stored: StoredGroup, at_ms: int, epoch: int) -> Ledger:
     ledger.generation = row.generation
     ledger.leader_id = row.leader_id
     ledger.member_count = len(stored.members)
-    ledger.held = {member.member_id: spans_from_json(member.held) for member in stored.members}
-    ledger.stays = {member.member_id: stay_of(member, at_ms) for member in stored.members}
+    ledger.ownership = {member.member_id: ownership_from_json(member.ownership) for member in stored.members}
+    ledger.sessions = {member.member_id: session_of(member, at_ms) for member in stored.members}
     ledger.load_rebalance(row.rebalance)
     ledger.awaited = None if row.awaited_members is None else AwaitedMembers.from_json(row.awaited_members)
     return ledger

@@ -1,7 +1,7 @@
-"""The reports on assignments and rebalances as SQLAlchemy sees them, with the tables where an attempt's rows gather.
+"""SQLAlchemy definitions of the reports on assignments and rebalances, and of their staging tables.
 
-A report has a row a group and data interval, which a second run of the interval replaces. The audit of assignments has
-a second table beside it, with a row a topic.
+A report has one row per group and data interval, which a second run of the interval replaces. The audit of assignments
+has a second table with one row per topic.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,14 +25,16 @@ from coordinator_core.store.tables import At, Name, metadata, times_check
 Columns = Iterator[Column[object]]
 
 
-def _report(name: str, told: Callable[[], Columns], *parts: str, times: tuple[str, ...] = ()) -> tuple[Table, Table]:
+def _report(
+    name: str, report_columns: Callable[[], Columns], *parts: str, times: tuple[str, ...] = ()
+) -> tuple[Table, Table]:
     """Declare a report and its staging table.
 
     Args:
-        name: what it is called.
-        told: what the job tells, in the order of the columns.
-        parts: what tells the rows of one group and interval apart.
-        times: which of the job's columns are times.
+        name: name of the table.
+        report_columns: yields the columns that the job writes, in order.
+        parts: key columns in addition to group and interval.
+        times: those of the job's columns that are times.
     """
     report = Table(
         name,
@@ -43,7 +45,7 @@ def _report(name: str, told: Callable[[], Columns], *parts: str, times: tuple[st
         Column("shard_id", SmallInteger, nullable=False),
         Column("run_id", UUID(as_uuid=False), nullable=False),
         Column("as_of", At, nullable=False),
-        *told(),
+        *report_columns(),
         times_check(name, "interval_start", "interval_end", "as_of", *times),
         PrimaryKeyConstraint("interval_end", "interval_start", "group_id", *parts),
         Index(f"{name}_group_id", "group_id", "interval_end"),
@@ -54,7 +56,7 @@ def _report(name: str, told: Callable[[], Columns], *parts: str, times: tuple[st
         Column("attempt_id", UUID(as_uuid=False), nullable=False),
         Column("group_id", Name, nullable=False),
         Column("shard_id", SmallInteger, nullable=False),
-        *told(),
+        *report_columns(),
         Index(f"{name}_staging_attempt_id", "attempt_id"),
         prefixes=["UNLOGGED"],
     )
@@ -62,14 +64,14 @@ def _report(name: str, told: Callable[[], Columns], *parts: str, times: tuple[st
 
 
 def _spread() -> Columns:
-    """How evenly partitions, and records not yet read, are spread over members."""
+    """Yield the columns on how evenly partitions and unread records are distributed over members."""
     yield Column("members", Integer, nullable=False)
     yield Column("idle_members", Integer, nullable=False)
     yield Column("partitions", Integer, nullable=False)
     yield Column("unassigned", Integer, nullable=False)
     yield Column("partitions_max", Integer, nullable=False)
     yield Column("partitions_mean", Double, nullable=False)
-    # NULL: no partition's end is known.
+    # NULL: no log end is known.
     yield Column("lag_max", BigInteger, nullable=True)
     yield Column("lag_mean", Double, nullable=True)
     yield Column("best_partitions_max", Integer, nullable=False)
@@ -101,29 +103,29 @@ def _frequency() -> Columns:
     yield Column("abandoned", Integer, nullable=False)
     yield Column("by_trigger", JSONB, nullable=False)
     yield Column("restarts", BigInteger, nullable=False)
-    # NULL: no rebalance was over within the interval.
-    yield Column("took_ms_p50", BigInteger, nullable=True)
-    yield Column("took_ms_p95", BigInteger, nullable=True)
-    yield Column("took_ms_max", BigInteger, nullable=True)
-    yield Column("took_ms_total", BigInteger, nullable=False)
+    # NULL: no rebalance ended within the interval.
+    yield Column("took_p50_ms", BigInteger, nullable=True)
+    yield Column("took_p95_ms", BigInteger, nullable=True)
+    yield Column("took_max_ms", BigInteger, nullable=True)
+    yield Column("took_total_ms", BigInteger, nullable=False)
     yield Column("rebalancing_ms", BigInteger, nullable=False)
-    # NULL: reported before the share went by it.
-    yield Column("lived_ms", BigInteger, nullable=True)
+    # NULL: the row is older than the column.
+    yield Column("existed_ms", BigInteger, nullable=True)
     yield Column("rebalancing_share", Double, nullable=False)
     yield Column("evicted", Integer, nullable=False)
     yield Column("spuriously_evicted", Integer, nullable=False)
-    # NULL: nobody was waited for.
+    # NULL: no rebalance waited for a member.
     yield Column("waited_for_member_id", Text, nullable=True)
     yield Column("waited_for_instance_id", Text, nullable=True)
     yield Column("waited_for_client_id", Text, nullable=True)
     yield Column("waited_for_client_host", Text, nullable=True)
     yield Column("waited_for_members", Integer, nullable=True)
     yield Column("waited_for_ms", BigInteger, nullable=True)
-    yield Column("storms", Integer, nullable=False)
-    yield Column("stormy_rebalances", Integer, nullable=False)
-    # NULL: no rebalance was under way when the interval ended.
-    yield Column("unsettled_since", At, nullable=True)
-    yield Column("never_settles", Boolean, nullable=False)
+    yield Column("churn_periods", Integer, nullable=False)
+    yield Column("churn_rebalances", Integer, nullable=False)
+    # NULL: no rebalance was in progress at the end of the interval.
+    yield Column("rebalancing_since", At, nullable=True)
+    yield Column("is_churning", Boolean, nullable=False)
 
 
 assignment_balance_audits, assignment_balance_audits_staging = _report("assignment_balance_audits", _balance)
@@ -131,5 +133,5 @@ assignment_balance_topics, assignment_balance_topics_staging = _report(
     "assignment_balance_topics", _topic_balance, "topic"
 )
 rebalance_frequency_reports, rebalance_frequency_reports_staging = _report(
-    "rebalance_frequency_reports", _frequency, times=("unsettled_since",)
+    "rebalance_frequency_reports", _frequency, times=("rebalancing_since",)
 )

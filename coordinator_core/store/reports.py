@@ -1,4 +1,4 @@
-"""What jobs report is asked for group by group: the newest row of each, with the columns of the table as they are."""
+"""Queries of reports: the newest row of each group, with the columns of the table."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from coordinator_core.store.report_tables import (
 )
 
 Report = Mapping[str, Any]
-"""A row by the names of its columns; instants are datetimes in UTC."""
+"""Column → value; times are datetimes in UTC."""
 
 PARTS: Final = "by_topic"
-"""Where a report with parts has them: a list of rows in the order of their keys."""
+"""The key of a report under which its parts are: a list of rows in the order of their keys."""
 
 
 class ReportKind(StrEnum):
-    """What is reported on."""
+    """The kind of a report."""
 
     ASSIGNMENTS = "assignments"
     REBALANCES = "rebalances"
@@ -31,13 +31,13 @@ class ReportKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReportFilter:
-    """Which reports are asked for."""
+    """Selects reports."""
 
     kind: ReportKind
     group_id: str | None = None
-    """None: of every group."""
+    """None: all groups."""
     after: str | None = None
-    """The page begins after this group."""
+    """The last group of the previous page."""
     limit: int = 100
 
 
@@ -46,19 +46,19 @@ REPORTS: Final[Mapping[ReportKind, Table]] = {
     ReportKind.REBALANCES: rebalance_frequency_reports,
     ReportKind.TIMEOUTS: timeout_advice,
 }
-"""Where each kind of report is kept: tables that have group_id, interval_start and interval_end."""
+"""The table of each kind of report; all have group_id, interval_start and interval_end."""
 
 REPORT_PARTS: Final[Mapping[ReportKind, Table]] = {ReportKind.ASSIGNMENTS: assignment_balance_topics}
-"""Where the parts of a report are kept, which is told apart by topic."""
+"""The table of the parts of a report, one row per topic."""
 
 
 def key_of(report: Report) -> tuple[Any, ...]:
-    """Return what a report and its parts have in common."""
+    """Return the key that a report and its parts have in common."""
     return report["group_id"], report["interval_end"], report["interval_start"]
 
 
 def with_parts(reports: Iterable[Report], parts: Iterable[Report]) -> list[Report]:
-    """Put parts, which are in order, to their reports."""
+    """Return the reports with their parts, whose order is kept."""
     by_report: dict[tuple[Any, ...], list[Report]] = {}
     for part in parts:
         by_report.setdefault(key_of(part), []).append(part)

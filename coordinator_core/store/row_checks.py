@@ -1,7 +1,7 @@
-"""Checks of stored rows: what must hold of the rows of a group before a node serves it.
+"""Checks of stored rows: the conditions that the rows of a group meet before a node serves it.
 
-The CHECK constraints of the database refuse most of such rows when they are written (`tables.py`). Rows that were
-written before the constraints, or past them, are found here, so that they harm their own group only.
+The CHECK constraints of the database reject most invalid rows (`tables.py`). These checks find rows from before the
+constraints, and those that no constraint covers, so that an invalid row affects its own group only.
 
 Source: tables.md, `groups` and `members`.
 """
@@ -19,7 +19,7 @@ from coordinator_core.store.rows import GroupRow, Json, MemberRow, StoredGroup, 
 INT4_MAX: Final = 2**31 - 1
 LAST_INSTANT_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
-SETTLED: Final = frozenset({EMPTY, COMPLETING, STABLE})
+RECOVERY_STATES: Final = frozenset({EMPTY, COMPLETING, STABLE})
 UUID_PATTERN: Final = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 Count = Annotated[int, Meta(ge=0, le=INT4_MAX)]
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class UnreadableRow(Exception):
-    """The rows of a group cannot be loaded; the text is one sentence that names the table and the column."""
+    """The rows of a group cannot be loaded; the text is a sentence that names the table and the column."""
 
 
 def read_json(column: str, value: Json, shape: type[T]) -> T:
-    """Return a JSON value as the shape that its column has.
+    """Convert a JSON value to the shape of its column.
 
     Raises:
         UnreadableRow: the value has another shape.
@@ -41,11 +41,11 @@ def read_json(column: str, value: Json, shape: type[T]) -> T:
     try:
         return convert(value, shape)
     except ValidationError as failure:
-        raise UnreadableRow(f"{column} has another shape than a node writes: {failure}") from failure
+        raise UnreadableRow(f"{column} does not have the shape that nodes write: {failure}") from failure
 
 
 def check_rows(stored: StoredGroup) -> None:
-    """Check the rows of a group, each by itself and all beside each other.
+    """Check the rows of a group, each by itself and all together.
 
     Raises:
         UnreadableRow: a row cannot be loaded, or the rows contradict each other.
@@ -56,7 +56,7 @@ def check_rows(stored: StoredGroup) -> None:
         check_member(member)
         _check(
             member.shard_id == group.shard_id,
-            f"members.shard_id is {member.shard_id}, and groups.shard_id {group.shard_id}",
+            f"members.shard_id is {member.shard_id}, and groups.shard_id is {group.shard_id}",
         )
         if group.protocol_type == CONSUMER:
             _check_topics(member)
@@ -66,13 +66,13 @@ def check_rows(stored: StoredGroup) -> None:
 
 
 def check_shard(stored: StoredGroup | UnreadableGroup, shard_id: int, shard_count: int) -> None:
-    """Check that a group is stored under the shard that it belongs to.
+    """Check that a group is stored under its shard.
 
     Raises:
-        UnreadableRow: it belongs to another one.
+        UnreadableRow: it belongs to another shard.
     """
     belongs_to = shard_of(stored.group_id, shard_count)
-    _check(belongs_to == shard_id, f"groups.shard_id is {shard_id}, and the group belongs to shard {belongs_to}")
+    _check(belongs_to == shard_id, f"groups.shard_id is {shard_id}, but the group belongs to shard {belongs_to}")
 
 
 def check_group(row: GroupRow) -> None:
@@ -81,8 +81,14 @@ def check_group(row: GroupRow) -> None:
     Raises:
         UnreadableRow: it cannot be loaded.
     """
-    _check(row.state in set(GroupState) - {DEAD}, f"groups.state is {row.state!r}, which is no state of a stored group")
-    _check(row.settled_state in SETTLED, f"groups.settled_state is {row.settled_state!r}, which is no settled state")
+    _check(
+        row.state in set(GroupState) - {DEAD}, f"groups.state is {row.state!r}, which is not a state of a stored group"
+    )
+    _check(
+        row.state_before_join_phase in RECOVERY_STATES,
+        f"groups.state_before_join_phase is {row.state_before_join_phase!r},"
+        " which is not Empty, CompletingRebalance or Stable",
+    )
     for name in ("generation", "member_count", "topics_version"):
         number = getattr(row, name)
         _check(number >= 0, f"groups.{name} is {number}, which is below 0")
@@ -91,9 +97,9 @@ def check_group(row: GroupRow) -> None:
     if row.rebalance_started_at_ms is not None:
         _check_instant("groups.rebalance_started_at", row.rebalance_started_at_ms)
     is_trigger = row.rebalance_trigger is None or row.rebalance_trigger in set(Trigger)
-    _check(is_trigger, f"groups.rebalance_trigger is {row.rebalance_trigger!r}, which is no trigger")
+    _check(is_trigger, f"groups.rebalance_trigger is {row.rebalance_trigger!r}, which is not a trigger")
     _check_texts("groups.subscribed_topics", row.subscribed_topics or ())
-    _check(row.rebalance is None or isinstance(row.rebalance, dict), "groups.rebalance is no JSON object")
+    _check(row.rebalance is None or isinstance(row.rebalance, dict), "groups.rebalance is not a JSON object")
 
 
 def check_member(row: MemberRow) -> None:
@@ -106,22 +112,22 @@ def check_member(row: MemberRow) -> None:
     _check(
         row.rebalance_timeout_ms >= 0, f"members.rebalance_timeout_ms is {row.rebalance_timeout_ms}, which is below 0"
     )
-    _check(row.position >= 0, f"members.position is {row.position}, which is below 0")
+    _check(row.join_order >= 0, f"members.join_order is {row.join_order}, which is below 0")
     _check_instant("members.joined_at", row.joined_at_ms)
     _check_texts("members.protocol_names", [name for name, _ in row.protocols])
-    _check(isinstance(row.held, list), "members.held is no JSON array")
+    _check(isinstance(row.ownership, list), "members.ownership is not a JSON array")
 
 
-# -- rows beside each other ---------------------------------------------------------------------------------
+# -- several rows -------------------------------------------------------------------------------------------
 
 
 def _check_state(stored: StoredGroup) -> None:
-    """Check what a state says of leader, protocol and members.
+    """Check that leader, protocol and members fit the state.
 
-    A group whose members all left during a join phase has no members, and owes a rebalance that makes it Empty.
+    A group whose members all left during a join phase has no members; the next rebalance makes it Empty.
     """
     row, members = stored.group, stored.members
-    state = row.settled_state if row.state == PREPARING else row.state
+    state = row.state_before_join_phase if row.state == PREPARING else row.state
     if state == EMPTY:
         _check(not members, f"groups.state is {row.state}, and members has {len(members)} rows of the group")
         return
@@ -129,16 +135,18 @@ def _check_state(stored: StoredGroup) -> None:
     if not members or row.state == PREPARING:
         return
     is_led = any(member.member_id == row.leader_id for member in members)
-    _check(is_led, f"groups.state is {row.state}, and groups.leader_id {row.leader_id!r} names no member")
+    _check(is_led, f"groups.state is {row.state}, and groups.leader_id {row.leader_id!r} is not a member")
     _check(row.protocol_type is not None, f"groups.state is {row.state}, and groups.protocol_type is null")
     _check(row.protocol_name is not None, f"groups.state is {row.state}, and groups.protocol_name is null")
     if not row.must_rebalance:
-        offers = all(any(name == row.protocol_name for name, _ in member.protocols) for member in members)
-        _check(offers, f"groups.protocol_name is {row.protocol_name!r}, which some row of members does not offer")
+        is_supported = all(any(name == row.protocol_name for name, _ in member.protocols) for member in members)
+        _check(
+            is_supported, f"groups.protocol_name is {row.protocol_name!r}, which some row of members does not support"
+        )
 
 
 def _check_topics(member: MemberRow) -> None:
-    """Check that the topics in a member's bytes can be stored as texts again."""
+    """Check that the topics in a member's metadata and assignment can be stored as text."""
     for _, metadata in member.protocols:
         _check_texts("members.protocol_metadata", topics_of(metadata) or ())
     _check_texts("members.assignment_bytes", [topic for topic, _ in partitions_of(member.assignment) or ()])
@@ -154,9 +162,9 @@ def _check(is_sound: bool, sentence: str) -> None:
 
 def _check_texts(column: str, texts: Any) -> None:  # noqa: ANN401 - an array of the database may hold anything
     is_sound = all(isinstance(text, str) and "\0" not in text for text in texts)
-    _check(is_sound, f"{column} holds something other than text, or a NUL character")
+    _check(is_sound, f"{column} has an element that is not text, or a NUL character")
 
 
 def _check_instant(column: str, instant_ms: int | None) -> None:
     is_sound = instant_ms is not None and 0 <= instant_ms <= LAST_INSTANT_MS
-    _check(is_sound, f"{column} is no time from 1970 to 9999")
+    _check(is_sound, f"{column} is not a time from 1970 to 9999")

@@ -1,8 +1,8 @@
-"""What goes between the runtime and a store: rows as values, with times in milliseconds since the epoch.
+"""Rows as values between the runtime and a store, with times in milliseconds since the epoch.
 
-A `GroupWrite` is everything that one decision stores, and it is stored whole or not at all. Rows of the present
-(`GroupRow`, `MemberRow`, offsets) say how things stand after the decision, so of several writes to one key the
-last one counts; rows of history are all kept.
+A `GroupWrite` has everything that one decision stores; it is stored whole or not at all. Rows of the current state
+(`GroupRow`, `MemberRow`, offsets) have the values after the decision, so the last of several writes to one key counts.
+Rows of history are all stored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, OffsetsCommitted
-from coordinator_core.protocol.requests import Offer
+from coordinator_core.protocol.requests import SupportedProtocol
 from coordinator_core.store.runs import OutcomeRow
 
 Json = Any
-"""What `json.loads` may return."""
+"""A value that `json.loads` may return."""
 
-# -- the present ------------------------------------------------------------------------------------
+# -- current state ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class GroupRow:
     shard_id: int
     state: str
     state_since_ms: int
-    settled_state: str
+    state_before_join_phase: str
     generation: int
     protocol_type: str | None
     protocol_name: str | None
@@ -40,10 +40,10 @@ class GroupRow:
     rebalance_started_at_ms: int | None
     rebalance_trigger: str | None
     rebalance: Json
-    """What the ledger knows of the rebalance under way; None outside of one."""
+    """The ledger's snapshot of the rebalance in progress; None outside of one."""
     created_at_ms: int
     awaited_members: Json = None
-    """The members that the phase under way waits for (`awaited.AwaitedMembers`); None: none, or not for long yet."""
+    """The members that the current phase waits for (`awaited.AwaitedMembers`); None: none, or not for long yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +58,40 @@ class MemberRow:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    protocols: tuple[Offer, ...]
+    protocols: tuple[SupportedProtocol, ...]
     assignment: bytes
     subscription_json: Json
-    """``{"topics": [...]}`` as read from the chosen protocol's metadata; None where it cannot be read."""
+    """``{"topics": [...]}``, decoded from the chosen protocol's metadata; None if it cannot be decoded."""
     assignment_json: Json
-    """``[{"topic": ..., "partitions": [...]}]``; None where it cannot be read."""
+    """``[{"topic": ..., "partitions": [...]}]``; None if it cannot be decoded."""
     assigned_since_ms: int | None
-    held: Json
-    """Open ownership spans: ``[{"topic", "partitions", "since_ms", "generation", "rebalance_id"}]``."""
+    ownership: Json
+    """Open ownerships: ``[{"topic", "partitions", "since_ms", "generation", "rebalance_id"}]``."""
     joined_at_ms: int
-    position: int
+    join_order: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group as a take-over finds it; its members in order of `position`."""
+    """The stored rows of a group; its members in order of `join_order`."""
 
     group: GroupRow
     members: tuple[MemberRow, ...]
 
     @property
     def group_id(self) -> str:
-        """Return whose rows these are."""
+        """Return the group's id."""
         return self.group.group_id
 
     @property
     def shard_id(self) -> int:
-        """Return under which shard the group is stored."""
+        """Return the shard under which the group is stored."""
         return self.group.shard_id
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableGroup:
-    """A group whose rows cannot be read; `reason` is one sentence that names the table and the column."""
+    """A group whose rows cannot be loaded; `reason` is a sentence that names the table and the column."""
 
     group_id: str
     shard_id: int
@@ -99,12 +99,12 @@ class UnreadableGroup:
 
 
 WITHOUT_GROUP: Final = "members has rows of the group, and groups has none"
-"""Why members alone are no group."""
+"""The reason if a group has rows of members only."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """A committed offset as callers see it."""
+    """A committed offset as OffsetFetch returns it."""
 
     topic: str
     partition: int
@@ -114,7 +114,7 @@ class FetchedOffset:
     committed_at_ms: int
     log_end_offset: int | None
     expires_at_ms: int | None = None
-    """Its own end; None: it ends with its group, or with the retention."""
+    """The offset's own expiry; None: by retention."""
 
 
 # -- history ------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class RebalanceMemberRow:
 
 @dataclass(frozen=True, slots=True)
 class MemberSessionRow:
-    """A row of `member_sessions`: a member's stay, or an hour of it; all instants are wall time."""
+    """A row of `member_sessions`: a member session, or one interval of it; all instants are wall time."""
 
     group_id: str
     shard_id: int
@@ -201,8 +201,8 @@ class MemberSessionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnershipRow:
-    """A row of `assignments`: a span of ownership that is over."""
+class PartitionOwnershipRow:
+    """A row of `partition_ownership`: an ownership that ended."""
 
     group_id: str
     shard_id: int
@@ -218,7 +218,7 @@ class OwnershipRow:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """A row of `changes`: one act of an operator or a DAG."""
+    """A row of `changes`: one change by an operator or a DAG."""
 
     change_id: str
     at_ms: int
@@ -230,22 +230,22 @@ class ChangeRow:
     reason: str | None
 
 
-class Undone(NamedTuple):
-    """That a change is taken back: what its row of `changes` says from now on."""
+class UndoneChange(NamedTuple):
+    """The columns of `changes` that mark a change as undone."""
 
     change_id: str
     at_ms: int
-    undone_by: str
-    """The change that takes it back."""
+    undone_by_change_id: str
+    """The change that undoes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedChange:
-    """A row of `changes` as it is read."""
+    """A row of `changes` with the columns that mark it as undone."""
 
     change: ChangeRow
     undone_at_ms: int | None
-    undone_by: str | None
+    undone_by_change_id: str | None
 
 
 class ArchivedOffset(NamedTuple):
@@ -264,7 +264,7 @@ class ArchivedOffset(NamedTuple):
     archived_at_ms: int
     cause: str
     log_end_at_ms: int | None = None
-    """When the log's end was reported, where that was not with the commit."""
+    """When the log end was reported, if not with the commit."""
 
 
 # -- writes -----------------------------------------------------------------------------------------------
@@ -274,31 +274,31 @@ NO_MEMBERS: Final[Mapping[str, MemberRow | None]] = MappingProxyType({})
 
 
 class GroupWrite(NamedTuple):
-    """Everything that one decision stores about one group. Whole or not at all."""
+    """Everything that one decision stores about one group; stored whole or not at all."""
 
     group_id: str
     shard_id: int
     group: GroupRow | None = None
-    """How the group stands now; None where that did not change."""
-    is_group_gone: bool = False
-    """The group's life is over: its row and its members' go (before anything else in this write)."""
+    """The group's current state; None: unchanged."""
+    is_group_deleted: bool = False
+    """Deletes the rows of the group and its members, before anything else in this write."""
     members: Mapping[str, MemberRow | None] = NO_MEMBERS
-    """Members that changed; None where one is gone (or never had a row)."""
+    """Members that changed; None: the member has no row any more (or never had one)."""
     committed: tuple[OffsetsCommitted, ...] = ()
     removed: tuple[OffsetRemoved, ...] = ()
-    """Offsets that go to `archived_offsets`."""
+    """Offsets that move to `archived_offsets`."""
     transitions: tuple[TransitionRow, ...] = ()
     rebalances: tuple[RebalanceRow, ...] = ()
-    ownerships: tuple[OwnershipRow, ...] = ()
+    ownerships: tuple[PartitionOwnershipRow, ...] = ()
     rebalance_members: tuple[RebalanceMemberRow, ...] = ()
     sessions: tuple[MemberSessionRow, ...] = ()
     outcomes: tuple[OutcomeRow, ...] = ()
     changes: tuple[ChangeRow, ...] = ()
-    undone: tuple[Undone, ...] = ()
+    undone: tuple[UndoneChange, ...] = ()
 
     @property
     def row_count(self) -> int:
-        """Return how many rows this writes, near enough to bound a batch by."""
+        """Return the approximate number of rows that this writes, to limit batches."""
         if self.is_only_commits:
             return 1 + self.committed_count
         history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
@@ -307,18 +307,18 @@ class GroupWrite(NamedTuple):
         return 1 + len(self.members) + self.committed_count + 2 * len(self.removed) + notes + history
 
     @property
-    def positions(self) -> Iterator[CommittedOffset]:
-        """Return every position that this commits, in order."""
-        return (position for record in self.committed for position in record.positions)
+    def committed_offsets(self) -> Iterator[CommittedOffset]:
+        """Return every committed offset, in order."""
+        return (offset for record in self.committed for offset in record.committed_offsets)
 
     @property
     def committed_count(self) -> int:
-        """Return how many positions this commits."""
+        """Return the number of committed offsets."""
         return sum([len(record.offsets) for record in self.committed])
 
     @property
     def is_only_commits(self) -> bool:
-        """Tell whether there is nothing in it but commits."""
+        """Return whether this has commits and nothing else."""
         return not any(self[_AFTER_NAMES:_COMMITTED]) and not any(self[_COMMITTED + 1 :])
 
 
@@ -326,20 +326,20 @@ _AFTER_NAMES: Final = GroupWrite._fields.index("group")
 _COMMITTED: Final = GroupWrite._fields.index("committed")
 
 
-class Beside(NamedTuple):
-    """What is stored in the transaction of a decision, and is no record of the group."""
+class ExtraRows(NamedTuple):
+    """Rows that are stored in the transaction of a decision, in addition to its records."""
 
     outcomes: tuple[OutcomeRow, ...] = ()
     changes: tuple[ChangeRow, ...] = ()
-    undone: tuple[Undone, ...] = ()
+    undone: tuple[UndoneChange, ...] = ()
 
 
-NOTHING_BESIDE = Beside()
+NO_EXTRA_ROWS = ExtraRows()
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one transaction takes: the writes in the order decided, and the leases that allow them."""
+    """The writes of one transaction, in the order of the decisions, and the leases that they need."""
 
     node_id: str
     epochs: Mapping[int, int]
@@ -348,13 +348,13 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What became of a batch. Whatever is not named here is stored."""
+class WriteResult:
+    """The writes of a batch that were not stored; all others were."""
 
     lost_shards: frozenset[int] = frozenset()
-    """Shards whose lease has moved on; none of their writes are stored."""
+    """Shards whose lease the node has lost; none of their writes are stored."""
     refused_groups: Mapping[str, str] = field(default_factory=dict)
-    """Group → why the database refused its data; none of this group's writes of the batch are stored."""
+    """Group → why the database rejected its data; none of this group's writes of the batch are stored."""
 
 
 # -- ownership ----------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """A row of `shard_leases`, with what is known of its owner, as of the database's clock."""
+    """A row of `shard_leases` with the URL of its owner; `is_expired` is by the clock of the database."""
 
     shard_id: int
     node_id: str | None
@@ -372,27 +372,27 @@ class LeaseRow:
 
 
 class Versions(NamedTuple):
-    """How often each small table was changed."""
+    """The number of changes of each table of settings and topic metadata."""
 
-    cluster_config: int
+    cluster_configs: int
     group_configs: int
     topics: int
     log_end_deletions: int
-    """How often ends of logs were deleted: reports that a node gathered before the last deletion do not count."""
+    """The number of deletions of log ends; reports from before the last deletion are discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which database this is, as Postgres knows it."""
+    """The identity of the database in Postgres."""
 
     system_identifier: int
-    """The cluster's; another one after a dump is restored into a new cluster."""
+    """Of the Postgres cluster; changes when a dump is restored into a new cluster."""
     timeline: int
     """Raised by each promotion of a standby and each point-in-time recovery."""
     database_oid: int
-    """Another one after the database is created anew in its cluster."""
+    """Changes when the database is created again in its cluster."""
     table_oid: int
-    """That of the table `incarnation`; another one after a dump is restored into the same database."""
+    """Of the table `incarnation`; changes when a dump is restored into the same database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,26 +406,26 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """What a renewal found."""
+    """The result of a renewal."""
 
     held: frozenset[int]
-    """Shards whose lease is still ours, and now runs on for the whole time."""
+    """Shards whose lease was renewed."""
     leases: tuple[LeaseRow, ...]
     """Every lease, by shard."""
     live_nodes: tuple[str, ...]
-    """Nodes that are unexpired, this one included, sorted."""
+    """Unexpired nodes, including this one, sorted."""
     versions: Versions
     incarnation: Incarnation
     renewals: int
-    """How often the node has renewed; the count goes on when its process is started again."""
+    """The node's number of renewals; it continues when the process is restarted."""
 
 
-# -- settings and catalogue -----------------------------------------------------------------------------------
+# -- settings and topic metadata -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A row of `topics`; `version` is the catalogue's version when its count last changed."""
+    """A row of `topics`; `version` is the topic metadata's version when its count last changed."""
 
     topic: str
     partitions: int
@@ -435,7 +435,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class StoredSettings:
-    """Settings as stored, as texts; narrower wins."""
+    """Stored settings, as text; a group's overrides the cluster's."""
 
     cluster: Mapping[str, str]
     groups: Mapping[str, Mapping[str, str]]
@@ -443,7 +443,7 @@ class StoredSettings:
 
 
 class SettingOrigin(NamedTuple):
-    """By whom and when a setting was set that is stored."""
+    """The actor and time of a stored setting."""
 
     set_by: str
     set_at_ms: int
@@ -454,31 +454,31 @@ class SettingOrigin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeFilter:
-    """Which changes a list shows, the newest first."""
+    """Selects changes, the newest first."""
 
     group_id: str | None = None
-    """None: every group's, and those of no group."""
+    """None: all changes, also those without a group."""
     after: tuple[int, str] | None = None
-    """Instant and id of the last change of the page before."""
+    """Time and id of the last change of the previous page."""
     limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """Which groups a list shows; every part narrows it."""
+    """Selects groups that match all fields."""
 
     states: frozenset[str] = frozenset()
     """Empty: every state but Dead."""
     prefix: str = ""
     protocol_type: str | None = None
     after: str | None = None
-    """The last group id of the page before."""
+    """The last group id of the previous page."""
     limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A line of a list of groups."""
+    """An entry of a list of groups."""
 
     group_id: str
     state: str

@@ -1,6 +1,6 @@
-"""A run is what a job or a person would have taken away, or brought back: candidate by candidate, each with an outcome.
+"""Maintenance runs: what a job or an operator proposes to delete or to restore, as candidates with an outcome each.
 
-Its status only goes forward: proposed → applying → applied, or proposed → rejected.
+The status of a run changes from proposed to applying to applied, or from proposed to rejected.
 """
 
 from collections.abc import Mapping
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from coordinator_core.protocol.requests import GroupSeen
+from coordinator_core.protocol.requests import GroupSnapshot
 
 TOPIC_DELETION = "topic_deletion"
-"""The kind of a run that takes the offsets of a deleted topic away."""
+"""The kind of a run that archives the offsets of a deleted topic."""
 UNDO = "undo"
-"""The kind of a run that takes back what another change archived."""
+"""The kind of a run that restores what another change archived."""
 GROUP_CLEANUP = "group_cleanup"
-"""The kind of a run that retires groups; its candidates are groups, and no offsets."""
+"""The kind of a run that deletes groups without offsets; its candidates are groups, not offsets."""
 WHOLE_GROUP: tuple[str, int] = ("", -1)
-"""The topic and partition of a candidate, or of an outcome, that is about a group and no offset of it."""
+"""The topic and partition of a candidate or outcome of a group, instead of an offset."""
 
 
 class RunStatus(StrEnum):
-    """How far a run is. Source: tables.md, `maintenance_runs`."""
+    """The status of a run. Source: tables.md, `maintenance_runs`."""
 
     PROPOSED = "proposed"
     APPLYING = "applying"
@@ -30,10 +30,10 @@ class RunStatus(StrEnum):
     FAILED = "failed"
 
 
-OVER: Final[frozenset[str]] = frozenset({RunStatus.APPLIED, RunStatus.REJECTED, RunStatus.FAILED})
-"""The statuses after which nothing more comes of a run."""
+FINISHED: Final[frozenset[str]] = frozenset({RunStatus.APPLIED, RunStatus.REJECTED, RunStatus.FAILED})
+"""The final statuses."""
 UNDECIDED: Final = "undecided"
-"""How candidates are counted that have no outcome yet."""
+"""The key under which candidates without an outcome are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,14 @@ class RunRow:
     status: str
     dry_run: bool
     counts: dict[str, int]
-    """Candidates by outcome (`undecided` while they have none), beside what the job itself counted."""
+    """The number of candidates by outcome (`undecided` without one), and the job's own counts."""
 
 
 def decided(status: str, wanted: RunStatus) -> str | None:
-    """Return the status of a run once somebody has it applied or rejected; None: it was decided otherwise.
-
-    A run that is further already stays as it is.
+    """Return the status of a run after a request to apply or reject it; None: the opposite was decided already.
 
     Args:
-        status: what it is now.
+        status: the current status; a run that is applying, applied or rejected keeps it.
         wanted: APPLYING or REJECTED.
     """
     if status == RunStatus.PROPOSED:
@@ -65,45 +63,45 @@ def decided(status: str, wanted: RunStatus) -> str | None:
     return status if (status == RunStatus.REJECTED) == (wanted == RunStatus.REJECTED) else None
 
 
-def is_as_seen(counts: Mapping[str, int], candidates: int | None) -> bool:
-    """Tell whether a proposal still names as many candidates as somebody has seen; None: nobody minds."""
+def has_candidate_count(counts: Mapping[str, int], candidates: int | None) -> bool:
+    """Return whether a proposal has the expected number of candidates; None: any number."""
     return candidates is None or counts.get("candidates") == candidates
 
 
 class CandidateRow(NamedTuple):
     """A row of `expiry_candidates` or `cleanup_candidates` that has no outcome yet, in a run that is applying.
 
-    One of `cleanup_candidates` has the topic and partition of WHOLE_GROUP and the commit version 0.
+    A row of `cleanup_candidates` has the topic and partition of WHOLE_GROUP and the commit version 0.
     """
 
     run_id: str
     change_id: str
-    """The change under which the run takes what it takes."""
+    """The change under which the run archives offsets."""
     shard_id: int
     group_id: str
     topic: str
     partition: int
     commit_version: int
     kind: str = "offset_retention"
-    """The run's."""
+    """The kind of the run."""
     undoes: str | None = None
-    """The change that a run of kind `undo` takes back."""
-    seen: GroupSeen | None = None
-    """What a row of `cleanup_candidates` says of its group."""
+    """The change that a run of kind `undo` undoes."""
+    seen: GroupSnapshot | None = None
+    """The group as the job read it, of a row of `cleanup_candidates`."""
 
 
 class ForecastRow(NamedTuple):
-    """A row of `offset_expiry_forecasts`, without what its run says."""
+    """A row of `offset_expiry_forecasts`, without the columns of its run."""
 
     group_id: str
     shard_id: int
     within_a_day: int
     within_a_week: int
-    next_at_ms: int
+    next_expiry_at_ms: int
 
 
 class OutcomeRow(NamedTuple):
-    """What became of a candidate; written in the transaction of the change itself."""
+    """The outcome of a candidate; written in the transaction of the change."""
 
     run_id: str
     group_id: str
@@ -113,5 +111,5 @@ class OutcomeRow(NamedTuple):
 
     @property
     def is_of_group(self) -> bool:
-        """Tell whether it is about a group, and no offset of it."""
+        """Return whether the candidate is a group, not an offset."""
         return (self.topic, self.partition) == WHOLE_GROUP

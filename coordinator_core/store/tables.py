@@ -1,14 +1,14 @@
-"""The tables of Muster as SQLAlchemy sees them; `migrations/` makes them and a test holds the two equal.
+"""SQLAlchemy definitions of the tables; `migrations/` creates them, and a test compares the two.
 
 Rules that every table keeps:
 
 * Text keys are ``COLLATE "C"``: they compare by bytes, as Kafka's names do.
-* Times are ``timestamptz``; ``shard_id`` stands on every row of a group, and it is how Spark reads in parallel.
+* Times are ``timestamptz``. Every row of a group has a ``shard_id``, by which Spark reads in parallel.
 * Hot rows (``offsets``, ``members``) have no index on a column that every write changes, so updates stay HOT.
-* History rows are inserted once, when what they tell of is over, into tables partitioned by that time.
-* No key is (group_id, generation): a group deleted and made again starts at 0; ``group_created_at`` tells lives apart.
+* History rows are inserted once, when what they describe is over, into tables partitioned by that time.
+* No key is (group_id, generation): a group that is deleted and created again starts at 0; ``group_created_at`` differs.
 
-Source: docs/tables.md, the contract with people who write SQL.
+Source: docs/tables.md, the contract with users of SQL.
 """
 
 from sqlalchemy import (
@@ -40,17 +40,17 @@ TRIGGERS = ", ".join(f"'{trigger}'" for trigger in Trigger)
 
 
 def _check(name: str, condition: str) -> CheckConstraint:
-    """Declare what must hold of a row; `row_checks.py` checks the same of rows that are loaded."""
+    """Declare a condition on rows; `row_checks.py` checks the same conditions when rows are loaded."""
     return CheckConstraint(text(condition), name=name)
 
 
 def _time(column: str) -> str:
-    """Return the condition that a column is a time that a node can show."""
+    """Return the condition that a column is a time from 1970 to 9999, which Python can represent."""
     return f"{column} >= '1970-01-01 00:00:00+00' AND {column} < '10000-01-01 00:00:00+00'"
 
 
 def times_check(table: str, *columns: str) -> CheckConstraint:
-    """Declare that columns of a table are times that a node can show."""
+    """Declare that columns of a table are times from 1970 to 9999."""
     return _check(f"{table}_times", " AND ".join(map(_time, columns)))
 
 
@@ -58,7 +58,7 @@ def _group_key() -> tuple[Column[str], Column[int]]:
     return Column("group_id", Name, nullable=False), Column("shard_id", SmallInteger, nullable=False)
 
 
-# -- who serves what ------------------------------------------------------------------------------
+# -- nodes and leases -----------------------------------------------------------------------------
 
 nodes = Table(
     "nodes",
@@ -68,7 +68,7 @@ nodes = Table(
     Column("version", Text, nullable=False),
     Column("started_at", At, nullable=False),
     Column("expires_at", At, nullable=False),
-    # Only grows, so a node that remembers more notices that the database was rolled back.
+    # Never decreases: a node whose own count is higher knows that the database was rolled back.
     Column("renewals", BigInteger, nullable=False, server_default=text("0")),
     postgresql_with={"fillfactor": 50},
 )
@@ -83,7 +83,7 @@ shard_leases = Table(
     postgresql_with={"fillfactor": 50},
 )
 
-# One row: which life of the database this is, and the identity under which nodes serve it; NULL: none has yet.
+# One row: the incarnation of the database, and the identity under which nodes serve it; NULL: no node has yet.
 incarnation = Table(
     "incarnation",
     metadata,
@@ -97,7 +97,7 @@ incarnation = Table(
     CheckConstraint("only_row", name="incarnation_only_row"),
 )
 
-# -- the present ----------------------------------------------------------------------------------
+# -- current state --------------------------------------------------------------------------------
 
 groups = Table(
     "groups",
@@ -105,20 +105,20 @@ groups = Table(
     *_group_key(),
     Column("state", Text, nullable=False),
     Column("state_since", At, nullable=False),
-    # The state to come back to when a join phase under way is forgotten at a take-over.
-    Column("settled_state", Text, nullable=False, server_default=text("'Empty'")),
+    # The state to recover when a failover loses a join phase.
+    Column("state_before_join_phase", Text, nullable=False, server_default=text("'Empty'")),
     Column("generation", Integer, nullable=False, server_default=text("0")),
     Column("protocol_type", Text, nullable=True),
     Column("protocol_name", Text, nullable=True),
     Column("leader_id", Text, nullable=True),
     Column("member_count", Integer, nullable=False, server_default=text("0")),
-    # NULL: unknown (not a "consumer" group, or a subscription that cannot be read).
+    # NULL: unknown (not a "consumer" group, or a subscription that cannot be decoded).
     Column("subscribed_topics", ARRAY(Text), nullable=True),
     Column("topics_version", BigInteger, nullable=False, server_default=text("0")),
     Column("must_rebalance", Boolean, nullable=False, server_default=text("false")),
     Column("rebalance_started_at", At, nullable=True),
     Column("rebalance_trigger", Text, nullable=True),
-    # What the ledger knows of the rebalance under way, until it becomes a row of `rebalances`.
+    # The ledger's snapshot of the rebalance in progress, until it becomes a row of `rebalances`.
     Column("rebalance", JSONB, nullable=True),
     Column("created_at", At, nullable=False, server_default=text("now()")),
     # The members that a long rebalance waits for: {"phase", "since_ms", "count", "members": [...]}.
@@ -127,7 +127,7 @@ groups = Table(
     Index("groups_shard_id", "shard_id"),
     _check("groups_shard_id", "shard_id BETWEEN 0 AND 9999"),
     _check("groups_state", "state IN ('Empty', 'PreparingRebalance', 'CompletingRebalance', 'Stable')"),
-    _check("groups_settled_state", "settled_state IN ('Empty', 'CompletingRebalance', 'Stable')"),
+    _check("groups_state_before_join_phase", "state_before_join_phase IN ('Empty', 'CompletingRebalance', 'Stable')"),
     _check("groups_counts", "generation >= 0 AND member_count >= 0 AND topics_version >= 0"),
     times_check("groups", "state_since", "created_at", "rebalance_started_at"),
     _check("groups_subscribed_topics", "array_position(subscribed_topics, NULL) IS NULL"),
@@ -146,31 +146,31 @@ members = Table(
     Column("client_host", Text, nullable=False),
     Column("session_timeout_ms", Integer, nullable=False),
     Column("rebalance_timeout_ms", Integer, nullable=False),
-    # What the core read in the chosen protocol's metadata and in the assignment; NULL when it could not.
+    # Decoded from the chosen protocol's metadata and from the assignment; NULL if that failed.
     Column("subscription", JSONB, nullable=True),
     Column("assignment", JSONB, nullable=True),
     Column("assigned_since", At, nullable=True),
-    # Ownership spans still open: [{"topic", "partitions", "since_ms", "generation", "rebalance_id"}].
-    Column("held", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    # Open ownerships: [{"topic", "partitions", "since_ms", "generation", "rebalance_id"}].
+    Column("ownership", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
     Column("joined_at", At, nullable=False, server_default=text("now()")),
-    # The opaque bytes, as they came.
+    # The opaque bytes, as received.
     Column("protocol_names", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
     Column("protocol_metadata", ARRAY(LargeBinary), nullable=False, server_default=text("'{}'::bytea[]")),
     Column("assignment_bytes", LargeBinary, nullable=False, server_default=text("''::bytea")),
-    # Order in which members were added: the longest-standing comes first at load.
-    Column("position", Integer, nullable=False, server_default=text("0")),
+    # Order in which members joined, which loading restores.
+    Column("join_order", Integer, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("group_id", "member_id"),
     Index("members_shard_id", "shard_id"),
     _check("members_shard_id", "shard_id BETWEEN 0 AND 9999"),
     _check("members_timeouts", "session_timeout_ms > 0 AND rebalance_timeout_ms >= 0"),
-    _check("members_position", "position >= 0"),
+    _check("members_join_order", "join_order >= 0"),
     _check("members_joined_at", _time("joined_at")),
     _check(
         "members_protocols",
         "cardinality(protocol_names) = cardinality(protocol_metadata)"
         " AND array_position(protocol_names, NULL) IS NULL AND array_position(protocol_metadata, NULL) IS NULL",
     ),
-    _check("members_held", "jsonb_typeof(held) = 'array'"),
+    _check("members_ownership", "jsonb_typeof(ownership) = 'array'"),
     postgresql_with={"fillfactor": 80},
 )
 
@@ -187,7 +187,7 @@ offsets = Table(
     Column("committed_at", At, nullable=False),
     Column("expires_at", At, nullable=True),
     Column("member_id", Text, nullable=False, server_default=text("''")),
-    # Drawn from a sequence at every write and never repeated, so a row seen is a row named.
+    # Drawn from a sequence at every write and never repeated, so it identifies the commit.
     Column("commit_version", BigInteger, nullable=False, server_default=text("nextval('commit_version')")),
     # When the log's end was reported; NULL: at committed_at. A reset and an undo keep it; every other commit clears it.
     Column("log_end_at", At, nullable=True),
@@ -203,7 +203,7 @@ offsets = Table(
     postgresql_with={"fillfactor": 70},
 )
 
-# Of every partition the furthest end of its log that a trusted reporter of any group named, and when it did so last.
+# The highest log end of each partition that a trusted reporter has reported, and the time of its last report.
 log_end_offsets = Table(
     "log_end_offsets",
     metadata,
@@ -211,7 +211,7 @@ log_end_offsets = Table(
     Column("partition", Integer, nullable=False),
     Column("log_end_offset", BigInteger, nullable=False),
     Column("reported_at", At, nullable=False),
-    # A topic that is deleted loses its rows here; the history of one made again counts from then on.
+    # Deleting a topic deletes its rows here; the history of a topic that is created again starts at this time.
     Column("first_reported_at", At, nullable=False),
     times_check("log_end_offsets", "reported_at", "first_reported_at"),
     PrimaryKeyConstraint("topic", "partition"),
@@ -240,23 +240,23 @@ group_configs = Table(
     PrimaryKeyConstraint("group_id", "key"),
 )
 
-cluster_config = Table(
-    "cluster_config",
+cluster_configs = Table(
+    "cluster_configs",
     metadata,
     Column("key", Name, primary_key=True),
     Column("value", Text, nullable=False),
     Column("set_by", Text, nullable=False),
     Column("set_at", At, nullable=False),
-    times_check("cluster_config", "set_at"),
+    times_check("cluster_configs", "set_at"),
 )
 
-# One row: how often each of the three small tables above was changed, and ends of logs were deleted; a node that is
-# behind reads what changed.
+# One row: counts changes of the three tables above and deletions of log ends; a node whose count is lower reads the
+# table again.
 versions = Table(
     "versions",
     metadata,
     Column("only_row", Boolean, primary_key=True, server_default=text("true")),
-    Column("cluster_config", BigInteger, nullable=False, server_default=text("0")),
+    Column("cluster_configs", BigInteger, nullable=False, server_default=text("0")),
     Column("group_configs", BigInteger, nullable=False, server_default=text("0")),
     Column("topics", BigInteger, nullable=False, server_default=text("0")),
     Column("shard_count", SmallInteger, nullable=False),
@@ -343,14 +343,14 @@ member_sessions = Table(
     Column("last_heartbeat_at", At, nullable=True),
     Column("heartbeat_count", Integer, nullable=False),
     Column("heartbeat_gap_ms_max", Integer, nullable=True),
-    # How many gaps were at most 1 ms, 2 ms, 4 ms … 2^21 ms long, each beyond the bound before; the last: longer.
+    # Counts of gaps of at most 1 ms, 2 ms, 4 ms … 2^21 ms, each above the previous bound; the last: longer.
     Column("heartbeat_gap_histogram", ARRAY(Integer), nullable=False),
     Index("member_sessions_group_id_ended_at", "group_id", "ended_at"),
     postgresql_partition_by="RANGE (ended_at)",
 )
 
-assignments = Table(
-    "assignments",
+partition_ownership = Table(
+    "partition_ownership",
     metadata,
     *_group_key(),
     Column("group_created_at", At, nullable=False),
@@ -361,7 +361,7 @@ assignments = Table(
     Column("partitions", ARRAY(Integer), nullable=False),
     Column("valid_from", At, nullable=False),
     Column("valid_to", At, nullable=False),
-    Index("assignments_group_id_valid_to", "group_id", "valid_to"),
+    Index("partition_ownership_group_id_valid_to", "group_id", "valid_to"),
     postgresql_partition_by="RANGE (valid_to)",
 )
 
@@ -387,7 +387,7 @@ log_end_history = Table(
     Column("at", At, nullable=False),
     Column("log_end_offset", BigInteger, nullable=False),
     PrimaryKeyConstraint("topic", "partition", "at"),
-    # Ends only grow, so this order is that of time: the instant at which a log reached an offset is one look-up.
+    # Log ends only grow, so this is also the order of time: one lookup finds when a log reached an offset.
     Index("log_end_history_topic_partition_log_end_offset", "topic", "partition", "log_end_offset", "at"),
     postgresql_partition_by="RANGE (at)",
 )
@@ -397,13 +397,13 @@ HISTORY_TABLES = {
     "rebalances": "completed_at",
     "rebalance_members": "completed_at",
     "member_sessions": "ended_at",
-    "assignments": "valid_to",
+    "partition_ownership": "valid_to",
     "offset_history": "at",
     "log_end_history": "at",
 }
 """Every partitioned table and the column it is partitioned by (one partition a day, and a default one)."""
 
-# -- maintenance: proposals, what came of them, and what can be undone -------------------------------------
+# -- maintenance: runs, candidates, changes and archived offsets ---------------------------------------------
 
 maintenance_runs = Table(
     "maintenance_runs",
@@ -421,7 +421,7 @@ maintenance_runs = Table(
     Column("applied_by", Text, nullable=True),
     Column("change_id", UUID(as_uuid=False), nullable=True),
     Column("finished_at", At, nullable=True),
-    # Of a run of kind `undo`: the change whose archived offsets come back.
+    # Of a run of kind `undo`: the change whose archived offsets it restores.
     Column("undoes", UUID(as_uuid=False), nullable=True),
     Index("maintenance_runs_kind_as_of", "kind", text("as_of DESC")),
     Index("maintenance_runs_applying", "run_id", postgresql_where=text("status = 'applying'")),
@@ -446,7 +446,7 @@ expiry_candidates = Table(
     Column("outcome", Text, nullable=True),
     times_check("expiry_candidates", "committed_at", "state_since"),
     PrimaryKeyConstraint("run_id", "group_id", "topic", "partition"),
-    # In the order in which they are worked off: shard by shard, group by group.
+    # In the order of processing: by shard, then by group.
     Index(
         "expiry_candidates_undecided",
         "run_id",
@@ -534,12 +534,12 @@ changes = Table(
     Column("after", JSONB, nullable=True),
     Column("reason", Text, nullable=True),
     Column("undone_at", At, nullable=True),
-    Column("undone_by", UUID(as_uuid=False), nullable=True),
+    Column("undone_by_change_id", UUID(as_uuid=False), nullable=True),
     times_check("changes", "at", "undone_at"),
     Index("changes_group_id_at", "group_id", "at"),
 )
 
-# -- reports: a row a group and data interval, which a second run of the interval replaces ---------------------
+# -- reports: one row per group and data interval, which a second run of the interval replaces -----------------
 
 offset_expiry_forecasts = Table(
     "offset_expiry_forecasts",
@@ -551,9 +551,9 @@ offset_expiry_forecasts = Table(
     Column("as_of", At, nullable=False),
     Column("within_a_day", BigInteger, nullable=False),
     Column("within_a_week", BigInteger, nullable=False),
-    Column("next_at", At, nullable=False),
+    Column("next_expiry_at", At, nullable=False),
     PrimaryKeyConstraint("interval_end", "interval_start", "group_id"),
-    times_check("offset_expiry_forecasts", "interval_start", "interval_end", "as_of", "next_at"),
+    times_check("offset_expiry_forecasts", "interval_start", "interval_end", "as_of", "next_expiry_at"),
     Index("offset_expiry_forecasts_run_id", "run_id"),
 )
 
@@ -564,7 +564,7 @@ offset_expiry_forecasts_staging = Table(
     *_group_key(),
     Column("within_a_day", BigInteger, nullable=False),
     Column("within_a_week", BigInteger, nullable=False),
-    Column("next_at", At, nullable=False),
+    Column("next_expiry_at", At, nullable=False),
     Index("offset_expiry_forecasts_staging_attempt_id", "attempt_id"),
     prefixes=["UNLOGGED"],
 )

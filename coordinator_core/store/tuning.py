@@ -1,7 +1,6 @@
-"""What a group's past says of its timeouts, as a store finds it, and as the rules of advice want it.
+"""The history of a group that timeout advice is computed from, and its conversion to the evidence of the advice rules.
 
-An eviction needed a timeout that is longer by what the member came too late: the one that evicted it, and from then on
-until it was back.
+The timeout that would have avoided an eviction is the one that evicted the member, plus the time until it reconnected.
 """
 
 from collections import Counter
@@ -20,9 +19,9 @@ from coordinator_core.protocol.advice.evidence import (
     merged,
     rejoins_of,
 )
-from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, Advice, Assigned, is_live
+from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, Advice, CurrentAssignment, is_live
 from coordinator_core.protocol.advice.recommend import Recommendation
-from coordinator_core.protocol.advice.startup import followed
+from coordinator_core.protocol.advice.startup import count_startups
 from coordinator_core.protocol.advice.steps import BEYOND, counted, place_of
 from coordinator_core.protocol.advice.what_if import Eviction
 from coordinator_core.store.rows import Json
@@ -33,34 +32,34 @@ SESSION_EXPIRED: Final = "session_expired"
 REBALANCE_TIMEOUT: Final = "rebalance_timeout"
 LEFT: Final = "left"
 BY_TIMEOUT: Final = (SESSION_EXPIRED, REBALANCE_TIMEOUT)
-"""Ends of stays that a timeout brings, and another one might not have."""
+"""End reasons of sessions that a timeout ended, and a longer one might not have."""
 
 
 @dataclass(frozen=True, slots=True)
-class TuningQuestion:
-    """Of which group, from when to when, and how much may be looked at."""
+class TuningQuery:
+    """Selects a group and a time range, and limits the rows that are read."""
 
     group_id: str
     from_ms: int
     to_ms: int
     grace_ms: int
-    """Within which a member that was evicted is expected back; a live one, within LATE_GRACE_MS."""
+    """The time within which an evicted member is expected to reconnect; a live one, within LATE_GRACE_MS."""
     max_rows: int
-    """Rows of stays, as many of members in rebalances, and of rebalances, the newest."""
+    """The newest rows of member sessions, of rebalance members and of rebalances each."""
     max_evictions: int
-    """Evictions, the newest."""
+    """The newest evictions."""
 
     def day_of(self, at_ms: int) -> int:
-        """Return the number of an instant's day: -1 is the last 24 hours before `to_ms`, -2 the 24 before them.
+        """Return the number of the day of a time: -1 is the last 24 hours before `to_ms`, -2 the 24 before them.
 
-        A calendar's last day would be some minutes old shortly after midnight, and advice put to the test on it.
+        Days of 24 hours are complete; the last calendar day would be too short for a test of the advice.
         """
         return (at_ms - self.to_ms) // DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
 class PastRebalance:
-    """A rebalance that is over, as far as advice is concerned."""
+    """A rebalance that ended, with the columns that advice needs."""
 
     started_at_ms: int
     joined_at_ms: int | None
@@ -81,41 +80,41 @@ class StoredAdvice:
     window_from_ms: int
     window_to_ms: int
     pieces: Mapping[str, Advice]
-    """By what the columns' names begin with."""
+    """By the prefix of the columns' names."""
     back_test: Json
     recommendations: tuple[Recommendation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class TuningPast:
-    """What was found."""
+class TuningHistory:
+    """The history that a query found."""
 
-    question: TuningQuestion
+    query: TuningQuery
     from_ms: int
-    """Later than asked where there was more than may be looked at."""
+    """Later than requested if the query's limits were reached."""
     days: tuple[Day, ...] = ()
-    """Gaps only, by the question's days; a day may come in parts."""
+    """Gaps only, by the query's days; a day may have several entries."""
     evictions: tuple[Eviction, ...] = ()
-    """The newest first; who may still come back is left out."""
+    """The newest first, without members that may still reconnect."""
     rejoins_ms: tuple[int, ...] = ()
     """How long the group waited for each member that joined again."""
     waits_ms: tuple[int, ...] = ()
-    """How long each rebalance that waited for a member waited for the slowest."""
+    """How long each rebalance that waited for members waited for the slowest."""
     rebalances: tuple[PastRebalance, ...] = ()
     """The oldest first."""
-    asked_session_ms: int | None = None
-    """The longest session timeout that a member asks for; of a group without members the last that was in force."""
-    asked_rebalance_ms: int | None = None
-    assigned: Assigned = field(default_factory=Assigned)
+    requested_session_ms: int | None = None
+    """The longest session timeout that a member requests; of a group without members the last effective one."""
+    requested_rebalance_ms: int | None = None
+    assigned: CurrentAssignment = field(default_factory=CurrentAssignment)
     stored: StoredAdvice | None = None
 
     def evictions_by(self, end_reason: str) -> tuple[Eviction, ...]:
-        """Return the evictions that a kind of timeout brought."""
+        """Return the evictions with an end reason."""
         return tuple(each for each in self.evictions if each.end_reason == end_reason)
 
     def evidence(self) -> Evidence:
-        """Return all of it, boiled down to counts."""
-        by_day = [_told(each, self.question.day_of(each.at_ms)) for each in self.evictions_by(SESSION_EXPIRED)]
+        """Return the evidence for the advice rules: counts of all of this."""
+        by_day = [_day_of_eviction(each, self.query.day_of(each.at_ms)) for each in self.evictions_by(SESSION_EXPIRED)]
         return Evidence(
             days=merged([*self.days, *by_day]),
             rejoins=_rejoins(self.rejoins_ms, self.waits_ms, self.evictions_by(REBALANCE_TIMEOUT)),
@@ -125,14 +124,14 @@ class TuningPast:
 
 
 def grace_of(end_reason: str, silent_ms: int, session_timeout_ms: int, grace_ms: int) -> int:
-    """Return within which time a member is expected back, by how its stay ended after how long a silence."""
+    """Return the time within which a member is expected to reconnect, by the end of its session."""
     is_late = end_reason == REBALANCE_TIMEOUT and is_live(silent_ms, session_timeout_ms)
     return LATE_GRACE_MS if is_late else grace_ms
 
 
 @dataclass(frozen=True, slots=True)
-class EndedStay:
-    """A member's stay that a timeout or the member itself ended."""
+class EndedSession:
+    """A member session that a timeout or the member itself ended."""
 
     member_id: str
     group_instance_id: str | None
@@ -141,38 +140,38 @@ class EndedStay:
     end_reason: str
     at_ms: int
     silent_ms: int
-    """How long it had not been heard by then."""
+    """The time since its last activity."""
     session_timeout_ms: int
 
 
-def evicted(stay: EndedStay, limit_ms: int, back_at_ms: int | None, *, has_successor: bool) -> Eviction:
-    """Return the end of a stay with the timeout that the member needed.
+def evicted(session: EndedSession, limit_ms: int, reconnected_at_ms: int | None, *, has_successor: bool) -> Eviction:
+    """Return the end of a session as an eviction, with the timeout that would have avoided it.
 
     Args:
-        stay: which ended.
+        session: the session that ended.
         limit_ms: the timeout that ended it.
-        back_at_ms: when the same client joined again; None: not within its grace.
+        reconnected_at_ms: when the same client joined again; None: not within the grace period.
         has_successor: whether the same client had joined again before the end, while the member was silent.
     """
-    is_soon = back_at_ms is not None and back_at_ms - stay.at_ms <= stay.session_timeout_ms
-    is_restart = is_soon if stay.end_reason == LEFT else stay.end_reason == SESSION_EXPIRED and has_successor
+    is_soon = reconnected_at_ms is not None and reconnected_at_ms - session.at_ms <= session.session_timeout_ms
+    is_restart = is_soon if session.end_reason == LEFT else session.end_reason == SESSION_EXPIRED and has_successor
     return Eviction(
-        member_id=stay.member_id,
-        group_instance_id=stay.group_instance_id,
-        client_id=stay.client_id,
-        client_host=stay.client_host,
-        end_reason=stay.end_reason,
-        at_ms=stay.at_ms,
+        member_id=session.member_id,
+        group_instance_id=session.group_instance_id,
+        client_id=session.client_id,
+        client_host=session.client_host,
+        end_reason=session.end_reason,
+        at_ms=session.at_ms,
         limit_ms=limit_ms,
-        needed_ms=None if back_at_ms is None else limit_ms + back_at_ms - stay.at_ms,
-        back_at_ms=back_at_ms,
-        is_live=stay.end_reason == REBALANCE_TIMEOUT and is_live(stay.silent_ms, stay.session_timeout_ms),
-        is_restart=is_restart and stay.group_instance_id is None,
+        needed_ms=None if reconnected_at_ms is None else limit_ms + reconnected_at_ms - session.at_ms,
+        reconnected_at_ms=reconnected_at_ms,
+        is_live=session.end_reason == REBALANCE_TIMEOUT and is_live(session.silent_ms, session.session_timeout_ms),
+        is_restart=is_restart and session.group_instance_id is None,
     )
 
 
-def _told(eviction: Eviction, number: int) -> Day:
-    """Return what one eviction adds to its day."""
+def _day_of_eviction(eviction: Eviction, number: int) -> Day:
+    """Return the day with the counts of one eviction."""
     day = Day(number)
     if eviction.needed_ms is None:
         return replace(day, failures=1, failures_limit_ms=eviction.limit_ms)
@@ -215,14 +214,14 @@ def _rebalances(past: Sequence[PastRebalance], restarts: int) -> Rebalances:
 
 
 def startups_of(starts: Sequence[PastRebalance]) -> Startups:
-    """Return how the group came together; `starts` are its rebalances in order, the oldest first."""
+    """Return the startups of a group; `starts` are its rebalances, the oldest first."""
     began: list[int] = []
-    comers: list[list[int]] = []
+    joiners: list[list[int]] = []
     for each in starts:
         if each.member_count_before == 0 and each.trigger == "member_joined":
             began.append(each.started_at_ms)
             restarted = each.restarts and each.joined_at_ms is not None
-            comers.append([(each.joined_at_ms or 0) - each.started_at_ms] if restarted else [])
+            joiners.append([(each.joined_at_ms or 0) - each.started_at_ms] if restarted else [])
         elif began and each.trigger == "member_joined":
-            comers[-1].append(each.started_at_ms - began[-1])
-    return followed(comers)
+            joiners[-1].append(each.started_at_ms - began[-1])
+    return count_startups(joiners)

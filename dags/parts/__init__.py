@@ -1,1 +1,1 @@
-"""What several DAGs are made of; Airflow reads none of it as a DAG."""
+"""Tasks and defaults shared by the DAGs."""

@@ -1,4 +1,4 @@
-"""What every DAG of ours has in common; times are minutes from the environment, and none is written in a DAG."""
+"""Arguments, params and templates shared by all DAGs; timeouts come from the environment."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ RUN_ID = "{{ submit.maintenance_run_id(dag.dag_id, run_id) }}"
 
 
 class Instants(NamedTuple):
-    """By when a run judges and the data interval, if it has one: templates, and the same for every try of a run."""
+    """Templates of a run's instant and its data interval, if any; equal for every try of a run."""
 
     as_of: str
     interval_start: str
@@ -29,11 +29,11 @@ def _instants(has_interval: str) -> Instants:
     )
 
 
-OF_AN_INTERVAL = _instants("dag_run.data_interval_end")
-"""For what tells of the past. A run by an asset has no interval, nor has one by hand, unless by Airflow's form."""
+DATA_INTERVAL = _instants("dag_run.data_interval_end")
+"""For reports on the past. Runs by an Asset or by hand have no interval, except those from Airflow's form."""
 
-OF_NOW = _instants("dag_run.data_interval_end and dag_run.run_type != 'manual'")
-"""For what looks at what stands. Airflow's form gives a run by hand the last whole interval, whose end is long ago."""
+CURRENT_STATE = _instants("dag_run.data_interval_end and dag_run.run_type != 'manual'")
+"""For jobs on the current state. Manual runs ignore the interval from Airflow's form, which is in the past."""
 
 TASK_TIMEOUT = submit.minutes("MUSTER_TASK_TIMEOUT_MINUTES", 60)
 APPLY_TIMEOUT = submit.apply_timeout()
@@ -41,24 +41,26 @@ APPROVAL_TIMEOUT = submit.minutes("MUSTER_APPROVAL_TIMEOUT_MINUTES", 240)
 DEADLINE = submit.minutes("MUSTER_RUN_DEADLINE_MINUTES", 60)
 SPARK_POOL = os.environ.get("MUSTER_SPARK_POOL") or "default_pool"
 
-A_NO_IS_FINAL = ExceptionRetryPolicy(
-    rules=[RetryRule(exception=submit.CoordinatorRefused, action=RetryAction.FAIL, reason="it would be refused again")]
+FAIL_ON_REFUSAL = ExceptionRetryPolicy(
+    rules=[
+        RetryRule(exception=submit.CoordinatorRefused, action=RetryAction.FAIL, reason="a retry would be refused again")
+    ]
 )
 
 DRY_RUN = Param(default=False, type="boolean", title="Dry run", description="Propose, and apply nothing")
 
 
 def dag_defaults(dag_id: str, *tags: str) -> dict[str, Any]:
-    """Return the arguments that every DAG is made with, beside its own."""
+    """Return the arguments that all DAGs share."""
     return {
         "dag_id": dag_id,
         "start_date": datetime(2026, 1, 1, tzinfo=UTC),
         "max_active_runs": 1,
-        # Longer than all that a run waits for, one after the other.
+        # Longer than the sum of all waits of a run.
         "dagrun_timeout": 2 * TASK_TIMEOUT + APPROVAL_TIMEOUT + APPLY_TIMEOUT,
         "deadline": DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
-            # In seconds: Airflow 3.3 stores a timedelta in a form that it cannot read when somebody clears a task.
+            # In seconds: Airflow 3.3 stores a timedelta in a form that it cannot read when a task is cleared.
             interval=DEADLINE.total_seconds(),  # type: ignore[arg-type]  # read as seconds, as older Airflows stored it
             callback=AsyncCallback("spark_jobs.submit.deadline_missed", kwargs={"dag_id": dag_id}),
         ),
@@ -68,7 +70,7 @@ def dag_defaults(dag_id: str, *tags: str) -> dict[str, Any]:
             "retry_delay": timedelta(seconds=10),
             "retry_exponential_backoff": 2,
             "max_retry_delay": timedelta(minutes=5),
-            "retry_policy": A_NO_IS_FINAL,
+            "retry_policy": FAIL_ON_REFUSAL,
             "execution_timeout": TASK_TIMEOUT,
             "on_failure_callback": submit.task_failed,
         },
@@ -79,13 +81,13 @@ def dag_defaults(dag_id: str, *tags: str) -> dict[str, Any]:
 
 
 def limit_params(limits: submit.Limits, *names: str) -> dict[str, Param]:
-    """Return the named limits as params, which one run may be given other values for."""
+    """Return the named limits as params, which can be overridden for one run."""
     described = {
-        "max_candidates": "Ask a person if there are more candidates than this",
-        "max_share": "Ask a person if they are more than this share of all rows; 1 is no limit",
-        "max_group_candidates": "Ask a person if one group has more candidates than this",
-        "max_group_share": "Ask a person if they are more than this share of one group's rows; 1 is no limit",
-        "share_from": "Shares of fewer candidates than this are not looked at",
+        "max_candidates": "Request approval for more candidates than this",
+        "max_share": "Request approval if they are more than this share of all rows; 1 is no limit",
+        "max_group_candidates": "Request approval if one group has more candidates than this",
+        "max_group_share": "Request approval if they are more than this share of one group's rows; 1 is no limit",
+        "share_from": "Ignore shares of fewer candidates than this",
     }
     return {name: _param(name, getattr(limits, name), described[name]) for name in names or described}
 

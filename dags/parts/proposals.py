@@ -1,10 +1,10 @@
-"""The tasks between a proposal and its end: a gate, a person where the gate stays shut, and the coordinator's work.
+"""Tasks of the proposing DAGs: propose, check limits, request approval, apply or reject.
 
-    propose ── gate ──┬──────────────────────── apply ── applied
-                      └── ask ── verdict ──┬──── ┘
-                                           └──── reject
+    propose ── gate ──┬───────────────────────────────────────── apply ── wait_until_applied
+                      └── request_approval ── decision ──┬──── ┘
+                                                         └──── reject
 
-Each may run twice with the same outcome. The coordinator is asked by the run's name, which follows from the DAG run.
+Each may run twice with the same outcome. The maintenance run's id is derived from the DAG run.
 """
 
 import logging
@@ -15,7 +15,7 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context, PokeReturnValue, TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, OF_NOW, RUN_ID
+from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, CURRENT_STATE, RUN_ID
 from dags.parts.spark import spark_task
 from spark_jobs import submit
 
@@ -29,15 +29,15 @@ POKE_INTERVAL_S = 5.0
 
 
 def propose(job: str, **arguments: Any) -> SparkSubmitOperator:  # noqa: ANN401 - whatever the job takes
-    """Return the task that runs a job, which writes a proposal."""
-    return spark_task("propose", job, OF_NOW, {"share_from": "{{ params.share_from }}", **arguments})
+    """Return the task that runs a proposing job."""
+    return spark_task("propose", job, CURRENT_STATE, {"share_from": "{{ params.share_from }}", **arguments})
 
 
 @task.branch
 def gate() -> str | list[str]:
-    """Let a proposal within the limits through, have a person asked about one beyond, and end a dry run here.
+    """Pass a proposal within the limits, request approval for others, and end dry runs.
 
-    What was decided before, by whomever, nobody is asked about again.
+    A run that was decided already needs no approval.
     """
     context = get_current_context()
     params = context["params"]
@@ -48,30 +48,30 @@ def gate() -> str | list[str]:
         context["ti"].xcom_push(DECIDED, f"it is {run.status} already")
         return "apply"
     if run.is_over:
-        raise AirflowFailException(f"Run {run.run_id} was {run.status}; nothing of it is applied.")
+        raise AirflowFailException(f"Run {run.run_id} was {run.status} and is not applied.")
     limits = submit.Limits(**{name: params[name] for name in submit.LIMIT_NAMES if name in params})
     exceeded = limits.exceeded_by(run.counts)
-    # What is applied is what was judged here, and what a person is told of; not what another attempt proposed since.
+    # Apply only the proposal that was checked here and reviewed, not one that another attempt wrote since.
     context["ti"].xcom_push(JUDGED, run.counts.get("candidates"))
     if not exceeded:
         return "apply"
     context["ti"].xcom_push(EXCEEDED, " ".join(exceeded))
     dag_run = context["dag_run"]
-    text = f"{dag_run.dag_id} waits for a person: {' '.join(exceeded)}"
+    text = f"{dag_run.dag_id} waits for approval: {' '.join(exceeded)}"
     submit.alert("approval_needed", text, dag_id=dag_run.dag_id, run_id=dag_run.run_id, maintenance_run_id=run.run_id)
-    return "ask"
+    return "request_approval"
 
 
-def ask() -> HITLOperator:
-    """Return the task that waits for a person; nobody's answer is a no."""
+def request_approval() -> HITLOperator:
+    """Return the task that waits for an operator's answer; no answer rejects the proposal."""
     return HITLOperator(
-        task_id="ask",
+        task_id="request_approval",
         subject="Apply this proposal of {{ dag.dag_id }}?",
         body=(
             "{{ ti.xcom_pull(task_ids='gate', key='exceeded') }}\n\n"
-            "Maintenance run `" + RUN_ID + "`. Look at it with\n"
+            "Maintenance run `" + RUN_ID + "`. Review it with\n"
             "`GET /v1/maintenance/runs/" + RUN_ID + "` on a node, and at its candidates with SQL.\n\n"
-            "Rejected, it takes nothing away, and the next run proposes afresh."
+            "If rejected, nothing is removed, and the next run proposes again."
         ),
         options=[APPROVE, REJECT],
         defaults=REJECT,
@@ -80,23 +80,23 @@ def ask() -> HITLOperator:
 
 
 @task.branch
-def verdict() -> str:
-    """Go where the answer leads."""
-    return "apply" if _answer(get_current_context())["chosen_options"] == [APPROVE] else "reject"
+def decision() -> str:
+    """Continue with `apply` or `reject`, by the answer."""
+    return "apply" if _approval_response(get_current_context())["chosen_options"] == [APPROVE] else "reject"
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
 def apply() -> None:
-    """Ask a node to work the proposal off; harmless when it was asked before."""
+    """Ask a node to apply the proposal; idempotent."""
     context = get_current_context()
-    answer = _answer(context)
+    answer = _approval_response(context)
     if answer is None:
         actor, reason = (
             _dag(context),
             context["ti"].xcom_pull(task_ids="gate", key=DECIDED) or "it is within its limits",
         )
     else:
-        actor, reason = _said(context, answer, "approved")
+        actor, reason = _actor_and_reason(context, answer, "approved")
     judged = context["ti"].xcom_pull(task_ids="gate", key=JUDGED)
     run = submit.apply_run(_run_id(context), actor=actor, reason=reason, candidates=judged)
     log.info("Run %s is %s.", run.run_id, run.status)
@@ -104,23 +104,23 @@ def apply() -> None:
 
 @task
 def reject() -> None:
-    """Have a node note that nothing of the proposal is to be applied."""
+    """Ask a node to reject the proposal."""
     context = get_current_context()
-    actor, reason = _said(context, _answer(context), "rejected")
+    actor, reason = _actor_and_reason(context, _approval_response(context), "rejected")
     run = submit.reject_run(_run_id(context), actor=actor, reason=reason)
     log.info("Run %s is %s.", run.run_id, run.status)
 
 
 @task.sensor(poke_interval=POKE_INTERVAL_S, timeout=APPLY_TIMEOUT.total_seconds(), mode="reschedule")
-def applied() -> PokeReturnValue:
-    """Wait until every candidate has its outcome; between two looks the task takes no slot."""
+def wait_until_applied() -> PokeReturnValue:
+    """Wait until every candidate has its outcome; between two polls the task takes no slot."""
     try:
         run = submit.read_run(_run_id(get_current_context()))
     except submit.CoordinatorUnreachable as failure:
-        log.warning("%s; asking again.", failure)
+        log.warning("%s; retrying.", failure)
         return PokeReturnValue(is_done=False)
     if run.is_over and run.status != "applied":
-        raise AirflowFailException(f"Run {run.run_id} was {run.status}; its candidates stay.")
+        raise AirflowFailException(f"Run {run.run_id} was {run.status}; its candidates are kept.")
     return PokeReturnValue(is_done=run.is_over, xcom_value=run.counts)
 
 
@@ -132,16 +132,16 @@ def _dag(context: Context) -> str:
     return f"dag:{context['dag'].dag_id}"
 
 
-def _answer(context: Context) -> Any:  # noqa: ANN401 - a payload of Airflow's
-    """Return what `ask` was told, or None where nobody was asked."""
-    return context["ti"].xcom_pull(task_ids="ask")
+def _approval_response(context: Context) -> Any:  # noqa: ANN401 - a payload of Airflow's
+    """Return the answer of `request_approval`, or None if no approval was requested."""
+    return context["ti"].xcom_pull(task_ids="request_approval")
 
 
-def _said(context: Context, answer: Any, what: str) -> tuple[str, str]:  # noqa: ANN401 - likewise
-    """Return who said it and why; where nobody answered in time, it is the DAG that does as it was told."""
+def _actor_and_reason(context: Context, answer: Any, what: str) -> tuple[str, str]:  # noqa: ANN401 - likewise
+    """Return actor and reason of a decision; if no operator answered in time, the actor is the DAG."""
     exceeded = context["ti"].xcom_pull(task_ids="gate", key=EXCEEDED)
     user = answer["responded_by_user"]
     if user is None:
         minutes = int(APPROVAL_TIMEOUT.total_seconds() // 60)
-        return _dag(context), f"nobody answered within {minutes} minutes: {exceeded}"
+        return _dag(context), f"no answer within {minutes} minutes: {exceeded}"
     return f"airflow:{user['name'] or user['id']}"[:ACTOR_MAX_CHARS], f"{what} in Airflow: {exceeded}"

@@ -1,6 +1,6 @@
-"""The tasks of a report: wait until everything about the interval is known, then have Spark tell of it.
+"""Tasks of the report DAGs: wait until the interval is settled, then run the Spark job.
 
-    settled ── tell
+    wait_until_settled ── report
 
 A report proposes nothing, so there is no gate. Each task may run twice with the same outcome.
 """
@@ -12,46 +12,44 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Param, PokeReturnValue, WeightRule, get_current_context, task
 
-from dags.parts.defaults import OF_AN_INTERVAL, TASK_TIMEOUT, Instants
+from dags.parts.defaults import DATA_INTERVAL, TASK_TIMEOUT, Instants
 from dags.parts.spark import spark_task
 from spark_jobs import submit
 
 SETTLE_TIME = submit.minutes("MUSTER_REPORT_SETTLE_MINUTES", 5)
 REPORTS_SINCE = submit.start_date("MUSTER_REPORTS_SINCE", datetime.fromisoformat("2026-11-21T00:00:00+00:00"))
-LONGEST_WAIT = max(SETTLE_TIME, timedelta(hours=1))
+MAX_SETTLE_WAIT = max(SETTLE_TIME, timedelta(hours=1))
 POKE_INTERVAL_S = 30.0
 
-LOOK_ONLY = Param(
-    default=False, type="boolean", title="Dry run", description="Count what would be told, and keep nothing"
-)
+REPORT_DRY_RUN = Param(default=False, type="boolean", title="Dry run", description="Count the rows, and keep none")
 
 
 def option_params(job: str) -> dict[str, Param]:
-    """Return a report's options as params, which one run may be given other values for."""
+    """Return a report's options as params, which can be overridden for one run."""
     defaults = submit.default_options(job)
     return {option.name: _param(option, defaults[option.name]) for option in submit.OPTIONS[job]}
 
 
-def tell(job: str, told: Asset, instants: Instants = OF_AN_INTERVAL) -> SparkSubmitOperator:
-    """Return the task that runs a report; it lets proposals pass where Spark has room for one only."""
+def report(job: str, asset: Asset, instants: Instants = DATA_INTERVAL) -> SparkSubmitOperator:
+    """Return the task that runs a report; proposals have priority for Spark's slots."""
     options = {option.name: f"{{{{ params.{option.name} }}}}" for option in submit.OPTIONS[job]}
     return spark_task(
-        "tell",
+        "report",
         job,
         instants,
         {"archive": "{{ submit.archive_uri() }}", **options},
         priority_weight=1,
         weight_rule=WeightRule.ABSOLUTE,
-        outlets=[told],
+        outlets=[asset],
     )
 
 
-@task.sensor(poke_interval=POKE_INTERVAL_S, timeout=(LONGEST_WAIT + TASK_TIMEOUT).total_seconds(), mode="reschedule")
-def settled() -> PokeReturnValue:
-    """Wait until the interval is over for so long that nothing more of it comes to light; a run by hand has none."""
+@task.sensor(poke_interval=POKE_INTERVAL_S, timeout=(MAX_SETTLE_WAIT + TASK_TIMEOUT).total_seconds(), mode="reschedule")
+def wait_until_settled() -> PokeReturnValue:
+    """Wait until the settle time after the interval has passed; manual runs do not wait."""
     context = get_current_context()
     end: Any = context["dag_run"].data_interval_end
-    is_done = end is None or submit.is_past(submit.told_from(end, SETTLE_TIME, context["params"]))
+    is_done = end is None or submit.is_past(submit.reportable_from(end, SETTLE_TIME, context["params"]))
     return PokeReturnValue(is_done=is_done)
 
 

@@ -1,4 +1,4 @@
-"""A job runs in one Spark task, which is told its interval, its run's name and nothing that changes from try to try."""
+"""The Airflow task that submits a Spark job, with arguments that are equal for every try."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,11 +19,11 @@ def spark_task(
     """Return the task that runs a job.
 
     Args:
-        task_id: what it is called in its DAG.
+        task_id: the task's id.
         job: one of `submit.JOBS`.
-        instants: what the run is about.
-        options: what the job takes beyond what all do, by the names of its flags; values may be templates.
-        task: what Airflow is to know of the task beside that.
+        instants: the run's instant and interval.
+        options: the job's own arguments by flag; values may be templates.
+        task: further arguments of the operator.
     """
     return SparkSubmitOperator(
         task_id=task_id,

@@ -1,4 +1,4 @@
-"""`python -m examples.word_count`: what goes wrong is one sentence on stderr, and exit status 1."""
+"""Command line of the word count example; an error is one sentence on stderr and exit status 1."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent import RequestError
-from examples.word_count.catalogue import register
 from examples.word_count.consumer import WordCounter
 from examples.word_count.counts import Counts
 from examples.word_count.errors import UserError
 from examples.word_count.producer import produce
 from examples.word_count.topic import Topic
+from examples.word_count.topic_metadata import register
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,18 +63,18 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
         prog="python -m examples.word_count", description="Count the words of a directory."
     )
     commands = parser.add_subparsers(required=True, metavar="produce|consume|total")
-    writing = _command(commands, "produce", _produce, "append lines to the files, until Ctrl-C")
-    writing.add_argument("--partitions", type=_at_least_one, default=4, help="how many files (4)")
-    writing.add_argument("--lines", type=_at_least_one, help="stop after so many")
-    writing.add_argument("--pause-s", type=float, default=0.1, help="between two lines, in seconds (0.1)")
-    reading = _command(commands, "consume", _consume, "count words as a member of a group, until Ctrl-C")
+    writing = _command(commands, "produce", _produce, "append lines to the files until Ctrl-C")
+    writing.add_argument("--partitions", type=_at_least_one, default=4, help="number of files (4)")
+    writing.add_argument("--lines", type=_at_least_one, help="stop after this number of lines")
+    writing.add_argument("--pause-s", type=float, default=0.1, help="pause between two lines, in seconds (0.1)")
+    reading = _command(commands, "consume", _consume, "count words as a member of a group until Ctrl-C")
     reading.add_argument("--url", action="append", help="a Muster node (http://127.0.0.1:8080); may be repeated")
     reading.add_argument("--group", default="word-count", help="the group's id (word-count)")
     reading.add_argument(
-        "--session-timeout-ms", type=_at_least_one, default=6_000, help="silence that means death (6000)"
+        "--session-timeout-ms", type=_at_least_one, default=6_000, help="time without a heartbeat until eviction (6000)"
     )
-    reading.add_argument("--from-start", action="store_true", help="count every file anew")
-    _command(commands, "total", _total, "print what has been counted")
+    reading.add_argument("--from-start", action="store_true", help="count every file from its start")
+    _command(commands, "total", _total, "print the counts")
     options = parser.parse_args(arguments)
     options.url = getattr(options, "url", None) or ["http://127.0.0.1:8080"]
     return options
@@ -84,9 +84,9 @@ def _command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     command: Callable[[argparse.Namespace], None],
-    what_it_does: str,
+    summary: str,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=what_it_does, description=what_it_does)
+    parser = commands.add_parser(name, help=summary, description=summary)
     parser.set_defaults(command=command)
     parser.add_argument("directory", type=Path, help="the directory that is the topic")
     return parser

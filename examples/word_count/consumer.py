@@ -1,6 +1,6 @@
-"""One consumer of the group: it counts the words of the files that are its own at this moment.
+"""A consumer that counts the words of the files assigned to it.
 
-Everything that concerns the group is in the callbacks and in `run`; the rest is reading files.
+The callbacks and `run` use the agent; the rest reads files.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ IDLE_S = 0.5
 """How long to wait for new lines; a rebalance ends the wait."""
 
 COMMIT_TIMEOUT_S = 5.0
-"""How long a commit may take, and so how much later than asked for `run` may end."""
+"""How long a commit may take, and so how long `run` may continue after `stop`."""
 
 
 class WordCounter:
     """A member of the group `group_id` that counts until `stop`.
 
     Args:
-        is_from_start: count every file anew when this consumer is first given it.
+        is_from_start: count every file from its start when it is first assigned to this consumer.
     """
 
     def __init__(
@@ -38,23 +38,23 @@ class WordCounter:
             group_id,
             [topic.name],
             session_timeout_ms=session_timeout_ms,
-            on_assigned=self._take_over,
-            on_revoked=self._give_back,
-            on_lost=self._give_back,
+            on_assigned=self._acquire,
+            on_revoked=self._release,
+            on_lost=self._release,
             partitions_of=lambda _: topic.partitions,
             end_offset_of=lambda partition: topic.end(partition.partition),
         )
 
     def stop(self) -> None:
-        """Let `run` come to its end; for signal handlers."""
+        """Make `run` return; for signal handlers."""
         self._is_stopping = True
         self._agent.wakeup()
 
     def run(self) -> None:
-        """Join, count, commit, and leave in the end.
+        """Join the group, count and commit until `stop`, then leave.
 
         Raises:
-            RequestError: the group cannot be joined so.
+            RequestError: the group cannot be joined.
             UserError: a file of counts cannot be read.
         """
         with self._agent as agent:
@@ -63,28 +63,28 @@ class WordCounter:
                     agent.wait(timeout_s=IDLE_S)
 
     def _count(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Count the next lines of each file, and tell whether there were any."""
-        news = 0
+        """Count the next lines of each file; return whether there were any."""
+        new_lines = 0
         for partition, offset in positions.items():
             batch = self._topic.read(partition.partition, offset)
             if batch.lines:
                 self._counts[partition].add(batch)
                 self._agent.seek(partition, batch.end)
-                news += len(batch.lines)
-        if news:
-            self._commit(news)
-        return news > 0
+                new_lines += len(batch.lines)
+        if new_lines:
+            self._commit(new_lines)
+        return new_lines > 0
 
-    def _commit(self, news: int) -> None:
+    def _commit(self, new_lines: int) -> None:
         try:
             self._agent.commit(timeout_s=COMMIT_TIMEOUT_S)
         except (RejoinError, RetryError) as problem:
-            print(f"not committed, so whoever goes on looks into the counts: {problem}", flush=True)
+            print(f"not committed; the counts are saved, and their owner continues from them: {problem}", flush=True)
         else:
-            print(f"counted {news} lines", flush=True)
+            print(f"counted {new_lines} lines", flush=True)
 
-    def _take_over(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Go on where the counts end, which is where the group has committed or a little further."""
+    def _acquire(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Continue at the offset saved with the counts, which is the committed offset or a later one."""
         for partition in partitions:
             counts = Counts.load(self._topic.path(partition.partition))
             if self._is_from_start and partition not in self._begun:
@@ -92,14 +92,14 @@ class WordCounter:
             self._begun.add(partition)
             self._counts[partition] = counts
             self._agent.seek(partition, counts.offset)
-        self._say("owns", tuple(sorted(self._counts)))
+        self._log("owns", tuple(sorted(self._counts)))
 
-    def _give_back(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Forget the counts: they are saved, and the next owner loads them. Some may never have been loaded."""
+    def _release(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Drop the counts from memory; the next owner loads the saved ones. Some may never have been loaded."""
         for partition in partitions:
             self._counts.pop(partition, None)
-        self._say("gives back", partitions)
+        self._log("released", partitions)
 
-    def _say(self, what: str, partitions: tuple[TopicPartition, ...]) -> None:
+    def _log(self, event: str, partitions: tuple[TopicPartition, ...]) -> None:
         names = " ".join(str(partition) for partition in partitions) or "nothing"
-        print(f"generation {self._agent.generation}: {what} {names}", flush=True)
+        print(f"generation {self._agent.generation}: {event} {names}", flush=True)

@@ -1,7 +1,7 @@
-"""The words of one partition up to an offset: both in one file that is replaced as a whole, so they always agree.
+"""Word counts of one partition and the offset up to which they count, saved in one file that is replaced atomically.
 
-A consumer that is killed between saving and committing has saved more than it has committed. Whoever comes after it
-goes on from the offset saved here, so that no line is counted twice and none is left out.
+A consumer that is killed between saving and committing has saved more than it has committed. The next owner continues
+from the offset saved here, so each line is counted exactly once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from examples.word_count.topic import Batch
 
 @dataclass(slots=True)
 class Counts:
-    """How often each word occurs before `offset`."""
+    """The number of occurrences of each word before `offset`."""
 
     path: Path
     offset: int = 0
@@ -27,10 +27,10 @@ class Counts:
 
     @classmethod
     def load(cls, log: Path) -> Self:
-        """Return what was saved for a partition's file; nothing counted when nothing was.
+        """Return the counts saved for a partition's file; empty counts if there are none.
 
         Raises:
-            UserError: what is there is no file of counts.
+            UserError: the saved file cannot be read.
         """
         path = log.with_suffix(".counts.json")
         try:
@@ -39,10 +39,10 @@ class Counts:
         except FileNotFoundError:
             return cls(path)
         except (ValueError, KeyError, TypeError):
-            raise UserError(f"{path} cannot be read; delete it to count {log.name} anew") from None
+            raise UserError(f"{path} cannot be read; delete it to count {log.name} from its start") from None
 
     def add(self, batch: Batch) -> None:
-        """Count a batch, and save the outcome together with the offset behind it."""
+        """Count a batch, and save the counts together with its end offset."""
         for line in batch.lines:
             self.words.update(line.split())
         self.offset = batch.end

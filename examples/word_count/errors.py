@@ -1,5 +1,5 @@
-"""What goes wrong at a person's side is one sentence."""
+"""The error of the word count example."""
 
 
 class UserError(Exception):
-    """The message is for the person who started the program."""
+    """An error that the user can fix; its message is printed as one sentence."""

@@ -1,4 +1,4 @@
-"""Somebody has to write the lines: each goes to the end of the file that its customer belongs to."""
+"""Writes lines to the partition files; a line's customer decides its partition."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from zlib import crc32
 from examples.word_count.errors import UserError
 
 CUSTOMERS = ("ada", "barbara", "edsger", "grace", "ken", "leslie", "margaret", "niklaus")
-THINGS = ("bread", "cheese", "olives", "tea")
+PRODUCTS = ("bread", "cheese", "olives", "tea")
 
 
 def line(number: int) -> str:
-    """Return the line of that number: who ordered what."""
+    """Return the line of this number: a customer and a product."""
     customer = CUSTOMERS[number % len(CUSTOMERS)]
-    return f"{customer} orders {THINGS[number % 7 % len(THINGS)]}"
+    return f"{customer} orders {PRODUCTS[number % 7 % len(PRODUCTS)]}"
 
 
 def produce(directory: Path, partitions: int, lines: int | None, pause_s: float, stopping: threading.Event) -> int:
-    """Append lines, one after each pause, until there are so many (None: until stopping), and return how many.
+    """Append lines with a pause after each until there are `lines` (None: until stopping); return how many.
 
     Raises:
         UserError: the files cannot be written.

@@ -1,6 +1,6 @@
-"""A directory is a topic: its files `<directory>-<n>.log` are the partitions, and offsets are bytes.
+"""A directory as a topic: its files `<directory>-<n>.log` are the partitions, and offsets are byte positions.
 
-A line counts when its newline is there, so a position always lies at the beginning of a line.
+Only lines that end with a newline are read, so a position is always the start of a line.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 from examples.word_count.errors import UserError
 
 READ_BYTES_MAX: Final = 64 * 1024
-"""The most that is read at once; one line may be longer."""
+"""Maximum number of bytes in one read; a single line may be longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Whole lines of one partition, and the offset behind the last of them."""
+    """Complete lines of one partition, and the offset after the last one."""
 
     lines: list[str]
     end: int
@@ -28,7 +28,7 @@ class Topic:
     """The files of one directory.
 
     Raises:
-        UserError: the directory is not there, holds no partition, or leaves a number out.
+        UserError: the directory does not exist, holds no partition, or a number is missing.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -41,11 +41,11 @@ class Topic:
         return self.directory / f"{self.name}-{partition}.log"
 
     def end(self, partition: int) -> int:
-        """Return the offset of the record that is written next."""
+        """Return the log end offset: the size of the file."""
         return self.path(partition).stat().st_size
 
     def read(self, partition: int, offset: int) -> Batch:
-        """Return what whole lines there are from an offset on, not too many at once; perhaps none."""
+        """Return complete lines from an offset on, about READ_BYTES_MAX bytes of them; possibly none."""
         with self.path(partition).open("rb") as file:
             file.seek(offset)
             content = file.read(READ_BYTES_MAX)
@@ -56,11 +56,11 @@ class Topic:
 
     def _count(self) -> int:
         if not self.directory.is_dir():
-            raise UserError(f"there is no directory {self.directory}; `produce` makes one")
+            raise UserError(f"there is no directory {self.directory}; `produce` creates it")
         pattern = re.compile(re.escape(self.name) + r"-(0|[1-9]\d*)\.log")
         numbers = sorted(int(found[1]) for each in self.directory.iterdir() if (found := pattern.fullmatch(each.name)))
         if not numbers:
             raise UserError(f"{self.directory} holds no partition; the first one would be {self.path(0).name}")
         if numbers != list(range(len(numbers))):
-            raise UserError(f"{self.directory} lacks a partition: there are {numbers}, and they are numbered from 0")
+            raise UserError(f"{self.directory} lacks a partition: it has {numbers}, and partitions are numbered from 0")
         return len(numbers)

@@ -1,1 +1,1 @@
-"""The command line, a file for each group of commands; a command loads what it needs when it runs, and not before."""
+"""The commands, a module for each group; a command imports what it needs when it runs."""

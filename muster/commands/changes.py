@@ -1,4 +1,4 @@
-"""`muster changes`: who changed what and why, and the way back."""
+"""`muster changes`: the audit log, and undo."""
 
 # ruff: noqa: PLC0415 - a command loads only what it needs, so that each answers at once
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from muster.commands.command_tree import command_group
 from muster.commands.options import (
     REASON,
     ActorOption,
@@ -15,9 +16,8 @@ from muster.commands.options import (
     ReasonOption,
     UrlOption,
 )
-from muster.commands.tree import command_group
 
-app = command_group("Who changed what, from what to what, and why; undo.")
+app = command_group("Show the audit log; undo changes.")
 
 ChangeArgument = Annotated[str, typer.Argument(metavar="CHANGE", help="The change's id.", show_default=False)]
 
@@ -26,25 +26,25 @@ ChangeArgument = Annotated[str, typer.Argument(metavar="CHANGE", help="The chang
 def list_changes(
     group_id: GroupArgument = None,
     group: GroupOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of entries.")] = 20,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List changes, the newest first, of one group or of all."""
-    from muster.commands.asking import Node
-    from muster.commands.changing import print_changes
-    from muster.commands.choosing import optional_group
+    from muster.commands.change_list import print_changes
+    from muster.commands.group_selection import optional_group
+    from muster.commands.http_client import NodeClient
 
-    print_changes(Node(url), optional_group(group_id, group), limit, as_json=as_json)
+    print_changes(NodeClient(url), optional_group(group_id, group), limit, as_json=as_json)
 
 
 @app.command()
 def show(change_id: ChangeArgument, url: UrlOption = None, as_json: JsonOption = False) -> None:
-    """Show one change, with what stood there before and after."""
-    from muster.commands.asking import Node
-    from muster.commands.changing import print_change
+    """Show one change, with the values before and after."""
+    from muster.commands.change_list import print_change
+    from muster.commands.http_client import NodeClient
 
-    print_change(Node(url), change_id, as_json=as_json)
+    print_change(NodeClient(url), change_id, as_json=as_json)
 
 
 @app.command()
@@ -55,11 +55,11 @@ def undo(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a change back at once, as far as nothing newer stands there.
+    """Undo a change at once; newer values are kept.
 
-    muster changes show tells what the change was, and so what comes back.
+    muster changes show prints the change and what undoing it restores.
     """
-    from muster.commands.asking import Node
-    from muster.commands.undoing import undo as take_back
+    from muster.commands.change_undo import undo as take_back
+    from muster.commands.http_client import NodeClient
 
-    take_back(Node(url, actor), change_id, reason, as_json=as_json)
+    take_back(NodeClient(url, actor), change_id, reason, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`muster config`: settings of a group or of the cluster, as they are in force, and changed while everything runs."""
+"""`muster config`: effective settings of a group or the cluster, and live changes."""
 
 # ruff: noqa: PLC0415 - a command loads only what it needs, and has a parameter for each of its flags
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from muster.commands.command_tree import command_group
 from muster.commands.options import (
     REASON,
     ActorOption,
@@ -15,9 +16,8 @@ from muster.commands.options import (
     ReasonOption,
     UrlOption,
 )
-from muster.commands.tree import command_group
 
-app = command_group("Show and change settings of a group or the cluster, live.")
+app = command_group("Show and change settings of a group or of the cluster.")
 
 
 @app.command("get")
@@ -28,15 +28,15 @@ def get_settings(
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show settings in force, and where each comes from.
+    """Show effective settings and their sources.
 
     Without a group they are those of groups that have none of their own, and those of the whole cluster.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import optional_group
-    from muster.commands.tuning import print_settings
+    from muster.commands.config_values import print_settings
+    from muster.commands.group_selection import optional_group
+    from muster.commands.http_client import NodeClient
 
-    print_settings(Node(url), optional_group(group_id, group), key or [], as_json=as_json)
+    print_settings(NodeClient(url), optional_group(group_id, group), key or [], as_json=as_json)
 
 
 @app.command("set")
@@ -55,14 +55,14 @@ def set_settings(
 ) -> None:
     """Change settings of a group, or of the cluster where none is named.
 
-    KEY= (nothing) goes back to the wider level. The change is in force within seconds, without a rebalance.
+    KEY= (no value) resets the setting to its default. The change takes effect within seconds, without a rebalance.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import optional_group
-    from muster.commands.tuning import change_settings, read_words
+    from muster.commands.config_values import change_settings, read_words
+    from muster.commands.group_selection import optional_group
+    from muster.commands.http_client import NodeClient
 
     named, values = read_words(words)
-    change_settings(Node(url, actor), optional_group(named, group), values, reason, as_json=as_json)
+    change_settings(NodeClient(url, actor), optional_group(named, group), values, reason, as_json=as_json)
 
 
 @app.command("undo")
@@ -76,13 +76,13 @@ def undo_settings(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a change of settings back: the one named, or the newest.
+    """Undo a change of settings: the given one, or the newest.
 
-    With --group it is the newest of that group, otherwise the newest of the cluster.
+    Without a change, undoes the newest of the group, or without --group the newest of the cluster.
     """
-    from muster.commands.asking import Node
-    from muster.commands.tuning import newest_change
-    from muster.commands.undoing import undo
+    from muster.commands.change_undo import undo
+    from muster.commands.config_values import newest_change
+    from muster.commands.http_client import NodeClient
 
-    node = Node(url, actor)
+    node = NodeClient(url, actor)
     undo(node, change_id or newest_change(node, group), reason, as_json=as_json)

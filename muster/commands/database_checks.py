@@ -1,4 +1,4 @@
-"""What the database tells about itself, its schema, who owns the shards, and what time it is."""
+"""Checks of `muster doctor` on the database: version, schema, shard owners, clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.store.postgres.identity import IS_SAME_DATABASE
-from muster.commands.findings import Finding, fine, look, wrong
+from muster.commands.check_result import CheckResult, error, ok, warning
 from muster.commands.output import counted
 from muster.schema import newest
 
@@ -26,7 +26,7 @@ FROM incarnation
 """  # noqa: S608 - a constant
 
 
-def check_postgres(connection: PsycopgConnection) -> Finding:
+def check_postgres(connection: PsycopgConnection) -> CheckResult:
     """Look at the server's version, how long an answer takes, and how many connections are left."""
     began_at_s = time.perf_counter()
     _row(connection, "SELECT 1")
@@ -35,72 +35,74 @@ def check_postgres(connection: PsycopgConnection) -> Finding:
         connection, "SELECT (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int"
     )
     (name,) = _row(connection, "SELECT current_setting('server_version')")
-    saw = f"Postgres {name} answers in {took_ms:.1f} ms; {used} of {allowed} connections are in use"
+    message = f"Postgres {name} answers in {took_ms:.1f} ms; {used} of {allowed} connections are in use"
     if connection.server_version < OLDEST_POSTGRES:
-        return wrong("Postgres", saw, "use Postgres 14 or newer")
+        return error("Postgres", message, "use Postgres 14 or newer")
     if used > CONNECTIONS_MAX_SHARE * allowed:
-        return look("Postgres", saw, "raise max_connections, or find who holds them in pg_stat_activity")
+        return warning("Postgres", message, "raise max_connections, or find who holds them in pg_stat_activity")
     if took_ms > SLOW_MS:
-        return look("Postgres", saw, "every commit waits for it: bring the nodes nearer, or find what keeps it busy")
-    return fine("Postgres", saw)
+        return warning(
+            "Postgres", message, "every commit waits for it: bring the nodes nearer, or find what keeps it busy"
+        )
+    return ok("Postgres", message)
 
 
-def check_schema(connection: PsycopgConnection) -> Finding:
+def check_schema(connection: PsycopgConnection) -> CheckResult:
     """Compare the schema with this program's."""
     (is_there,) = _row(connection, "SELECT to_regclass('alembic_version') IS NOT NULL")
     current = _row(connection, "SELECT max(version_num) FROM alembic_version")[0] if is_there else None
     wanted = newest()
     if current == wanted:
-        return fine("schema", f"it is {current}, as this program's")
-    saw = f"it is {current or 'empty'}, and this program needs {wanted}"
+        return ok("schema", f"it is {current}, as this program's")
+    message = f"it is {current or 'empty'}, and this program needs {wanted}"
     is_older = current is None or (wanted is not None and current < wanted)
-    return wrong("schema", saw, "run muster migrate" if is_older else "use a newer program")
+    return error("schema", message, "run muster migrate" if is_older else "use a newer program")
 
 
-def check_leases(connection: PsycopgConnection) -> Finding:
+def check_leases(connection: PsycopgConnection) -> CheckResult:
     """See whether every shard has an owner whose lease holds."""
     (shards, orphans) = _row(
         connection,
         "SELECT count(*), count(*) FILTER (WHERE node_id IS NULL OR expires_at <= clock_timestamp()) FROM shard_leases",
     )
     (nodes,) = _row(connection, "SELECT count(*) FROM nodes WHERE expires_at > clock_timestamp()")
-    saw = f"{counted(shards - orphans, 'shard')} of {shards} have an owner; {counted(nodes, 'node')} alive"
+    message = f"{counted(shards - orphans, 'shard')} of {shards} have an owner; {counted(nodes, 'node')} alive"
     if not nodes:
-        return wrong("leases", saw, "start a node: muster up, or muster serve")
+        return error("leases", message, "start a node: muster up, or muster serve")
     if orphans or not shards:
-        return wrong(
+        return error(
             "leases",
-            saw,
-            "wait for one lease (MUSTER_LEASE_TTL_MS; 5 s if unset); if it stays so, the nodes' logs tell why",
+            message,
+            "wait for one lease (MUSTER_LEASE_TTL_MS; 5 s if unset); if it remains so, see the nodes' logs",
         )
-    return fine("leases", saw)
+    return ok("leases", message)
 
 
-def check_incarnation(connection: PsycopgConnection) -> Finding:
-    """Compare the database's identity with the one under which nodes served it, and tell when it changed."""
+def check_incarnation(connection: PsycopgConnection) -> CheckResult:
+    """Compare the database's identity with the one under which nodes served it, and report a change."""
     (number, started_at, is_new, is_served, is_same) = _row(connection, _INCARNATION)
-    saw = f"the database is at incarnation {number}, which started at {started_at} UTC"
+    message = f"the database is at incarnation {number}, which started at {started_at} UTC"
     if is_served and not is_same:
-        saw += "; it has been restored or failed over since"
-        return look("incarnation", saw, "the next node that starts or renews starts a new one: docs/backup.md")
+        message += "; it has been restored or failed over since"
+        return warning("incarnation", message, "the next node that starts or renews starts a new one: docs/backup.md")
     if number > 1 and is_new:
-        return look(
-            "incarnation", saw, "it was restored, rolled back or failed over: docs/backup.md; muster changes list"
+        return warning(
+            "incarnation", message, "it was restored, rolled back or failed over: docs/backup.md; muster changes list"
         )
-    return fine("incarnation", saw)
+    return ok("incarnation", message)
 
 
-def check_clocks(connection: PsycopgConnection) -> Finding:
+def check_clocks(connection: PsycopgConnection) -> CheckResult:
     """Compare the database's clock with this machine's, to the half of an answer's time."""
     before_s = time.time()
     (theirs_s,) = _row(connection, "SELECT extract(epoch FROM clock_timestamp())::float8")
     skew_s = theirs_s - (before_s + time.time()) / 2
-    saw = f"the database's clock is {abs(skew_s):.3f} s {'ahead of' if skew_s > 0 else 'behind'} this machine's"
+    message = f"the database's clock is {abs(skew_s):.3f} s {'ahead of' if skew_s > 0 else 'behind'} this machine's"
     if abs(skew_s) > SKEW_WRONG_S:
-        return wrong("clocks", saw, "set them by NTP: what history says of times is off by as much")
+        return error("clocks", message, "set them by NTP: what history says of times is off by as much")
     if abs(skew_s) > SKEW_LOOK_S:
-        return look("clocks", saw, "set them by NTP")
-    return fine("clocks", saw)
+        return warning("clocks", message, "set them by NTP")
+    return ok("clocks", message)
 
 
 def _row(connection: PsycopgConnection, query: str) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""`muster groups`: what groups there are, how they stand, why they rebalance, and what an operator can do to them."""
+"""`muster groups`: lists and describes groups, explains rebalances, and changes groups."""
 
 # ruff: noqa: PLC0415, PLR0913, PLR0917 - a command loads only what it needs, and has a parameter for each of its flags
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from muster.commands.command_tree import command_group
 from muster.commands.options import (
     REASON,
     ActorOption,
@@ -34,7 +35,6 @@ from muster.commands.options import (
     ToOffsetOption,
     UrlOption,
 )
-from muster.commands.tree import command_group
 
 
 class Order(StrEnum):
@@ -48,16 +48,18 @@ class Order(StrEnum):
     REBALANCES = "rebalances"
 
 
-app = command_group("List, describe, watch, reset, delete; why groups rebalance.")
+app = command_group("List, describe, watch, reset and delete consumer groups.")
 
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="So many at most.", show_default="all")]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, help="Maximum number of entries.", show_default="all")
+]
 
 
 @app.command("list")
 def list_groups(
     state: StatesOption = None,
     prefix: PrefixOption = "",
-    protocol_type: Annotated[str, typer.Option("--protocol-type", help="Only groups of this type.")] = "",
+    protocol_type: Annotated[str, typer.Option("--protocol-type", help="Only groups of this protocol type.")] = "",
     limit: LimitOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
@@ -66,11 +68,11 @@ def list_groups(
 
     Dead groups are listed with --state Dead only.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import split
-    from muster.commands.describing import print_list
+    from muster.commands.group_description import print_list
+    from muster.commands.group_selection import split
+    from muster.commands.http_client import NodeClient
 
-    found = Node(url).pages(
+    found = NodeClient(url).pages(
         "/v1/groups", "groups", limit, state=list(split(state)), prefix=prefix, protocol_type=protocol_type
     )
     print_list(found, as_json=as_json)
@@ -78,23 +80,25 @@ def list_groups(
 
 @app.command()
 def overview(
-    search: Annotated[str, typer.Option("--search", help="Only groups whose id holds this.", metavar="TEXT")] = "",
+    search: Annotated[
+        str, typer.Option("--search", help="Only groups whose id contains this text.", metavar="TEXT")
+    ] = "",
     state: StatesOption = None,
-    sort: Annotated[Order, typer.Option("--sort", help="What comes first.")] = Order.ATTENTION,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = 20,
+    sort: Annotated[Order, typer.Option("--sort", help="Sort order.")] = Order.ATTENTION,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of entries.")] = 20,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show groups with lag, those in trouble first.
+    """Show groups with lag, unhealthy groups first.
 
-    Those that are not settled come first, then those that rebalanced most often within the last hour.
+    Rebalancing groups come first, then the groups with the most rebalances within the last hour.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import split
-    from muster.commands.describing import print_overview
+    from muster.commands.group_description import print_overview
+    from muster.commands.group_selection import split
+    from muster.commands.http_client import NodeClient
 
     query = {"q": search, "sort": sort.value}
-    found = Node(url).pages("/v1/overview/groups", "groups", limit, state=list(split(state)), **query)
+    found = NodeClient(url).pages("/v1/overview/groups", "groups", limit, state=list(split(state)), **query)
     print_overview(found, as_json=as_json)
 
 
@@ -103,25 +107,27 @@ def describe(
     groups: GroupsArgument = None,
     group: GroupsOption = None,
     all_groups: AllGroupsOption = False,
-    state: Annotated[bool, typer.Option("--state", help="Only the state, awaited members and diagnosis.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Only the members.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Only the offsets, with lag and owner.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what each member is assigned, too.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show only state, awaited members and diagnosis.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show only members.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show only offsets, with lag and owner.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the assignment of each member, too.")] = False,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how groups stand, and what is wrong with them.
+    """Show state, members, offsets and diagnosis of groups.
 
-    That is the state with awaited members and the diagnosis of the last hour, the members, and the offsets with lag and
-    owner, unless a flag chooses among them.
+    Prints the state with awaited members and the diagnosis of the last hour, the members, and the offsets with lag and
+    owner. Flags select some of these sections.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import Choice
-    from muster.commands.describing import Parts, print_descriptions
+    from muster.commands.group_description import DescribedParts, print_descriptions
+    from muster.commands.group_selection import GroupSelection
+    from muster.commands.http_client import NodeClient
 
-    wanted = Parts(state, members, offsets) if state or members or offsets else Parts(True, True, True)
-    node = Node(url)
-    chosen = Choice.of(groups, group, is_all=all_groups).groups(node)
+    wanted = (
+        DescribedParts(state, members, offsets) if state or members or offsets else DescribedParts(True, True, True)
+    )
+    node = NodeClient(url)
+    chosen = GroupSelection.of(groups, group, is_all=all_groups).groups(node)
     print_descriptions(node, chosen, wanted, is_verbose=verbose, as_json=as_json)
 
 
@@ -129,64 +135,72 @@ def describe(
 def members(
     group_id: GroupArgument = None,
     group: GroupOption = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what each is assigned, too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the assignment of each member, too.")] = False,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a group's members."""
-    from muster.commands.asking import Node
-    from muster.commands.choosing import one_group
-    from muster.commands.describing import Parts, print_descriptions
+    """Show the members of a group."""
+    from muster.commands.group_description import DescribedParts, print_descriptions
+    from muster.commands.group_selection import one_group
+    from muster.commands.http_client import NodeClient
 
     chosen = one_group(group_id, group)
-    print_descriptions(Node(url), [chosen], Parts(False, True, False), is_verbose=verbose, as_json=as_json)
+    print_descriptions(
+        NodeClient(url), [chosen], DescribedParts(False, True, False), is_verbose=verbose, as_json=as_json
+    )
 
 
 @app.command()
 def rebalances(
     group_id: GroupArgument = None,
     group: GroupOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="So many at most.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="Maximum number of entries.")] = 10,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show why a group rebalanced, who held it up.
+    """Show rebalances, their triggers and slowest members.
 
-    The newest comes first, with what began it, how long it took, and the member that was waited for longest.
+    Prints the newest first, with trigger, duration and slowest member.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import one_group
+    from muster.commands.group_selection import one_group
     from muster.commands.history import print_rebalances
+    from muster.commands.http_client import NodeClient
 
-    print_rebalances(Node(url), one_group(group_id, group), limit, as_json=as_json)
+    print_rebalances(NodeClient(url), one_group(group_id, group), limit, as_json=as_json)
 
 
 @app.command()
-def stays(
+def sessions(
     group_id: GroupArgument = None,
     group: GroupOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="So many at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of entries.")] = 20,
     since: Annotated[
-        str | None, typer.Option("--from", help="Ended then or later; without a zone it is UTC.", metavar="TIME")
+        str | None,
+        typer.Option(
+            "--from", help="Sessions that ended at or after this time; UTC if it has no zone.", metavar="TIME"
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="Ended before then; without a zone it is UTC.", metavar="TIME")
+        str | None,
+        typer.Option("--to", help="Sessions that ended before this time; UTC if it has no zone.", metavar="TIME"),
     ] = None,
-    hours: Annotated[bool, typer.Option("--hours", help="Show the hours of stays that go on, too.")] = False,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Include the hourly intervals of open sessions.")
+    ] = False,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how members' stays ended, and who was back at once.
+    """Show member sessions and how they ended.
 
-    The newest comes first, with how long the member had been silent. Who was put out and is back at once was alive: for
-    those it says which session timeout to try.
+    Prints the newest first, with the time since the last heartbeat. An evicted member that rejoins at once was alive:
+    for those the command suggests a session timeout.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import one_group
-    from muster.commands.stays import print_stays
+    from muster.commands.group_selection import one_group
+    from muster.commands.http_client import NodeClient
+    from muster.commands.member_sessions import print_sessions
 
     chosen = one_group(group_id, group)
-    print_stays(Node(url), chosen, limit, since, until, with_hours=hours, as_json=as_json)
+    print_sessions(NodeClient(url), chosen, limit, since, until, with_intervals=intervals, as_json=as_json)
 
 
 @app.command()
@@ -194,20 +208,21 @@ def owners(
     group_id: GroupArgument = None,
     group: GroupOption = None,
     at: Annotated[
-        str | None, typer.Option("--at", help="When; without a zone it is UTC.", show_default="now", metavar="TIME")
+        str | None,
+        typer.Option("--at", help="Point in time; UTC if it has no zone.", show_default="now", metavar="TIME"),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Only a topic, or a partition of it: orders:7.", metavar="TOPIC[:P]")
+        str | None, typer.Option("--topic", help="Only this topic or partition, such as orders:7.", metavar="TOPIC[:P]")
     ] = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show who owned what at any time, with offsets."""
-    from muster.commands.asking import Node
-    from muster.commands.choosing import one_group
+    """Show partition ownership and offsets at any time."""
+    from muster.commands.group_selection import one_group
     from muster.commands.history import print_owners
+    from muster.commands.http_client import NodeClient
 
-    print_owners(Node(url), one_group(group_id, group), at, topic, as_json=as_json)
+    print_owners(NodeClient(url), one_group(group_id, group), at, topic, as_json=as_json)
 
 
 @app.command()
@@ -215,45 +230,47 @@ def tuning(
     group_id: GroupArgument = None,
     group: GroupOption = None,
     session_timeout_ms: Annotated[
-        int | None, typer.Option("--session-timeout-ms", help="Say what this one would have done.")
+        int | None, typer.Option("--session-timeout-ms", help="Report what this timeout would have changed.")
     ] = None,
     rebalance_timeout_ms: Annotated[
-        int | None, typer.Option("--rebalance-timeout-ms", help="Say what this one would have done.")
+        int | None, typer.Option("--rebalance-timeout-ms", help="Report what this timeout would have changed.")
     ] = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which timeouts a group should have, by its own past.
+    """Show timeout advice for a group, from its history.
 
-    With a timeout to try, it says which members would not have been put out, and how much later real failures would
-    have been seen. muster config set changes it.
+    With a timeout to try, it reports which evictions it would have avoided, and how much later real failures would
+    have been detected. muster config set changes it.
     """
-    from muster.commands.advising import print_tuning
-    from muster.commands.asking import Node
-    from muster.commands.choosing import one_group
+    from muster.commands.group_selection import one_group
+    from muster.commands.http_client import NodeClient
+    from muster.commands.tuning_advice import print_tuning
 
     tried = {"session_timeout_ms": session_timeout_ms, "rebalance_timeout_ms": rebalance_timeout_ms}
-    print_tuning(Node(url), one_group(group_id, group), tried, as_json=as_json)
+    print_tuning(NodeClient(url), one_group(group_id, group), tried, as_json=as_json)
 
 
 @app.command()
 def watch(
     groups: GroupsArgument = None,
     group: GroupsOption = None,
-    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds from look to look.")] = 1.0,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Look so often.", show_default="for ever")] = None,
+    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between refreshes.")] = 1.0,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="Number of refreshes.", show_default="unlimited")
+    ] = None,
     url: UrlOption = None,
 ) -> None:
-    """Watch groups live; says who is waited for. Ctrl-C ends it.
+    """Watch groups live, with awaited members.
 
-    Without a group it shows those that are not settled and others, a hundred at most, and says when there are more. In
-    a pipe it prints a group whenever it has changed.
+    Without a group it shows rebalancing groups first, a hundred groups at most. Ctrl-C stops it. In
+    a pipe it prints a group whenever it changes.
     """
-    from muster.commands.asking import Node
-    from muster.commands.watching import watch as watch_groups
+    from muster.commands.group_watch import watch as watch_groups
+    from muster.commands.http_client import NodeClient
 
     chosen = list(dict.fromkeys([*(groups or ()), *(group or ())]))
-    watch_groups(Node(url, patience_s=0), chosen, interval, count)
+    watch_groups(NodeClient(url, retry_timeout_s=0), chosen, interval, count)
 
 
 @app.command()
@@ -265,12 +282,12 @@ def rebalance(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a group rebalance."""
-    from muster.commands.acting import force_rebalance
-    from muster.commands.asking import Node
-    from muster.commands.choosing import one_group
+    """Force a rebalance of a group."""
+    from muster.commands.group_operations import force_rebalance
+    from muster.commands.group_selection import one_group
+    from muster.commands.http_client import NodeClient
 
-    force_rebalance(Node(url, actor), one_group(group_id, group), reason, as_json=as_json)
+    force_rebalance(NodeClient(url, actor), one_group(group_id, group), reason, as_json=as_json)
 
 
 @app.command()
@@ -279,10 +296,10 @@ def quarantined(url: UrlOption = None, as_json: JsonOption = False) -> None:
 
     A node lists the groups of its own shards; muster doctor checks the groups of all shards.
     """
-    from muster.commands.asking import Node
+    from muster.commands.http_client import NodeClient
     from muster.commands.quarantine import print_quarantined
 
-    print_quarantined(Node(url), as_json=as_json)
+    print_quarantined(NodeClient(url), as_json=as_json)
 
 
 @app.command()
@@ -294,21 +311,23 @@ def reload(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Load a quarantined group again.
+    """Reload a quarantined group.
 
     Repair its rows first. The node refuses if they still cannot be loaded, and if the group is not quarantined.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import one_group
+    from muster.commands.group_selection import one_group
+    from muster.commands.http_client import NodeClient
     from muster.commands.quarantine import reload_group
 
-    reload_group(Node(url, actor), one_group(group_id, group), reason, as_json=as_json)
+    reload_group(NodeClient(url, actor), one_group(group_id, group), reason, as_json=as_json)
 
 
 @app.command("remove-member")
 def remove_member(
-    member: Annotated[str, typer.Argument(metavar="MEMBER", help="Its id, or its client id if it is the only one.")],
-    group: Annotated[str, typer.Option("--group", help="Its group.", metavar="GROUP")],
+    member: Annotated[
+        str, typer.Argument(metavar="MEMBER", help="Member id, or a client id that only one member has.")
+    ],
+    group: Annotated[str, typer.Option("--group", help="Group of the member.", metavar="GROUP")],
     execute: ExecuteOption = False,
     dry_run: DryRunOption = False,
     reason: ReasonOption = REASON,
@@ -318,12 +337,12 @@ def remove_member(
 ) -> None:
     """Remove a member; a dry run without --execute.
 
-    It is as if it had left: the group rebalances, and it may join again.
+    The group rebalances, and the member may join again.
     """
-    from muster.commands.acting import remove_member as remove
-    from muster.commands.asking import Node
+    from muster.commands.group_operations import remove_member as remove
+    from muster.commands.http_client import NodeClient
 
-    remove(Node(url, actor), group, member, reason, is_dry_run=dry_run or not execute, as_json=as_json)
+    remove(NodeClient(url, actor), group, member, reason, is_dry_run=dry_run or not execute, as_json=as_json)
 
 
 @app.command()
@@ -342,14 +361,14 @@ def delete(
 ) -> None:
     """Delete groups without members; a dry run without --execute.
 
-    Their offsets go to the archive, and muster changes undo brings them back.
+    Their offsets are archived, and muster changes undo restores them.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import Choice, report
-    from muster.commands.deleting import delete_groups
+    from muster.commands.group_deletion import delete_groups
+    from muster.commands.group_selection import GroupSelection, report
+    from muster.commands.http_client import NodeClient
 
-    node = Node(url, actor)
-    chosen = Choice.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
+    node = NodeClient(url, actor)
+    chosen = GroupSelection.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
     is_dry_run = dry_run or not execute
     report(delete_groups(node, chosen, reason, is_dry_run=is_dry_run), as_json=as_json, is_dry_run=is_dry_run)
 
@@ -380,13 +399,13 @@ def reset_offsets(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move groups to other offsets; a dry run without --execute.
+    """Reset committed offsets; a dry run without --execute.
 
-    A group must have no members. What stood there goes to the archive, and muster changes undo brings it back.
+    The group must have no members. The old offsets are archived, and muster changes undo restores them.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import Choice
-    from muster.commands.resetting import Target, print_plans, reset_groups, topics_of
+    from muster.commands.group_selection import GroupSelection
+    from muster.commands.http_client import NodeClient
+    from muster.commands.offset_reset import Target, print_plans, reset_groups, topics_of
 
     target = Target.of(
         earliest=to_earliest,
@@ -399,10 +418,10 @@ def reset_offsets(
         file=from_file,
     )
     topics = topics_of(topic, all_topics=all_topics, is_from_file=from_file is not None)
-    node = Node(url, actor)
+    node = NodeClient(url, actor)
     is_dry_run = dry_run or export or not execute
     if from_file is None:
-        chosen = Choice.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
+        chosen = GroupSelection.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
     else:
         chosen = target.groups_in_file([*(groups or ()), *(group or ())])
     plans = reset_groups(node, chosen, target, topics, reason, is_dry_run=is_dry_run, may_create=create)

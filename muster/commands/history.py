@@ -1,4 +1,4 @@
-"""Why a group rebalanced: what began it, how long it took, and which member was slowest."""
+"""Prints rebalances of a group: trigger, duration, slowest member."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import datetime as dt
 from collections import Counter
 from typing import Final
 
-from muster import wording
-from muster.commands.asking import Json, Node, group_path
+from muster import display
+from muster.commands.argument_parsing import instant, one_partition, topic_and_partitions
 from muster.commands.diagnosis import findings, print_findings
+from muster.commands.http_client import Json, NodeClient, group_path
 from muster.commands.output import Table, moment, print_json
-from muster.commands.reading import instant, one_partition, topic_and_partitions
 from muster.member_names import client_id_of
 
-WORTH_NAMING: Final = 3
+MIN_TRIGGERED_REBALANCES: Final = 3
 """How many rebalances of one member's are no chance."""
 
 
-def print_rebalances(node: Node, group_id: str, limit: int, *, as_json: bool) -> None:
+def print_rebalances(node: NodeClient, group_id: str, limit: int, *, as_json: bool) -> None:
     """Print a group's rebalances, the newest first, each with the member that held it up."""
     found = node.pages(group_path(group_id, "/rebalances"), "rebalances", limit)
     for each in found:
@@ -26,9 +26,9 @@ def print_rebalances(node: Node, group_id: str, limit: int, *, as_json: bool) ->
         print_json({"group_id": group_id, "rebalances": found})
         return
     if not found:
-        print(f"{wording.name(group_id)} has not rebalanced, as far as history reaches.")
+        print(f"{display.printable(group_id)} has not rebalanced, as far as history reaches.")
         return
-    table = Table("STARTED", "TOOK", "TRIGGER", "BY", "OUTCOME", "RESTARTS", "MEMBERS", "MOVED", "HELD UP BY")
+    table = Table("STARTED", "TOOK", "TRIGGER", "BY", "OUTCOME", "RESTARTS", "MEMBERS", "MOVED", "SLOWEST MEMBER")
     for each in found:
         table.add(
             moment(each["started_at"]),
@@ -50,12 +50,12 @@ def _print_cause(group_id: str, rebalances: list[Json]) -> None:
     """Say which client began most of them, where one stands out."""
     begun = Counter(client_id_of(each["trigger_member_id"]) or "" for each in rebalances if each["trigger_member_id"])
     for client_id, number in begun.most_common(1):
-        if number >= WORTH_NAMING and 2 * number >= len(rebalances):
-            command = f"muster groups stays {wording.group_option(group_id)}"
-            print(f"{number} of {len(rebalances)} on account of {wording.name(client_id)}: {command}")
+        if number >= MIN_TRIGGERED_REBALANCES and 2 * number >= len(rebalances):
+            command = f"muster groups sessions {display.group_option(group_id)}"
+            print(f"{number} of {len(rebalances)} triggered by {display.printable(client_id)}: {command}")
 
 
-def print_owners(node: Node, group_id: str, at: str | None, topic: str | None, *, as_json: bool) -> None:
+def print_owners(node: NodeClient, group_id: str, at: str | None, topic: str | None, *, as_json: bool) -> None:
     """Print who owned which partitions at a moment, and what was committed there by then.
 
     Raises:
@@ -65,11 +65,11 @@ def print_owners(node: Node, group_id: str, at: str | None, topic: str | None, *
     if topic is not None:
         named = topic_and_partitions(topic)
         query |= {"topic": named["topic"], "partition": one_partition(named)}
-    answer = node.get(group_path(group_id, "/assignments"), **query)
+    answer = node.get(group_path(group_id, "/ownership"), **query)
     if as_json:
         print_json(answer)
         return
-    owners = {(one["topic"], number): one for one in answer["assignments"] for number in one["partitions"]}
+    owners = {(one["topic"], number): one for one in answer["ownership"] for number in one["partitions"]}
     committed = {(one["topic"], one["partition"]): one for one in answer["offsets"]}
     table = Table("TOPIC", "PARTITION", "OWNER", "FROM", "UNTIL", "COMMITTED", "AT", "LOG-END-OFFSET")
     for key in sorted(owners.keys() | committed.keys()):
@@ -81,10 +81,10 @@ def print_owners(node: Node, group_id: str, at: str | None, topic: str | None, *
     if len(table):
         table.print()
     else:
-        print("Nobody owned anything then, and nothing was committed.")
+        print("No ownership and no committed offsets at this time.")
 
 
-def _members(node: Node, group_id: str, rebalance: Json) -> Json:
+def _members(node: NodeClient, group_id: str, rebalance: Json) -> Json:
     """Return the members of a rebalance and the consumers that it waited for; of one under way, none."""
     if rebalance["completed_at"] is None:
         return {"members": [], "waited_for": []}
@@ -116,4 +116,4 @@ def precise(seconds: float) -> str:
     """Say how long something took; short times to the millisecond."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if round(seconds, 1) < wording.MINUTE_S else wording.span(seconds)
+    return f"{seconds:.1f} s" if round(seconds, 1) < display.MINUTE_S else display.duration(seconds)

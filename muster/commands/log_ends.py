@@ -1,14 +1,14 @@
-"""Deletes known ends of logs that are wrong, or lists which would be deleted."""
+"""Deletes wrong log end offsets, or lists which would be deleted."""
 
 from __future__ import annotations
 
-from muster.commands.acting import DELETED, NOTHING_CHANGED, WOULD_BE_DELETED, partition_queries
-from muster.commands.asking import Json, Node, segment
+from muster.commands.argument_parsing import topic_and_partitions
+from muster.commands.group_operations import DELETED, DRY_RUN_NOTE, WOULD_BE_DELETED, partition_queries
+from muster.commands.http_client import Json, NodeClient, segment
 from muster.commands.output import Table, counted, moment, print_json
-from muster.commands.reading import topic_and_partitions
 
 
-def delete_log_ends(node: Node, topics: list[str], reason: str, *, is_dry_run: bool, as_json: bool) -> None:
+def delete_log_ends(node: NodeClient, topics: list[str], reason: str, *, is_dry_run: bool, as_json: bool) -> None:
     """Delete the known ends of topics or partitions, or print which would be deleted."""
     deleted, change_ids = [], []
     for topic, query in partition_queries(list(map(topic_and_partitions, topics)), is_dry_run=is_dry_run):
@@ -30,5 +30,5 @@ def _summary(deleted: list[Json], *, is_dry_run: bool) -> str:
     if not deleted:
         return "No log end of these is known. Nothing was changed."
     if is_dry_run:
-        return f"{counted(len(deleted), 'log end')} {WOULD_BE_DELETED}. {NOTHING_CHANGED}"
+        return f"{counted(len(deleted), 'log end')} {WOULD_BE_DELETED}. {DRY_RUN_NOTE}"
     return f"{counted(len(deleted), 'log end')} {DELETED}. The next report of each begins anew."

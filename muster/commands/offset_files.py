@@ -1,4 +1,4 @@
-"""Offsets in a file: CSV as kafka-consumer-groups writes and reads it, or JSON.
+"""Offsets in files: CSV as kafka-consumer-groups reads and writes it, or JSON.
 
 A line is topic,partition,offset, or group,topic,partition,offset where there are several groups. A line of headings may
 stand first.
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.commands.asking import Json
+from muster.commands.http_client import Json
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 
 STANDARD_INPUT: Final = "-"

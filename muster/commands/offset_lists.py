@@ -1,4 +1,4 @@
-"""Committed offsets of groups: as a table, as JSON, as CSV, and as Kafka's console consumer prints them.
+"""Committed offsets as a table, JSON, CSV, and as Kafka's console consumer prints them.
 
 Source: Kafka's ``OffsetsMessageFormatter`` of the lines ``2.x``, and ``kafka-consumer-groups --export``.
 """
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster import wording
-from muster.commands.asking import Json, Node, Refused, group_path
-from muster.commands.describing import log_end, print_stale
+from muster import display
+from muster.atomic_write import replace_file
+from muster.commands.group_description import log_end, print_stale
+from muster.commands.http_client import ApiError, Json, NodeClient, group_path
 from muster.commands.offset_files import Line, csv_of
 from muster.commands.output import Table, counted, moment, print_json
 from muster.errors import UserError
-from muster.named_files import write_named
 
 NO_LEADER_EPOCH: Final = -1
 FORBIDDEN: Final = 403
@@ -32,28 +32,28 @@ class Committed(NamedTuple):
     offsets: list[Json]
 
 
-def committed_of(node: Node, groups: list[str], topics: list[str]) -> list[Committed]:
+def committed_of(node: NodeClient, groups: list[str], topics: list[str]) -> list[Committed]:
     """Read what each group has committed, in the topics that are named or in all."""
     return [
         Committed(group_id, node.get(group_path(group_id, "/offsets"), topic=topics)["offsets"]) for group_id in groups
     ]
 
 
-def require_known(node: Node, groups: list[Committed]) -> None:
-    """Refuse groups that nobody knows; whoever may ask for offsets alone is believed.
+def require_known(node: NodeClient, groups: list[Committed]) -> None:
+    """Refuse unknown groups; with a token that may only fetch offsets, the check is skipped.
 
     Raises:
-        UserError: nobody has ever seen one of the groups; its name is more likely a typing error than a wish.
+        UserError: a group is unknown; its name is probably a typing error.
     """
     for group_id in (group.group_id for group in groups if not group.offsets):
         try:
             node.get(group_path(group_id))
-        except Refused as refusal:
+        except ApiError as refusal:
             if refusal.status == NOT_FOUND:
-                raise UserError(f"{wording.name(group_id)}: {refusal}") from None
+                raise UserError(f"{display.printable(group_id)}: {refusal}") from None
 
 
-def print_offsets(node: Node, groups: list[Committed], form: str) -> None:
+def print_offsets(node: NodeClient, groups: list[Committed], form: str) -> None:
     """Print offsets in one of the forms; for the table the node is asked where the logs end."""
     match form:
         case "json":
@@ -77,7 +77,7 @@ def write_offsets(groups: list[Committed], to: Path | None, form: str) -> None:
     if to is None:
         sys.stdout.write(text)
         return
-    write_named(to, text)
+    replace_file(to, text)
     if to.is_file():  # A pipe holds nothing, and may be where this would be printed.
         count = sum(len(group.offsets) for group in groups)
         print(f"{to} holds {counted(count, 'offset')} of {counted(len(groups), 'group')}.")
@@ -119,7 +119,7 @@ def _csv(groups: list[Committed]) -> str:
     )
 
 
-def _print_table(node: Node, groups: list[Committed]) -> None:
+def _print_table(node: NodeClient, groups: list[Committed]) -> None:
     table = Table("GROUP", "TOPIC", "PARTITION", "OFFSET", "LOG-END-OFFSET", "COMMITTED", "METADATA")
     shown = []
     for group_id, offsets in groups:
@@ -136,11 +136,11 @@ def _print_table(node: Node, groups: list[Committed]) -> None:
     print_stale(shown)
 
 
-def _lags(node: Node, group_id: str) -> dict[tuple[str, int], Json]:
+def _lags(node: NodeClient, group_id: str) -> dict[tuple[str, int], Json]:
     """Return what is known of the end of each partition's log; nothing where the token may read offsets only."""
     try:
         partitions = node.get(group_path(group_id, "/lag"))["partitions"]
-    except Refused as refusal:
+    except ApiError as refusal:
         if refusal.status != FORBIDDEN:
             raise
         return {}

@@ -1,4 +1,4 @@
-"""`muster offsets`: what is committed, on the screen, in Kafka's own words, and in files."""
+"""`muster offsets`: shows, exports, imports and deletes committed offsets."""
 
 # ruff: noqa: PLC0415, PLR0913, PLR0917 - a command loads only what it needs, and has a parameter for each of its flags
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from muster.commands.command_tree import command_group
 from muster.commands.options import (
     REASON,
     ActorOption,
@@ -26,9 +27,8 @@ from muster.commands.options import (
     StatesOption,
     UrlOption,
 )
-from muster.commands.tree import command_group
 
-app = command_group("Show committed offsets; take them into a file and back.")
+app = command_group("Show, export, import and delete committed offsets.")
 
 
 class Shown(StrEnum):
@@ -40,7 +40,7 @@ class Shown(StrEnum):
     JSON = "json"
 
 
-class Written(StrEnum):
+class WriteResult(StrEnum):
     """How offsets are written into a file."""
 
     CSV = "csv"
@@ -59,22 +59,22 @@ def show(
     all_groups: AllGroupsOption = False,
     topic: TopicsOption = None,
     form: Annotated[
-        Shown, typer.Option("--format", help="kafka: as its console consumer prints __consumer_offsets.")
+        Shown, typer.Option("--format", help="kafka is the form of __consumer_offsets in Kafka's console consumer.")
     ] = Shown.TABLE,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what groups have committed.
+    """Show committed offsets.
 
     In a table, LOG-END-OFFSET is the furthest end that is known of the partition, as in groups describe, with ≥ where
     it is out of date.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import Choice
+    from muster.commands.group_selection import GroupSelection
+    from muster.commands.http_client import NodeClient
     from muster.commands.offset_lists import committed_of, print_offsets
 
-    node = Node(url)
-    chosen = Choice.of(groups, group, is_all=all_groups).groups(node)
+    node = NodeClient(url)
+    chosen = GroupSelection.of(groups, group, is_all=all_groups).groups(node)
     print_offsets(node, committed_of(node, chosen, topic or []), Shown.JSON if as_json else form)
 
 
@@ -87,21 +87,23 @@ def export(
     prefix: PrefixOption = "",
     topic: TopicsOption = None,
     to: Annotated[
-        Path | None, typer.Option("--to", help="The file to write.", show_default="the standard output", metavar="FILE")
+        Path | None, typer.Option("--to", help="The file to write.", show_default="standard output", metavar="FILE")
     ] = None,
-    form: Annotated[Written, typer.Option("--format", help="json keeps metadata and log ends as well.")] = Written.CSV,
+    form: Annotated[
+        WriteResult, typer.Option("--format", help="json includes metadata and log end offsets.")
+    ] = WriteResult.CSV,
     url: UrlOption = None,
 ) -> None:
-    """Write what groups have committed into a file.
+    """Export committed offsets to a file.
 
     CSV is topic,partition,offset, as kafka-consumer-groups reads it; of several groups each line begins with its group.
     """
-    from muster.commands.asking import Node
-    from muster.commands.choosing import Choice
+    from muster.commands.group_selection import GroupSelection
+    from muster.commands.http_client import NodeClient
     from muster.commands.offset_lists import committed_of, require_known, write_offsets
 
-    node = Node(url)
-    chosen = Choice.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
+    node = NodeClient(url)
+    chosen = GroupSelection.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
     committed = committed_of(node, chosen, topic or [])
     require_known(node, committed)
     write_offsets(committed, to, form)
@@ -121,15 +123,15 @@ def delete(
 ) -> None:
     """Delete offsets of a group; a dry run without --execute.
 
-    A topic that a live group reads is refused. What goes is archived, and muster changes undo brings it back.
+    Topics that the group subscribes to are refused. Deleted offsets are archived; muster changes undo restores them.
     """
-    from muster.commands.acting import delete_offsets
-    from muster.commands.asking import Node
-    from muster.commands.choosing import one_group
+    from muster.commands.group_operations import delete_offsets
+    from muster.commands.group_selection import one_group
+    from muster.commands.http_client import NodeClient
 
     is_dry_run = dry_run or not execute
     chosen = one_group(group_id, group)
-    delete_offsets(Node(url, actor), chosen, topic, reason, is_dry_run=is_dry_run, as_json=as_json)
+    delete_offsets(NodeClient(url, actor), chosen, topic, reason, is_dry_run=is_dry_run, as_json=as_json)
 
 
 @app.command("delete-log-ends")
@@ -147,15 +149,15 @@ def delete_log_ends(
     They go for all groups. Correct the reporter first: the next report of a partition's end begins anew, and there is
     no undo.
     """
-    from muster.commands.asking import Node
+    from muster.commands.http_client import NodeClient
     from muster.commands.log_ends import delete_log_ends as delete
 
-    delete(Node(url, actor), topic, reason, is_dry_run=dry_run or not execute, as_json=as_json)
+    delete(NodeClient(url, actor), topic, reason, is_dry_run=dry_run or not execute, as_json=as_json)
 
 
 @app.command("import")
 def import_offsets(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV or JSON; - is the standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A CSV or JSON file; - is standard input.")],
     group: GroupsOption = None,
     topic: TopicsOption = None,
     create: CreateOption = False,
@@ -168,16 +170,16 @@ def import_offsets(
 ) -> None:
     """Import offsets from FILE; a dry run without --execute.
 
-    It is groups reset-offsets --from-file. A file of one group's offsets, which names no group, can so be copied to
-    another one.
+    Same as groups reset-offsets --from-file. A file without group ids, as exported from one group, can be imported into
+    another group.
     """
-    from muster.commands.asking import Node
-    from muster.commands.resetting import Target, print_plans, reset_groups, topics_of
+    from muster.commands.http_client import NodeClient
+    from muster.commands.offset_reset import Target, print_plans, reset_groups, topics_of
 
     target = Target.of(file=file)
     topics = topics_of(topic, all_topics=False, is_from_file=True)
     is_dry_run = dry_run or not execute
     chosen = target.groups_in_file(group or [])
-    node = Node(url, actor)
+    node = NodeClient(url, actor)
     plans = reset_groups(node, chosen, target, topics, reason, is_dry_run=is_dry_run, may_create=create)
     print_plans(plans, as_csv=False, as_json=as_json, is_dry_run=is_dry_run)

@@ -1,7 +1,7 @@
-"""What a command prints: JSON for programs, a table as wide as the terminal for people, plain columns for a pipe.
+"""Output of commands: JSON for programs, tables for a terminal, plain columns for a pipe.
 
 In a terminal a long id is folded, never cut; in a pipe nothing is folded, so that every row is one line. No name that
-a stranger chose can command the terminal.
+a client chose can control the terminal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from muster import wording
+from muster import display
 
 Cell = str | int | None
 
@@ -53,7 +53,7 @@ class Table:
         return len(self._rows)
 
     def print(self) -> None:
-        """Print it, as suits whoever reads."""
+        """Print it for a terminal or a pipe."""
         if sys.stdout.isatty():
             from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
 
@@ -107,4 +107,4 @@ def _text(cell: Cell) -> str:
         case int():
             return str(cell)
         case _:
-            return wording.name(cell)
+            return display.printable(cell)

@@ -1,4 +1,4 @@
-"""The commands that run Muster, or make ready what it runs on."""
+"""Commands that run Muster: up, serve, migrate, job and others."""
 
 # ruff: noqa: PLC0415 - a command loads only what it needs, so that each answers at once
 
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from muster.commands.command_tree import command_group
 from muster.commands.options import REASON, ActorOption, DataDirOption, ExecuteOption, ReasonOption
-from muster.commands.tree import command_group
-from muster.crash import keep_crashes_in
+from muster.crash import set_crash_folder
 from muster.errors import USAGE_EXIT_CODE, UserError
 
 if TYPE_CHECKING:
@@ -49,15 +49,15 @@ def up(
     ] = None,
     data_dir: DataDirOption = None,
     nodes: Annotated[
-        int, typer.Option("--nodes", min=1, max=NODES_MAX, help="How many nodes; the others take the ports after.")
+        int, typer.Option("--nodes", min=1, max=NODES_MAX, help="Number of nodes, on consecutive ports.")
     ] = 1,
-    airflow: Annotated[bool, typer.Option(help="Run Airflow with the maintenance DAGs on.")] = True,
-    demo: Annotated[bool, typer.Option(help="Run a small live fleet to look at.")] = True,
+    airflow: Annotated[bool, typer.Option(help="Run Airflow with the maintenance DAGs.")] = True,
+    demo: Annotated[bool, typer.Option(help="Run demo consumers.")] = True,
 ) -> None:
-    """Run everything on this machine, with a small live fleet.
+    """Run the local platform with demo consumers.
 
-    That is Postgres, a node, Airflow and some consumers. The terminal shows each step, then the groups as they change.
-    Ctrl-C stops it all, and the next time finds its data.
+    Starts Postgres, a node, Airflow and some consumers, and shows each step, then the groups as they change.
+    Ctrl-C stops everything; the data is kept.
     """
     from muster.up import run_up
 
@@ -73,17 +73,17 @@ def serve(
 ) -> None:
     """Run one node.
 
-    It works on the database that MUSTER_DATABASE_URL names, or else on an embedded Postgres. An empty database is given
-    its tables; one with an older schema is refused until muster migrate has run.
+    Uses the database of MUSTER_DATABASE_URL, or else an embedded Postgres. Creates the tables in an empty database;
+    refuses an older schema until muster migrate has run.
     """
-    from muster.database import own_database
+    from muster.database import command_database
     from muster.node import run_node
     from muster.ports import require_free_port
     from muster.schema import require_newest
 
     settings = _settings(http_port=port, http_host=host, data_dir=data_dir)
     signal.signal(signal.SIGTERM, _leave)
-    with own_database(
+    with command_database(
         settings,
         "serve",
         lambda: require_free_port(settings.http_host, settings.http_port, "--port"),
@@ -95,9 +95,9 @@ def serve(
 
 @app.command()
 def migrate(data_dir: DataDirOption = None) -> None:
-    """Bring the database to this program's schema.
+    """Migrate the database to the newest schema.
 
-    It is harmless when it has it already.
+    Does nothing if the schema is already the newest.
     """
     from muster.database import shared_database
     from muster.schema import newest, upgrade
@@ -116,13 +116,13 @@ def migrate(data_dir: DataDirOption = None) -> None:
 @app.command("database-url")
 def database_url(
     role: Annotated[
-        DatabaseRole, typer.Option("--role", help="Whose: the owner's is for nodes, the reader's only reads.")
+        DatabaseRole, typer.Option("--role", help="Database role: owner for nodes, jobs for Spark, reader for queries.")
     ] = DatabaseRole.OWNER,
     data_dir: DataDirOption = None,
 ) -> None:
     """Print the URL of the database in use, password included.
 
-    It is as psql, MUSTER_DATABASE_URL (the owner's) and MUSTER_JOBS_DATABASE_URL (the jobs') take it.
+    In the form that psql, MUSTER_DATABASE_URL (owner) and MUSTER_JOBS_DATABASE_URL (jobs) accept.
     """
     from muster.database import urls_in_use
     from muster.settings import psql_url
@@ -134,21 +134,21 @@ def database_url(
 def database_restored(
     incarnation: Annotated[
         int | None,
-        typer.Option("--incarnation", min=1, help="The incarnation to end, as the command prints it.", metavar="N"),
+        typer.Option("--incarnation", min=1, help="Incarnation to end, as printed by this command.", metavar="N"),
     ] = None,
     execute: ExecuteOption = False,
     reason: ReasonOption = REASON,
     actor: ActorOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Start a new incarnation of a database that was put back.
+    """Start a new incarnation of a restored database.
 
-    It is for what nodes cannot notice: a snapshot of the disk that was put back while every node was stopped. Run it
-    before the nodes start. The generations of all groups jump, and every group with members rebalances. Repeated, it
-    does nothing.
+    For restores that nodes cannot detect: a disk snapshot restored while every node was stopped. Run it
+    before the nodes start. The generations of all groups jump, and every group with members rebalances. Running it
+    again does nothing.
     """
-    from muster.commands.asking import checked_actor
-    from muster.commands.restored import start_incarnation
+    from muster.commands.http_client import checked_actor
+    from muster.commands.incarnation import start_incarnation
     from muster.database import shared_database
     from muster.schema import require_newest
 
@@ -162,29 +162,31 @@ def database_restored(
 
 @app.command()
 def job(
-    name: Annotated[str, typer.Argument(help="The job, as offset_retention; a wrong name lists them all.")],
+    name: Annotated[str, typer.Argument(help="Name of the job, such as offset_retention.")],
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", help="Judge as of then; without a zone it is UTC (default: now).", metavar="TIME"),
+        typer.Option("--as-of", help="Evaluate as of this time; UTC if it has no zone (default: now).", metavar="TIME"),
     ] = None,
     interval: Annotated[
         str | None,
-        typer.Option("--interval", help="What a report tells of: a day, or START/END (default: the last whole day)."),
+        typer.Option("--interval", help="Interval of a report: a day or START/END (default: the last whole day)."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Propose, and apply nothing; count only.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Propose without applying; count rows of a report without writing them.")
+    ] = False,
     table: Annotated[
-        str | None, typer.Option("--table", help="Of history_restore: this history table (default: every one).")
+        str | None, typer.Option("--table", help="history_restore: only this table (default: all tables).")
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Of history_restore: do it, and do not only look.")
+        bool, typer.Option("--execute", help="history_restore: restore the days. Without it, only list them.")
     ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
     """Run a Spark job once, without Airflow.
 
-    It runs beside a running Muster, or alone. history_restore brings the days of its interval back from the archive.
+    Works with or without a running node. history_restore restores the days of its interval from the archive.
     """
-    from muster.commands.reading import instant
+    from muster.commands.argument_parsing import instant
     from muster.jobs import restore_history, run_job
     from spark_jobs.submit import HISTORY_RESTORE
 
@@ -199,7 +201,7 @@ def job(
 
 @app.command()
 def version() -> None:
-    """Print the version of this program."""
+    """Print the version."""
     print(importlib.metadata.version("muster"))
 
 
@@ -207,10 +209,10 @@ def _settings(**overrides: str | int | Path | None) -> "Settings":
     from muster.settings import load_settings
 
     settings = load_settings(**overrides)
-    keep_crashes_in(settings.data_dir)
+    set_crash_folder(settings.data_dir)
     return settings
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Unwind what was started, and exit as somebody who was asked to."""
+    """Stop what was started, and exit normally."""
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""What `muster doctor` finds about the database's roles: who is a superuser, and what Spark jobs can write."""
+"""Checks of `muster doctor` on database roles: superusers, and the rights of Spark jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from muster.commands.findings import Finding, fine, look, wrong
+from muster.commands.check_result import CheckResult, error, ok, warning
 
 JOBS_WRITE: Final = (
     "offset_expiry_forecasts",
@@ -40,7 +40,7 @@ ORDER BY login.rolname
 DOCUMENTED: Final = "docs/security.md, Database roles, has the statements"
 
 
-def check_roles(connection: PsycopgConnection) -> Finding:
+def check_roles(connection: PsycopgConnection) -> CheckResult:
     """Look at the role that nodes log in as, and at who else can connect to the database."""
     with connection.cursor() as cursor:
         cursor.execute(_WHO)
@@ -49,26 +49,26 @@ def check_roles(connection: PsycopgConnection) -> Finding:
         (is_open,) = cursor.fetchone() or (False,)
     if is_superuser:
         advice = f"give nodes a role that owns the database and is no superuser: {DOCUMENTED}"
-        return look("database role", f"{role} is a superuser", advice)
+        return warning("database role", f"{role} is a superuser", advice)
     if is_open:
-        saw = f"{role} is no superuser; every role of the server can connect to the database"
-        return look("database role", saw, f"REVOKE CONNECT, TEMPORARY ON DATABASE … FROM PUBLIC: {DOCUMENTED}")
-    return fine("database role", f"{role} is no superuser")
+        message = f"{role} is no superuser; every role of the server can connect to the database"
+        return warning("database role", message, f"REVOKE CONNECT, TEMPORARY ON DATABASE … FROM PUBLIC: {DOCUMENTED}")
+    return ok("database role", f"{role} is no superuser")
 
 
-def check_jobs_role(connection: PsycopgConnection) -> Finding:
+def check_jobs_role(connection: PsycopgConnection) -> CheckResult:
     """See whether Spark jobs have a role of their own that can propose and nothing else."""
     with connection.cursor() as cursor:
         cursor.execute(_JOBS_LOGINS, {"allowed": list(JOBS_WRITE)})
         logins = cursor.fetchall()
     if not logins:
         advice = f"make one, and set MUSTER_JOBS_DATABASE_URL where jobs run: {DOCUMENTED}"
-        return look("jobs role", "no role that logs in is a member of muster_jobs", advice)
+        return warning("jobs role", "no role that logs in is a member of muster_jobs", advice)
     for role, is_powerful, tables in logins:
         if is_powerful:
             advice = f"ALTER ROLE {role} NOSUPERUSER NOCREATEROLE NOCREATEDB NOBYPASSRLS"
-            return wrong("jobs role", f"{role} can make roles or databases, or is a superuser", advice)
+            return error("jobs role", f"{role} can make roles or databases, or is a superuser", advice)
         if tables:
-            saw = f"{role} can write {', '.join(tables)}"
-            return wrong("jobs role", saw, "REVOKE what it has beyond muster_jobs: jobs propose, nodes write")
-    return fine("jobs role", f"{', '.join(role for role, *_ in logins)} can read and propose")
+            message = f"{role} can write {', '.join(tables)}"
+            return error("jobs role", message, "REVOKE what it has beyond muster_jobs: jobs propose, nodes write")
+    return ok("jobs role", f"{', '.join(role for role, *_ in logins)} can read and propose")

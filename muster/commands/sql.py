@@ -1,4 +1,4 @@
-"""`muster sql`: a question in SQL to the database in use, whether or not there is a psql on this machine."""
+"""`muster sql`: SQL on the database in use, with or without psql."""
 
 # ruff: noqa: PLC0415 - a command loads only what it needs, so that each answers at once
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from muster.commands.command_tree import command_group
 from muster.commands.options import DataDirOption, JsonOption
-from muster.commands.tree import command_group
 
 app = command_group("Ask the database.")
 
@@ -15,20 +15,20 @@ app = command_group("Ask the database.")
 @app.command()
 def sql(
     query: Annotated[
-        str | None, typer.Argument(metavar="[SQL]", help="One statement, that only reads.", show_default=False)
+        str | None, typer.Argument(metavar="[SQL]", help="One read-only statement.", show_default=False)
     ] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Log in as the database's owner, and let SQL change something.")
+        bool, typer.Option("--write", help="Log in as the owner of the database and allow writes.")
     ] = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask the database in use with SQL; without SQL, open psql.
+    """Run SQL on the database in use, or open psql.
 
-    In the database of muster up it logs in as the role that only reads. psql is that of this machine, or else the one
-    that comes with the embedded Postgres.
+    On the database of muster up it logs in as the read-only role. Uses the psql of this machine, or else the one
+    of the embedded Postgres.
     """
-    from muster.commands.querying import open_psql, print_answer
+    from muster.commands.sql_query import open_psql, print_rows
     from muster.database import urls_in_use
     from muster.settings import load_settings, psql_url
 
@@ -37,4 +37,4 @@ def sql(
     if query is None:
         open_psql(url)
     else:
-        print_answer(url, query, may_write=write, as_json=as_json)
+        print_rows(url, query, may_write=write, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`muster token`: a token is printed once, and its entry for the tokens file beside it."""
+"""`muster token`: prints a new token once, with its entry for the tokens file."""
 
 # ruff: noqa: PLC0415 - a command loads only what it needs, so that each answers at once
 
@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from muster.commands.command_tree import command_group
 from muster.commands.options import JsonOption
-from muster.commands.tree import command_group
 
-app = command_group("Make a token for agents, viewers or operators.")
+app = command_group("Create a token for an agent, a viewer or an operator.")
 
 
 class RoleName(StrEnum):
@@ -24,34 +24,38 @@ class RoleName(StrEnum):
 
 @app.command()
 def new(
-    actor: Annotated[str, typer.Option("--actor", help="Whose it is; changes are kept under this name.")],
-    role: Annotated[RoleName, typer.Option("--role", help="What it is for.")],
+    actor: Annotated[str, typer.Option("--actor", help="Name recorded with changes made with this token.")],
+    role: Annotated[RoleName, typer.Option("--role", help="Role of the token.")],
     prefix: Annotated[
         list[str] | None,
-        typer.Option("--prefix", help="Only groups whose id begins so; repeatable.", show_default="all groups"),
+        typer.Option(
+            "--prefix", help="Only groups whose id starts with this text; repeatable.", show_default="all groups"
+        ),
     ] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(
             "--topic",
-            help="Its log ends count for every group in topics that begin so; repeatable.",
-            show_default="only for its own groups",
+            help="Trust its log end reports for topics that start with this text; repeatable.",
+            show_default="only its own groups",
         ),
     ] = None,
     days: Annotated[
         int | None,
-        typer.Option("--days", min=1, max=36_500, help="Refuse it after so many days.", show_default="for ever"),
+        typer.Option("--days", min=1, max=36_500, help="Days until the token expires.", show_default="unlimited"),
     ] = None,
     add_to: Annotated[
         Path | None,
-        typer.Option("--add-to", help="Add the entry to this tokens file, which need not exist.", metavar="FILE"),
+        typer.Option(
+            "--add-to", help="Add the entry to this tokens file; it is created if it does not exist.", metavar="FILE"
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a token, print it once, and the entry for MUSTER_TOKENS_FILE.
+    """Create a token; print it with its tokens file entry.
 
-    The file holds a digest of the token and not the token itself; nodes read it anew within a second of a change.
+    The file contains a digest of the token, not the token itself; nodes reload it within a second of a change.
     """
-    from muster.commands.token_making import make_token
+    from muster.commands.token_creation import create_token
 
-    make_token(actor, role.value, tuple(prefix or ()), tuple(topic or ()), days, add_to, as_json=as_json)
+    create_token(actor, role.value, tuple(prefix or ()), tuple(topic or ()), days, add_to, as_json=as_json)

@@ -1,5 +1,5 @@
-"""History beyond a few weeks lies in Parquet files: copied, checked on both sides, read beside Postgres, brought back.
+"""The archive: old days of the history tables in Parquet files, copied, verified, read and restored.
 
-`days` knows which days there are and where each lies, `checksums` tells whether two places hold the same rows, and
-`files` writes and reads a day. `spark_jobs.history` reads both places as one.
+`days` lists days and their locations, `checksums` compares rows in Postgres and Spark, and `files` writes and reads a
+day. `spark_jobs.history` reads Postgres and the archive as one.
 """

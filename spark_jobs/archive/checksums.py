@@ -1,12 +1,12 @@
-"""A checksum says the same of the same rows in Postgres and in Spark, in whatever order they lie.
+"""Order-independent checksums of rows, equal in Postgres and in Spark.
 
 Rules:
 
-* A row is written as text: its columns by name, each as its length in bytes, a colon, and its value; NULL is a dash.
-* Two sums are taken over all rows: of the first and of the next 60 bits of the text's MD5. A row that is missing,
-  doubled or different changes both. It guards against accidents; nobody is kept from forging one.
-* Instants count as microseconds, which is what Postgres keeps. A column of a type that is not known here is refused:
-  what cannot be compared is not archived.
+* A row becomes text: its columns by name, each as its length in bytes, a colon, and its value; NULL is a dash.
+* Two sums are computed over all rows: of the first and of the next 60 bits of the text's MD5. A missing, duplicate or
+  different row changes both. They detect accidents, not forgery.
+* Timestamps count in microseconds, Postgres' precision. Columns of unsupported types are refused: what cannot be
+  compared is not archived.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ ARRAYS: Final = frozenset({"integer[]", "bigint[]", "text[]"})
 NULL: Final = "-"
 EVERY_ROW: Final = SQL("true")
 HEX_DIGITS: Final = 15
-"""Of one sum: 60 bits, which fit a bigint."""
+"""Hexadecimal digits of one sum: 60 bits, which fit a bigint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """How many rows there are, and their checksum."""
+    """A number of rows and their checksum."""
 
     row_count: int
     checksum: str
@@ -39,7 +39,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class TypedColumn:
-    """A column, and its type as Postgres writes it."""
+    """A column and its Postgres type."""
 
     name: str
     type: str
@@ -48,7 +48,7 @@ class TypedColumn:
 def sum_in_postgres(
     connection: pg.connection, relation: Composable, columns: Sequence[TypedColumn], where: Composable = EVERY_ROW
 ) -> Sum:
-    """Count and sum the rows of a relation by Postgres' own means."""
+    """Count and sum the rows of a relation in Postgres."""
     row = SQL(" || ").join(_in_sql(column) for column in _ordered(columns))
     statement = SQL(
         "SELECT count(*), coalesce(sum(('x' || substr(digest, 1, {digits}))::bit(60)::bigint), 0)::text || '-'"
@@ -63,7 +63,7 @@ def sum_in_postgres(
 
 
 def sum_in_spark(frame: DataFrame, columns: Sequence[TypedColumn]) -> Sum:
-    """Count and sum the rows of a frame."""
+    """Count and sum the rows of a DataFrame."""
     digest = sf.md5(sf.concat(*(_in_spark(column) for column in _ordered(columns))))
     parts = [_sum_of(digest, first) for first in (1, HEX_DIGITS + 1)]
     found = frame.agg(sf.count("*"), sf.concat_ws("-", *parts)).first()
@@ -74,7 +74,7 @@ def sum_in_spark(frame: DataFrame, columns: Sequence[TypedColumn]) -> Sum:
 def _ordered(columns: Sequence[TypedColumn]) -> list[TypedColumn]:
     for column in columns:
         if column.type not in TEXTS | INSTANTS | ARRAYS:
-            raise JobError(f"The column {column.name} is of the type {column.type}, which the archive cannot compare.")
+            raise JobError(f"The column {column.name} has the type {column.type}, which the archive cannot compare.")
     return sorted(columns, key=lambda column: column.name)
 
 

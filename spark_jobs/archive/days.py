@@ -1,4 +1,4 @@
-"""Which days of history there are: in Postgres, copied and proposed, or in the archive alone."""
+"""Days of the history tables: those in Postgres, copied ones, and those only in the archive."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from spark_jobs.errors import JobError
 
 @dataclass(frozen=True, slots=True)
 class HistoryTable:
-    """A table with a partition a day, the column that it is partitioned by, and all of its columns."""
+    """A table partitioned by day: its partition column and all of its columns."""
 
     name: str
     at: str
@@ -23,7 +23,7 @@ class HistoryTable:
 
     @property
     def default(self) -> str:
-        """Name the partition of rows that found none."""
+        """Return the name of the default partition."""
         return f"{self.name}_default"
 
     def of_days(self, first: date, end: date) -> Composable:
@@ -34,7 +34,7 @@ class HistoryTable:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """The rows of one table and day, in the partition `source`: the day's own, or the default one."""
+    """The rows of one table and day in the partition `source`: the day's own, or the default one."""
 
     table: HistoryTable
     day: date
@@ -42,7 +42,7 @@ class Day:
 
     @property
     def where(self) -> Composable:
-        """Return the condition for the day's rows within its source."""
+        """Return the condition that selects the day's rows from its source."""
         return self.table.of_days(self.day, self.day + timedelta(days=1))
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Copy:
 
 
 def history_tables(connection: pg.connection) -> dict[str, HistoryTable]:
-    """Return every table with a partition a day, by name, as the database has it now."""
+    """Return the tables that are partitioned by day in this database, by name."""
     found = _rows(
         connection,
         """
@@ -81,22 +81,22 @@ def history_tables(connection: pg.connection) -> dict[str, HistoryTable]:
 
 
 def history_table(connection: pg.connection, name: str) -> HistoryTable:
-    """Return the table with a partition a day of that name.
+    """Return the history table of that name.
 
     Raises:
-        JobError: There is none; the sentence names those that there are.
+        JobError: There is none; the message lists the history tables.
     """
     tables = history_tables(connection)
     if name not in tables:
         *names, last = sorted(tables)
-        raise JobError(f"There is no history table {name}; there are {', '.join(names)} and {last}.")
+        raise JobError(f"There is no history table {name}; choose {', '.join(names)} or {last}.")
     return tables[name]
 
 
 def closed_days(connection: pg.connection, tables: Sequence[HistoryTable], before: date) -> list[Day]:
-    """Return the days before a day whose rows are in Postgres, the oldest first.
+    """Return the days before a given day whose rows are in Postgres, oldest first.
 
-    A day that was brought back lately is left alone: it stays for as long again as it would have.
+    Recently restored days are omitted: they are kept as long as new ones.
     """
     days = [day for table in tables for day in (*_partitions(connection, table), *_strays(connection, table, before))]
     closed = [day for day in days if day.day < before]
@@ -104,25 +104,25 @@ def closed_days(connection: pg.connection, tables: Sequence[HistoryTable], befor
 
 
 def restored_since(connection: pg.connection, since: datetime) -> frozenset[tuple[str, date]]:
-    """Return the tables and days that were brought back from the archive since an instant."""
+    """Return the tables and days restored from the archive since an instant."""
     found = _rows(connection, "SELECT table_name, day FROM archived_partitions WHERE restored_at >= %s", since)
     return frozenset((str(table), day) for table, day in found)
 
 
-def now_between_moves(connection: pg.connection) -> datetime:
-    """Return the database's time at a moment at which no day comes or goes.
+def now_between_partition_moves(connection: pg.connection) -> datetime:
+    """Return the database's time at a moment without a running drop or restore.
 
-    A move that was recorded earlier is visible to later reads; any other is recorded later.
+    Drops and restores recorded before it are visible to later reads; all others are recorded later.
     """
     with transaction(connection) as cursor:
-        cursor.execute("SELECT now_between_moves()")
+        cursor.execute("SELECT now_between_partition_moves()")
         (now,) = cursor.fetchone() or (None,)
         assert isinstance(now, datetime), "Postgres always knows the time"
         return now
 
 
 def copies_of(connection: pg.connection, day: Day) -> list[Copy]:
-    """Return what runs have copied of a table and day so far, the newest first."""
+    """Return the copies of a table and day, newest first."""
     found = _rows(
         connection,
         "SELECT day, path, row_count, checksum FROM archive_candidates WHERE table_name = %s AND day = %s"
@@ -134,7 +134,7 @@ def copies_of(connection: pg.connection, day: Day) -> list[Copy]:
 
 
 def archived_copies(connection: pg.connection, table: str, first: date, end: date) -> list[Copy]:
-    """Return what of a table is in the archive alone, from the first day to before the end, the oldest first."""
+    """Return the copies of days that are only in the archive, from `first` to before `end`, oldest first."""
     found = _rows(
         connection,
         "SELECT day, path, row_count, checksum FROM archived_partitions"
@@ -162,7 +162,7 @@ def _day_of(table: str, partition: str) -> date | None:
     try:
         return datetime.strptime(digits, "%Y%m%d").replace(tzinfo=UTC).date()
     except ValueError:
-        return None  # The default one, or one that somebody made by hand.
+        return None  # The default partition, or one that was created manually.
 
 
 def _strays(connection: pg.connection, table: HistoryTable, before: date) -> Iterator[Day]:
@@ -183,6 +183,6 @@ def _rows(connection: pg.connection, statement: str | Composable, *values: objec
 
 @contextmanager
 def transaction(connection: pg.connection) -> Iterator[pg.cursor]:
-    """Commit what the block does, or take all of it back."""
+    """Commit the block's statements, or roll them back on an error."""
     with connection, connection.cursor() as cursor:
         yield cursor

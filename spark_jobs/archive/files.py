@@ -1,7 +1,7 @@
-"""A day's rows are written once into a directory of their own, which nobody ever writes to again.
+"""Write and read the Parquet files of a day.
 
-So whoever reads a directory that is named in a table reads all of it, whatever is written or killed meanwhile. What a
-killed attempt left is named nowhere.
+Each attempt writes to a new directory, which is never written to again. So a directory that a table names is complete;
+directories of killed attempts are named nowhere.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from spark_jobs.jdbc import read_by_shard
 ROWS_A_FILE: Final = 1_000_000
 GROUP: Final = "group_id"
 PARTS: Final = 3
-"""Of a copy's path within the archive: its table, its day, its attempt."""
+"""Parts of a copy's path within the archive: table, day, attempt."""
 
 INSTANTS_AS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-"""What other readers of Parquet know an instant as; Postgres' own precision."""
+"""A timestamp type that other Parquet readers support, with Postgres' precision."""
 
 SPARK_TYPES: Final = {
     "text": "string",
@@ -42,45 +42,45 @@ SPARK_TYPES: Final = {
 
 
 def path_of(archive: str, day: Day, attempt_id: str) -> str:
-    """Return the directory that one attempt at a day writes to."""
+    """Return the directory of one attempt at a day."""
     return f"{archive.rstrip('/')}/{day.table.name}/day={day.day}/attempt={attempt_id}"
 
 
 def file_count(row_count: int, most: int) -> int:
-    """Return over how many files rows are spread, which are as many parallel reads; at most `most`."""
+    """Return the number of files to write, which is the number of parallel reads; at most `most`."""
     return max(1, min(most, -(-row_count // ROWS_A_FILE)))
 
 
 def read_day(spark: SparkSession, database: Database, where: str, day: Day, predicates: Sequence[str]) -> DataFrame:
     """Read a day's rows from Postgres, one partition a predicate; `where` is the day's condition as text."""
     columns = [column.name for column in day.table.columns]
-    relation = f"(SELECT * FROM {day.source} WHERE {where}) AS day_of_history"  # noqa: S608 - names of the catalogue
+    relation = f"(SELECT * FROM {day.source} WHERE {where}) AS day_of_history"  # noqa: S608 - names of the topic metadata
     return read_by_shard(spark, database, relation, columns, predicates)
 
 
 def write_day(rows: DataFrame, day: Day, path: str) -> None:
-    """Write a day's rows into a new directory, by group, so that a reader of one group skips most of a file."""
+    """Write a day's rows to a new directory, sorted by group so that readers of one group skip most of a file."""
     rows.sparkSession.conf.set(*INSTANTS_AS)
     rows.sortWithinPartitions(GROUP, day.table.at).write.mode("error").parquet(path)
 
 
 def read_files(spark: SparkSession, columns: Sequence[TypedColumn], paths: Sequence[str]) -> DataFrame:
-    """Read directories as one frame in the table's present columns; what was added since is NULL in older rows."""
+    """Read directories as one DataFrame with the table's present columns; columns added later are NULL."""
     schema = ", ".join(f"`{column.name}` {SPARK_TYPES[column.type]}" for column in columns)
     return spark.read.schema(schema).parquet(*paths)
 
 
 def read_copies(spark: SparkSession, columns: Sequence[TypedColumn], paths: Sequence[str], archive: str) -> DataFrame:
-    """Read copies as `read_files` does, be they where they were written, or where the archive was moved since.
+    """Read copies as `read_files` does, from where they were written or, if missing, from the archive's present place.
 
     Args:
-        spark: Reads.
+        spark: The session.
         columns: The table's present columns.
-        paths: Where the copies were written.
-        archive: The archive as it is named now; empty where it is not.
+        paths: The directories where the copies were written.
+        archive: The archive's present directory; empty if not configured.
 
     Raises:
-        JobError: One of them is at neither place, as far as Spark's driver can see.
+        JobError: A copy is at neither place, as seen by Spark's driver.
     """
     try:
         return read_files(spark, columns, paths)
@@ -89,9 +89,9 @@ def read_copies(spark: SparkSession, columns: Sequence[TypedColumn], paths: Sequ
 
 
 def copied_columns(spark: SparkSession, columns: Sequence[TypedColumn], path: str, archive: str) -> list[TypedColumn]:
-    """Return those of the table's present columns that a copy was made with; its checksum covers no others.
+    """Return the present columns that a copy contains; its checksum covers no others.
 
-    A directory without files has all of them.
+    A directory without files contains all of them.
 
     Raises:
         JobError: The copy cannot be found, as in `read_copies`.
@@ -110,7 +110,7 @@ def _find(spark: SparkSession, path: str, archive: str) -> str:
         try:
             spark.read.schema("nothing int").parquet(place)
         except (PySparkException, Py4JError):
-            continue  # There is no such directory, or none that this machine can look into.
+            continue  # The directory does not exist, or this machine cannot read it.
         return place
     places = path if moved == path else f"{path}, nor at {moved}"
     raise JobError(f"The archive's files are not at {places}; set MUSTER_ARCHIVE_URI to where the archive is now.")

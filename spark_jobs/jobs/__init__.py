@@ -1,1 +1,1 @@
-"""Each job is parse → session → read → transform → write → stop, and holds no rule."""
+"""The jobs: each parses its arguments, opens a session, reads, transforms, writes and stops."""

@@ -1,7 +1,7 @@
-"""How evenly every group's partitions and lag are spread now, and whether its subscriptions allow better, is told.
+"""Report how evenly each group's partitions and lag are spread, and whether a better assignment exists.
 
-Run by spark-submit; `spark_jobs.submit` makes the command line. Whatever interval it runs for, it tells of the moment
-at which it reads, so one that is long over is refused; running it again for the same interval replaces the rows.
+Run by spark-submit; `spark_jobs.submit` builds the command line. The report describes the time of its read, so an
+interval that ended long ago is refused. Running it again for the same interval replaces the rows.
 """
 
 import sys
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from spark_jobs.history import History
 from spark_jobs.jdbc import read_by_shard, read_table
 from spark_jobs.publish import ReportTable
+from spark_jobs.report_job import ReportArguments, ReportingJob, run
 from spark_jobs.report_relations import (
     AUDITED_LAGS,
     AUDITED_MEMBERS,
@@ -21,15 +22,14 @@ from spark_jobs.report_relations import (
     losses_since,
     scores_before,
 )
-from spark_jobs.reporting import ReportArguments, ReportingJob, run
 from spark_jobs.transforms.assignment_balance import (
     AUDIT_COLUMNS,
-    CATALOGUE_COLUMNS,
     LAG_COLUMNS,
     LOSS_COLUMNS,
     MEMBER_COLUMNS,
     SCORE_COLUMNS,
     TOPIC_COLUMNS,
+    TOPIC_METADATA_COLUMNS,
     audits_of,
     judged,
     topics_of,
@@ -37,7 +37,7 @@ from spark_jobs.transforms.assignment_balance import (
 
 
 def find(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
-    """Read what stands and what was, judge it once, and tell of groups and of topics."""
+    """Read the current assignments and their history, and return the rows of groups and of topics."""
     relations = {
         AUDITED_MEMBERS: MEMBER_COLUMNS,
         AUDITED_LAGS: LAG_COLUMNS,
@@ -48,13 +48,13 @@ def find(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
         for relation, columns in relations.items()
     )
     losses = history.read(losses_since(_oldest_that_matters(history)), LOSS_COLUMNS)
-    catalogue = read_table(history.spark, history.database, "topics", CATALOGUE_COLUMNS)
-    found = judged(members, lags, losses, catalogue, scores).persist(StorageLevel.MEMORY_AND_DISK)
+    topic_partitions = read_table(history.spark, history.database, "topics", TOPIC_METADATA_COLUMNS)
+    found = judged(members, lags, losses, topic_partitions, scores).persist(StorageLevel.MEMORY_AND_DISK)
     return audits_of(found), topics_of(found)
 
 
 def _oldest_that_matters(history: History) -> datetime:
-    """Return since when history is looked at: a group that stands for long has changed hands long ago."""
+    """Return the start of the history to read: long-stable groups were assigned long ago."""
     with history.connection, history.connection.cursor() as cursor:
         cursor.execute(AUDITED_SINCE)
         (since,) = cursor.fetchone() or (None,)
@@ -73,7 +73,7 @@ JOB = ReportingJob(
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Tell how evenly partitions are spread; return the exit status."""
+    """Run the job; return the exit status."""
     return run(JOB, command_line)
 
 

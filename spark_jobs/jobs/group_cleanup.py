@@ -1,7 +1,7 @@
-"""Empty groups that have no offset left become a proposal; the coordinator judges each again before it is retired.
+"""Propose Empty groups without offsets; the coordinator evaluates each again before it retires it.
 
-Run by spark-submit; `spark_jobs.submit` makes the command line. Running it again with the same run id replaces the
-proposal until somebody has asked for it to be applied.
+Run by spark-submit; `spark_jobs.submit` builds the command line. Running it again with the same run id replaces the
+proposal until it is applied or rejected.
 """
 
 import sys
@@ -13,15 +13,15 @@ from pyspark.sql import SparkSession
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.jdbc import read_by_shard
-from spark_jobs.proposing import Found, ProposingJob, Reading, run
-from spark_jobs.proposing import propose as propose_with
+from spark_jobs.proposal_job import Found, ProposingJob, Reading, run
+from spark_jobs.proposal_job import propose as propose_with
 from spark_jobs.publish import CandidateTable, Published
 from spark_jobs.relations import EMPTY_GROUPS, GROUP_COUNT
 from spark_jobs.transforms.group_cleanup import CANDIDATE_COLUMNS, GROUP_COLUMNS, cleanup_candidates
 
 
 def find(reading: Reading, _: JobArguments) -> Found:
-    """Read the Empty groups, and find those that nothing keeps."""
+    """Read the Empty groups, and return those to retire."""
     groups = read_by_shard(reading.spark, reading.database, EMPTY_GROUPS, GROUP_COLUMNS, reading.predicates)
     return Found(cleanup_candidates(groups))
 
@@ -34,12 +34,12 @@ JOB = ProposingJob(
 
 
 def propose(spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments) -> Published:
-    """Propose the groups to retire."""
+    """Publish the groups to retire as a proposal."""
     return propose_with(JOB, spark, database, connection, arguments)
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Propose what has nothing left; return the exit status."""
+    """Run the job; return the exit status."""
     return run(JOB, command_line)
 
 

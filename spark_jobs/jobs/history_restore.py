@@ -1,8 +1,7 @@
-"""Days of history that lie in the archive alone are brought back into Postgres, checked on both sides.
+"""Restore archived days of history to Postgres, with verification.
 
-No DAG runs this: it changes a live table, so a person starts it, by `muster job` or by spark-submit, as the role that
-owns the tables. Without `--execute` it compares the files and changes nothing. Running it again restores what is not
-back yet.
+It changes live tables, so no DAG runs it: an operator starts it by `muster job` or spark-submit, as the role that owns
+the tables. Without `--execute` it compares the files and changes nothing. Running it again restores the missing days.
 """
 
 import argparse
@@ -12,35 +11,35 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import date
 
+from spark_jobs.archive.archive_restore import restore_days
 from spark_jobs.archive.days import history_tables
-from spark_jobs.archive.restoring import restore_days
 from spark_jobs.database import OWNER_VARIABLE, database_from_environment
-from spark_jobs.failures import FAILURES, in_one_line
+from spark_jobs.error_message import FAILURES, one_line_message
 from spark_jobs.session import open_session
 from spark_jobs.submit import HISTORY_RESTORE, archive_uri
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Restore the days that are named; return the exit status."""
+    """Run the job; return the exit status."""
     asked = read_command_line(command_line)
     try:
         restored = _restore(asked)
     except FAILURES as failure:
-        print(f"{HISTORY_RESTORE}: {in_one_line(failure)}", file=sys.stderr)
+        print(f"{HISTORY_RESTORE}: {one_line_message(failure)}", file=sys.stderr)
         return 1
     print(describe(restored, is_dry_run=not asked.execute), flush=True)
     return 0
 
 
 def read_command_line(command_line: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line, or end the process with status 2 and one sentence."""
+    """Parse the command line; on an error, exit with status 2 and a message."""
     parser = argparse.ArgumentParser(prog=HISTORY_RESTORE, allow_abbrev=False)
-    parser.add_argument("--table", default="", help="the history table; every one, unless said otherwise")
-    parser.add_argument("--first-day", required=True, type=_day, help="as 2026-01-31, in UTC")
-    parser.add_argument("--last-day", type=_day, help="the first day, unless said otherwise")
-    parser.add_argument("--archive", default=archive_uri(), help="the archive, if it was moved since")
-    parser.add_argument("--actor", default=f"user:{getpass.getuser()}", help="who is noted in changes")
-    parser.add_argument("--execute", action="store_true", help="do it, and do not only look")
+    parser.add_argument("--table", default="", help="the history table (default: all of them)")
+    parser.add_argument("--first-day", required=True, type=_day, help="the first day (UTC), such as 2026-01-31")
+    parser.add_argument("--last-day", type=_day, help="the last day (default: the first day)")
+    parser.add_argument("--archive", default=archive_uri(), help="the archive's directory, if it was moved")
+    parser.add_argument("--actor", default=f"user:{getpass.getuser()}", help="the actor recorded in changes")
+    parser.add_argument("--execute", action="store_true", help="restore, instead of only comparing the files")
     asked = parser.parse_args(command_line)
     asked.last_day = asked.last_day or asked.first_day
     if asked.last_day < asked.first_day:
@@ -49,14 +48,14 @@ def read_command_line(command_line: Sequence[str] | None) -> argparse.Namespace:
 
 
 def describe(restored: Mapping[str, Mapping[date, int]], *, is_dry_run: bool) -> str:
-    """Say in one line what came of it."""
+    """Return the result in one line."""
     verb = "would restore" if is_dry_run else "restored"
-    told = [
+    copies_text = [
         f"{table} {len(days)} {'day' if len(days) == 1 else 'days'} (rows {sum(days.values())})"
         for table, days in sorted(restored.items())
         if days
     ]
-    return f"{HISTORY_RESTORE}: {verb} {', '.join(told) or 'nothing: the archive alone has nothing of these days'}."
+    return f"{HISTORY_RESTORE}: {verb} {', '.join(copies_text) or 'nothing: no such day is only in the archive'}."
 
 
 def _restore(asked: argparse.Namespace) -> dict[str, dict[date, int]]:

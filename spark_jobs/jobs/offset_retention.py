@@ -1,8 +1,8 @@
-"""Offsets whose time is over, by Kafka's rules, become a proposal; the coordinator judges each again before it goes.
+"""Propose offsets that are due by Kafka's retention rules; the coordinator evaluates each again before it expires it.
 
-What will be due within a week is told too, group by group, as a forecast. Run by spark-submit; `spark_jobs.submit`
-makes the command line. Running it again with the same run id replaces the proposal and the forecast until somebody has
-asked for the proposal to be applied.
+The job also forecasts, per group, what will be due within a week. Run by spark-submit; `spark_jobs.submit` builds the
+command line. Running it again with the same run id replaces the proposal and the forecast until the run is applied or
+rejected.
 """
 
 import sys
@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.jdbc import read_by_shard
-from spark_jobs.proposing import Found, ProposingJob, Reading, run
-from spark_jobs.proposing import propose as propose_with
+from spark_jobs.proposal_job import Found, ProposingJob, Reading, run
+from spark_jobs.proposal_job import propose as propose_with
 from spark_jobs.publish import CandidateTable, Published, ReportTable, least_retention_ms
 from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT, RETENTION_KEY, offsets_that_can_be_due
 from spark_jobs.transforms.offset_retention import (
@@ -32,16 +32,16 @@ from spark_jobs.transforms.offset_retention import (
 
 
 def find(reading: Reading, arguments: JobArguments) -> Found:
-    """Read what the rule asks for, and apply it once for what is due now and what will be."""
+    """Read the offsets, and return those due now and the forecast."""
     summed = summed_up(find_due(reading, arguments), now_ms=arguments.now_ms)
-    # Kept as rows, which costs a fraction of what Spark's cache by columns does. A worker that is lost takes its part
-    # along: then the job fails, and is tried again as after any other failure.
+    # Checkpointed as rows, which is much cheaper than Spark's columnar cache. If a worker is lost, so is its part: the
+    # job fails and is retried.
     kept = summed.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK)
     return Found(expiry_candidates(kept), expiry_forecasts(kept))
 
 
 def find_due(reading: Reading, arguments: JobArguments) -> DataFrame:
-    """Return a row an offset that is due by the end of the forecast."""
+    """Return one row per offset that is due by the end of the forecast."""
     until_ms = arguments.now_ms + FORECAST_MS
     least_ms = least_retention_ms(reading.connection, RETENTION_KEY, arguments.retention_ms)
     relation = offsets_that_can_be_due(until_ms, least_ms)
@@ -61,12 +61,12 @@ JOB = ProposingJob(
 
 
 def propose(spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments) -> Published:
-    """Propose what is due, and forecast what will be."""
+    """Publish the due offsets as a proposal, and the forecast."""
     return propose_with(JOB, spark, database, connection, arguments)
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Propose what is due at `--as-of`; return the exit status."""
+    """Run the job; return the exit status."""
     return run(JOB, command_line)
 
 

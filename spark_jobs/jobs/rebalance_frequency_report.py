@@ -1,7 +1,7 @@
-"""How often, how long and why groups rebalanced within an interval, and who held them up, is told.
+"""Report how often, how long and why groups rebalanced within an interval, and their slowest members.
 
-Run by spark-submit; `spark_jobs.submit` makes the command line. Its rows depend on the interval only, so intervals of
-the past can be told of in any order; running it again for the same interval replaces the rows.
+Run by spark-submit; `spark_jobs.submit` builds the command line. The rows depend on the interval only, so past
+intervals can be reported in any order. Running it again for the same interval replaces the rows.
 """
 
 import sys
@@ -15,18 +15,18 @@ from coordinator_core.protocol.reports.frequency import Thresholds
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.publish import ReportTable
+from spark_jobs.report_job import ReportArguments, ReportingJob, run
 from spark_jobs.report_relations import (
     evictions_within,
     joins_within,
-    lives_within,
+    lifetimes_within,
     rebalances_within,
     waits_within,
 )
-from spark_jobs.reporting import ReportArguments, ReportingJob, run
 from spark_jobs.transforms.rebalance_frequency import (
     EVICTION_COLUMNS,
     JOIN_COLUMNS,
-    LIFE_COLUMNS,
+    LIFETIME_COLUMNS,
     REBALANCE_COLUMNS,
     REPORT_COLUMNS,
     WAIT_COLUMNS,
@@ -35,34 +35,34 @@ from spark_jobs.transforms.rebalance_frequency import (
 )
 
 SILENCE_MAX = timedelta(hours=2)
-"""Of whoever had been silent for longer when it was put out nobody sees that it was followed."""
+"""The successor of an evicted member is found if the gap since its last heartbeat was at most this long."""
 
 
 def find(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
-    """Read what happened within the interval, and tell of it group by group."""
+    """Read the interval's history, and return one row per group."""
     start, end, options = arguments.interval_start, arguments.interval_end, arguments.options
     back_by = end + timedelta(milliseconds=options["grace_ms"])
     _require_over(start, end, back_by)
     rebalances = history.read(rebalances_within(start, end), REBALANCE_COLUMNS)
-    lives = history.read(lives_within(start, end), LIFE_COLUMNS)
+    lifetimes = history.read(lifetimes_within(start, end), LIFETIME_COLUMNS)
     waits = history.read(waits_within(start, end), WAIT_COLUMNS)
     evictions = history.read(evictions_within(start, end), EVICTION_COLUMNS)
     joins = history.read(joins_within(start - SILENCE_MAX, back_by), JOIN_COLUMNS)
     thresholds = Thresholds(**{field.name: options[field.name] for field in fields(Thresholds)})
-    told = rebalance_frequency(rebalances, lives, waits, evictions, joins, Interval(start, end), thresholds)
-    return (told,)
+    report = rebalance_frequency(rebalances, lifetimes, waits, evictions, joins, Interval(start, end), thresholds)
+    return (report,)
 
 
 def _require_over(start: datetime, end: datetime, back_by: datetime) -> None:
-    """Refuse an interval of which not everything is known: what is told of it must not change any more.
+    """Refuse an interval whose report could still change.
 
     Raises:
-        JobError: It is empty, or whoever was put out in it may still come back.
+        JobError: It is empty, or members evicted in it may still rejoin within the grace.
     """
     if start >= end:
-        raise JobError("The report tells of an interval, and this one is empty.")
+        raise JobError("The interval is empty; the report needs a start and a later end.")
     if back_by > datetime.now(UTC):
-        raise JobError(f"The interval until {end.isoformat()} can be told of from {back_by.isoformat()} on.")
+        raise JobError(f"The interval until {end.isoformat()} can be reported from {back_by.isoformat()} on.")
 
 
 JOB = ReportingJob(
@@ -74,7 +74,7 @@ JOB = ReportingJob(
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Tell of the interval; return the exit status."""
+    """Run the job; return the exit status."""
     return run(JOB, command_line)
 
 

@@ -1,7 +1,7 @@
-"""Each group's own history says which timeouts it should have; what they would have done goes with it.
+"""Advise timeouts for each group from its history, with their expected effect.
 
-Run by spark-submit; `spark_jobs.submit` makes the command line. It looks at so many days before the interval's end, and
-tests its advice on the last of them.
+Run by spark-submit; `spark_jobs.submit` builds the command line. The job analyses a window of days before the
+interval's end, and tests its advice on the last of them.
 """
 
 import os
@@ -18,36 +18,36 @@ from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.jdbc import read_by_shard, read_table
 from spark_jobs.publish import ReportTable
+from spark_jobs.report_job import ReportArguments, ReportingJob, run
 from spark_jobs.report_relations import (
     ASSIGNED,
+    ended_rebalances_within,
     evictions_and_exits_within,
-    newcomers_within,
-    rebalances_over_within,
+    missed_waits_within,
+    new_member_rebalances_within,
+    reconnects_within,
     rejoins_within,
-    returns_within,
-    stays_within,
-    vain_waits_within,
+    sessions_within,
 )
-from spark_jobs.reporting import ReportArguments, ReportingJob, run
 from spark_jobs.transforms.timeout_advice import (
     ADVICE_COLUMNS,
     ASSIGNED_COLUMNS,
     CLUSTER_COLUMNS,
     END_COLUMNS,
     MEMBER_COLUMNS,
-    NEWCOMER_COLUMNS,
+    NEW_MEMBER_COLUMNS,
+    RECONNECT_COLUMNS,
     REJOIN_COLUMNS,
-    RETURN_COLUMNS,
+    SESSION_COLUMNS,
     SETTING_COLUMNS,
     SETTINGS,
-    STAY_COLUMNS,
     TOTAL_COLUMNS,
     WAIT_COLUMNS,
     advice,
     days,
+    effective,
     evictions,
     evidence,
-    in_force,
     rejoins,
     startups,
     totals,
@@ -55,7 +55,7 @@ from spark_jobs.transforms.timeout_advice import (
 
 
 def find(history: History, arguments: ReportArguments) -> list[DataFrame]:
-    """Boil the window down to a row a group, and advise each."""
+    """Reduce the window to one row per group, and return the advice."""
     options = arguments.options
     policy = Policy(
         spurious_per_week=options["spurious_per_week"],
@@ -66,46 +66,46 @@ def find(history: History, arguments: ReportArguments) -> list[DataFrame]:
 
 
 def find_evidence(history: History, arguments: ReportArguments) -> DataFrame:
-    """Read the window: a row a group that was there, as the transform has it."""
+    """Read the window and return one row of evidence per group."""
     start, end = window(arguments)
     grace_ms, end_ms = arguments.options["grace_ms"], wall_ms(end)
     spark, database = history.spark, history.database
-    stays = history.read(stays_within(start, end), STAY_COLUMNS)
+    sessions = history.read(sessions_within(start, end), SESSION_COLUMNS)
     ended = history.read(evictions_and_exits_within(start, end), END_COLUMNS)
     longest_grace = timedelta(milliseconds=max(grace_ms, LATE_GRACE_MS))
-    returns = history.read(returns_within(start, end, longest_grace), RETURN_COLUMNS)
-    waits = history.read(vain_waits_within(start, end), WAIT_COLUMNS)
+    reconnects = history.read(reconnects_within(start, end, longest_grace), RECONNECT_COLUMNS)
+    waits = history.read(missed_waits_within(start, end), WAIT_COLUMNS)
     rejoined = history.read(rejoins_within(start, end), REJOIN_COLUMNS)
-    newcomers = history.read(newcomers_within(start, end), NEWCOMER_COLUMNS)
-    rebalances = history.read(rebalances_over_within(start, end), TOTAL_COLUMNS)
-    present = in_force(
-        days(stays, end_ms=end_ms),
+    new_members = history.read(new_member_rebalances_within(start, end), NEW_MEMBER_COLUMNS)
+    rebalances = history.read(ended_rebalances_within(start, end), TOTAL_COLUMNS)
+    present = effective(
+        days(sessions, end_ms=end_ms),
         read_by_shard(spark, database, "members", MEMBER_COLUMNS, history.predicates),
         read_by_shard(spark, database, ASSIGNED, ASSIGNED_COLUMNS, history.predicates),
-        read_table(spark, database, "cluster_config", CLUSTER_COLUMNS),
+        read_table(spark, database, "cluster_configs", CLUSTER_COLUMNS),
         read_table(spark, database, "group_configs", SETTING_COLUMNS),
         defaults(os.environ),
     )
-    put_out = evictions(ended, returns, waits, end_ms=end_ms, grace_ms=grace_ms)
-    return evidence(present, put_out, rejoins(rejoined), totals(rebalances), startups(newcomers))
+    evicted = evictions(ended, reconnects, waits, end_ms=end_ms, grace_ms=grace_ms)
+    return evidence(present, evicted, rejoins(rejoined), totals(rebalances), startups(new_members))
 
 
 def window(arguments: ReportArguments) -> tuple[datetime, datetime]:
-    """Return from when to when history is looked at, in whole milliseconds."""
+    """Return the start and the end of the window, in whole milliseconds."""
     end = arguments.interval_end.replace(microsecond=arguments.interval_end.microsecond // 1000 * 1000)
     return end - timedelta(days=arguments.options["window_days"]), end
 
 
 def wall_ms(at: datetime) -> int:
-    """Return an instant of whole milliseconds as wall time."""
+    """Return an instant as Unix time in milliseconds."""
     return round(at.timestamp() * 1000)
 
 
 def defaults(environment: Mapping[str, str]) -> dict[str, int | None]:
-    """Return what holds where neither the cluster nor a group sets anything, as the nodes are told it.
+    """Return the settings' defaults from the environment, as nodes read them.
 
     Raises:
-        JobError: A setting of the environment is one that no node would take.
+        JobError: An environment variable has a value that nodes would refuse.
     """
     return {key: _default(key, environment.get(f"MUSTER_{key.upper()}", "").strip()) for key in SETTINGS}
 
@@ -125,7 +125,7 @@ JOB = ReportingJob(kind="timeout_advice", find=find, tables=(ReportTable("timeou
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Advise each group on its timeouts; return the exit status."""
+    """Run the job; return the exit status."""
     return run(JOB, command_line)
 
 

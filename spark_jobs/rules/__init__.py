@@ -1,1 +1,1 @@
-"""Each rule here is also a pure function in `coordinator_core.protocol`, and a property test holds the two equal."""
+"""Rules of `coordinator_core.protocol` as Spark column expressions; property tests compare the two."""

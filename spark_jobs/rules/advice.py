@@ -1,4 +1,4 @@
-"""The steps of advice as Spark column expressions: a length is counted where the pure rule counts it.
+"""Advice rules as Spark column expressions: steps, days, histograms and identities.
 
 Source: coordinator_core/protocol/advice/steps.py, to which a property test compares this module.
 """
@@ -10,37 +10,37 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS
-from coordinator_core.protocol.advice.steps import RUNS_MS
+from coordinator_core.protocol.advice.steps import STEP_RANGES_MS
 
 DAY_MS = 86_400_000
 
 
 def place_of(length_ms: Column) -> Column:
-    """Say under which step a length is counted: how many steps are shorter than it; NULL of NULL."""
-    shorter = (_shorter_steps(length_ms, run_ms) for run_ms in RUNS_MS)
+    """Return the index of a duration's step: the number of shorter steps; NULL for NULL."""
+    shorter = (_shorter_steps(length_ms, run_ms) for run_ms in STEP_RANGES_MS)
     return sf.when(length_ms.isNotNull(), reduce(add, shorter).cast("int"))
 
 
 def _shorter_steps(length_ms: Column, run_ms: range) -> Column:
-    """Say how many steps of an even run are shorter than a length."""
+    """Return how many steps of an evenly spaced range are shorter than a duration."""
     beyond = sf.ceil((length_ms - run_ms.start) / run_ms.step)
     return sf.greatest(sf.lit(0), sf.least(sf.lit(len(run_ms)), beyond))
 
 
 def day_of(at: Column, end_ms: int) -> Column:
-    """Number an instant's day: -1 is the last 24 hours before the window's end, as for `TuningQuestion.day_of`."""
+    """Return an instant's day: -1 is the last 24 hours before the window's end, as in `TuningQuery.day_of`."""
     return sf.floor((sf.unix_millis(at) - sf.lit(end_ms)) / sf.lit(DAY_MS)).cast("int")
 
 
 def summed_gaps(histogram: Column) -> Column:
-    """Add histograms of gaps up, bound by bound; one that is shorter has nothing there."""
+    """Return the sum of gap histograms, bound by bound; shorter ones count as 0."""
     places = range(len(GAP_BOUNDS_MS) + 1)
     return sf.array(*(sf.coalesce(sf.sum(sf.get(histogram, sf.lit(place))), sf.lit(0)) for place in places))
 
 
 def identity_of(group_instance_id: Column, client_id: Column, client_host: Column) -> Column:
-    """Say who a member is under whatever id: its instance, wherever it runs, or else its client id and host."""
+    """Return a member's identity apart from its member id: its instance id, else its client id and host."""
     is_instance = group_instance_id.isNotNull()
-    # No text of Postgres has a zero character.
+    # Postgres texts contain no zero character.
     process = sf.concat_ws("\0", client_id, client_host)
     return sf.when(is_instance, sf.concat(group_instance_id, sf.lit("\0"))).otherwise(sf.concat(sf.lit("\0"), process))

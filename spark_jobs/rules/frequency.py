@@ -1,4 +1,4 @@
-"""The rules on storms, spurious evictions and groups that never settle, as Spark column expressions.
+"""Rules on rebalance churn, spurious evictions and stuck groups as Spark column expressions.
 
 Instants are milliseconds (`long`) here.
 
@@ -15,7 +15,7 @@ from coordinator_core.protocol.reports.frequency import HIGH, MEDIAN, Thresholds
 
 @dataclass(frozen=True, slots=True)
 class ConsumerColumns:
-    """Who a member is, as columns."""
+    """Columns that identify a member."""
 
     member_id: Column
     instance_id: Column
@@ -24,7 +24,7 @@ class ConsumerColumns:
 
 
 def is_same_consumer(gone: ConsumerColumns, back: ConsumerColumns) -> Column:
-    """Say whether a member that joined is one that is gone, come back."""
+    """Return whether a joined member is the same consumer as one whose session ended."""
     is_same_process = (gone.client_id == back.client_id) & (gone.host == back.host)
     return (
         (gone.member_id != back.member_id)
@@ -33,55 +33,55 @@ def is_same_consumer(gone: ConsumerColumns, back: ConsumerColumns) -> Column:
     )
 
 
-def is_back_in_time(gone_at_ms: Column, joined_at_ms: Column, grace_ms: int) -> Column:
-    """Say whether somebody joined soon enough after having been put out."""
+def is_back_within_grace(gone_at_ms: Column, joined_at_ms: Column, grace_ms: int) -> Column:
+    """Return whether a member joined within the grace after its eviction."""
     return joined_at_ms.between(gone_at_ms, gone_at_ms + grace_ms)
 
 
 def is_successor(silent_since_ms: Column, joined_at_ms: Column, gone_at_ms: Column) -> Column:
-    """Say whether somebody joined in the place of a member that was silent, and not put out yet."""
+    """Return whether a member joined between another one's last heartbeat and its eviction."""
     return (silent_since_ms < joined_at_ms) & (joined_at_ms < gone_at_ms)
 
 
-def begins_storm_window(start_ms: Column, in_order: WindowSpec, thresholds: Thresholds) -> Column:
-    """Say whether so many rebalances, of which this one is the first, began within the window."""
-    last_ms = sf.lead(start_ms, thresholds.storm_rebalances - 1).over(in_order)
-    return sf.coalesce(last_ms - start_ms <= thresholds.storm_window_ms, sf.lit(False))
+def begins_churn_window(start_ms: Column, in_order: WindowSpec, thresholds: Thresholds) -> Column:
+    """Return whether `churn_min_rebalances` rebalances, starting with this one, began within the window."""
+    last_ms = sf.lead(start_ms, thresholds.churn_min_rebalances - 1).over(in_order)
+    return sf.coalesce(last_ms - start_ms <= thresholds.churn_window_ms, sf.lit(False))
 
 
-def is_stormy(begins: Column, in_order: WindowSpec, thresholds: Thresholds) -> Column:
-    """Say whether a rebalance is part of a storm; `begins` is what `begins_storm_window` said of each."""
-    return sf.max(begins).over(in_order.rowsBetween(1 - thresholds.storm_rebalances, Window.currentRow))
+def is_in_churn(begins: Column, in_order: WindowSpec, thresholds: Thresholds) -> Column:
+    """Return whether a rebalance is part of churn; `begins` is the result of `begins_churn_window`."""
+    return sf.max(begins).over(in_order.rowsBetween(1 - thresholds.churn_min_rebalances, Window.currentRow))
 
 
-def begins_storm(begins: Column, in_order: WindowSpec, thresholds: Thresholds) -> Column:
-    """Say whether a storm begins with a rebalance: none goes on already."""
-    goes_on = sf.max(begins).over(in_order.rowsBetween(1 - thresholds.storm_rebalances, -1))
+def begins_churn(begins: Column, in_order: WindowSpec, thresholds: Thresholds) -> Column:
+    """Return whether a rebalance starts a period of churn."""
+    goes_on = sf.max(begins).over(in_order.rowsBetween(1 - thresholds.churn_min_rebalances, -1))
     return begins & ~sf.coalesce(goes_on, sf.lit(False))
 
 
 def median(length_ms: str) -> Column:
-    """Return the median of a column's lengths, of which it is one."""
+    """Return the median of a column's durations, which is one of them."""
     return sf.expr(f"percentile_disc({MEDIAN}) WITHIN GROUP (ORDER BY {length_ms})").cast("long")
 
 
 def high(length_ms: str) -> Column:
-    """Return a length, out of the column's, that 19 of 20 do not exceed."""
+    """Return the 95th percentile of a column's durations, which is one of them."""
     return sf.expr(f"percentile_disc({HIGH}) WITHIN GROUP (ORDER BY {length_ms})").cast("long")
 
 
-def lived_ms(created_at_ms: Column, died_at_ms: Column, start_ms: int, end_ms: int) -> Column:
-    """Return how long of an interval one life of a group lasted; `died_at_ms` is NULL if it did not end within it."""
-    until_ms = sf.least(died_at_ms, sf.lit(end_ms))  # NULL counts for nothing here.
+def existed_ms(created_at_ms: Column, died_at_ms: Column, start_ms: int, end_ms: int) -> Column:
+    """Return how long a group existed within an interval; `died_at_ms` is NULL if it was not deleted within it."""
+    until_ms = sf.least(died_at_ms, sf.lit(end_ms))  # `least` ignores NULL.
     return sf.greatest(sf.lit(0), until_ms - sf.greatest(created_at_ms, sf.lit(start_ms)))
 
 
-def rebalancing_share(rebalancing_ms: Column, lived_ms: Column) -> Column:
-    """Return which share of its life within an interval a group rebalanced; 0 of a group that did not live in it."""
-    return sf.when(lived_ms > 0, rebalancing_ms / lived_ms).otherwise(sf.lit(0.0))
+def rebalancing_share(rebalancing_ms: Column, existed_ms: Column) -> Column:
+    """Return the share of its lifetime within an interval that a group was rebalancing; 0 without a lifetime."""
+    return sf.when(existed_ms > 0, rebalancing_ms / existed_ms).otherwise(sf.lit(0.0))
 
 
-def never_settles(under_way_ms: Column, restarts: Column, thresholds: Thresholds) -> Column:
-    """Say whether a group does not settle; `under_way_ms` and `restarts` may be NULL."""
-    goes_on = sf.coalesce(under_way_ms >= thresholds.unsettled_ms, sf.lit(False))
-    return goes_on | sf.coalesce(restarts >= thresholds.unsettled_restarts, sf.lit(False))
+def is_churning(under_way_ms: Column, restarts: Column, thresholds: Thresholds) -> Column:
+    """Return whether a group is churning; `under_way_ms` and `restarts` may be NULL."""
+    goes_on = sf.coalesce(under_way_ms >= thresholds.stuck_ms, sf.lit(False))
+    return goes_on | sf.coalesce(restarts >= thresholds.stuck_restarts, sf.lit(False))

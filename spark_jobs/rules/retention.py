@@ -1,7 +1,7 @@
-"""The retention rule as Spark column expressions: row by row the same answer as the pure function's.
+"""The retention rule as Spark column expressions.
 
-Every argument and result is a column over one row that joins an offset with what is known of its group. Instants are
-`timestamp` columns in and milliseconds out, cut down as the coordinator cuts them.
+Arguments and results are columns of rows that join an offset with its group. Instants are `timestamp` arguments and
+millisecond results, truncated as in the coordinator.
 
 Source: coordinator_core/protocol/retention.py, to which a property test compares this module.
 """
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.retention import CONSUMER, FOR_EVER, MINUTE_MS, ExpiryReason
+from coordinator_core.protocol.retention import CONSUMER, MINUTE_MS, NO_EXPIRY, ExpiryReason
 from coordinator_core.protocol.states import EMPTY, STABLE
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionFacts:
-    """The columns that the rule asks for; `state` is NULL when the offset's group has no row (a simple group)."""
+    """The rule's input columns; `state` is NULL if the offset's group has no row (a simple group)."""
 
     state: Column
     protocol_type: Column
@@ -29,34 +29,34 @@ class RetentionFacts:
 
 
 def due_at_ms(facts: RetentionFacts, retention_ms: Column) -> Column:
-    """Say when the offset's time ends if the group stays as it is, NULL when it never ends."""
+    """Return when the offset expires if its group does not change; NULL for never."""
     by_retention = sf.when(retention_ms >= 0, _unused_since_ms(facts) + retention_ms)
     by_own_expiry = sf.unix_millis(facts.expires_at)
     return sf.when(_ground(facts).isNotNull(), sf.coalesce(by_own_expiry, by_retention))
 
 
 def expiry_reason(facts: RetentionFacts) -> Column:
-    """Say why an offset whose time ends is given up then; of one whose time never ends this says nothing."""
+    """Return the reason for an offset's expiry; undefined for one that never expires."""
     return sf.when(facts.expires_at.isNotNull(), ExpiryReason.OWN_EXPIRY.value).otherwise(_ground(facts))
 
 
-def is_of_no_use(state: Column, has_offsets: Column) -> Column:
-    """Say whether a group has nothing left to be kept for, however young it is."""
+def is_unused(state: Column, has_offsets: Column) -> Column:
+    """Return whether a group is Empty and has no offsets."""
     return (state == EMPTY.value) & ~has_offsets
 
 
 def retention_ms_from_setting(value: Column) -> Column:
-    """Turn the text of `offsets_retention_minutes` into milliseconds, NULL where it is not set.
+    """Convert the text of `offsets_retention_minutes` to milliseconds; NULL if it is not set.
 
-    What cannot be read as a number keeps offsets for ever: a typing error must not expire anything.
+    A value that is not a number keeps offsets forever, so that a typing error expires nothing.
     """
     minutes = value.try_cast("int").cast("long")
-    for_ever = sf.lit(FOR_EVER).cast("long")
+    for_ever = sf.lit(NO_EXPIRY).cast("long")
     return sf.when(value.isNotNull(), sf.when(minutes >= 0, minutes * sf.lit(MINUTE_MS)).otherwise(for_ever))
 
 
 def _ground(facts: RetentionFacts) -> Column:
-    """Name the case in which the offset is of no use to its group, NULL while it is of use."""
+    """Return the case by which an offset may expire; NULL if none applies."""
     is_empty = facts.state == EMPTY.value
     has_type = facts.protocol_type.isNotNull()
     return (
@@ -67,7 +67,7 @@ def _ground(facts: RetentionFacts) -> Column:
 
 
 def _has_left_topic(facts: RetentionFacts) -> Column:
-    # An unknown subscription is NULL, and so is whatever is asked of it; `when` takes NULL for no.
+    # An unknown subscription makes the condition NULL, which `when` treats as false.
     is_unread = ~sf.array_contains(facts.subscribed_topics, facts.topic)
     return (facts.state == STABLE.value) & (facts.protocol_type == CONSUMER) & is_unread
 

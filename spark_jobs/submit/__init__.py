@@ -1,6 +1,6 @@
-"""What starts a job and what asks the coordinator about its proposal: all that a DAG may import of ours.
+"""Start jobs and call the coordinator about their proposals: the only package of ours that DAGs import.
 
-Nothing here is heavy to import: no Spark, no database. DAG files use it as a whole (`from spark_jobs import submit`).
+It is cheap to import: no Spark, no database. DAG files use `from spark_jobs import submit`.
 """
 
 from spark_jobs.submit.alerts import alert, deadline_missed, run_failed, task_failed
@@ -29,10 +29,10 @@ from spark_jobs.submit.job import (
     maintenance_run_id,
     minutes,
     py_files,
+    reportable_from,
     retention_ms,
     spark_master,
     start_date,
-    told_from,
 )
 from spark_jobs.submit.limits import LIMIT_NAMES, MEASURES, Limits, default_limits
 from spark_jobs.submit.options import OPTIONS, Option, default_options
@@ -72,10 +72,10 @@ __all__ = [
     "py_files",
     "read_run",
     "reject_run",
+    "reportable_from",
     "retention_ms",
     "run_failed",
     "spark_master",
     "start_date",
     "task_failed",
-    "told_from",
 ]

@@ -1,7 +1,7 @@
-"""What somebody should look at is logged, and posted to a webhook where one is set; telling never fails a task.
+"""Alerts of DAGs: log an event and post it to a webhook, if one is configured.
 
-`MUSTER_ALERT_WEBHOOK_URL` names the webhook, which gets one JSON object a POST: `event`, `text` (one sentence, which
-chat systems show as it is), and what else is known of the run. The address may hold a secret, so it is never logged.
+`MUSTER_ALERT_WEBHOOK_URL` receives one JSON object per POST: `event`, `text` (one sentence for chat systems), and
+details of the run. The URL may contain a secret, so it is never logged. A failed request never fails a task.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ log = logging.getLogger("airflow.task")
 
 
 def alert(event: str, text: str, **known: object) -> None:
-    """Log an event, and post it where a webhook is set."""
+    """Log an event, and post it to the webhook if one is configured."""
     log.error("%s: %s", event, text)
     url = os.environ.get(WEBHOOK_VARIABLE)
     if url:
@@ -28,7 +28,7 @@ def alert(event: str, text: str, **known: object) -> None:
 
 
 def task_failed(context: Mapping[str, Any]) -> None:
-    """Tell that a task failed for good. Source: Airflow, `on_failure_callback`."""
+    """Report that a task finally failed. Source: Airflow, `on_failure_callback`."""
     instance = context["ti"]
     why = " ".join(str(context.get("exception") or "no reason was given").split())
     alert(
@@ -43,17 +43,17 @@ def task_failed(context: Mapping[str, Any]) -> None:
 
 
 def run_failed(context: Mapping[str, Any]) -> None:
-    """Tell that a whole run failed, be it that its time ran out."""
+    """Report that a run failed, or timed out."""
     run = context["dag_run"]
     why = context.get("reason") or "no reason was given"
     alert("run_failed", f"{run.dag_id} failed: {why}", dag_id=run.dag_id, run_id=run.run_id)
 
 
 async def deadline_missed(dag_id: str, context: Mapping[str, Any] | None = None) -> None:
-    """Tell that a run is not over by its deadline; it goes on. Source: Airflow, `DeadlineAlert`."""
+    """Report that a run missed its deadline; it continues. Source: Airflow, `DeadlineAlert`."""
     run_id = ((context or {}).get("dag_run") or {}).get("dag_run_id")
-    text = f"{dag_id} is not over by its deadline; it waits for a person, or for Spark."
-    # The triggerer, which runs this, has one loop for everything.
+    text = f"{dag_id} missed its deadline; it still waits for approval, or for Spark."
+    # The triggerer runs this on its only event loop, so it must not block.
     await asyncio.to_thread(alert, "deadline_missed", text, dag_id=dag_id, run_id=run_id)
 
 
@@ -61,8 +61,8 @@ def _post(url: str, event: Mapping[str, object]) -> None:
     try:
         status = urllib3.request("POST", url, json=event, timeout=WEBHOOK_TIMEOUT_S, retries=False).status
     except urllib3.exceptions.HTTPError as failure:
-        # Its text may hold the address.
-        log.warning("The webhook could not be told: %s.", type(failure).__name__)
+        # The error's text may contain the URL.
+        log.warning("The webhook request failed: %s.", type(failure).__name__)
         return
     if status >= FIRST_ERROR_STATUS:
         log.warning("The webhook answered with status %s.", status)

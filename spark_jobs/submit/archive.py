@@ -1,4 +1,4 @@
-"""Where old history goes, and how long it stays in Postgres, is set in the environment."""
+"""Settings of the archive from the environment: its directory, and how long history is kept in Postgres."""
 
 import os
 from pathlib import Path
@@ -10,10 +10,10 @@ KEEP_MAX_DAYS = 3_650
 
 
 def archive_uri(beside: Path | None = None) -> str:
-    """Return the archive's directory: `MUSTER_ARCHIVE_URI`, else `archive` in a directory of this machine.
+    """Return the archive's directory: `MUSTER_ARCHIVE_URI`, else `archive` in a local directory.
 
     Args:
-        beside: The directory; None: it is empty then, and history stays in Postgres.
+        beside: The local directory; None returns an empty text, which disables the archive.
     """
     named = os.environ.get("MUSTER_ARCHIVE_URI", "").strip()
     if named or beside is None:
@@ -22,7 +22,7 @@ def archive_uri(beside: Path | None = None) -> str:
 
 
 def keep_days() -> int:
-    """Read how many days history stays in Postgres: `MUSTER_HISTORY_KEEP_DAYS`, else 30.
+    """Return the days of history kept in Postgres: `MUSTER_HISTORY_KEEP_DAYS`, else 30.
 
     Raises:
         JobError: The setting is not a whole number from 1 to KEEP_MAX_DAYS.

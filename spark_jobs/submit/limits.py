@@ -1,7 +1,7 @@
-"""A proposal within its limits is applied by itself; beyond any of them, a person is asked.
+"""Limits of proposals: those within all limits are applied automatically, others need an operator's approval.
 
-The limits bound what one run can take away: so many rows, such a share of all there are, and the same of one group.
-Whatever a proposal does not say counts as beyond: a gate that cannot see stays shut.
+The limits bound the number of rows that one run removes and their share, in total and per group. A proposal with
+missing counts exceeds them.
 """
 
 import os
@@ -13,29 +13,29 @@ from spark_jobs.errors import JobError
 PERMILLE = 1_000
 
 MEASURES = frozenset({"of", "largest_group", "largest_group_permille"})
-"""What a proposal counts for the limits' sake; people are told the other counts."""
+"""Counts that serve only the limits; the other counts are printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may take by itself. Shares are from 0 to 1, and 1 is no limit."""
+    """Limits of a run that needs no approval. Shares are from 0 to 1; 1 is no limit."""
 
     max_candidates: int = 100_000
     max_share: float = 0.5
-    """Of all the rows that there are."""
+    """Share of all rows."""
     max_group_candidates: int = 20_000
     max_group_share: float = 1.0
-    """Of a group's own rows. A group that was left alone loses all of them, as it should."""
+    """Share of one group's rows. An unused group rightly loses all of them."""
     share_from: int = 1_000
-    """Shares of fewer candidates than this are not looked at: of a handful, every share is large."""
+    """Shares of fewer candidates than this are ignored: of a handful, every share is large."""
 
     def exceeded_by(self, counts: Mapping[str, int]) -> list[str]:
-        """Return a sentence for each limit that a proposal goes beyond; `counts` are as the job counted.
+        """Return a sentence for each limit that a proposal exceeds; `counts` are the job's.
 
-        Whatever counts groups and not their offsets says nothing of the largest group, and needs not.
+        Proposals of whole groups have no counts of the largest group, and need none.
         """
         if not {"candidates", "of"} <= counts.keys():
-            return ["The proposal does not say how much it takes."]
+            return ["The proposal has no counts."]
         return [*self._by_the_run(counts), *self._by_one_group(counts)]
 
     def _by_the_run(self, counts: Mapping[str, int]) -> list[str]:
@@ -58,14 +58,14 @@ class Limits:
 
 
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
-"""The limits' names, which are those of the DAGs' params too."""
+"""Names of the limits and of the DAGs' params."""
 
 
 def default_limits(job: str) -> Limits:
-    """Read a job's limits: `MUSTER_<JOB>_<LIMIT>`, such as MUSTER_GROUP_CLEANUP_MAX_SHARE, else the defaults.
+    """Return a job's limits: `MUSTER_<JOB>_<LIMIT>`, such as MUSTER_GROUP_CLEANUP_MAX_SHARE, else the defaults.
 
     Raises:
-        JobError: A setting is no number, or is out of its range.
+        JobError: A setting is not a number within its range.
     """
     given = {field.name: _setting(job, field.name, field.default) for field in fields(Limits)}
     return Limits(**given)  # type: ignore[arg-type]  # each is of its default's type

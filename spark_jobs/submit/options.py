@@ -1,4 +1,4 @@
-"""What a report can be told is declared once: the DAG's params, the command line and the environment follow from it.
+"""Options of the reports, from which DAG params, command lines and environment variables are derived.
 
 Every option is a whole number with bounds. Its default comes from `MUSTER_<JOB>_<OPTION>`, such as
 `MUSTER_REBALANCE_FREQUENCY_REPORT_GRACE_MS`.
@@ -16,7 +16,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One whole number that a report goes by."""
+    """A report's option: a whole number with bounds."""
 
     name: str
     default: int
@@ -26,27 +26,27 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """Return the option as the command line has it."""
+        """Return the option's command-line flag."""
         return f"--{self.name.replace('_', '-')}"
 
 
-REPORT_DAYS = Option("report_days", 400, 1, 3_650, "How long reports are kept, in days")
+REPORT_DAYS = Option("report_days", 400, 1, 3_650, "Days for which reports are kept")
 
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "assignment_balance_audit": (REPORT_DAYS,),
     "rebalance_frequency_report": (
-        Option("grace_ms", 60_000, 0, HOUR_MS, "Who is back within this time was put out spuriously"),
-        Option("storm_rebalances", 5, 2, 1_000, "So many rebalances within the window are a storm"),
-        Option("storm_window_ms", 600_000, 1, DAY_MS, "The window in which so many rebalances are a storm"),
-        Option("unsettled_ms", 600_000, 1, 7 * DAY_MS, "A rebalance that goes on for longer does not settle"),
-        Option("unsettled_restarts", 10, 1, 1_000_000, "A rebalance that falls back so often does not settle"),
+        Option("grace_ms", 60_000, 0, HOUR_MS, "Rejoins within this time make an eviction spurious, in milliseconds"),
+        Option("churn_min_rebalances", 5, 2, 1_000, "Rebalances within the window that count as churn"),
+        Option("churn_window_ms", 600_000, 1, DAY_MS, "Window in which rebalances count as churn, in milliseconds"),
+        Option("stuck_ms", 600_000, 1, 7 * DAY_MS, "Duration from which a rebalance is stuck, in milliseconds"),
+        Option("stuck_restarts", 10, 1, 1_000_000, "Restarts from which a rebalance is stuck"),
         REPORT_DAYS,
     ),
     "timeout_advice": (
-        Option("window_days", 28, 3, 365, "How many days before the interval's end are looked at"),
-        Option("held_back_days", 7, 1, 90, "On how many of them, the last, advice is tested; at most a quarter"),
-        Option("spurious_per_week", 1, 0, 1_000_000, "How many spurious evictions a week a group may have"),
-        Option("grace_ms", 60_000, 0, HOUR_MS, "Who is back within this time was put out spuriously"),
+        Option("window_days", 28, 3, 365, "Days to analyse, before the interval's end"),
+        Option("held_back_days", 7, 1, 90, "Last days of them reserved for the back-test; at most a quarter"),
+        Option("spurious_per_week", 1, 0, 1_000_000, "Accepted spurious evictions per group and week"),
+        Option("grace_ms", 60_000, 0, HOUR_MS, "Rejoins within this time make an eviction spurious, in milliseconds"),
         REPORT_DAYS,
     ),
 }
@@ -54,10 +54,10 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
 
 
 def default_options(job: str) -> dict[str, int]:
-    """Return what a report goes by where nothing else is said.
+    """Return a report's default options, from the environment or built in.
 
     Raises:
-        JobError: A setting is no whole number within its bounds.
+        JobError: A setting is not a whole number within its bounds.
     """
     return {option.name: _setting(job, option) for option in OPTIONS[job]}
 

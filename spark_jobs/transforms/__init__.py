@@ -1,1 +1,1 @@
-"""Transforms take DataFrames and plain values and return one DataFrame; they neither read, write, count nor collect."""
+"""Transforms: functions from DataFrames and plain values to one DataFrame, without reads, writes or actions."""

@@ -1,6 +1,6 @@
-"""A group's members, lags and history come together in one row, and the pure rule judges it, and each of its topics.
+"""Join each group's members, lags and history, and apply the pure balance rule to the group and its topics.
 
-The rule is a walk over a graph of members and topics, which no column expression says: it runs in Python, group by
+The rule searches a graph of members and topics, which column expressions cannot do, so it runs in Python, group by
 group.
 """
 
@@ -13,17 +13,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from coordinator_core.protocol.reports.balance import (
-    GroupFacts,
-    MemberFacts,
+    AuditedGroup,
+    AuditedMember,
     Partition,
     audit,
     trend_of,
 )
 
-MEMBER_COLUMNS = ("group_id", "shard_id", "generation", "member_id", "subscription", "assignment", "held")
+MEMBER_COLUMNS = ("group_id", "shard_id", "generation", "member_id", "subscription", "assignment", "ownership")
 LAG_COLUMNS = ("group_id", "topic", "partition", "lag")
 LOSS_COLUMNS = ("group_id", "member_id", "topic", "partitions", "valid_to")
-CATALOGUE_COLUMNS = ("topic", "partitions")
+TOPIC_METADATA_COLUMNS = ("topic", "partitions")
 SCORE_COLUMNS = ("group_id", "score_before")
 
 BALANCE_COLUMNS = (
@@ -51,63 +51,65 @@ JUDGEMENT = (
     " has_better boolean, score smallint, moved int, moves_needed int, trend string"
 )
 JUDGED = ("group_id", "shard_id", "generation", "score_before", *(each.split()[0] for each in JUDGEMENT.split(", ")))
-"""A row a group, of which `topic` is NULL, and one a topic of it, of which `topics` and `trend` are NULL."""
+"""One row per group, with `topic` NULL, and one per topic, with `topics` and `trend` NULL."""
 
 
 def judged(
-    members: DataFrame, lags: DataFrame, losses: DataFrame, catalogue: DataFrame, scores_before: DataFrame
+    members: DataFrame, lags: DataFrame, losses: DataFrame, topic_partitions: DataFrame, scores_before: DataFrame
 ) -> DataFrame:
-    """Judge the assignment of every group.
+    """Evaluate the assignment of every group.
 
     Args:
-        members: A row a member, MEMBER_COLUMNS; the last three are JSON as text, or NULL where unknown.
-        lags: A row a partition whose end is known, LAG_COLUMNS.
-        losses: A row an ownership that ended with the present generation or before it, LOSS_COLUMNS.
-        catalogue: A row a topic, CATALOGUE_COLUMNS.
-        scores_before: At most a row a group, SCORE_COLUMNS.
+        members: One row per member, MEMBER_COLUMNS; the last three are JSON texts, NULL if unknown.
+        lags: One row per partition with a known log end offset, LAG_COLUMNS.
+        losses: One row per partition ownership that ended with the present generation or before, LOSS_COLUMNS.
+        topic_partitions: One row per topic, TOPIC_METADATA_COLUMNS.
+        scores_before: At most one row per group, SCORE_COLUMNS.
 
     Returns:
-        JUDGED; a group with a member whose subscription cannot be read has no row.
+        JUDGED; groups with a subscription that cannot be parsed have no row.
     """
     judge = sf.udf(_judge, f"array<struct<{JUDGEMENT}>>", useArrow=False)
     return (
         _by_group(members)
-        .join(_catalogue_by_group(members, catalogue), on="group_id", how="left")
+        .join(_topic_partitions_by_group(members, topic_partitions), on="group_id", how="left")
         .join(_lags_by_group(lags), on="group_id", how="left")
         .join(_losses_by_group(losses), on="group_id", how="left")
         .join(scores_before.select(*SCORE_COLUMNS), on="group_id", how="left")
-        .withColumn("judgement", sf.explode(judge("generation", "facts", "catalogue", "lags", "lost", "score_before")))
+        .withColumn(
+            "judgement", sf.explode(judge("generation", "facts", "topic_partitions", "lags", "lost", "score_before"))
+        )
         .select("group_id", "shard_id", "generation", "score_before", "judgement.*")
         .select(*JUDGED)
     )
 
 
 def audits_of(judged: DataFrame) -> DataFrame:
-    """Return a row a group, AUDIT_COLUMNS."""
+    """Return one row per group, AUDIT_COLUMNS."""
     return judged.where(sf.col("topic").isNull()).select(*AUDIT_COLUMNS)
 
 
 def topics_of(judged: DataFrame) -> DataFrame:
-    """Return a row a group and topic, TOPIC_COLUMNS."""
+    """Return one row per group and topic, TOPIC_COLUMNS."""
     return judged.where(sf.col("topic").isNotNull()).select(*TOPIC_COLUMNS)
 
 
-# -- a row a group --------------------------------------------------------------------------------------------
+# -- one row per group ----------------------------------------------------------------------------------------
 
 
 def _by_group(members: DataFrame) -> DataFrame:
-    everybody = sf.collect_list(sf.struct("member_id", "subscription", "assignment", "held"))
+    everybody = sf.collect_list(sf.struct("member_id", "subscription", "assignment", "ownership"))
     by_group = members.groupBy("group_id", "shard_id", "generation").agg(
         everybody.alias("facts"), sf.count_if(sf.col("subscription").isNull()).alias("unreadable")
     )
     return by_group.where(sf.col("unreadable") == 0).drop("unreadable")
 
 
-def _catalogue_by_group(members: DataFrame, catalogue: DataFrame) -> DataFrame:
+def _topic_partitions_by_group(members: DataFrame, topic_partitions: DataFrame) -> DataFrame:
     topics = sf.from_json("subscription", "topics array<string>").getField("topics")
     read = members.select("group_id", sf.explode(topics).alias("topic")).distinct()
-    known = read.join(catalogue.select(*CATALOGUE_COLUMNS), on="topic", how="inner")
-    return known.groupBy("group_id").agg(sf.collect_list(sf.struct("topic", "partitions")).alias("catalogue"))
+    known = read.join(topic_partitions.select(*TOPIC_METADATA_COLUMNS), on="topic", how="inner")
+    return known.groupBy("group_id").agg(sf.collect_list(sf.struct("topic", "partitions")).alias("topic_partitions"))
 
 
 def _lags_by_group(lags: DataFrame) -> DataFrame:
@@ -126,14 +128,19 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def _judge(
-    generation: int, members: Rows, catalogue: Rows | None, lags: Rows | None, lost: Rows | None, before: int | None
+    generation: int,
+    members: Rows,
+    topic_partitions: Rows | None,
+    lags: Rows | None,
+    lost: Rows | None,
+    before: int | None,
 ) -> list[tuple[Any, ...]]:
-    """Judge a group and each of its topics, in the order of JUDGEMENT."""
+    """Evaluate a group and each of its topics, in the order of JUDGEMENT."""
     found = audit(
-        GroupFacts(
+        AuditedGroup(
             generation=generation,
             members=[_member(row, generation) for row in sorted(members, key=lambda row: row["member_id"])],
-            catalogue={row["topic"]: row["partitions"] for row in catalogue or ()},
+            topic_partitions={row["topic"]: row["partitions"] for row in topic_partitions or ()},
             lags={(row["topic"], row["partition"]): row["lag"] for row in lags or ()},
             lost={(row["topic"], row["partition"]): row["member_id"] for row in lost or ()},
         )
@@ -142,15 +149,15 @@ def _judge(
     return [whole, *((topic, None, *astuple(balance), None) for topic, balance in found.topics.items())]
 
 
-def _member(row: Mapping[str, Any], generation: int) -> MemberFacts:
+def _member(row: Mapping[str, Any], generation: int) -> AuditedMember:
     since = {
         (span["topic"], number): span["generation"]
-        for span in json.loads(row["held"] or "[]")
+        for span in json.loads(row["ownership"] or "[]")
         for number in span["partitions"]
     }
     topics = frozenset(json.loads(row["subscription"])["topics"])
-    # What nothing is known of counts as given with the present generation.
-    return MemberFacts(row["member_id"], topics, {each: since.get(each, generation) for each in _assigned(row)})
+    # A partition without a known start counts as assigned with the present generation.
+    return AuditedMember(row["member_id"], topics, {each: since.get(each, generation) for each in _assigned(row)})
 
 
 def _assigned(row: Mapping[str, Any]) -> Iterator[Partition]:

@@ -1,9 +1,9 @@
-"""A group that nothing keeps becomes a candidate which carries what was seen of it."""
+"""Select the groups to retire as candidates, with the state in which they were seen."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_jobs.rules.retention import is_of_no_use
+from spark_jobs.rules.retention import is_unused
 
 REASON = "empty_without_offsets"
 
@@ -16,13 +16,13 @@ def cleanup_candidates(groups: DataFrame) -> DataFrame:
     """Find the groups to retire.
 
     Args:
-        groups: A row a group, GROUP_COLUMNS.
+        groups: One row per group, GROUP_COLUMNS.
 
     Returns:
-        A row a group that has nothing left to be kept for, CANDIDATE_COLUMNS.
+        One row per Empty group without offsets, CANDIDATE_COLUMNS.
     """
     return (
-        groups.where(is_of_no_use(sf.col("state"), sf.col("has_offsets")))
+        groups.where(is_unused(sf.col("state"), sf.col("has_offsets")))
         .withColumn("reason", sf.lit(REASON))
         .select(*CANDIDATE_COLUMNS)
     )

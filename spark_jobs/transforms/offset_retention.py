@@ -1,4 +1,4 @@
-"""An offset that is past its time becomes a candidate which carries what was seen; what soon will be is forecast."""
+"""Select due offsets as candidates, with the state in which they were seen, and forecast expiries."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -42,40 +42,40 @@ DUE_COLUMNS = (*CANDIDATE_COLUMNS, "due_at_ms")
 
 IS_DUE = "is_due"
 
-FORECAST_COLUMNS = (*GROUP, "within_a_day", "within_a_week", "next_at")
+FORECAST_COLUMNS = (*GROUP, "within_a_day", "within_a_week", "next_expiry_at")
 
 
 def offsets_due(offsets: DataFrame, *, retention_ms: int, until_ms: int) -> DataFrame:
-    """Find the offsets whose time is over by some instant, if their groups stay as they are.
+    """Find the offsets that are due by an instant if their groups do not change.
 
     Args:
-        offsets: A row an offset, OFFSET_COLUMNS; `state` is NULL where its group has no row, and a retention, the text
-            of its setting, where that is not set.
-        retention_ms: The retention where neither the cluster nor the group sets one; below zero for ever.
-        until_ms: The instant, as wall time.
+        offsets: One row per offset, OFFSET_COLUMNS; `state` is NULL if its group has no row, and a retention (the
+            setting's text) is NULL if it is not set.
+        retention_ms: The retention where neither cluster nor group sets one; negative for forever.
+        until_ms: The instant, as Unix time in milliseconds.
 
     Returns:
-        A row an offset, DUE_COLUMNS; `generation` and `state_since` are NULL without a group row.
+        One row per offset, DUE_COLUMNS; `generation` and `state_since` are NULL without a group row.
     """
     levels = (retention_ms_from_setting(sf.col(name)) for name in ("group_retention", "cluster_retention"))
-    in_force = sf.coalesce(*levels, sf.lit(retention_ms).cast("long"))
+    effective = sf.coalesce(*levels, sf.lit(retention_ms).cast("long"))
     return (
-        offsets.withColumn("due_at_ms", due_at_ms(_facts(), in_force))
+        offsets.withColumn("due_at_ms", due_at_ms(_facts(), effective))
         .where(sf.col("due_at_ms") <= until_ms)
-        # Of the few that are left, so that the rule is not gone through once more for all.
+        # Computed after the filter, so that the rule does not run again for all offsets.
         .withColumn("reason", expiry_reason(_facts()))
         .select(*DUE_COLUMNS)
     )
 
 
 def summed_up(due: DataFrame, *, now_ms: int) -> DataFrame:
-    """Keep what is due now row by row, and make of what will be due a row a group.
+    """Keep one row per offset due now, and sum up later expiries in one row per group.
 
-    Both come of one pass over the offsets, and what is left is small enough to be looked at twice.
+    Both need one pass over the offsets; the result is small enough to be read twice.
 
     Args:
-        due: A row an offset, DUE_COLUMNS, as far as FORECAST_MS from now.
-        now_ms: Wall time.
+        due: One row per offset, DUE_COLUMNS, up to FORECAST_MS from now.
+        now_ms: Unix time in milliseconds.
 
     Returns:
         IS_DUE, CANDIDATE_COLUMNS (NULL but for the group's where not IS_DUE), and FORECAST_COLUMNS.
@@ -86,20 +86,20 @@ def summed_up(due: DataFrame, *, now_ms: int) -> DataFrame:
     return due.groupBy(is_due.alias(IS_DUE), *GROUP, *of_candidates).agg(
         sf.count_if(at <= now_ms + DAY_MS).alias("within_a_day"),
         sf.count("*").alias("within_a_week"),
-        sf.timestamp_millis(sf.min(at)).alias("next_at"),
+        sf.timestamp_millis(sf.min(at)).alias("next_expiry_at"),
     )
 
 
 def expiry_candidates(summed: DataFrame) -> DataFrame:
-    """Return what `summed_up` kept of what is due now: a row an offset, CANDIDATE_COLUMNS."""
+    """Return the offsets due now from the result of `summed_up`: one row per offset, CANDIDATE_COLUMNS."""
     return summed.where(sf.col(IS_DUE)).select(*CANDIDATE_COLUMNS)
 
 
 def expiry_forecasts(summed: DataFrame) -> DataFrame:
-    """Tell how much will expire in the days to come, beyond what is due now, by what `summed_up` made.
+    """Return the forecast, without offsets due now, from the result of `summed_up`.
 
     Returns:
-        A row a group that has anything to expire, FORECAST_COLUMNS; the week's number includes the day's.
+        One row per group with expiring offsets, FORECAST_COLUMNS; the week's number includes the day's.
     """
     return summed.where(~sf.col(IS_DUE)).select(*FORECAST_COLUMNS)
 

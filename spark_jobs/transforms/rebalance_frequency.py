@@ -1,4 +1,4 @@
-"""What happened to groups within an interval becomes a row a group, which depends on the interval only."""
+"""Sum up the rebalances of an interval in one row per group, which depends on the interval only."""
 
 from datetime import datetime, timedelta
 
@@ -20,7 +20,7 @@ REBALANCE_COLUMNS = (
     "completed_at",
     "restarts",
 )
-LIFE_COLUMNS = ("group_id", "shard_id", "group_created_at", "died_at")
+LIFETIME_COLUMNS = ("group_id", "shard_id", "group_created_at", "died_at")
 CONSUMER_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "client_host")
 WAIT_COLUMNS = (*CONSUMER_COLUMNS, "waited_for_ms")
 EVICTION_COLUMNS = (*CONSUMER_COLUMNS, "group_created_at", "ended_at", "silent_since")
@@ -35,12 +35,12 @@ REPORT_COLUMNS = (
     "abandoned",
     "by_trigger",
     "restarts",
-    "took_ms_p50",
-    "took_ms_p95",
-    "took_ms_max",
-    "took_ms_total",
+    "took_p50_ms",
+    "took_p95_ms",
+    "took_max_ms",
+    "took_total_ms",
     "rebalancing_ms",
-    "lived_ms",
+    "existed_ms",
     "rebalancing_share",
     "evicted",
     "spuriously_evicted",
@@ -50,21 +50,21 @@ REPORT_COLUMNS = (
     "waited_for_client_host",
     "waited_for_members",
     "waited_for_ms",
-    "storms",
-    "stormy_rebalances",
-    "unsettled_since",
-    "never_settles",
+    "churn_periods",
+    "churn_rebalances",
+    "rebalancing_since",
+    "is_churning",
 )
 
 KEY = "group_id"
 OUTCOMES = ("completed", "emptied", "abandoned")
-TOTALS = ("rebalances", *OUTCOMES, "restarts", "took_ms_total", "rebalancing_ms", "storms", "stormy_rebalances")
+TOTALS = ("rebalances", *OUTCOMES, "restarts", "took_total_ms", "rebalancing_ms", "churn_periods", "churn_rebalances")
 COUNTS = (*TOTALS, "evicted", "spuriously_evicted")
-"""What is 0 and not unknown where nothing happened."""
+"""Columns that are 0 instead of NULL if nothing happened."""
 
 
 class Interval:
-    """The interval, as the columns need it: its start belongs to it, and its end does not."""
+    """The interval's bounds as columns; the start is inclusive, the end exclusive."""
 
     def __init__(self, start: datetime, end: datetime) -> None:
         self.start_ms, self.end_ms = (at // timedelta(milliseconds=1) for at in (start - _EPOCH, end - _EPOCH))
@@ -75,51 +75,51 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 def rebalance_frequency(
     rebalances: DataFrame,
-    lives: DataFrame,
+    lifetimes: DataFrame,
     waits: DataFrame,
     evictions: DataFrame,
     joins: DataFrame,
     interval: Interval,
     thresholds: Thresholds,
 ) -> DataFrame:
-    """Tell how often, how long and why groups rebalanced.
+    """Return how often, how long and why groups rebalanced.
 
     Args:
-        rebalances: A row a rebalance of which some part lies within the interval, REBALANCE_COLUMNS; `completed_at` is
-            NULL while it is under way.
-        lives: A row a life of a group that began or ended within the interval, LIFE_COLUMNS; `died_at` is NULL of one
-            that began.
-        waits: A row a member that was waited for in a rebalance that was over within the interval, WAIT_COLUMNS.
-        evictions: A row a member that was put out within the interval, EVICTION_COLUMNS.
-        joins: A row a member that joined within the interval, the grace after it, or the longest silence before it,
+        rebalances: One row per rebalance that overlaps the interval, REBALANCE_COLUMNS; `completed_at` is NULL while it
+            is in progress.
+        lifetimes: One row per creation or deletion of a group within the interval, LIFETIME_COLUMNS; `died_at` is NULL
+            for a creation.
+        waits: One row per awaited member of a rebalance that ended within the interval, WAIT_COLUMNS.
+        evictions: One row per member evicted within the interval, EVICTION_COLUMNS.
+        joins: One row per member that joined within the interval, SILENCE_MAX before it, or the grace after it,
             JOIN_COLUMNS.
-        interval: Which it is.
-        thresholds: What the rules go by.
+        interval: The interval.
+        thresholds: The rules' thresholds.
 
     Returns:
-        A row a group that rebalanced, or lost a member, within the interval, REPORT_COLUMNS.
+        One row per group that rebalanced, or evicted a member, within the interval, REPORT_COLUMNS.
     """
     timed = _timed(rebalances, interval)
     found = (
         _groups(rebalances, evictions)
         .join(_rebalances(timed, interval, thresholds), on=KEY, how="left")
-        .join(_lived(rebalances, lives, evictions, interval), on=KEY, how="left")
+        .join(_lived(rebalances, lifetimes, evictions, interval), on=KEY, how="left")
         .join(_by_trigger(timed), on=KEY, how="left")
         .join(_evictions(evictions, joins, thresholds.grace_ms), on=KEY, how="left")
         .join(longest_waits(waits), on=KEY, how="left")
     )
-    under_way_ms = sf.lit(interval.end_ms) - sf.unix_millis("unsettled_since")
+    under_way_ms = sf.lit(interval.end_ms) - sf.unix_millis("rebalancing_since")
     return (
         found.na.fill(0, subset=list(COUNTS))
         .na.fill("{}", subset=["by_trigger"])
-        .withColumn("rebalancing_share", rules.rebalancing_share(sf.col("rebalancing_ms"), sf.col("lived_ms")))
-        .withColumn("never_settles", rules.never_settles(under_way_ms, sf.col("restarts_max"), thresholds))
+        .withColumn("rebalancing_share", rules.rebalancing_share(sf.col("rebalancing_ms"), sf.col("existed_ms")))
+        .withColumn("is_churning", rules.is_churning(under_way_ms, sf.col("restarts_max"), thresholds))
         .select(*REPORT_COLUMNS)
     )
 
 
 def _timed(rebalances: DataFrame, interval: Interval) -> DataFrame:
-    """Add milliseconds, and whether a rebalance was over within the interval; one that was not is under way."""
+    """Add milliseconds, and whether a rebalance ended within the interval; others were in progress at its end."""
     completed_ms = sf.unix_millis("completed_at")
     is_over = completed_ms < interval.end_ms
     return (
@@ -134,21 +134,21 @@ def _groups(rebalances: DataFrame, evictions: DataFrame) -> DataFrame:
     return both.groupBy(KEY).agg(sf.max("shard_id").alias("shard_id"))
 
 
-def _lived(rebalances: DataFrame, lives: DataFrame, evictions: DataFrame, interval: Interval) -> DataFrame:
-    """Add up how long each group lived in the interval; a life without events in it is its only one."""
+def _lived(rebalances: DataFrame, lifetimes: DataFrame, evictions: DataFrame, interval: Interval) -> DataFrame:
+    """Sum up how long each group existed in the interval; without events, it existed throughout."""
     key = (KEY, "group_created_at")
     undated = rebalances.select(*key).union(evictions.select(*key)).withColumn("died_at", sf.lit(None))
-    by_life = lives.select(*key, "died_at").union(undated).groupBy(*key).agg(sf.max("died_at").alias("died_at"))
+    by_life = lifetimes.select(*key, "died_at").union(undated).groupBy(*key).agg(sf.max("died_at").alias("died_at"))
     created_ms, died_ms = sf.unix_millis("group_created_at"), sf.unix_millis("died_at")
-    lived = rules.lived_ms(created_ms, died_ms, interval.start_ms, interval.end_ms)
-    return by_life.groupBy(KEY).agg(sf.sum(lived).alias("lived_ms"))
+    lived = rules.existed_ms(created_ms, died_ms, interval.start_ms, interval.end_ms)
+    return by_life.groupBy(KEY).agg(sf.sum(lived).alias("existed_ms"))
 
 
 def _rebalances(timed: DataFrame, interval: Interval, thresholds: Thresholds) -> DataFrame:
-    """Add up rebalances: those that were over by their lengths, and all by the parts that lie within the interval."""
+    """Sum up rebalances: full durations of ended ones, and of all the time within the interval."""
     is_over, outcome = sf.col("is_over"), sf.col("outcome")
     return (
-        _with_storms(timed, thresholds)
+        _with_churn(timed, thresholds)
         .withColumn("took_ms", sf.when(is_over, sf.col("completed_ms") - sf.col("started_ms")))
         .withColumn("over_restarts", sf.when(is_over, sf.col("restarts")))
         .groupBy(KEY)
@@ -157,14 +157,14 @@ def _rebalances(timed: DataFrame, interval: Interval, thresholds: Thresholds) ->
             *(sf.count_if(is_over & (outcome == each)).cast("int").alias(each) for each in OUTCOMES),
             sf.sum("over_restarts").alias("restarts"),
             sf.max("over_restarts").alias("restarts_max"),
-            rules.median("took_ms").alias("took_ms_p50"),
-            rules.high("took_ms").alias("took_ms_p95"),
-            sf.max("took_ms").alias("took_ms_max"),
-            sf.sum("took_ms").alias("took_ms_total"),
+            rules.median("took_ms").alias("took_p50_ms"),
+            rules.high("took_ms").alias("took_p95_ms"),
+            sf.max("took_ms").alias("took_max_ms"),
+            sf.sum("took_ms").alias("took_total_ms"),
             sf.sum(_ms_within(interval)).alias("rebalancing_ms"),
-            sf.min(sf.when(~is_over, sf.col("started_at"))).alias("unsettled_since"),
-            sf.count_if(is_over & sf.col("begins_storm")).cast("int").alias("storms"),
-            sf.count_if(is_over & sf.col("is_stormy")).cast("int").alias("stormy_rebalances"),
+            sf.min(sf.when(~is_over, sf.col("started_at"))).alias("rebalancing_since"),
+            sf.count_if(is_over & sf.col("begins_churn")).cast("int").alias("churn_periods"),
+            sf.count_if(is_over & sf.col("is_in_churn")).cast("int").alias("churn_rebalances"),
         )
     )
 
@@ -175,14 +175,14 @@ def _ms_within(interval: Interval) -> Column:
     return until_ms - sf.greatest("started_ms", sf.lit(interval.start_ms))
 
 
-def _with_storms(timed: DataFrame, thresholds: Thresholds) -> DataFrame:
-    """Mark rebalances that are part of a storm; those that were over make up storms of their own."""
+def _with_churn(timed: DataFrame, thresholds: Thresholds) -> DataFrame:
+    """Mark rebalances that are part of churn, which is computed separately for ended ones."""
     in_order = Window.partitionBy(KEY, "is_over").orderBy("started_ms", "completed_ms")
-    begins = rules.begins_storm_window(sf.col("started_ms"), in_order, thresholds)
+    begins = rules.begins_churn_window(sf.col("started_ms"), in_order, thresholds)
     return (
         timed.withColumn("begins", begins)
-        .withColumn("is_stormy", rules.is_stormy(sf.col("begins"), in_order, thresholds))
-        .withColumn("begins_storm", rules.begins_storm(sf.col("begins"), in_order, thresholds))
+        .withColumn("is_in_churn", rules.is_in_churn(sf.col("begins"), in_order, thresholds))
+        .withColumn("begins_churn", rules.begins_churn(sf.col("begins"), in_order, thresholds))
     )
 
 
@@ -198,7 +198,7 @@ def _evictions(evictions: DataFrame, joins: DataFrame, grace_ms: int) -> DataFra
         _consumer("gone"), _consumer("back")
     )
     gone_ms, joined_ms = sf.unix_millis("gone.ended_at"), sf.unix_millis("back.joined_at")
-    is_back = is_same & rules.is_back_in_time(gone_ms, joined_ms, grace_ms)
+    is_back = is_same & rules.is_back_within_grace(gone_ms, joined_ms, grace_ms)
     is_successor = is_same & rules.is_successor(sf.unix_millis("gone.silent_since"), joined_ms, gone_ms)
     alive = gone.join(back, on=is_successor, how="left_anti").alias("gone")
     spurious = alive.join(back, on=is_back, how="left_semi").groupBy(KEY)
@@ -215,7 +215,7 @@ def _consumer(alias: str) -> ConsumerColumns:
 
 
 def longest_waits(waits: DataFrame) -> DataFrame:
-    """Find the consumer that each group waited for longest, in all rebalances of the interval and under any member id.
+    """Return the consumer that each group awaited longest in total, whatever its member ids.
 
     Source: coordinator_core/protocol/reports/waiting.py, to which a property test compares this.
     """

@@ -1,13 +1,13 @@
-"""A group's history becomes a row of counts, however large the group is, and the pure rules advise from that row.
+"""Sum up each group's history in one row of counts, and apply the pure advice rules to that row.
 
-ends, returns, waits ─────────────── evictions ─┐
-stays ── days ─┐                                ├── evidence ── advice
-members, settings, assigned ──────── in force ──┤
+ends, reconnects, waits ──────────── evictions ─┐
+sessions ── days ─┐                             ├── evidence ── advice
+members, settings, assigned ──────── effective ─┤
 rejoined ─────────────────────────── rejoins ───┤
-newcomers ────────────────────────── startups ──┤
+new members ──────────────────────── startups ──┤
 rebalances ───────────────────────── totals ────┘
 
-Each frame of the past is used once: it may have millions of rows, and would be read again for every use.
+Each DataFrame of history is used once: it may have millions of rows, and every use would read it again.
 """
 
 from collections.abc import Mapping
@@ -20,15 +20,15 @@ from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, SIGNS_PER_SES
 from coordinator_core.protocol.advice.startup import STARTUP_MS
 from coordinator_core.protocol.advice.steps import BEYOND
 from spark_jobs.rules.advice import day_of, identity_of, place_of, summed_gaps
-from spark_jobs.rules.advised import (
+from spark_jobs.rules.advice_rows import (
+    ADVICE_SCHEMA,
     LEFT,
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
-    TOLD,
     advised_row,
 )
 
-STAY_COLUMNS = (
+SESSION_COLUMNS = (
     "group_id",
     "shard_id",
     "session_timeout_ms",
@@ -39,13 +39,13 @@ STAY_COLUMNS = (
 )
 CONSUMER_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "client_host")
 END_COLUMNS = (*CONSUMER_COLUMNS, "session_timeout_ms", "ended_at", "end_reason", "silent_since")
-RETURN_COLUMNS = (*CONSUMER_COLUMNS, "joined_at")
+RECONNECT_COLUMNS = (*CONSUMER_COLUMNS, "joined_at")
 WAIT_COLUMNS = ("group_id", "shard_id", "member_id", "waited_for_ms", "started_at", "completed_at")
 REJOIN_COLUMNS = ("rebalance_id", "group_id", "shard_id", "outcome", "joined_after_ms", "waited_for_ms")
 MEMBER_COLUMNS = ("group_id", "shard_id", "session_timeout_ms", "rebalance_timeout_ms")
 ASSIGNED_COLUMNS = ("group_id", "shard_id", "protocol_name", "partitions")
 TOTAL_COLUMNS = ("group_id", "shard_id", "trigger", "outcome", "started_at", "completed_at", "partitions_moved")
-NEWCOMER_COLUMNS = (
+NEW_MEMBER_COLUMNS = (
     "group_id",
     "shard_id",
     "started_at",
@@ -64,7 +64,7 @@ SETTINGS = (
     "group_min_session_timeout_ms",
     "group_max_session_timeout_ms",
 )
-"""Settings that advice looks at."""
+"""Settings that advice depends on."""
 
 DAY_FIELDS = ("day", "heartbeats", "gaps", "longest_gap_ms")
 EVICTION_FIELDS = (
@@ -108,29 +108,29 @@ ADVICE_COLUMNS = (
     "shard_id",
     "window_start",
     "heartbeats",
-    *(column.split()[0] for column in TOLD.split(", ")),
+    *(column.split()[0] for column in ADVICE_SCHEMA.split(", ")),
 )
 
 
-def evictions(ended: DataFrame, returns: DataFrame, waits: DataFrame, *, end_ms: int, grace_ms: int) -> DataFrame:
-    """Count the members that a timeout evicted, by the timeout that would not have, and those that left.
+def evictions(ended: DataFrame, reconnects: DataFrame, waits: DataFrame, *, end_ms: int, grace_ms: int) -> DataFrame:
+    """Count the evicted members, by the timeout that would have kept them, and those that left.
 
     Args:
         ended: END_COLUMNS, of the members that were evicted within the window, or left.
-        returns: RETURN_COLUMNS, of those who joined since the window began, until the longest grace after its end.
+        reconnects: RECONNECT_COLUMNS, of members that joined between the window's start and the longest grace after it.
         waits: WAIT_COLUMNS.
-        end_ms: Wall time at which the window ends.
-        grace_ms: A member that is back within this was alive, unless it had a successor before its end; one that was
-            live when it missed a join phase is expected back within LATE_GRACE_MS. Members that may still come back by
-            then are left out.
+        end_ms: Unix time of the window's end.
+        grace_ms: A member that rejoins within this time was alive, unless it had a successor before its eviction; one
+            that was live when it missed a join phase has LATE_GRACE_MS. Members whose grace has not passed are left
+            out.
 
     Returns:
-        A row a group that has any: group_id, `evictions`; their `place` is under which step the timeout is counted that
-        would not have evicted them, NULL of members that stayed away. `stalls` counts the join phases that they ended:
-        a phase counts for its slowest member.
+        One row per group that has any: group_id, `evictions`; their `place` is the step of the timeout that would have
+        kept them, NULL for members that did not rejoin. `stalls` counts the join phases that they ended: a phase counts
+        for its slowest member.
     """
-    gone = _first_returns(
-        _identified(_with_limits(_with_graces(ended, grace_ms), waits)), _identified(returns), grace_ms
+    gone = _first_reconnects(
+        _identified(_with_limits(_with_graces(ended, grace_ms), waits)), _identified(reconnects), grace_ms
     )
     is_decided = sf.col("late_ms").isNotNull() | (sf.unix_millis("ended_at") < end_ms - sf.col("grace_ms"))
     needed_place = sf.coalesce("place", sf.lit(BEYOND))
@@ -155,7 +155,7 @@ def evictions(ended: DataFrame, returns: DataFrame, waits: DataFrame, *, end_ms:
 
 
 def _with_graces(ended: DataFrame, grace_ms: int) -> DataFrame:
-    """Add `is_live`, of members that were heard until they were evicted at the rebalance timeout, and `grace_ms`."""
+    """Add `is_live` (heartbeats continued until the eviction at the rebalance timeout) and `grace_ms`."""
     silent_ms = sf.unix_millis("ended_at") - sf.unix_millis("silent_since")
     was_heard = silent_ms * SIGNS_PER_SESSION <= sf.col("session_timeout_ms")
     live = ended.withColumn("is_live", (sf.col("end_reason") == REBALANCE_TIMEOUT) & was_heard)
@@ -168,7 +168,7 @@ def _identified(rows: DataFrame) -> DataFrame:
 
 
 def _with_limits(timeouts: DataFrame, waits: DataFrame) -> DataFrame:
-    """Add `limit_ms`; by a limit on rejoining it is how long was waited, which is known when the rebalance is over."""
+    """Add `limit_ms`, the timeout; for the rebalance timeout it is the time waited, known after the rebalance."""
     gone, waited = timeouts.alias("gone"), waits.alias("waited")
     is_its_wait = (
         (sf.col("gone.group_id") == sf.col("waited.group_id"))
@@ -182,29 +182,31 @@ def _with_limits(timeouts: DataFrame, waits: DataFrame) -> DataFrame:
     return limited.where(sf.col("limit_ms").isNotNull())
 
 
-def _first_returns(gone: DataFrame, returns: DataFrame, grace_ms: int) -> DataFrame:
-    """Add `late_ms`, how soon the same identity joined again within the grace, and `is_restart`.
+def _first_reconnects(gone: DataFrame, reconnects: DataFrame, grace_ms: int) -> DataFrame:
+    """Add `late_ms`, the time until the same identity rejoined within the grace, and `is_restart`.
 
-    `late_ms` is NULL if it did not, and if it had joined since the member was last heard, before it was evicted.
+    `late_ms` is NULL if it did not rejoin, or had joined between the member's last heartbeat and its eviction.
 
-    Time is cut into slots as long as the shorter grace. A return in time is in a slot of the grace, and a successor
-    came in one of those of the silence: so each end meets the few that joined about then, and not all that ever did.
+    Time is divided into slots as long as the shorter grace. Rejoins lie in the slots of the grace, successors in those
+    since the last heartbeat, so each end is joined with few members and not with all.
     """
     at_ms, joined_ms = sf.unix_millis("ended_at"), sf.unix_millis("joined_at")
     silent_ms = sf.least(sf.unix_millis("silent_since"), at_ms - 1)
     slot_ms = grace_ms + 1
     slots = sf.sequence(sf.floor(silent_ms / slot_ms), sf.floor((at_ms + sf.col("grace_ms")) / slot_ms))
     expected = gone.withColumn("slot", sf.explode(slots))
-    back = returns.select(
+    back = reconnects.select(
         "group_id",
         "identity",
         sf.floor(joined_ms / slot_ms).alias("slot"),
-        sf.col("member_id").alias("back_as"),
+        sf.col("member_id").alias("reconnected_as"),
         joined_ms.alias("back_ms"),
     )
     came_ms = sf.col("back_ms")
     is_next = (
-        (sf.col("back_as") != sf.col("member_id")) & (came_ms > silent_ms) & (came_ms <= at_ms + sf.col("grace_ms"))
+        (sf.col("reconnected_as") != sf.col("member_id"))
+        & (came_ms > silent_ms)
+        & (came_ms <= at_ms + sf.col("grace_ms"))
     )
     after_ms = sf.when(is_next, came_ms - at_ms)
     is_exit = sf.col("end_reason") == LEFT
@@ -213,28 +215,28 @@ def _first_returns(gone: DataFrame, returns: DataFrame, grace_ms: int) -> DataFr
     is_soon = sf.coalesce(late_ms <= sf.col("session_timeout_ms"), sf.lit(False))
     is_crash = (sf.col("end_reason") == SESSION_EXPIRED) & has_successor
     is_restart = sf.col("group_instance_id").isNull() & ((is_exit & is_soon) | is_crash)
-    stay = ("group_id", "member_id", "ended_at", "end_reason", "session_timeout_ms", "group_instance_id")
+    session_key = ("group_id", "member_id", "ended_at", "end_reason", "session_timeout_ms", "group_instance_id")
     return (
         expected.join(back, on=["slot", "group_id", "identity"], how="left")
-        .groupBy(*stay, "is_live", "grace_ms", "limit_ms")
+        .groupBy(*session_key, "is_live", "grace_ms", "limit_ms")
         .agg(late_ms.alias("late_ms"), is_restart.alias("is_restart"))
     )
 
 
-def days(stays: DataFrame, *, end_ms: int) -> DataFrame:
-    """Add heartbeats and gaps up by day.
+def days(sessions: DataFrame, *, end_ms: int) -> DataFrame:
+    """Sum up heartbeats and gaps by day.
 
     Args:
-        stays: STAY_COLUMNS, those that ended within the window.
-        end_ms: Wall time at which the window ends, and its days with it.
+        sessions: SESSION_COLUMNS, those that ended within the window.
+        end_ms: Unix time of the end of the window and its days.
 
     Returns:
-        A row a group: group_id, shard_id, `last_session_ms` (the session timeout that was in force last) and `days`;
-        a day comes once a session timeout that was in force.
+        One row per group: group_id, shard_id, `last_session_ms` (the last effective session timeout) and `days`, with
+        one entry per day and effective session timeout.
     """
     last = sf.max_by("session_timeout_ms", sf.struct("last_at", "session_timeout_ms"))
     return (
-        stays.groupBy("group_id", "shard_id", "session_timeout_ms", day_of(sf.col("ended_at"), end_ms).alias("day"))
+        sessions.groupBy("group_id", "shard_id", "session_timeout_ms", day_of(sf.col("ended_at"), end_ms).alias("day"))
         .agg(
             sf.sum("heartbeat_count").alias("heartbeats"),
             summed_gaps(sf.col("heartbeat_gap_histogram")).alias("gaps"),
@@ -247,23 +249,23 @@ def days(stays: DataFrame, *, end_ms: int) -> DataFrame:
 
 
 def rejoins(rejoined: DataFrame) -> DataFrame:
-    """Count how long groups waited for members that joined in time, and rebalances for their slowest member.
+    """Count how long groups waited for members that joined in time, and how long rebalances waited for the slowest.
 
     Args:
         rejoined: REJOIN_COLUMNS.
 
     Returns:
-        A row a group that waited: group_id, `rejoins`, `waits`.
+        One row per group that waited: group_id, `rejoins`, `waits`.
     """
     has_joined = sf.col("outcome") == "joined"
     in_time_ms = sf.least("joined_after_ms", "waited_for_ms")
-    # `least` leaves NULL out: of a member that has not joined, it is how long the rebalance waited for it.
+    # `least` ignores NULL: for a member that has not joined, it is how long the rebalance waited for it.
     wait_ms = sf.when(has_joined, in_time_ms).otherwise(sf.col("waited_for_ms"))
     rejoin_place = sf.when(has_joined & sf.col("joined_after_ms").isNotNull(), place_of(in_time_ms))
     by_rebalance = rejoined.groupBy("group_id", "rebalance_id").agg(
         sf.collect_list(rejoin_place).alias("places"), place_of(sf.max(wait_ms)).alias("wait_place")
     )
-    # One list for both, so that the rows are read once.
+    # One array for both, so that the rows are read once.
     rejoin = sf.transform("places", lambda place: sf.struct(sf.lit(True).alias("is_rejoin"), place.alias("place")))
     wait = sf.struct(sf.lit(False).alias("is_rejoin"), sf.col("wait_place").alias("place"))
     each = by_rebalance.select("group_id", sf.explode(sf.concat(rejoin, sf.array(wait))).alias("one"))
@@ -276,13 +278,13 @@ def rejoins(rejoined: DataFrame) -> DataFrame:
 
 
 def totals(rebalances: DataFrame) -> DataFrame:
-    """Add rebalances up.
+    """Sum up rebalances.
 
     Args:
         rebalances: TOTAL_COLUMNS.
 
     Returns:
-        A row a group that has any: group_id, TOTALS.
+        One row per group that has any: group_id, TOTALS.
     """
     took_ms = sf.unix_millis("completed_at") - sf.unix_millis("started_at")
     return rebalances.groupBy("group_id").agg(
@@ -295,19 +297,19 @@ def totals(rebalances: DataFrame) -> DataFrame:
 
 
 def _counted(rows: DataFrame, length: str, counts: str, *keys: str) -> DataFrame:
-    """Count lengths by steps: a row a key, with `counts` of those steps that have any."""
+    """Count durations by step: one row per key, with `counts` of the steps that occur."""
     by_place = rows.groupBy(*keys, place_of(sf.col(length)).alias("place")).agg(sf.count("*").alias("count"))
     return by_place.groupBy(*keys).agg(sf.collect_list(sf.struct("place", "count")).alias(counts))
 
 
 def startups(rebalances: DataFrame) -> DataFrame:
-    """Count how groups came together from nothing.
+    """Count start-ups: rebalances of Empty groups and the joins that follow.
 
     Args:
-        rebalances: NEWCOMER_COLUMNS, those that newcomers caused.
+        rebalances: NEW_MEMBER_COLUMNS, those triggered by new members.
 
     Returns:
-        A row a group that started: group_id, `starts`, `alone`, `last_comers`, `followers`.
+        One row per group that started: group_id, `starts`, `alone`, `last_comers`, `followers`.
     """
     started_ms, is_start = sf.unix_millis("started_at"), sf.col("member_count_before") == 0
     so_far = (
@@ -316,49 +318,49 @@ def startups(rebalances: DataFrame) -> DataFrame:
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     began_ms = sf.last(sf.when(is_start, started_ms), ignorenulls=True).over(so_far)
-    # A start that fell back was followed before it was over: by the end of its last join phase, at the latest.
+    # In a start-up that restarted, members followed before it ended: by the end of its last join phase at the latest.
     fell_back = sf.when(sf.col("restarts") > 0, sf.unix_millis("joined_at") - started_ms)
     after_ms = sf.when(is_start, fell_back).otherwise(started_ms - sf.col("began_ms"))
     comers = rebalances.withColumn("began_ms", began_ms).where(sf.col("began_ms").isNotNull())
     comers = comers.withColumn("after_ms", sf.when(after_ms <= STARTUP_MS, after_ms))
     by_start = comers.groupBy("group_id", "began_ms").agg(sf.max("after_ms").alias("last_ms"))
-    followed = by_start.where(sf.col("last_ms").isNotNull())
+    count_startups = by_start.where(sf.col("last_ms").isNotNull())
     sums = by_start.groupBy("group_id").agg(
         sf.count("*").alias("starts"), sf.count_if(sf.col("last_ms").isNull()).alias("alone")
     )
     followers = _counted(comers.where(sf.col("after_ms").isNotNull()), "after_ms", "followers", "group_id")
-    return sums.join(_counted(followed, "last_ms", "last_comers", "group_id"), on="group_id", how="left").join(
+    return sums.join(_counted(count_startups, "last_ms", "last_comers", "group_id"), on="group_id", how="left").join(
         followers, on="group_id", how="left"
     )
 
 
-def in_force(
+def effective(
     by_day: DataFrame,
     members: DataFrame,
     assigned: DataFrame,
-    cluster_config: DataFrame,
+    cluster_configs: DataFrame,
     group_configs: DataFrame,
     defaults: Mapping[str, int | None],
 ) -> DataFrame:
-    """Add what each group has now: what is set, or else what its members ask for.
+    """Add each group's effective settings: the configured value, or else its members' request.
 
     Args:
-        by_day: As `days` returns it; what was in force last counts where nobody is there to ask.
+        by_day: As `days` returns it; without members, the last effective session timeout counts.
         members: MEMBER_COLUMNS.
         assigned: ASSIGNED_COLUMNS, of groups that exist.
-        cluster_config: CLUSTER_COLUMNS.
+        cluster_configs: CLUSTER_COLUMNS.
         group_configs: SETTING_COLUMNS.
-        defaults: What holds where neither sets anything, by settings.
+        defaults: The defaults by setting.
 
     Returns:
         The same rows: group_id, shard_id, `days` and PRESENT_COLUMNS.
     """
     asked = members.groupBy("group_id").agg(
-        sf.max("session_timeout_ms").alias("asked_session_ms"),
-        sf.max("rebalance_timeout_ms").alias("asked_rebalance_ms"),
+        sf.max("session_timeout_ms").alias("requested_session_ms"),
+        sf.max("rebalance_timeout_ms").alias("requested_rebalance_ms"),
     )
     own = group_configs.groupBy("group_id").agg(*(_set(key).alias(f"own_{key}") for key in SETTINGS))
-    wide = cluster_config.agg(*(_set(key).alias(f"wide_{key}") for key in SETTINGS))
+    wide = cluster_configs.agg(*(_set(key).alias(f"wide_{key}") for key in SETTINGS))
     joined = (
         by_day.join(asked, on="group_id", how="left")
         .join(own, on="group_id", how="left")
@@ -372,8 +374,8 @@ def in_force(
         "group_id",
         "shard_id",
         "days",
-        narrowest("session_timeout_ms", "asked_session_ms", "last_session_ms").alias("present_session_ms"),
-        narrowest("rebalance_timeout_ms", "asked_rebalance_ms").alias("present_rebalance_ms"),
+        narrowest("session_timeout_ms", "requested_session_ms", "last_session_ms").alias("present_session_ms"),
+        narrowest("rebalance_timeout_ms", "requested_rebalance_ms").alias("present_rebalance_ms"),
         narrowest("group_initial_rebalance_delay_ms").alias("present_initial_delay_ms"),
         narrowest("group_min_session_timeout_ms").alias("least_session_ms"),
         narrowest("group_max_session_timeout_ms").alias("most_session_ms"),
@@ -387,22 +389,22 @@ def _set(key: str) -> Column:
 
 
 def evidence(
-    present: DataFrame, put_out: DataFrame, rejoined: DataFrame, summed: DataFrame, started: DataFrame
+    present: DataFrame, evicted: DataFrame, rejoined: DataFrame, summed: DataFrame, started: DataFrame
 ) -> DataFrame:
-    """Put together what is known of each group that was there.
+    """Join all counts of each group.
 
     Args:
-        present: As `in_force` returns it.
-        put_out: As `evictions` returns it.
+        present: As `effective` returns it.
+        evicted: As `evictions` returns it.
         rejoined: As `rejoins` returns it.
         summed: As `totals` returns it.
         started: As `startups` returns it.
 
     Returns:
-        A row a group, EVIDENCE_COLUMNS.
+        One row per group, EVIDENCE_COLUMNS.
     """
     return (
-        present.join(put_out, on="group_id", how="left")
+        present.join(evicted, on="group_id", how="left")
         .join(rejoined, on="group_id", how="left")
         .join(summed, on="group_id", how="left")
         .join(started, on="group_id", how="left")
@@ -411,23 +413,23 @@ def evidence(
 
 
 def advice(known: DataFrame, policy: Policy, *, start_ms: int) -> DataFrame:
-    """Advise each group by the pure rules, which no column expression could say.
+    """Advise each group by the pure rules, which column expressions cannot do.
 
     Args:
         known: EVIDENCE_COLUMNS.
-        policy: What is wanted.
-        start_ms: Wall time at which the window began.
+        policy: The targets.
+        start_ms: Unix time of the window's start.
 
     Returns:
-        A row a group, ADVICE_COLUMNS.
+        One row per group, ADVICE_COLUMNS.
     """
-    # Rows are few, a group each, and small whatever the group's size: Arrow would gain nothing.
-    advised = sf.udf(lambda row: advised_row(row.asDict(recursive=True), policy), TOLD, useArrow=False)
+    # There is one small row per group, so Arrow would gain nothing.
+    advised = sf.udf(lambda row: advised_row(row.asDict(recursive=True), policy), ADVICE_SCHEMA, useArrow=False)
     heartbeats = sf.aggregate("days", sf.lit(0).cast("long"), lambda total, day: total + day["heartbeats"])
     return (
-        known.withColumn("told", advised(sf.struct(*EVIDENCE_COLUMNS)))
+        known.withColumn("advice", advised(sf.struct(*EVIDENCE_COLUMNS)))
         .withColumn("heartbeats", heartbeats)
         .withColumn("window_start", sf.timestamp_millis(sf.lit(start_ms)))
-        .select("group_id", "shard_id", "window_start", "heartbeats", "told.*")
+        .select("group_id", "shard_id", "window_start", "heartbeats", "advice.*")
         .select(*ADVICE_COLUMNS)
     )

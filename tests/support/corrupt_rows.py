@@ -11,7 +11,7 @@ QUICK = {"group_initial_rebalance_delay_ms": 0}
 BREAKS = {
     "groups_shard_id": "UPDATE groups SET shard_id = -1",
     "groups_state": "UPDATE groups SET state = 'stable'",
-    "groups_settled_state": "UPDATE groups SET settled_state = 'settled'",
+    "groups_state_before_join_phase": "UPDATE groups SET state_before_join_phase = 'settled'",
     "groups_counts": "UPDATE groups SET generation = -1",
     "groups_times": "UPDATE groups SET state_since = 'infinity'",
     "groups_subscribed_topics": "UPDATE groups SET subscribed_topics = ARRAY['orders', NULL]",
@@ -19,10 +19,10 @@ BREAKS = {
     "groups_rebalance": """UPDATE groups SET rebalance = '"under way"'""",
     "members_shard_id": "UPDATE members SET shard_id = -1",
     "members_timeouts": "UPDATE members SET session_timeout_ms = 0",
-    "members_position": "UPDATE members SET position = -1",
+    "members_join_order": "UPDATE members SET join_order = -1",
     "members_joined_at": "UPDATE members SET joined_at = '-infinity'",
     "members_protocols": "UPDATE members SET protocol_metadata = '{}'",
-    "members_held": "UPDATE members SET held = '{}'",
+    "members_ownership": "UPDATE members SET ownership = '{}'",
 }
 """Constraint of `groups` and `members` → what violates it."""
 

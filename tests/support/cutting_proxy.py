@@ -69,10 +69,10 @@ class CuttingProxy:
             self._connections.add(connection)
             self.paths.append(path)
             number = len(self.paths) - 1
-            told = next((each for each in self._lost_path_ends if path.endswith(each[0])), None)
-            if told is not None:
-                self._lost_path_ends.remove(told)
-                told[1].add(number)
+            reported = next((each for each in self._lost_path_ends if path.endswith(each[0])), None)
+            if reported is not None:
+                self._lost_path_ends.remove(reported)
+                reported[1].add(number)
             return number
 
     def passed_on(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:

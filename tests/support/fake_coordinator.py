@@ -1,4 +1,4 @@
-"""A coordinator on a loopback port that keeps one group loosely, and misbehaves exactly where a test tells it to."""
+"""A fake coordinator on a loopback port: keeps one group, and fails where a test configures it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class FakeCoordinator:
         self._thread.join()
         with self._changed:
             for connection in self._connections:
-                _hang_up(connection)
+                _shut_down_socket(connection)
         self._server.server_close()
 
     def next(self, call: str, *faults: Fault) -> None:
@@ -294,7 +294,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def hang_up(self) -> None:
         self.close_connection = True
-        _hang_up(self.connection)
+        _shut_down_socket(self.connection)
 
     def handle_one_request(self) -> None:
         try:
@@ -306,7 +306,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def _hang_up(connection: socket.socket) -> None:
+def _shut_down_socket(connection: socket.socket) -> None:
     try:
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:

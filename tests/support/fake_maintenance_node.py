@@ -1,4 +1,4 @@
-"""A node that knows maintenance runs only, and answers as a test tells it to; every request is kept."""
+"""A fake node with maintenance runs only: records requests, and answers as configured."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Whoever is asked over HTTP, and answers what a test wants."""
+"""A fake node: records requests and returns canned answers."""
 
 import json
 import threading

@@ -50,9 +50,9 @@ def observed(history: History, timeout_ms: int) -> tuple[Day, ...]:
 
 def _observed(day: int, members: int, silences: Iterable[int], deaths: int, timeout_ms: int) -> Day:
     survived = [length_ms for length_ms in silences if length_ms <= timeout_ms]
-    put_out = [length_ms for length_ms in silences if length_ms > timeout_ms]
-    back = [length_ms for length_ms in put_out if length_ms <= timeout_ms + GRACE_MS]
-    failures = deaths + len(put_out) - len(back)
+    evicted = [length_ms for length_ms in silences if length_ms > timeout_ms]
+    back = [length_ms for length_ms in evicted if length_ms <= timeout_ms + GRACE_MS]
+    failures = deaths + len(evicted) - len(back)
     beats = members * BEATS_A_DAY
     return Day(
         day=day,

@@ -1,4 +1,4 @@
-"""A client that changes nothing of what it is told to send: not the path, not a header, not the body."""
+"""An HTTP client for tests that sends paths, headers and bodies unchanged."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""A clock that only a test moves, and that tells who is asleep on it."""
+"""A clock that only a test advances, and that knows which threads wait on it."""
 
 from __future__ import annotations
 

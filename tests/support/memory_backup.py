@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from coordinator_core.store.memory import MemoryStore
 
-HELD = ("_leases", "_groups", "_partitions", "_maintenance", "_reports", "_small_tables", "_incarnation")
+HELD = ("_leases", "_groups", "_partitions", "_maintenance", "_reports", "_settings_and_topics", "_incarnation")
 
 
 class Backup:

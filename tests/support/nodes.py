@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import uvloop
 
-from api.http.call import Call
+from api.http.request_context import RequestContext
 from muster.node import bound_listener, open_store, serve_node
 from muster.settings import Settings
 from tests.support.waiting import PATIENCE_S
@@ -55,7 +55,7 @@ def without_collector() -> Iterator[None]:
 
 def requests_in_memory() -> int:
     """Return how many requests are in this process's memory, bodies included, answered or not."""
-    return sum(type(each) is Call for each in gc.get_objects())
+    return sum(type(each) is RequestContext for each in gc.get_objects())
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 DAY = timedelta(days=1)
 Rows = list[tuple[Any, ...]]
 
-STAYS = (
+SESSIONS = (
     "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, group_instance_id, client_id,"
     " client_host, generation, session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at,"
     " heartbeat_count, heartbeat_gap_ms_max, heartbeat_gap_histogram) VALUES %s"
@@ -44,7 +44,7 @@ class Past:
 
     end: datetime
     timeout_ms: int = 10_000
-    stays: Rows = field(default_factory=list)
+    sessions: Rows = field(default_factory=list)
     rebalances: Rows = field(default_factory=list)
     parts: Rows = field(default_factory=list)
     members: Rows = field(default_factory=list)
@@ -54,7 +54,7 @@ class Past:
         """Write everything down."""
         with connection, connection.cursor() as cursor:
             tables = (
-                (STAYS, self.stays),
+                (SESSIONS, self.sessions),
                 (REBALANCES, self.rebalances),
                 (PARTS, self.parts),
                 (GROUPS, self.groups),
@@ -93,7 +93,7 @@ class Past:
         assignment = json.dumps([{"topic": "t", "partitions": list(partitions)}]) if partitions else None
         self.members.append((*who, rebalance_timeout_ms, joined or self.end - 60 * DAY, assignment))
 
-    def stay(
+    def session(
         self,
         group_id: str,
         client_id: str,
@@ -104,7 +104,7 @@ class Past:
     ) -> str:
         member_id = more.get("member_id", f"{client_id}-{joined.isoformat()}")
         lengths: Sequence[int] = more.get("lengths", [3_000] * 5)
-        self.stays.append(
+        self.sessions.append(
             (
                 *(group_id, _shard(group_id), self.end - 90 * DAY, member_id, more.get("instance"), client_id),
                 *(
@@ -141,13 +141,13 @@ class Past:
         """A day of a member that stays, in two pieces."""
         for hour, heard in ((1, [3_000] * 400), (12, [3_000] * 400 + list(lengths))):
             at = day + timedelta(hours=hour)
-            self.stay(group_id, "steady", self.end - 60 * DAY, at, "hour", member_id="steady-now", lengths=heard)
+            self.session(group_id, "steady", self.end - 60 * DAY, at, "hour", member_id="steady-now", lengths=heard)
 
     def _eviction(self, group_id: str, gone: datetime, client_id: str, length_ms: int | None) -> None:
-        self.stay(group_id, client_id, gone - timedelta(minutes=5), gone, "session_expired")
+        self.session(group_id, client_id, gone - timedelta(minutes=5), gone, "session_expired")
         if length_ms is not None:
             back = gone + timedelta(milliseconds=length_ms - self.timeout_ms)
-            self.stay(
+            self.session(
                 group_id, client_id, back, back + timedelta(minutes=1), "left", member_id=f"back-{back.isoformat()}"
             )
 
@@ -168,7 +168,7 @@ def scattered(past: Past, group_id: str, seed: int) -> None:
         joined = at - timedelta(milliseconds=chance.choice([1, 30_000, 59_999, 60_000, 60_001, 90_000]))
         heard = at - timedelta(milliseconds=chance.choice([0, 1_999, 2_000, 2_001, 3_334, 30_000]))
         who["heard"] = max(heard, joined) if chance.random() < 0.5 else None
-        member_id = past.stay(group_id, client, joined, at, reason, member_id=f"m{number}", lengths=lengths, **who)
+        member_id = past.session(group_id, client, joined, at, reason, member_id=f"m{number}", lengths=lengths, **who)
         waited = chance.randint(0, 90_000)
         outcome = "evicted" if reason == "rebalance_timeout" else chance.choice(["joined", "left"])
         joined_after = None if outcome == "evicted" else chance.choice([None, 0, waited, 2 * waited])

@@ -19,16 +19,18 @@ SPREAD = {
 AUDIT = {**SPREAD, "generation": 4, "topics": 1, "score_before": None, "trend": "first"}
 
 FREQUENCY = {
-    **dict.fromkeys(("rebalances", "completed", "emptied", "abandoned", "restarts", "storms", "stormy_rebalances"), 1),
-    **dict.fromkeys(("took_ms_p50", "took_ms_p95", "took_ms_max", "took_ms_total", "rebalancing_ms"), 7),
-    **dict.fromkeys(("lived_ms", "waited_for_client_host", "waited_for_members")),
+    **dict.fromkeys(
+        ("rebalances", "completed", "emptied", "abandoned", "restarts", "churn_periods", "churn_rebalances"), 1
+    ),
+    **dict.fromkeys(("took_p50_ms", "took_p95_ms", "took_max_ms", "took_total_ms", "rebalancing_ms"), 7),
+    **dict.fromkeys(("existed_ms", "waited_for_client_host", "waited_for_members")),
     **dict.fromkeys(("waited_for_member_id", "waited_for_instance_id", "waited_for_client_id", "waited_for_ms")),
     "by_trigger": {"admin": 1},
     "rebalancing_share": 0.5,
     "evicted": 2,
     "spuriously_evicted": 1,
-    "unsettled_since": DAY,
-    "never_settles": False,
+    "rebalancing_since": DAY,
+    "is_churning": False,
 }
 
 

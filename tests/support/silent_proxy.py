@@ -1,4 +1,4 @@
-"""A proxy before a server that, when told, passes nothing on and closes nothing: so a server looks that hangs."""
+"""A TCP proxy that stops forwarding without closing connections, as a hanging server does."""
 
 import selectors
 import socket

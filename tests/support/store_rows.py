@@ -5,7 +5,7 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from coordinator_core.protocol.records import OffsetRemoved, OffsetsCommitted
-from coordinator_core.protocol.requests import GroupSeen, Offer, OffsetToCommit, StoredOffset
+from coordinator_core.protocol.requests import GroupSnapshot, OffsetToCommit, StoredOffset, SupportedProtocol
 from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import (
     ChangeRow,
@@ -13,7 +13,7 @@ from coordinator_core.store.rows import (
     GroupWrite,
     MemberRow,
     MemberSessionRow,
-    OwnershipRow,
+    PartitionOwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
     StoredGroup,
@@ -47,7 +47,7 @@ def group_row(group_id: str = "orders", **given: object) -> GroupRow:
         "shard_id": SHARD,
         "state": "Stable",
         "state_since_ms": NOW_MS,
-        "settled_state": "Stable",
+        "state_before_join_phase": "Stable",
         "generation": 1,
         "protocol_type": "consumer",
         "protocol_name": "range",
@@ -75,14 +75,14 @@ def member_row(member_id: str = "m-1", group_id: str = "orders", **given: object
         "client_host": "127.0.0.1",
         "session_timeout_ms": 45_000,
         "rebalance_timeout_ms": 300_000,
-        "protocols": (Offer("range", b'\x00\xff\\"{},'), Offer('"{},\\', b"")),
+        "protocols": (SupportedProtocol("range", b'\x00\xff\\"{},'), SupportedProtocol('"{},\\', b"")),
         "assignment": b"\x00\x01",
         "subscription_json": {"topics": ["clicks"]},
         "assignment_json": [{"topic": "clicks", "partitions": [0, 1]}],
         "assigned_since_ms": NOW_MS,
-        "held": [],
+        "ownership": [],
         "joined_at_ms": NOW_MS,
-        "position": 0,
+        "join_order": 0,
     }
     row.update(given)
     return MemberRow(**row)
@@ -146,7 +146,7 @@ def rebalance_row(name: str = "first", group_id: str = "orders", **given: object
     return RebalanceRow(**row)
 
 
-def ownership_row(group_id: str = "orders", **given: object) -> OwnershipRow:
+def ownership_row(group_id: str = "orders", **given: object) -> PartitionOwnershipRow:
     row: dict[str, Any] = {
         "group_id": group_id,
         "shard_id": SHARD,
@@ -160,7 +160,7 @@ def ownership_row(group_id: str = "orders", **given: object) -> OwnershipRow:
         "valid_to_ms": NOW_MS + 5_000,
     }
     row.update(given)
-    return OwnershipRow(**row)
+    return PartitionOwnershipRow(**row)
 
 
 def part_row(member_id: str = "m-1", rebalance: str = "first", **given: object) -> RebalanceMemberRow:
@@ -244,7 +244,7 @@ def candidate(partition: int, group_id: str = "orders", *, run: str = "run", sha
 def retirement(group_id: str = "orders", *, run: str = "run", shard_id: int = SHARD) -> CandidateRow:
     """Build the candidate that a group itself is."""
     ours = (uuid_of(run), uuid_of("apply"), shard_id, group_id, *WHOLE_GROUP, 0)
-    return CandidateRow(*ours, kind=GROUP_CLEANUP, seen=GroupSeen(3, NOW_MS))
+    return CandidateRow(*ours, kind=GROUP_CLEANUP, seen=GroupSnapshot(3, NOW_MS))
 
 
 def outcome(partition: int, what: str = "expired", group_id: str = "orders", *, run: str = "run") -> OutcomeRow:

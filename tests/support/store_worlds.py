@@ -9,7 +9,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.store.interface import Store
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.memory.groups import History, PastOffset
+from coordinator_core.store.memory.groups import History, OffsetHistoryRow
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.reports import REPORT_PARTS, REPORTS, Report, ReportKind
 from coordinator_core.store.rows import (
@@ -18,11 +18,11 @@ from coordinator_core.store.rows import (
     ChangeRow,
     GroupWrite,
     MemberSessionRow,
-    OwnershipRow,
+    PartitionOwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
     TransitionRow,
-    Written,
+    WriteResult,
 )
 from coordinator_core.store.runs import CandidateRow, ForecastRow, RunRow
 from tests.support.store_rows import NOW_MS
@@ -57,12 +57,12 @@ class Owner:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.epochs = store.take_over(NODE, range(store.shard_count()), TTL_MS)
+        self.epochs = store.acquire_leases(NODE, range(store.shard_count()), TTL_MS)
 
-    def write(self, *writes: GroupWrite) -> Written:
+    def write(self, *writes: GroupWrite) -> WriteResult:
         return self.store.write(Batch(NODE, self.epochs, writes))
 
-    def prepare(self, *writes: GroupWrite) -> Callable[[], Written]:
+    def prepare(self, *writes: GroupWrite) -> Callable[[], WriteResult]:
         return self.store.prepare(Batch(NODE, self.epochs, writes))
 
 
@@ -148,7 +148,8 @@ class PostgresWorld:
             )
             for forecast in forecasts:
                 cursor.execute(
-                    "INSERT INTO offset_expiry_forecasts (group_id, shard_id, within_a_day, within_a_week, next_at,"
+                    "INSERT INTO offset_expiry_forecasts (group_id, shard_id, within_a_day, within_a_week, "
+                    "next_expiry_at,"
                     " run_id, interval_start, interval_end, as_of)"
                     " SELECT %s, %s, %s, %s, to_timestamp(%s / 1000.0), run_id,"
                     " coalesce(interval_start, interval_end, as_of), coalesce(interval_end, as_of), as_of"
@@ -186,10 +187,10 @@ class PostgresWorld:
                 )
             ],
             ownerships=[
-                OwnershipRow(*(*row[:7], tuple(row[7]), *row[8:]))
+                PartitionOwnershipRow(*(*row[:7], tuple(row[7]), *row[8:]))
                 for row in self._fetch(
                     "SELECT group_id, shard_id, ms(group_created_at), rebalance_id::text, generation, member_id, topic,"
-                    " partitions, ms(valid_from), ms(valid_to) FROM assignments ORDER BY valid_to"
+                    " partitions, ms(valid_from), ms(valid_to) FROM partition_ownership ORDER BY valid_to"
                 )
             ],
             rebalance_members=[
@@ -211,7 +212,7 @@ class PostgresWorld:
                 )
             ],
             offset_history=[
-                PastOffset(*row)
+                OffsetHistoryRow(*row)
                 for row in self._fetch(
                     "SELECT group_id, shard_id, topic, partition, ms(at), committed_offset, log_end_offset, member_id"
                     " FROM offset_history ORDER BY group_id, topic, partition, at"

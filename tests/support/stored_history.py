@@ -38,7 +38,7 @@ def insert(connection: pg.connection, table: str, *added: Row) -> None:
             cursor.execute(statement, {name: _adapted(value) for name, value in row.items()})
 
 
-def table_rows(connection: pg.connection, table: str, *left_out: str) -> list[Row]:
+def table_rows(connection: pg.connection, table: str, *omitted_members: str) -> list[Row]:
     """Return a table's rows by column, but for some columns, in the order of their text."""
     with closing(connection.cursor()) as cursor:
         cursor.execute(SQL("SELECT * FROM {}").format(Identifier(table)))
@@ -46,7 +46,7 @@ def table_rows(connection: pg.connection, table: str, *left_out: str) -> list[Ro
         names = [column.name for column in cursor.description]
         found = [dict(zip(names, values, strict=True)) for values in cursor.fetchall()]
     connection.commit()
-    return sorted(({k: v for k, v in row.items() if k not in left_out} for row in found), key=str)
+    return sorted(({k: v for k, v in row.items() if k not in omitted_members} for row in found), key=str)
 
 
 def at(hours: float = 0, seconds: float = 0) -> datetime:
@@ -86,12 +86,12 @@ def rebalance(started_at: datetime, took_s: float = 2, **columns: object) -> Row
 def wait(of: Row, member_id: str, waited_for_ms: int, **columns: object) -> Row:
     """Build a member's part in a rebalance."""
     shared = {name: of[name] for name in ("rebalance_id", "group_id", "shard_id", "group_created_at", "completed_at")}
-    told: Row = {"client_id": f"client of {member_id}", "client_host": "/10.0.0.1"}
-    told |= {"waited_for_ms": waited_for_ms, "outcome": "joined"}
-    return {**shared, "member_id": member_id, **told, **columns}
+    columns_given: Row = {"client_id": f"client of {member_id}", "client_host": "/10.0.0.1"}
+    columns_given |= {"waited_for_ms": waited_for_ms, "outcome": "joined"}
+    return {**shared, "member_id": member_id, **columns_given, **columns}
 
 
-def stay(member_id: str, joined_at: datetime, ended_at: datetime, **columns: object) -> Row:
+def session(member_id: str, joined_at: datetime, ended_at: datetime, **columns: object) -> Row:
     """Build a stay that ended when its session ran out."""
     return {
         "group_id": GROUP,
@@ -117,7 +117,7 @@ def stay(member_id: str, joined_at: datetime, ended_at: datetime, **columns: obj
 
 def group(group_id: str = GROUP, **columns: object) -> Row:
     """Build a group that is Stable in its fifth generation."""
-    given = {"state": "Stable", "settled_state": "Stable", "generation": 5, "protocol_type": "consumer"}
+    given = {"state": "Stable", "state_before_join_phase": "Stable", "generation": 5, "protocol_type": "consumer"}
     return {"group_id": group_id, "shard_id": SHARD, "state_since": DAY, "created_at": BORN, **given, **columns}
 
 
@@ -138,7 +138,7 @@ def member(member_id: str, topics: Sequence[str], held: Mapping[str, Mapping[int
         "rebalance_timeout_ms": 60_000,
         "subscription": {"topics": list(topics)},
         "assignment": [{"topic": topic, "partitions": list(numbers)} for topic, numbers in held.items()],
-        "held": spans,
+        "ownership": spans,
         "joined_at": DAY,
         **columns,
     }

@@ -10,7 +10,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from coordinator_core.protocol.hashing import shard_of
 from tests.support.http_client import Group, Json
 
-STAY = (
+SESSION = (
     "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,"
     " session_timeout_ms, joined_at, started_at, ended_at, end_reason, heartbeat_count, heartbeat_gap_ms_max,"
     " heartbeat_gap_histogram) VALUES (%s, %s, now(), %s, %s, '127.0.0.1', 1, %s, %s, %s, %s, %s, 400, 3000, %s)"
@@ -24,10 +24,10 @@ REBALANCE = (
 
 REPORT = (
     "INSERT INTO timeout_advice (group_id, shard_id, interval_start, interval_end, run_id, as_of, window_start,"
-    " heartbeats, session_present_ms, session_advised_ms, session_verdict, session_confidence, session_because,"
-    " session_effect, rebalance_present_ms, rebalance_verdict, rebalance_confidence, rebalance_because,"
+    " heartbeats, session_present_ms, session_advised_ms, session_verdict, session_confidence, session_reason,"
+    " session_effect, rebalance_present_ms, rebalance_verdict, rebalance_confidence, rebalance_reason,"
     " rebalance_effect, initial_delay_present_ms, initial_delay_verdict, initial_delay_confidence,"
-    " initial_delay_because, initial_delay_effect, back_test)"
+    " initial_delay_reason, initial_delay_effect, back_test)"
     " VALUES (%(group_id)s, 1, %(at)s - interval '1 day', %(at)s, gen_random_uuid(), %(at)s,"
     " %(at)s - interval '28 days', 12, %(present)s, 20000, 'change', 'high', 'it flaps', %(effect)s,"
     " NULL, 'too_little_data', 'none', 'few', '{}',"
@@ -43,20 +43,20 @@ class Past:
         self._rows = rows
         self.now = datetime.now(UTC)
 
-    def stay(
+    def session(
         self, client_id: str, ended: datetime, end_reason: str, joined: datetime, timeout_ms: int = 10_000
     ) -> None:
         member_id = f"{client_id}-{ended.isoformat()}"
         at = (timeout_ms, joined, joined, ended, end_reason, GAPS)
-        self.execute(STAY, (self.group.group_id, shard_of(self.group.group_id, 50), member_id, client_id, *at))
+        self.execute(SESSION, (self.group.group_id, shard_of(self.group.group_id, 50), member_id, client_id, *at))
 
     def flap(self, days: int, back_after: timedelta, timeout_ms: int = 10_000) -> None:
         """Let a member be put out once a day, and be back soon; it stays for an hour and leaves."""
         for number in range(days):
             gone = self.now - (number + 1) * DAY + timedelta(hours=2)
-            self.stay("flapping", gone, "session_expired", gone - MINUTE, timeout_ms)
+            self.session("flapping", gone, "session_expired", gone - MINUTE, timeout_ms)
             back = gone + back_after
-            self.stay("flapping", back + 60 * MINUTE, "left", back, timeout_ms)
+            self.session("flapping", back + 60 * MINUTE, "left", back, timeout_ms)
 
     def rebalance(self, at: datetime, trigger: str) -> None:
         """Add one that was over after two seconds."""

@@ -1,4 +1,4 @@
-"""A webhook that keeps what it was told."""
+"""A webhook that records the alerts it receives."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ from typing import Any
 class Webhook:
     """What it was told, in order; `status` is what it answers."""
 
-    told: list[dict[str, Any]] = field(default_factory=list)
+    alerts: list[dict[str, Any]] = field(default_factory=list)
     status: int = 204
     url: str = ""
 
@@ -24,7 +24,7 @@ def listening(webhook: Webhook) -> Iterator[Webhook]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            webhook.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            webhook.alerts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(webhook.status)
             self.send_header("Content-Length", "0")
             self.end_headers()

@@ -1,12 +1,12 @@
-// The API as the console asks it: a refusal comes back as an error whose message is the node's own sentence.
+// API client: sends requests, and raises an ApiError with the node's problem detail.
 
 import { actor, token } from "./identity.js";
 
 const PLAIN_ID = /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/;
-const PATIENCE_MS = 15_000;
+const REQUEST_TIMEOUT_MS = 15_000;
 
-/** What the node refused, or that it could not be reached (status 0); `quarantineReason` where the group is quarantined. */
-export class Refusal extends Error {
+/** An error response, or status 0 if the node cannot be reached; `quarantineReason` is set if the group is quarantined. */
+export class ApiError extends Error {
   constructor(status, detail, requestId, quarantineReason) {
     super(detail);
     this.status = status;
@@ -15,51 +15,51 @@ export class Refusal extends Error {
   }
 }
 
-/** Return the path of a group; ids that a path cannot hold as they are go as ~ and base64url. */
+/** Return the path of a group; ids that are not plain are encoded as ~ and base64url. */
 export function groupPath(groupId, ...rest) {
   const segment = PLAIN_ID.test(groupId) ? groupId : `~${base64url(groupId)}`;
   return ["/v1/groups", segment, ...rest.map(encodeURIComponent)].join("/");
 }
 
-/** Read something; `query` leaves out what is null or "". */
+/** Send a GET and return the JSON; `query` omits values that are null or "". */
 export function read(path, query = {}) {
-  return ask("GET", path + asQuery(query));
+  return request("GET", path + asQuery(query));
 }
 
-/** Change something; `body` or `query` carries the reason. */
+/** Send a change and return the JSON; `body` or `query` carries the reason. */
 export function change(method, path, { body, query = {} } = {}) {
-  return ask(method, path + asQuery(query), body);
+  return request(method, path + asQuery(query), body);
 }
 
-async function ask(method, path, body) {
-  const answer = await reach(method, path, body);
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
-  const problem = await answer.json().catch(() => ({}));
-  const refusal = new Refusal(answer.status, sentence(answer, problem), answer.headers.get("x-request-id"), problem.quarantine_reason);
-  if (answer.status === 401) document.dispatchEvent(new CustomEvent("token-needed", { detail: refusal.message }));
+async function request(method, path, body) {
+  const response = await send(method, path, body);
+  if (response.ok) return response.status === 204 ? null : response.json();
+  const problem = await response.json().catch(() => ({}));
+  const refusal = new ApiError(response.status, sentence(response, problem), response.headers.get("x-request-id"), problem.quarantine_reason);
+  if (response.status === 401) document.dispatchEvent(new CustomEvent("token-needed", { detail: refusal.message }));
   throw refusal;
 }
 
-async function reach(method, path, body) {
+async function send(method, path, body) {
   try {
-    const signal = AbortSignal.timeout(PATIENCE_MS);
+    const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
     return await fetch(path, { method, headers: headersOf(method, body), body: body && JSON.stringify(body), signal });
   } catch (error) {
-    const why = error.name === "TimeoutError" ? "The node did not answer in time." : "The node cannot be reached.";
-    throw new Refusal(0, why);
+    const message = error.name === "TimeoutError" ? "The node did not answer in time." : "The node cannot be reached.";
+    throw new ApiError(0, message);
   }
 }
 
 function headersOf(method, body) {
   const headers = {};
   if (body) headers["Content-Type"] = "application/json";
-  if (method !== "GET" && actor()) headers["X-Muster-Actor"] = inLatin(actor());
+  if (method !== "GET" && actor()) headers["X-Muster-Actor"] = utf8Bytes(actor());
   if (token()) headers.Authorization = `Bearer ${token()}`;
   return headers;
 }
 
-function sentence(answer, problem) {
-  const detail = problem.detail ?? `The node answered ${answer.status}`;
+function sentence(response, problem) {
+  const detail = problem.detail ?? `The node answered with status ${response.status}`;
   return `${detail[0].toUpperCase()}${detail.slice(1)}${/[.!?]$/.test(detail) ? "" : "."}`;
 }
 
@@ -70,10 +70,10 @@ function asQuery(query) {
 }
 
 /** A header holds bytes; the node reads them as UTF-8. */
-function inLatin(text) {
+function utf8Bytes(text) {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
 function base64url(text) {
-  return btoa(inLatin(text)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  return btoa(utf8Bytes(text)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }

@@ -1,8 +1,8 @@
-// Everything that was changed by hand or by a job, the newest first, wherever it was.
+// All changes by operators and jobs, of every group and of the cluster, newest first.
 
 import { read } from "./api.js";
 import { changesTable } from "./changes_list.js";
-import { h, redrawn, swap } from "./dom.js";
+import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { pageKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
@@ -12,12 +12,12 @@ const ROWS = 50;
 
 /** Show all changes. */
 export function changesPage(main) {
-  const table = h("div", {}, h("p", { class: "blank" }, "Loading…"));
-  const foot = h("div", { class: "foot" });
-  swap(main, h("h1", {}, "Changes"), table, foot);
-  const draw = redrawn(table, (changes) => changesTable(changes, () => poller.now(), { withGroup: true }));
+  const table = h("div", {}, h("p", { class: "empty-state" }, "Loading…"));
+  const foot = h("div", { class: "pagination" });
+  replaceContent(main, h("h1", {}, "Changes"), table, foot);
+  const draw = redrawOnChange(table, (changes) => changesTable(changes, () => poller.now(), { withGroup: true }));
   const pages = paging(() => poller.now());
-  const drawFoot = redrawn(foot, (next, number) => [h("span", {}, `Page ${number}`), pages.buttons(number, next)]);
+  const drawFoot = redrawOnChange(foot, (next, number) => [h("span", {}, `Page ${number}`), pages.buttons(number, next)]);
   const poller = poll(load, EVERY_MS);
   pageKeys(pagingKeys(foot));
 

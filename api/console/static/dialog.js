@@ -1,10 +1,10 @@
-// A dialogue is a form over the page: it holds the focus, Escape calls it off, and a refusal is shown in it.
+// Modal dialogues: they hold the focus, Escape cancels them, and errors appear in them.
 
-import { h, swap } from "./dom.js";
+import { h, replaceContent } from "./dom.js";
 
 /**
- * Ask for values; `extra` may add something below the first field; `act` (given the values) may refuse, and the dialogue stays with the refusal's sentence.
- * Resolves to the values, or to null if it is called off.
+ * Show a form; `extra` may add an element below the first field. If `act`, called with the values, raises an error, the dialogue shows its message and remains open.
+ * Resolves to the values, or to null if the user cancels.
  */
 export function form({ title, text, verb, fields = [], danger = false, extra, act, before }) {
   return new Promise((resolve) => {
@@ -24,7 +24,7 @@ export function form({ title, text, verb, fields = [], danger = false, extra, ac
         end(values);
       } catch (error) {
         problem.hidden = false;
-        swap(problem, error.message);
+        replaceContent(problem, error.message);
         submit.disabled = false;
       }
     });
@@ -36,14 +36,14 @@ export function form({ title, text, verb, fields = [], danger = false, extra, ac
   });
 }
 
-/** Show something to read; it closes by Escape. */
+/** Show content to read; Escape closes it. */
 export function sheet(title, ...content) {
   const close = h("button", { type: "button", class: "primary", onclick: () => dialog.remove() }, "Close");
   const dialog = shown(title, h("div", {}, h("h2", {}, title), content, h("div", { class: "buttons" }, close)),
     () => dialog.remove());
 }
 
-/** Tell whether a dialogue is open. */
+/** Return whether a dialogue is open. */
 export const isOpen = () => document.querySelector("dialog[open]") !== null;
 
 function shown(title, content, onCancel) {

@@ -1,13 +1,13 @@
-// Elements are made here and nowhere else, and whatever comes from outside becomes text, never markup.
+// Element creation: all content becomes text nodes, never markup. No other module creates elements.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Make an element; children are nodes, texts, numbers, or lists of them, and null and false are left out. */
+/** Return a new element; children are nodes, texts, numbers, or lists of them; null, undefined and false are omitted. */
 export function h(tag, attributes, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** Make an element of a picture. */
+/** Return a new SVG element. */
 export function svg(tag, attributes, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -31,22 +31,22 @@ function flat(children) {
     .map((child) => (child instanceof Node ? child : String(child)));
 }
 
-/** Put nodes in the place of what an element holds; whoever had the focus, by its data-key, has it again. */
-export function swap(element, ...nodes) {
+/** Replace an element's content; the focus returns to the element with the same data-key. */
+export function replaceContent(element, ...nodes) {
   const key = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   element.replaceChildren(...flat(nodes));
   if (key !== undefined) element.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
 }
 
-const AGES_MS = 10_000;
+const REDRAW_MS = 10_000;
 
-/** Return a function that draws into an element: when what it is given has changed, or lengths of time have aged. */
-export function redrawn(element, draw) {
+/** Return a function that redraws an element if its arguments have changed, or after REDRAW_MS, since durations have aged. */
+export function redrawOnChange(element, draw) {
   let last;
   return (...given) => {
-    const now = `${Math.floor(Date.now() / AGES_MS)} ${JSON.stringify(given)}`;
+    const now = `${Math.floor(Date.now() / REDRAW_MS)} ${JSON.stringify(given)}`;
     if (now === last) return;
     last = now;
-    swap(element, draw(...given));
+    replaceContent(element, draw(...given));
   };
 }

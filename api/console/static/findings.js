@@ -1,11 +1,11 @@
-// The diagnosis of a group's last hour: the node's findings, each with a button for the setting that would help.
+// Diagnosis of a group's last hour: findings, each with a button that changes the suggested setting.
 
 import { h } from "./dom.js";
 import { span } from "./format.js";
 import { changeSetting } from "./settings_section.js";
-import { plain } from "./words.js";
+import { plain } from "./labels.js";
 
-/** Return the findings as a list, or nothing. */
+/** Return the findings as a list; empty if there are none. */
 export function findings(groupId, found, again) {
   if (!found.length) return [];
   return h("aside", { class: "notice findings", "aria-label": "Diagnosis" }, h("h2", {}, "Diagnosis of the last hour"), h("ul", {}, found.map((each) => h("li", {}, sentences(each), remedy(groupId, each, again)))));
@@ -13,7 +13,7 @@ export function findings(groupId, found, again) {
 
 const nameOf = (each) => each.group_instance_id ?? each.client_id;
 
-/** Show a finding's text, which begins with the client's name. */
+/** Return a finding's text with the client's name, with which it begins, in bold. */
 function sentences(each) {
   const name = nameOf(each);
   return [h("strong", {}, name), each.text.slice(name.length), " "];

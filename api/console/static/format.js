@@ -1,20 +1,20 @@
-// Numbers, lengths and moments as people read them; a dash is what nobody knows.
+// Number, duration and time formatting; a dash stands for an unknown value.
 
 export const NONE = "–";
 const SECOND = 1_000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-/** Write a number with its thousands apart. */
+/** Format a number with thousands separators. */
 export const count = (number) => (number === null || number === undefined ? NONE : whole.format(number));
 
-/** Write a number in at most five signs. */
+/** Format a number in compact notation, such as 1.2K. */
 export const compact = (number) => (number === null || number === undefined ? NONE : short.format(number));
 
-/** Write "1 member" or "2 members". */
+/** Return "1 member" or "2 members". */
 export const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 
-/** Write a length of time in its one or two largest units. */
+/** Format a duration in its one or two largest units. */
 export function span(ms) {
   if (ms === null || ms === undefined) return NONE;
   if (ms < 0) return `-${span(-ms)}`;
@@ -31,7 +31,7 @@ function two(ms, large, largeName, small, smallName) {
   return `${Math.floor(ms / large)} ${largeName}${rest ? ` ${rest} ${smallName}` : ""}`;
 }
 
-/** Write a moment as a time of day, with its date unless it is today. */
+/** Format a time as a time of day, with the date unless it is today. */
 export function clock(moment) {
   if (moment === null || moment === undefined) return NONE;
   const at = new Date(moment);
@@ -40,26 +40,26 @@ export function clock(moment) {
   return isToday ? time : `${at.toLocaleDateString("en-CA")} ${time}`;
 }
 
-/** Write how long ago a moment was. */
+/** Format the time since a moment. */
 export function ago(moment) {
   if (moment === null || moment === undefined) return NONE;
   const ms = Date.now() - new Date(moment);
   return ms < SECOND ? "now" : `${span(Math.floor(ms / SECOND) * SECOND)} ago`;
 }
 
-/** Return how many milliseconds are left until a moment; below zero once it is over. */
+/** Return the milliseconds until a moment; negative after it. */
 export const left = (moment) => new Date(moment) - Date.now();
 
-/** Write a lag in records: a lower bound where the end of the log is out of date, and what it was when that is 0. */
-export function lag(records, isAtLeast, logEndAt, write = compact) {
-  if (!isAtLeast) return write(records);
-  return records === null ? `0 when last known, ${clock(logEndAt)}` : `≥ ${write(records)}`;
+/** Format a lag in records: a lower bound if the log end offset is stale; null then stands for a lag of 0 when it was reported. */
+export function lag(records, isLowerBound, logEndAt, write = compact) {
+  if (!isLowerBound) return write(records);
+  return records === null ? `0 as of ${clock(logEndAt)}` : `≥ ${write(records)}`;
 }
 
-/** Write a setting's value, with what its milliseconds or minutes come to. */
+/** Format a setting's value; milliseconds and minutes also as a duration. */
 export function setting(key, value) {
   if (value === null || value === undefined) return NONE;
   if (key.endsWith("_ms")) return `${count(value)} ms (${span(value)})`;
-  if (key.endsWith("_minutes")) return value < 0 ? "for ever" : `${count(value)} min (${span(value * MINUTE)})`;
+  if (key.endsWith("_minutes")) return value < 0 ? "no expiry" : `${count(value)} min (${span(value * MINUTE)})`;
   return typeof value === "number" ? count(value) : String(value);
 }

@@ -1,128 +1,128 @@
-// One group: how it stands, what happened to it, and everything that an operator can do about it.
+// One group: its state, its history and the operations on it.
 
 import { adviceSection } from "./advice_section.js";
 import { groupPath, read } from "./api.js";
 import { changesTable } from "./changes_list.js";
-import { h, redrawn, swap } from "./dom.js";
+import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { findings } from "./findings.js";
 import { ago, clock, count, lag as records, left, NONE, plural, span } from "./format.js";
 import { deleteGroup, forceRebalance } from "./group_actions.js";
-import { holdings } from "./holdings.js";
+import { ownershipMap } from "./ownership_section.js";
 import { pageKeys } from "./keys.js";
 import { lagChart } from "./lag_chart.js";
 import { membersTable } from "./members_section.js";
 import { offsetsTable } from "./offsets_section.js";
 import { poll } from "./poll.js";
 import { quarantineNotice } from "./quarantine.js";
-import { partsOf, rebalanceBars } from "./rebalances_section.js";
+import { membersOf, rebalanceBars } from "./rebalances_section.js";
 import { resetOffsets } from "./reset_offsets.js";
 import { settingsTable } from "./settings_section.js";
-import { ENDS, staysTable } from "./stays_section.js";
+import { ENDS, memberSessionsTable } from "./member_sessions_section.js";
 import { timeline } from "./timeline.js";
-import { badge, member } from "./words.js";
+import { badge, member } from "./labels.js";
 
-const STANDING_MS = 2_000;
+const CURRENT_MS = 2_000;
 const HISTORY_MS = 5_000;
 const SLOW_MS = 30_000;
 const TRANSITIONS = 500;
 const REBALANCES = 500;
 const CHANGES = 20;
-const STAYS = 100;
-const STAYS_MS = 24 * 3_600_000;
+const MEMBER_SESSIONS = 100;
+const MEMBER_SESSIONS_MS = 24 * 3_600_000;
 const SECTIONS = [
-  ["timeline", "Timeline"], ["rebalances", "Rebalances"], ["members", "Members"], ["stays", "Stays"], ["holdings", "Who holds what"],
+  ["timeline", "Timeline"], ["rebalances", "Rebalances"], ["members", "Members"], ["sessions", "Member sessions"], ["ownership", "Ownership"],
   ["offsets", "Offsets and lag"], ["advice", "Advice"], ["settings", "Settings"], ["changes", "Changes"],
 ];
 
 /** Show one group. */
 export function groupPage(main, [groupId]) {
-  const head = h("div", { class: "head" }, h("h1", { class: "id" }, groupId), h("p", { class: "faint" }, "Loading…"));
+  const head = h("div", { class: "head" }, h("h1", { class: "id" }, groupId), h("p", { class: "muted" }, "Loading…"));
   const notice = h("div", { role: "status" });
   const diagnosis = h("div", {});
-  const bodies = Object.fromEntries(SECTIONS.map(([name]) => [name, h("div", { class: "body" }, h("p", { class: "faint" }, "Loading…"))]));
+  const bodies = Object.fromEntries(SECTIONS.map(([name]) => [name, h("div", { class: "body" }, h("p", { class: "muted" }, "Loading…"))]));
   const sections = h("div", {}, contents(), SECTIONS.map(([name, title], index) =>
-    h("section", { id: name, "aria-labelledby": `${name}-title` }, h("h2", { id: `${name}-title`, tabindex: "-1" }, title, " ", h("kbd", { class: "faint" }, index + 1)), bodies[name])));
-  swap(main, h("p", { class: "crumb" }, h("a", { href: "#/" }, "Groups")), head, notice, diagnosis, sections);
+    h("section", { id: name, "aria-labelledby": `${name}-title` }, h("h2", { id: `${name}-title`, tabindex: "-1" }, title, " ", h("kbd", { class: "muted" }, index + 1)), bodies[name])));
+  replaceContent(main, h("p", { class: "breadcrumb" }, h("a", { href: "#/" }, "Groups")), head, notice, diagnosis, sections);
 
   const draw = {
-    head: redrawn(head, (group, lag) => heading(group, lag, again)),
-    notice: redrawn(notice, waiting),
-    quarantine: redrawn(notice, (reason) => quarantineNotice(groupId, reason)),
-    diagnosis: redrawn(diagnosis, (found) => findings(groupId, found, again)),
-    stays: redrawn(bodies.stays, staysTable),
-    members: redrawn(bodies.members, (group, lag) => membersTable(group, lag, again)),
-    holdings: redrawn(bodies.holdings, holdings),
-    rebalances: redrawn(bodies.rebalances, rebalanceBars),
-    settings: redrawn(bodies.settings, (values) => settingsTable(groupId, values, again)),
-    changes: redrawn(bodies.changes, (changes) => changesTable(changes, again)),
-    advice: redrawn(bodies.advice, (tuning) => adviceSection(groupId, tuning, again)),
+    head: redrawOnChange(head, (group, lag) => heading(group, lag, again)),
+    notice: redrawOnChange(notice, waiting),
+    quarantine: redrawOnChange(notice, (reason) => quarantineNotice(groupId, reason)),
+    diagnosis: redrawOnChange(diagnosis, (found) => findings(groupId, found, again)),
+    sessions: redrawOnChange(bodies.sessions, memberSessionsTable),
+    members: redrawOnChange(bodies.members, (group, lag) => membersTable(group, lag, again)),
+    ownership: redrawOnChange(bodies.ownership, ownershipMap),
+    rebalances: redrawOnChange(bodies.rebalances, rebalanceBars),
+    settings: redrawOnChange(bodies.settings, (values) => settingsTable(groupId, values, again)),
+    changes: redrawOnChange(bodies.changes, (changes) => changesTable(changes, again)),
+    advice: redrawOnChange(bodies.advice, (tuning) => adviceSection(groupId, tuning, again)),
   };
   const offsets = h("div", {});
   const chart = h("div", { class: "chart" });
   let memberCount = 0;
-  swap(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, memberCount, again) }, "Reset offsets…")), chart, offsets);
-  const drawOffsets = redrawn(offsets, (partitions) => offsetsTable(partitions));
+  replaceContent(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, memberCount, again) }, "Reset offsets…")), chart, offsets);
+  const drawOffsets = redrawOnChange(offsets, (partitions) => offsetsTable(partitions));
   const drawTimeline = timeline(bodies.timeline);
   const drawChart = lagChart(chart);
-  const pollers = [poll(standing, STANDING_MS), poll(past, HISTORY_MS), poll(slow, SLOW_MS)];
+  const pollers = [poll(loadCurrent, CURRENT_MS), poll(loadHistory, HISTORY_MS), poll(loadSlow, SLOW_MS)];
   pageKeys([
-    ["u", "back to the groups", () => (location.hash = "#/")],
-    ...SECTIONS.map(([name, title], index) => [String(index + 1), `to: ${title}`, () => jump(name)]),
+    ["u", "back to groups", () => (location.hash = "#/")],
+    ...SECTIONS.map(([name, title], index) => [String(index + 1), `go to ${title}`, () => jump(name)]),
   ]);
 
   function again() {
     pollers.forEach((poller) => poller.now());
   }
 
-  async function standing() {
-    const [group, lag] = await Promise.all([read(groupPath(groupId)).catch(broken), quietly(read(groupPath(groupId, "lag")))]);
+  async function loadCurrent() {
+    const [group, lag] = await Promise.all([read(groupPath(groupId)).catch(broken), optional(read(groupPath(groupId, "lag")))]);
     sections.hidden = false;
     memberCount = group.members.length;
     draw.head(group, lag);
-    draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.filter((each) => !each.awaited).length, Math.floor(Date.now() / 1000));
+    draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.filter((each) => !each.missing_request).length, Math.floor(Date.now() / 1000));
     draw.members(group, lag);
-    draw.holdings(group.members.map((each) => [each.member_id, each.client_id]), lag?.partitions ?? null);
+    draw.ownership(group.members.map((each) => [each.member_id, each.client_id]), lag?.partitions ?? null);
     drawOffsets(lag?.partitions ?? []);
   }
 
   function broken(refusal) {
     if (refusal.status === 404) sections.hidden = true;
-    if (refusal.status === 404 || refusal.quarantineReason) swap(head, h("h1", { class: "id" }, groupId));
+    if (refusal.status === 404 || refusal.quarantineReason) replaceContent(head, h("h1", { class: "id" }, groupId));
     if (refusal.quarantineReason) {
       draw.quarantine(refusal.quarantineReason);
-      for (const name of ["members", "holdings"]) swap(bodies[name], h("p", { class: "faint" }, "Not shown while the group is quarantined."));
-    } else swap(notice, h("p", { class: "notice bad", role: "alert" }, refusal.message));
+      for (const name of ["members", "ownership"]) replaceContent(bodies[name], h("p", { class: "muted" }, "Not shown while the group is quarantined."));
+    } else replaceContent(notice, h("p", { class: "notice bad", role: "alert" }, refusal.message));
     throw refusal;
   }
 
-  async function past() {
-    const path = (what) => groupPath(groupId, what);
-    const [transitions, rebalances, stays, found, config, changes] = await Promise.all([
-      quietly(read(path("transitions"), { limit: TRANSITIONS })), quietly(read(path("rebalances"), { limit: REBALANCES })),
-      quietly(read(path("stays"), { limit: STAYS, end_reason: ENDS, from: new Date(Date.now() - STAYS_MS).toISOString() })),
-      quietly(read(path("diagnosis"))), read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
+  async function loadHistory() {
+    const path = (name) => groupPath(groupId, name);
+    const [transitions, rebalances, sessions, found, config, changes] = await Promise.all([
+      optional(read(path("transitions"), { limit: TRANSITIONS })), optional(read(path("rebalances"), { limit: REBALANCES })),
+      optional(read(path("member-sessions"), { limit: MEMBER_SESSIONS, end_reason: ENDS, from: new Date(Date.now() - MEMBER_SESSIONS_MS).toISOString() })),
+      optional(read(path("diagnosis"))), read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
     ]);
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
     draw.settings(config.values);
     draw.changes(changes.changes);
-    draw.stays(stays?.stays ?? []);
+    draw.sessions(sessions?.member_sessions ?? []);
     draw.diagnosis(found?.findings ?? []);
-    draw.rebalances(...await partsOf(groupId, rebalances?.rebalances ?? []));
+    draw.rebalances(...await membersOf(groupId, rebalances?.rebalances ?? []));
   }
 
-  async function slow() {
-    const told = await Promise.all([read(groupPath(groupId, "tuning")).catch((refusal) => ({ refusal: refusal.message })), quietly(read(groupPath(groupId, "lag", "history")))]);
-    draw.advice(told[0]);
-    await drawChart(told[1]?.points ?? []);
+  async function loadSlow() {
+    const results = await Promise.all([read(groupPath(groupId, "tuning")).catch((refusal) => ({ refusal: refusal.message })), optional(read(groupPath(groupId, "lag", "history")))]);
+    draw.advice(results[0]);
+    await drawChart(results[1]?.points ?? []);
   }
 
   return { stop: () => { pollers.forEach((poller) => poller.stop()); drawChart.stop(); } };
 }
 
-/** What may well be missing is no failure of the page. */
-async function quietly(asking) {
+/** Return the response, or null if it is a 404. */
+async function optional(request) {
   try {
-    return await asking;
+    return await request;
   } catch (refusal) {
     if (refusal.status === 404) return null;
     throw refusal;
@@ -150,25 +150,25 @@ function heading(group, lag, again) {
     h("dl", { class: "facts" },
       fact("State", badge(group.state)),
       fact("Since", group.state_since ? h("span", { title: group.state_since }, `${clock(group.state_since)}, ${ago(group.state_since)}`) : NONE),
-      fact("Members", [count(group.members.length), group.pending_members > 0 && ` and ${group.pending_members} about to join`]),
+      fact("Members", [count(group.members.length), group.pending_members > 0 && `, ${group.pending_members} pending`]),
       fact("Lag", h("span", { title: count(lag?.lag) }, `${records(lag?.lag, lag?.is_log_end_stale, lag?.log_end_at)}${lag?.lag_seconds ? `, ${span(lag.lag_seconds * 1000)}` : ""}`)),
       fact("Generation", count(group.generation)),
       fact("Protocol", [group.protocol_type, group.protocol_name].filter(Boolean).join(", ") || NONE),
       fact("Leader", group.leader ? member(group.leader) : NONE),
-      fact("Coordinator", `${group.coordinator.node_id ?? "nobody now"}, shard ${group.shard_id}`)),
+      fact("Coordinator", `${group.coordinator.node_id ?? "none"}, shard ${group.shard_id}`)),
   ];
 }
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
-/** Say which members the group waits for, for what, and until when; `ready` counts the others. */
+/** Return the notice of a rebalancing group: the awaited members, what they have to do, and the deadline; `ready` counts the others. */
 function waiting(state, names, until, leader, ready) {
   if (!["PreparingRebalance", "CompletingRebalance"].includes(state)) return [];
   const what = state === "PreparingRebalance" ? "to join" : "to sync";
   const ms = until && left(until);
-  const limit = until ? h("span", {}, " until ", h("strong", {}, clock(until)), ms > 0 ? `, ${span(ms)} from now. Then it goes on without them.` : ", which is now.") : ".";
+  const limit = until ? h("span", {}, " until ", h("strong", {}, clock(until)), ms > 0 ? `, ${span(ms)} from now. After that ${names.length ? "the group continues without them" : "the rebalance completes"}.` : ", the deadline has passed.") : ".";
   return h("div", { class: "notice warn" },
-    h("p", {}, h("strong", {}, names.length ? `Waits for ${plural(names.length, "member")}` : "Waits for new members"), names.length ? ` ${what}` : "", limit),
-    names.length > 0 && h("ul", {}, names.map((name) => h("li", {}, member(name), state === "CompletingRebalance" && name === leader && ", the leader, which sends the assignment of every member"))),
-    names.length > 0 && ready > 0 && h("p", { class: "faint" }, `${plural(ready, "member")} ${ready === 1 ? "is" : "are"} ready and cannot go on.`));
+    h("p", {}, h("strong", {}, names.length ? `Waiting for ${plural(names.length, "member")}` : "Waiting for new members"), names.length ? ` ${what}` : "", limit),
+    names.length > 0 && h("ul", {}, names.map((name) => h("li", {}, member(name), state === "CompletingRebalance" && name === leader && " (leader: must send the assignment)"))),
+    names.length > 0 && ready > 0 && h("p", { class: "muted" }, `${plural(ready, "other member")} ${ready === 1 ? "is" : "are"} blocked until then.`));
 }

@@ -1,85 +1,85 @@
-// All groups, those first that want to be looked at; the node filters, sorts and cuts, the page shows.
+// The list of groups; the node filters, sorts and paginates it.
 
 import { groupPath, read } from "./api.js";
-import { h, redrawn, swap } from "./dom.js";
+import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
-import { badge, member, shortTrigger, STATES } from "./words.js";
+import { badge, member, shortTrigger, STATES } from "./labels.js";
 
 const EVERY_MS = 3_000;
 const TYPING_MS = 150;
 const ROWS = 50;
-const ASKED_WHOM_MAX = 20;
-const UNSETTLED = ["PreparingRebalance", "CompletingRebalance"];
-const SHOWN_STATES = [...UNSETTLED, "Stable", "Empty"];
+const DESCRIBED_MAX = 20;
+const REBALANCING = ["PreparingRebalance", "CompletingRebalance"];
+const SHOWN_STATES = [...REBALANCING, "Stable", "Empty"];
 const COLUMNS = [
-  ["attention", "State", "", "unsettled first, then those that rebalance most"],
+  ["attention", "State", "", "rebalancing groups first, then by rebalance rate"],
   ["group_id", "Group", "", "by name"],
   ["members", "Members", "number", "most members first"],
-  ["lag", "Lag", "number", "furthest behind first"],
+  ["lag", "Lag", "number", "highest lag first"],
   ["rebalances", "Rebalances, 1 h", "number", "most rebalances first"],
   ["since", "Since", "number", "longest in its state first"],
-  [null, "Waits for, or what happened last", "wide", ""],
+  [null, "Awaited members or last rebalance", "wide", ""],
 ];
 
 /** Show the list of groups. */
 export function groupsPage(main, _, query) {
   const view = { q: query.get("q") ?? "", states: query.getAll("state"), sort: query.get("sort") ?? "attention" };
   const waits = new Map();
-  const field = h("input", { type: "search", id: "filter", value: view.q, placeholder: "part of a group’s id", autocomplete: "off", spellcheck: "false", "aria-keyshortcuts": "/", oninput: typed });
-  const strip = h("div", { class: "strip", role: "group", "aria-label": "Groups by state" });
+  const field = h("input", { type: "search", id: "filter", value: view.q, placeholder: "group id contains", autocomplete: "off", spellcheck: "false", "aria-keyshortcuts": "/", oninput: typed });
+  const strip = h("div", { class: "state-filter", role: "group", "aria-label": "Groups by state" });
   const table = h("div", { class: "scroll" });
-  const foot = h("div", { class: "foot" });
-  swap(main, h("h1", { class: "sr" }, "Groups"),
+  const foot = h("div", { class: "pagination" });
+  replaceContent(main, h("h1", { class: "visually-hidden" }, "Groups"),
     h("div", { class: "row spread" },
       h("div", { class: "field inline" }, h("label", { for: "filter" }, "Filter ", h("kbd", {}, "/")), field), strip),
     table, foot);
-  swap(table, h("p", { class: "blank" }, "Loading…"));
-  const drawStrip = redrawn(strip, (counts, states) => states_(counts, states, pick));
-  const drawTable = redrawn(table, (groups, told) => (groups.length ? list(groups, told, view.sort, sort) : nothing(view)));
+  replaceContent(table, h("p", { class: "empty-state" }, "Loading…"));
+  const drawStrip = redrawOnChange(strip, (counts, states) => states_(counts, states, pick));
+  const drawTable = redrawOnChange(table, (groups, described) => (groups.length ? list(groups, described, view.sort, sort) : nothing(view)));
   const pages = paging(() => poller.now());
-  const drawFoot = redrawn(foot, below);
+  const drawFoot = redrawOnChange(foot, below);
   let timer = 0;
-  let asked = 0;
+  let requests = 0;
   let listed = null;
   let presses = 0;
   const poller = poll(load, EVERY_MS);
   pageKeys([
-    ["/", "to the filter", () => { field.focus(); field.select(); }],
+    ["/", "focus the filter", () => { field.focus(); field.select(); }],
     ...rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
     ...pagingKeys(foot),
-    ["s", "the next order", () => sort(nextOrder(view.sort))],
-    ["x", "no filter", () => { field.value = ""; view.states = []; typed(); }],
+    ["s", "next sort order", () => sort(nextOrder(view.sort))],
+    ["x", "clear the filter", () => { field.value = ""; view.states = []; typed(); }],
   ]);
   field.addEventListener("keydown", (event) => event.key === "Enter" && enter());
 
   async function load() {
-    const [ticket, q, number] = [++asked, view.q, pages.number()];
+    const [ticket, q, number] = [++requests, view.q, pages.number()];
     const shown = await read("/v1/overview/groups", {
       q, state: view.states, sort: view.sort, limit: ROWS, cursor: pages.cursor(),
     }).catch((refusal) => {
-      if (ticket === asked && !table.querySelector("table")) swap(table, h("p", { class: "blank problem", role: "alert" }, refusal.message));
+      if (ticket === requests && !table.querySelector("table")) replaceContent(table, h("p", { class: "empty-state problem", role: "alert" }, refusal.message));
       throw refusal;
     });
-    if (ticket !== asked) return;
+    if (ticket !== requests) return;
     const draw = () => drawTable(shown.groups, shown.groups.map((group) => waits.get(group.group_id) ?? null));
     drawStrip(shown.counts, view.states);
     drawFoot(shown, number);
     draw();
     listed = q;
-    if (presses && listed === field.value) toTheFirst();
-    await ask(shown.groups);
-    if (ticket === asked) draw();
+    if (presses && listed === field.value) openFirst();
+    await loadAwaited(shown.groups);
+    if (ticket === requests) draw();
   }
 
-  /** Whom an unsettled group waits for, only its own node knows. */
-  async function ask(groups) {
-    const unsettled = groups.filter((group) => UNSETTLED.includes(group.state)).slice(0, ASKED_WHOM_MAX);
-    const told = await Promise.all(unsettled.map((group) => read(groupPath(group.group_id)).catch(() => null)));
+  /** Load the awaited members of rebalancing groups, which only the coordinator of each group knows. */
+  async function loadAwaited(groups) {
+    const rebalancing = groups.filter((group) => REBALANCING.includes(group.state)).slice(0, DESCRIBED_MAX);
+    const results = await Promise.all(rebalancing.map((group) => read(groupPath(group.group_id)).catch(() => null)));
     waits.clear();
-    told.filter(Boolean).forEach((group) => waits.set(group.group_id, { names: group.waiting_for, until: group.waiting_until }));
+    results.filter(Boolean).forEach((group) => waits.set(group.group_id, { names: group.waiting_for, until: group.waiting_until }));
   }
 
   function typed() {
@@ -94,14 +94,14 @@ export function groupsPage(main, _, query) {
     remember();
   }
 
-  /** Enter in the field goes to the first group that is like that, and a second one opens it; whoever is quick waits for the list. */
+  /** Handle Enter in the filter: the first press focuses the first matching group, the second opens it; both wait for the filtered list. */
   function enter() {
     presses += 1;
-    if (listed === field.value) toTheFirst();
+    if (listed === field.value) openFirst();
     else if (view.q !== field.value) filter();
   }
 
-  function toTheFirst() {
+  function openFirst() {
     const row = table.querySelector("[data-row]");
     if (presses > 1 && row) location.hash = row.dataset.row;
     else row?.focus();
@@ -120,13 +120,13 @@ export function groupsPage(main, _, query) {
 
   function remember() {
     pages.restart();
-    const search = inAddress().toString();
+    const search = viewQuery().toString();
     history.replaceState(null, "", `#/${search ? `?${search}` : ""}`);
     poller.now();
   }
 
-  /** What of the view the address says. */
-  function inAddress() {
+  /** Return the view as the query of the address; defaults are omitted. */
+  function viewQuery() {
     const parts = new URLSearchParams();
     if (view.q) parts.set("q", view.q);
     for (const state of view.states) parts.append("state", state);
@@ -147,7 +147,7 @@ export function groupsPage(main, _, query) {
 
   return {
     stop: () => { poller.stop(); clearTimeout(timer); },
-    stays: (parts) => parts.toString() === inAddress().toString(),
+    isSameView: (parts) => parts.toString() === viewQuery().toString(),
   };
 }
 
@@ -166,10 +166,10 @@ function states_(counts, states, pick) {
 }
 
 function nothing(view) {
-  return h("div", { class: "blank" },
+  return h("div", { class: "empty-state" },
     view.q || view.states.length
-      ? [h("p", {}, "No group is like that."), h("p", {}, "Press ", h("kbd", {}, "x"), " to take the filter away.")]
-      : [h("p", {}, "There are no groups yet."), h("p", {}, "A group comes to be when its first consumer joins or commits.")]);
+      ? [h("p", {}, "No matching groups."), h("p", {}, "Press ", h("kbd", {}, "x"), " to clear the filter.")]
+      : [h("p", {}, "No groups yet."), h("p", {}, "A group is created when its first consumer joins or commits.")]);
 }
 
 function list(groups, waits, order, sort) {
@@ -182,17 +182,17 @@ function list(groups, waits, order, sort) {
 
 function row(group, wait) {
   const to = `#/groups/${encodeURIComponent(group.group_id)}`;
-  return h("tr", { tabindex: "-1", "data-row": to, "data-key": group.group_id, class: wait ? "unsettled" : "", onclick: (event) => event.target.closest("a") || (location.hash = to) },
+  return h("tr", { tabindex: "-1", "data-row": to, "data-key": group.group_id, class: wait ? "rebalancing" : "", onclick: (event) => event.target.closest("a") || (location.hash = to) },
     h("td", {}, badge(group.state)),
     h("td", { class: "id" }, h("a", { href: to, tabindex: "0", title: group.group_id }, group.group_id)),
     h("td", { class: "number" }, count(group.member_count)),
-    h("td", { class: "number", title: group.log_end_at ? `${count(group.lag)}; log ends last reported ${clock(group.log_end_at)} or later` : NONE }, lag(group.lag, group.is_lag_at_least, group.log_end_at)),
-    h("td", { class: `number ${group.rebalances_last_hour >= 10 ? "loud" : ""}` }, group.rebalances_last_hour || h("span", { class: "faint" }, "0")),
+    h("td", { class: "number", title: group.log_end_at ? `${count(group.lag)}; log ends last reported ${clock(group.log_end_at)} or later` : NONE }, lag(group.lag, group.is_lag_lower_bound, group.log_end_at)),
+    h("td", { class: `number ${group.rebalances_last_hour >= 10 ? "critical" : ""}` }, group.rebalances_last_hour || h("span", { class: "muted" }, "0")),
     h("td", { class: "number", title: clock(group.state_since) }, coarse(group.state_since)),
     h("td", { class: "wide" }, wait?.names.length ? waiting(wait) : last(group)));
 }
 
-/** A length that need not be drawn anew each second. */
+/** Return the time since a moment in whole seconds, its largest unit only. */
 function coarse(moment) {
   const ms = Date.now() - new Date(moment);
   return ms < 1_000 ? "now" : span(Math.floor(ms / 1_000) * 1_000).split(" ").slice(0, 2).join(" ");
@@ -200,12 +200,12 @@ function coarse(moment) {
 
 function waiting({ names, until }) {
   const shown = names.slice(0, 2).map((name, index) => [index ? ", " : "", member(name)]);
-  return h("strong", {}, "Waits for ", shown, names.length > 2 && ` and ${plural(names.length - 2, "other")}`,
+  return h("strong", {}, "Waiting for ", shown, names.length > 2 && ` and ${plural(names.length - 2, "other")}`,
     until && left(until) > 0 && ` until ${clock(until)}`);
 }
 
 function last(group) {
-  if (group.rebalance_started_at) return `Rebalances since ${clock(group.rebalance_started_at)}: ${shortTrigger(group.rebalance_trigger)}`;
-  if (!group.last_rebalance_at) return h("span", { class: "faint" }, NONE);
+  if (group.rebalance_started_at) return `Rebalancing since ${clock(group.rebalance_started_at)}: ${shortTrigger(group.rebalance_trigger)}`;
+  if (!group.last_rebalance_at) return h("span", { class: "muted" }, NONE);
   return `${shortTrigger(group.last_rebalance_trigger)}, ${ago(group.last_rebalance_at)}`;
 }

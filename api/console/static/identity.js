@@ -1,17 +1,17 @@
-// Who sits here: the name is kept on this machine, the token only as long as the tab lives.
+// The user's name and token: the name is stored in the browser, the token until the tab is closed.
 
 import { form } from "./dialog.js";
 
 const ACTOR = "muster.actor";
 const TOKEN = "muster.token";
 
-/** Return the name that changes are made under, or "". */
+/** Return the actor name that changes are recorded under, or "". */
 export const actor = () => localStorage.getItem(ACTOR) ?? "";
 
 /** Return the bearer token, or "". */
 export const token = () => sessionStorage.getItem(TOKEN) ?? "";
 
-/** Remember the name. */
+/** Store the name in the browser. */
 export function rememberActor(name) {
   localStorage.setItem(ACTOR, name);
   document.dispatchEvent(new CustomEvent("identity-changed"));
@@ -22,15 +22,15 @@ function rememberToken(value) {
   else sessionStorage.removeItem(TOKEN);
 }
 
-/** Ask for name and token; resolves once they are kept, or at once if nobody wants to say. */
-export async function askIdentity(why = "") {
+/** Ask for name and token; resolves to whether the user submitted them. */
+export async function askIdentity(message = "") {
   const given = await form({
-    title: "Who are you?",
-    text: why || "Your name stands beside every change you make. A token is needed where the nodes ask for one.",
-    verb: "Keep",
+    title: "Sign in",
+    text: message || "Your name is recorded with every change. A cluster with authentication also needs a token.",
+    verb: "Sign in",
     fields: [
       { name: "actor", label: "Your name", value: actor(), autocomplete: "username" },
-      { name: "token", label: "Bearer token", value: token(), type: "password", hint: "kept until this tab is closed" },
+      { name: "token", label: "Bearer token", value: token(), type: "password", hint: "stored until this tab is closed" },
     ],
   });
   if (given === null) return false;
@@ -39,13 +39,13 @@ export async function askIdentity(why = "") {
   return true;
 }
 
-/** Ask why something is changed, and by whom; resolves to the fields' values, or null if it is called off. */
+/** Ask for the reason of a change and the actor's name; resolves to the fields' values, or null if the user cancels. */
 export async function askReason({ fields = [], reason = "", ...rest }) {
   const given = await form({
     ...rest,
     fields: [
       ...fields,
-      { name: "reason", label: "Reason", value: reason, required: true, maxlength: 1000, hint: "stands in the changes" },
+      { name: "reason", label: "Reason", value: reason, required: true, maxlength: 1000, hint: "recorded in the audit log" },
       { name: "actor", label: "Your name", value: actor(), required: true, maxlength: 200, autocomplete: "username" },
     ],
     before: (values) => rememberActor(values.actor.trim()),

@@ -1,39 +1,39 @@
-// Keys do what the mouse does: one table says which key does what, and the help is printed from it.
+// Keyboard shortcuts: one table of bindings, which the help lists.
 
 import { isOpen, sheet } from "./dialog.js";
 import { h } from "./dom.js";
 
 const SEQUENCE_MS = 1_200;
-const everywhere = [
+const globalBindings = [
   ["g g", "groups", () => (location.hash = "#/")],
   ["g m", "maintenance", () => (location.hash = "#/maintenance")],
   ["g c", "changes", () => (location.hash = "#/changes")],
   ["g s", "settings", () => (location.hash = "#/settings")],
-  ["?", "this help", help],
+  ["?", "keyboard shortcuts", help],
 ];
-let here = [];
-let began = "";
-let beganAt = 0;
+let pageBindings = [];
+let prefix = "";
+let prefixAt = 0;
 
-/** Say what keys do on the page that is shown: a list of [key, what it does, function]. */
+/** Set the bindings of the current page: a list of [key, description, function]. */
 export function pageKeys(bindings) {
-  here = bindings;
+  pageBindings = bindings;
 }
 
-/** Say what keys do on every page, beside those that move between pages. */
-export function alwaysKeys(bindings) {
-  everywhere.splice(-1, 0, ...bindings);
+/** Add bindings for every page. */
+export function globalKeys(bindings) {
+  globalBindings.splice(-1, 0, ...bindings);
 }
 
-/** Show what keys do. */
+/** Show the list of shortcuts. */
 export function help() {
-  const rows = (bindings) => bindings.map(([key, what]) =>
-    h("tr", {}, h("td", {}, key.split(" ").map((each) => [h("kbd", {}, each), " "])), h("td", {}, what)));
-  sheet("Keys", h("table", { class: "keys" }, h("tbody", {}, rows(here), rows(everywhere),
-    rows([["Tab", "to the next button or field"], ["Esc", "out of a field or a dialogue"]]))));
+  const rows = (bindings) => bindings.map(([key, description]) =>
+    h("tr", {}, h("td", {}, key.split(" ").map((each) => [h("kbd", {}, each), " "])), h("td", {}, description)));
+  sheet("Keyboard shortcuts", h("table", { class: "keys" }, h("tbody", {}, rows(pageBindings), rows(globalBindings),
+    rows([["Tab", "next button or field"], ["Esc", "leave the field or close the dialog"]]))));
 }
 
-/** Return the keys that move a mark through rows and open one; `rows` gives them, `open` is told which. */
+/** Return bindings that move the focus through rows and open one; `rows` returns the rows, `open` receives the row. */
 export function rowKeys(rows, open) {
   const at = () => rows().indexOf(document.activeElement.closest?.("[data-row]"));
   const move = (step) => {
@@ -45,7 +45,7 @@ export function rowKeys(rows, open) {
   };
   return [
     ["j", "next row", () => move(1)],
-    ["k", "row before", () => move(-1)],
+    ["k", "previous row", () => move(-1)],
     ["Enter", "open the row", () => at() >= 0 && open(rows()[at()])],
   ];
 }
@@ -58,18 +58,18 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.key === "Enter" && event.target.matches("a, button, summary")) return;
-  const sequence = event.timeStamp - beganAt < SEQUENCE_MS ? `${began} ${event.key}`.trim() : event.key;
+  const sequence = event.timeStamp - prefixAt < SEQUENCE_MS ? `${prefix} ${event.key}`.trim() : event.key;
   const found = lookUp(sequence) ?? lookUp(event.key);
   if (found) {
     event.preventDefault();
-    began = "";
+    prefix = "";
     found[2]();
   } else {
-    began = event.key;
-    beganAt = event.timeStamp;
+    prefix = event.key;
+    prefixAt = event.timeStamp;
   }
 });
 
 function lookUp(sequence) {
-  return [...here, ...everywhere].find(([key]) => key === sequence);
+  return [...pageBindings, ...globalBindings].find(([key]) => key === sequence);
 }

@@ -1,6 +1,6 @@
-// Lag over the last hour, drawn by Plotly, which is fetched (from this node) only once there is something to draw.
+// Lag over the last hour, drawn by Plotly, which is loaded from this node when there is data to draw.
 
-import { h, swap } from "./dom.js";
+import { h, replaceContent } from "./dom.js";
 
 const SHOWN_PX = 220;
 const UNITS = [["days", 86_400], ["hours", 3_600], ["minutes", 60], ["seconds", 1]];
@@ -14,13 +14,13 @@ export function lagChart(element) {
   const draw = async (given) => {
     points = given.filter((each) => each.lag !== null);
     if (points.length < 2) {
-      swap(element, h("p", { class: "faint" }, "Lag over time is drawn once agents have told the log’s end for some minutes."));
+      replaceContent(element, h("p", { class: "muted" }, "No lag history yet. It appears after clients have reported log end offsets for a few minutes."));
       return;
     }
-    if (!plot.isConnected) swap(element, plot);
+    if (!plot.isConnected) replaceContent(element, plot);
     const plotly = await load();
     if (isStopped) return;
-    plot.setAttribute("aria-label", `Lag over the last hour: ${points[0].lag} records at first, ${points.at(-1).lag} now`);
+    plot.setAttribute("aria-label", `Lag over the last hour: ${points[0].lag} records at the start, ${points.at(-1).lag} now`);
     const unit = unitOf(points);
     await plotly.react(plot, traces(points, unit), layout(unit), { displayModeBar: false, responsive: true });
   };
@@ -44,7 +44,7 @@ function load() {
   return loading;
 }
 
-/** Return the largest unit of time that the longest lag is at least two of. */
+/** Return the largest unit of time of which the longest time lag has at least two. */
 function unitOf(points) {
   const longest = Math.max(...points.map((each) => each.lag_seconds ?? 0));
   return UNITS.find(([, seconds]) => longest >= 2 * seconds) ?? UNITS.at(-1);
@@ -52,10 +52,10 @@ function unitOf(points) {
 
 function traces(points, [unit, length]) {
   const x = points.map((each) => new Date(each.at));
-  const behind = points.map((each) => (each.lag_seconds === null ? null : Math.round((10 * each.lag_seconds) / length) / 10));
+  const timeLag = points.map((each) => (each.lag_seconds === null ? null : Math.round((10 * each.lag_seconds) / length) / 10));
   return [
     { x, y: points.map((each) => each.lag), name: "records", type: "scatter", mode: "lines", line: { color: colour("--accent"), width: 2, shape: "hv" } },
-    { x, y: behind, name: unit, yaxis: "y2", type: "scatter", mode: "lines", line: { color: colour("--soft"), width: 1.5, dash: "dot", shape: "hv" } },
+    { x, y: timeLag, name: unit, yaxis: "y2", type: "scatter", mode: "lines", line: { color: colour("--muted"), width: 1.5, dash: "dot", shape: "hv" } },
   ];
 }
 
@@ -63,14 +63,14 @@ function layout([unit]) {
   const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), rangemode: "tozero", fixedrange: true, nticks: 5, separatethousands: true, tickformat: ",~f" };
   return {
     height: SHOWN_PX, margin: { l: 84, r: 84, t: 24, b: 40 }, paper_bgcolor: "transparent", plot_bgcolor: "transparent",
-    font: { family: "system-ui, sans-serif", size: 12, color: colour("--soft") }, hovermode: "x unified",
+    font: { family: "system-ui, sans-serif", size: 12, color: colour("--muted") }, hovermode: "x unified",
     hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") } },
     legend: { orientation: "h", x: 0, y: 1.15 }, xaxis: { gridcolor: colour("--line"), fixedrange: true },
     yaxis: { ...axis, title: { text: "records" } }, yaxis2: { ...axis, title: { text: unit }, overlaying: "y", side: "right", showgrid: false, tickmode: "auto" },
   };
 }
 
-/** Return a colour of the page's, resolved for the theme in force. */
+/** Return one of the page's colours, resolved for the current theme. */
 function colour(name) {
   const probe = h("span", { class: "probe", "--probe": `var(${name})` });
   document.body.append(probe);

@@ -1,11 +1,11 @@
-// The console is a frame around one page at a time; which page, the part of the address after # says.
+// Console entry point: routes the address after # to a page, and shows the header.
 
-import { h, swap } from "./dom.js";
+import { h, replaceContent } from "./dom.js";
 import { changesPage } from "./changes_page.js";
 import { groupPage } from "./group_page.js";
 import { groupsPage } from "./groups_page.js";
 import { actor, askIdentity, token } from "./identity.js";
-import { alwaysKeys, help, pageKeys } from "./keys.js";
+import { globalKeys, help, pageKeys } from "./keys.js";
 import { runPage } from "./run_page.js";
 import { runsPage } from "./runs_page.js";
 import { settingsPage } from "./settings_page.js";
@@ -25,10 +25,10 @@ let isAsking = false;
 let isDeclined = false;
 let shown = null;
 
-/** Show the page that the address names. */
+/** Show the page of the current address. */
 function route() {
   const [path, query = ""] = (location.hash.slice(1) || "/").split("?");
-  if (path === shown?.path && shown.stays?.(new URLSearchParams(query))) return;
+  if (path === shown?.path && shown.isSameView?.(new URLSearchParams(query))) return;
   leave();
   pageKeys([]);
   window.scrollTo(0, 0);
@@ -40,12 +40,12 @@ function route() {
   shown = { path };
   if (!page) {
     leave = () => {};
-    swap(main, h("div", { class: "blank" }, h("h1", {}, "There is no such page"), h("a", { href: "#/" }, "To the groups")));
+    replaceContent(main, h("div", { class: "empty-state" }, h("h1", {}, "Page not found"), h("a", { href: "#/" }, "Go to groups")));
     return;
   }
-  const { stop, stays } = page(main, found, new URLSearchParams(query));
+  const { stop, isSameView } = page(main, found, new URLSearchParams(query));
   leave = stop;
-  shown = { path, stays };
+  shown = { path, isSameView };
 }
 
 function match(path) {
@@ -64,19 +64,19 @@ function decoded(part) {
   }
 }
 
-function tellIdentity() {
-  const name = actor() || "Who are you?";
-  swap(document.getElementById("identity"), name, token() && h("span", { title: "a token is sent" }, " ⚿"));
+function showIdentity() {
+  const name = actor() || "Sign in";
+  replaceContent(document.getElementById("identity"), name, token() && h("span", { title: "a bearer token is set" }, " ⚿"));
 }
 
-/** Ask for a token once; whoever does not want to give one is not asked again before pressing the button. */
-function needToken(event) {
-  if (!isAsking && !isDeclined) void introduce(event.detail);
+/** Ask for a token; after the user cancels, only the button asks again. */
+function requestToken(event) {
+  if (!isAsking && !isDeclined) void signIn(event.detail);
 }
 
-async function introduce(why) {
+async function signIn(message) {
   isAsking = true;
-  isDeclined = !(await askIdentity(why));
+  isDeclined = !(await askIdentity(message));
   isAsking = false;
   if (isDeclined) return;
   shown = null;
@@ -84,12 +84,12 @@ async function introduce(why) {
 }
 
 startTheme();
-tellIdentity();
-alwaysKeys([["t", "light or dark", toggleTheme]]);
+showIdentity();
+globalKeys([["t", "switch between light and dark", toggleTheme]]);
 document.getElementById("theme").addEventListener("click", toggleTheme);
 document.getElementById("help").addEventListener("click", help);
-document.getElementById("identity").addEventListener("click", () => introduce(""));
-document.addEventListener("identity-changed", tellIdentity);
-document.addEventListener("token-needed", needToken);
+document.getElementById("identity").addEventListener("click", () => signIn(""));
+document.addEventListener("identity-changed", showIdentity);
+document.addEventListener("token-needed", requestToken);
 addEventListener("hashchange", route);
 route();

@@ -1,29 +1,29 @@
-// A long list is read page by page: a page is the cursor that the page before told, and two buttons walk from one to the next.
+// Cursor pagination: each page’s response has the cursor of the next page; two buttons move between pages.
 
 import { h } from "./dom.js";
 
-/** Return pages that begin with the first one; `again` is called whenever another one is wanted. */
+/** Return pagination state, starting at the first page; `again` is called to load another page. */
 export function paging(again) {
   let cursors = [""];
-  const forth = (next) => { if (cursors.at(-1) !== next) cursors.push(next); again(); }; // once, however often it is pressed
+  const forth = (next) => { if (cursors.at(-1) !== next) cursors.push(next); again(); }; // repeated clicks add one page only
   const back = () => { if (cursors.length > 1) cursors.pop(); again(); };
   return {
-    /** What to ask the node for. */
+    /** Return the cursor of the current page. */
     cursor: () => cursors.at(-1),
-    /** Which page that is, from 1. */
+    /** Return the number of the current page, from 1. */
     number: () => cursors.length,
-    /** Begin with the first page again. */
+    /** Return to the first page. */
     restart() { cursors = [""]; },
-    /** Return the two buttons below a page: its number, and what it told of the next one, or nothing. */
+    /** Return the two buttons below a page, given its number, and the cursor of the next page or null. */
     buttons: (number, next) => [
-      h("button", { type: "button", "data-key": "previous", disabled: number === 1, onclick: back }, "Before ", h("kbd", {}, "p")),
+      h("button", { type: "button", "data-key": "previous", disabled: number === 1, onclick: back }, "Previous ", h("kbd", {}, "p")),
       h("button", { type: "button", "data-key": "next", disabled: !next, onclick: () => forth(next) }, "Next ", h("kbd", {}, "n")),
     ],
   };
 }
 
-/** Return the keys that press those buttons within an element. */
+/** Return bindings that press the two buttons within an element. */
 export const pagingKeys = (foot) => [
   ["n", "next page", () => foot.querySelector("[data-key=next]")?.click()],
-  ["p", "page before", () => foot.querySelector("[data-key=previous]")?.click()],
+  ["p", "previous page", () => foot.querySelector("[data-key=previous]")?.click()],
 ];

@@ -1,16 +1,16 @@
-// What a page shows is asked for again and again, and not while nobody looks.
-// Polling, not a stream: any node behind a load balancer answers, and no connection is held for a tab left open.
+// Polling: loads a page’s data periodically, except while the tab is hidden. Compared with a stream, any node behind a
+// load balancer can answer, and an open tab holds no connection.
 
-import { swap } from "./dom.js";
+import { replaceContent } from "./dom.js";
 import { clock } from "./format.js";
 
 const pollers = new Set();
 
-/** Call `load` now and then until stopped; a failure is told at the top of the page and the next try comes anyway. */
+/** Call `load` every `everyMs` until stopped; an error is shown at the top of the page and polling continues. */
 export function poll(load, everyMs) {
   const poller = { load, everyMs, timer: 0, isBusy: false, isAgain: false };
   pollers.add(poller);
-  const soon = () => beat(poller);
+  const soon = () => runPoller(poller);
   soon();
   return {
     now: soon,
@@ -21,7 +21,7 @@ export function poll(load, everyMs) {
   };
 }
 
-async function beat(poller) {
+async function runPoller(poller) {
   clearTimeout(poller.timer);
   if (poller.isBusy) {
     poller.isAgain = true;
@@ -30,9 +30,9 @@ async function beat(poller) {
   poller.isBusy = true;
   try {
     await poller.load();
-    if (pollers.has(poller)) tell("live", `Live, ${clock(new Date())}`);
+    if (pollers.has(poller)) showStatus("live", `Live, ${clock(new Date())}`);
   } catch (error) {
-    if (pollers.has(poller)) tell("broken", error.message);
+    if (pollers.has(poller)) showStatus("broken", error.message);
   }
   poller.isBusy = false;
   next(poller);
@@ -42,20 +42,20 @@ function next(poller) {
   if (!pollers.has(poller)) return;
   const isAgain = poller.isAgain;
   poller.isAgain = false;
-  if (isAgain) void beat(poller);
-  else if (!document.hidden) poller.timer = setTimeout(() => beat(poller), poller.everyMs);
+  if (isAgain) void runPoller(poller);
+  else if (!document.hidden) poller.timer = setTimeout(() => runPoller(poller), poller.everyMs);
 }
 
-function tell(state, text) {
-  const pulse = document.getElementById("pulse");
+function showStatus(state, text) {
+  const pulse = document.getElementById("poll-status");
   pulse.dataset.state = state;
-  swap(pulse, text);
+  replaceContent(pulse, text);
 }
 
 document.addEventListener("visibilitychange", () => {
   for (const poller of pollers) {
     clearTimeout(poller.timer);
-    if (!document.hidden) void beat(poller);
+    if (!document.hidden) void runPoller(poller);
   }
-  if (document.hidden) tell("paused", "Paused");
+  if (document.hidden) showStatus("paused", "Paused");
 });

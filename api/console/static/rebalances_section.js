@@ -1,31 +1,31 @@
-// The last rebalances as bars, split into their two phases, with why each began and who held it up longest.
+// The last rebalances as bars of two phases, each with its trigger and its slowest member.
 
 import { groupPath, read } from "./api.js";
 import { h } from "./dom.js";
 import { clock, count, plural, span } from "./format.js";
-import { member, trigger } from "./words.js";
+import { member, trigger } from "./labels.js";
 
 const SHOWN = 12;
 const WORTH_NAMING_MS = 100;
-const parts = new Map();
-const KEPT_MAX = 500;
+const slowestMembers = new Map();
+const CACHE_MAX = 500;
 
-/** Return the rebalances to show, and the consumers that each waited for longest; a rebalance that is over does not change any more. */
-export async function partsOf(groupId, rebalances) {
+/** Return the rebalances to show and the members that each waited for longest; results of ended rebalances are cached. */
+export async function membersOf(groupId, rebalances) {
   const shown = rebalances.slice(0, SHOWN);
-  if (parts.size > KEPT_MAX) parts.clear();
-  await Promise.all(shown.filter((each) => each.completed_at && !parts.has(each.rebalance_id)).map(async ({ rebalance_id: id }) => {
-    parts.set(id, (await read(groupPath(groupId, "rebalances", id, "members"))).waited_for.slice(0, 3));
+  if (slowestMembers.size > CACHE_MAX) slowestMembers.clear();
+  await Promise.all(shown.filter((each) => each.completed_at && !slowestMembers.has(each.rebalance_id)).map(async ({ rebalance_id: id }) => {
+    slowestMembers.set(id, (await read(groupPath(groupId, "rebalances", id, "members"))).waited_for.slice(0, 3));
   }));
-  return [shown, shown.map((each) => parts.get(each.rebalance_id) ?? [])];
+  return [shown, shown.map((each) => slowestMembers.get(each.rebalance_id) ?? [])];
 }
 
-/** Draw them, the newest on top. */
+/** Return the rebalances as bars, newest first. */
 export function rebalanceBars(rebalances, members) {
-  if (!rebalances.length) return h("p", { class: "blank" }, "This group has not rebalanced yet.");
+  if (!rebalances.length) return h("p", { class: "empty-state" }, "No rebalances yet.");
   const longest = Math.max(...rebalances.map(took), 1);
   return [
-    h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch join" }), " joining: until everybody was back, or given up on"), h("li", {}, h("span", { class: "swatch sync" }), " syncing: until everybody had their part")),
+    h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch join" }), " join phase: until all members rejoined or timed out"), h("li", {}, h("span", { class: "swatch sync" }), " sync phase: until all members received their assignment")),
     h("ol", { class: "bars" }, rebalances.map((each, index) => bar(each, members[index], longest))),
   ];
 }
@@ -43,17 +43,17 @@ function bar(each, members, longest) {
       h("span", { class: "join", "--w": share(join), title: `joining: ${span(join)}` }),
       h("span", { class: "sync", "--w": share(sync), title: `syncing: ${span(sync)}` })),
     h("span", { class: "took" }, span(took(each))),
-    h("span", { class: "why" }, why(each), " ", slowest(members)));
+    h("span", { class: "why" }, reason(each), " ", slowest(members)));
 }
 
-function why(each) {
-  const said = trigger(each.trigger);
+function reason(each) {
+  const sentence = trigger(each.trigger);
   return [
-    h("span", { class: "first" }, `${said[0].toUpperCase()}${said.slice(1)}`),
+    h("span", { class: "first" }, `${sentence[0].toUpperCase()}${sentence.slice(1)}`),
     each.trigger_member_id && [": ", member(each.trigger_member_id)],
     each.client_reason && h("q", {}, each.client_reason),
-    each.outcome === null ? h("strong", {}, " – under way") : each.outcome !== "completed" && ` – ${each.outcome}`,
-    each.restarts > 0 && ` – began again ${plural(each.restarts, "time")}`,
+    each.outcome === null ? h("strong", {}, " – in progress") : each.outcome !== "completed" && ` – ${each.outcome}`,
+    each.restarts > 0 && ` – restarted ${plural(each.restarts, "time")}`,
     each.partitions_moved ? ` – ${plural(each.partitions_moved, "partition")} moved` : "",
   ];
 }
@@ -61,5 +61,5 @@ function why(each) {
 function slowest(consumers) {
   const [first] = consumers;
   if (!first || first.waited_for_ms < WORTH_NAMING_MS) return null;
-  return h("span", { class: "slowest" }, "Slowest: ", member(first.member_id), `, waited for ${span(first.waited_for_ms)}${first.member_count > 1 ? ` under ${count(first.member_count)} member ids` : ""}${first.outcome === "joined" ? "" : `, ${first.outcome}`}.`);
+  return h("span", { class: "slowest" }, "Slowest member: ", member(first.member_id), `, waited for ${span(first.waited_for_ms)}${first.member_count > 1 ? ` under ${count(first.member_count)} member ids` : ""}${first.outcome === "joined" ? "" : `, ${first.outcome}`}.`);
 }

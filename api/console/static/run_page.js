@@ -1,15 +1,15 @@
-// One maintenance run: what it would take, page by page, and the two decisions that somebody can make.
+// One maintenance run: its candidates page by page, and the buttons to apply or reject it.
 
 import { change, read } from "./api.js";
-import { h, redrawn, swap } from "./dom.js";
-import { clock, count } from "./format.js";
+import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { clock, count, plural } from "./format.js";
 import { askReason } from "./identity.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
 import { countsOf, STATUSES, statusBadge } from "./runs_page.js";
 import { toast } from "./toast.js";
-import { plain } from "./words.js";
+import { plain } from "./labels.js";
 
 const EVERY_MS = 2_500;
 const ROWS = 100;
@@ -18,13 +18,13 @@ const ROWS = 100;
 export function runPage(main, [runId]) {
   const path = `/v1/maintenance/runs/${encodeURIComponent(runId)}`;
   const head = h("div", {});
-  const table = h("div", { class: "scroll" }, h("p", { class: "blank" }, "Loading…"));
-  const foot = h("div", { class: "foot" });
+  const table = h("div", { class: "scroll" }, h("p", { class: "empty-state" }, "Loading…"));
+  const foot = h("div", { class: "pagination" });
   const pages = paging(() => poller.now());
-  swap(main, h("p", { class: "crumb" }, h("a", { href: "#/maintenance" }, "Maintenance")), head, table, foot);
-  const drawHead = redrawn(head, (run) => heading(run, decide));
-  const drawTable = redrawn(table, (candidates, ofHistory) => (ofHistory.length ? days(ofHistory) : list(candidates)));
-  const drawFoot = redrawn(foot, below);
+  replaceContent(main, h("p", { class: "breadcrumb" }, h("a", { href: "#/maintenance" }, "Maintenance")), head, table, foot);
+  const drawHead = redrawOnChange(head, (run) => heading(run, decide));
+  const drawTable = redrawOnChange(table, (candidates, ofHistory) => (ofHistory.length ? days(ofHistory) : list(candidates)));
+  const drawFoot = redrawOnChange(foot, below);
   const poller = poll(load, EVERY_MS);
   pageKeys([
     ["a", "apply the run", () => head.querySelector("[data-key=apply]")?.click()],
@@ -42,7 +42,7 @@ export function runPage(main, [runId]) {
       drawTable(page.candidates, page.days ?? []);
       drawFoot(page.next_cursor, number, page.candidates.length + (page.days?.length ?? 0));
     } catch (refusal) {
-      if (!head.hasChildNodes()) swap(table, h("p", { class: "blank problem", role: "alert" }, refusal.message));
+      if (!head.hasChildNodes()) replaceContent(table, h("p", { class: "empty-state problem", role: "alert" }, refusal.message));
       throw refusal;
     }
   }
@@ -52,12 +52,12 @@ export function runPage(main, [runId]) {
     const done = await askReason({
       title: isApply ? "Apply this run?" : "Reject this run?",
       text: isApply
-        ? `${countsOf(run.counts)}. Each candidate is judged again first; what goes is archived, and the change can be undone.`
-        : "Nothing of it will be applied, and that is final; a job can propose it again.",
+        ? `${run.counts.candidates === undefined ? "All candidates are" : `${plural(run.counts.candidates, "candidate")} ${run.counts.candidates === 1 ? "is" : "are"}`} checked again first. Rows that are still due are archived and removed; the change can be undone.`
+        : "Rejection is final. A job can propose the same candidates again.",
       verb: isApply ? "Apply" : "Reject", danger: isApply,
       act: ({ reason }) => change("POST", `${path}/${verb}`, { body: { reason } }),
     });
-    if (done) toast(isApply ? "The run is being applied." : "The run is rejected.");
+    if (done) toast(isApply ? "Applying the run." : "Run rejected.");
     poller.now();
   }
 
@@ -77,29 +77,36 @@ function heading(run, decide) {
         h("button", { type: "button", "data-key": "reject", onclick: () => decide("reject", run) }, "Reject… ", h("kbd", {}, "r")),
         h("button", { type: "button", class: "primary", "data-key": "apply", onclick: () => decide("apply", run) }, "Apply… ", h("kbd", {}, "a")))),
     h("dl", { class: "facts" },
-      fact("Now", STATUSES[run.status]?.[2] ?? run.status), fact("As of", clock(run.as_of)),
-      run.interval_start && fact("Looks at", `${clock(run.interval_start)} – ${clock(run.interval_end)}`),
-      fact("Counts", countsOf(run.counts)), fact("Run", run.run_id)),
+      fact("Status", STATUSES[run.status]?.[2] ?? run.status), fact("As of", clock(run.as_of)),
+      run.interval_start && fact("Interval", `${clock(run.interval_start)} – ${clock(run.interval_end)}`),
+      fact("Run", run.run_id)),
+    countsTable(countsOf(run.counts)),
   ];
 }
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
+function countsTable(counts) {
+  return counts.length > 0 && h("div", { class: "scroll" }, h("table", { class: "counts", "aria-label": "Counts" },
+    h("thead", {}, h("tr", {}, counts.map(([, title]) => h("th", { scope: "col", class: "number" }, title)))),
+    h("tbody", {}, h("tr", {}, counts.map(([, , number]) => h("td", { class: "number" }, count(number)))))));
+}
+
 function days(found) {
-  const titles = ["Table", "Day", "Rows", "Where", "What came of it"];
+  const titles = ["Table", "Day", "Rows", "Path", "Outcome"];
   return h("table", { class: "list", "aria-label": "Days of history" },
     h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col", class: title === "Rows" ? "number" : "" }, title)))),
     h("tbody", {}, found.map((each) => h("tr", {},
       h("td", {}, each.table), h("td", {}, each.day), h("td", { class: "number" }, count(each.row_count)),
-      h("td", { class: "id" }, h("span", { title: each.path }, each.path)), came(each)))));
+      h("td", { class: "id" }, h("span", { title: each.path }, each.path)), outcome(each)))));
 }
 
-const came = (each) => h("td", {}, each.outcome ? plain(each.outcome) : h("span", { class: "faint" }, "undecided"));
+const outcome = (each) => h("td", {}, each.outcome ? plain(each.outcome) : h("span", { class: "muted" }, "undecided"));
 
 function list(candidates) {
-  if (!candidates.length) return h("p", { class: "blank" }, "This run has no candidates.");
+  if (!candidates.length) return h("p", { class: "empty-state" }, "This run has no candidates.");
   const isOffsets = candidates.some((each) => each.topic !== null);
-  const titles = ["Group", ...(isOffsets ? ["Topic", "Partition", "Committed"] : ["Generation", "Empty since"]), "Why", "What came of it"];
+  const titles = ["Group", ...(isOffsets ? ["Topic", "Partition", "Committed"] : ["Generation", "Empty since"]), "Reason", "Outcome"];
   return h("table", { class: "list", "aria-label": "Candidates" },
     h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col", class: ["Partition", "Generation"].includes(title) ? "number" : "" }, title)))),
     h("tbody", {}, candidates.map((each) => row(each, isOffsets))));
@@ -113,5 +120,5 @@ function row(each, isOffsets) {
       ? [h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
       : [h("td", { class: "number" }, count(each.generation)), h("td", {}, clock(each.state_since))],
     h("td", {}, each.reason ? plain(each.reason) : ""),
-    came(each));
+    outcome(each));
 }

@@ -1,8 +1,8 @@
-// Settings of every group that sets none of its own, and of the whole cluster; a change here is in force on every node
-// within one renewal.
+// The cluster's settings, which are the defaults of every group; a change is effective on every node within one lease
+// renewal.
 
 import { read } from "./api.js";
-import { h, redrawn, swap } from "./dom.js";
+import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { poll } from "./poll.js";
 import { settingsTable } from "./settings_section.js";
 
@@ -10,9 +10,9 @@ const EVERY_MS = 5_000;
 
 /** Show the cluster's settings. */
 export function settingsPage(main) {
-  const table = h("div", {}, h("p", { class: "blank" }, "Loading…"));
-  swap(main, h("div", { class: "row spread" }, h("h1", {}, "Settings"), h("p", { class: "faint" }, "For every group that sets none of its own; a group’s are on its page.")), table);
-  const draw = redrawn(table, (values) => settingsTable(null, values, () => poller.now()));
+  const table = h("div", {}, h("p", { class: "empty-state" }, "Loading…"));
+  replaceContent(main, h("div", { class: "row spread" }, h("h1", {}, "Settings"), h("p", { class: "muted" }, "Defaults for every group. A group’s own settings are on its page.")), table);
+  const draw = redrawOnChange(table, (values) => settingsTable(null, values, () => poller.now()));
   const poller = poll(async () => draw((await read("/v1/config")).values), EVERY_MS);
   return { stop: poller.stop };
 }

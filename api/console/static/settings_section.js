@@ -1,36 +1,36 @@
-// Settings in force and where each comes from; changing one takes a value, a reason and a name.
+// Effective settings of a group or the cluster, their source, and the dialogue that changes one.
 
 import { change, groupPath } from "./api.js";
 import { h } from "./dom.js";
 import { setting } from "./format.js";
 import { askReason } from "./identity.js";
 import { toast } from "./toast.js";
-import { TRIED, tryOut } from "./what_if.js";
+import { SIMULATED, simulate } from "./what_if.js";
 
-const MEANINGS = {
-  session_timeout_ms: "how long a member may be silent before it is put out",
-  heartbeat_interval_ms: "how often members are told to show that they live",
-  rebalance_timeout_ms: "how long a rebalance waits for members to join again",
-  group_min_session_timeout_ms: "the shortest session a member may ask for",
-  group_max_session_timeout_ms: "the longest session a member may ask for",
-  group_initial_rebalance_delay_ms: "how long an empty group waits for more members at first",
-  group_max_size: "how many members it may have",
-  group_max_pending_members: "how many member ids may wait for their first join",
-  group_metadata_max_bytes: "how large the metadata of all its members may be",
-  member_metadata_max_bytes: "how large the metadata of one member may be",
-  member_assignment_max_bytes: "how large the assignment of one member may be",
-  group_new_member_join_timeout_ms: "how long a newcomer may wait for its first answer",
-  group_sync_timeout_scope: "whom the sync limit puts out",
-  offsets_retention_minutes: "how long offsets of an empty group are kept; -1: for ever",
-  offset_metadata_max_bytes: "how long the note at an offset may be",
-  log_end_max_age_ms: "for how long a reported log end counts, before lag from it is a lower bound; of the whole cluster",
+const DESCRIPTIONS = {
+  session_timeout_ms: "time without a heartbeat after which a member is evicted",
+  heartbeat_interval_ms: "heartbeat interval that clients use",
+  rebalance_timeout_ms: "how long a rebalance waits for members to rejoin",
+  group_min_session_timeout_ms: "the shortest session timeout that a client may request",
+  group_max_session_timeout_ms: "the longest session timeout that a client may request",
+  group_initial_rebalance_delay_ms: "initial rebalance delay of an empty group",
+  group_max_size: "maximum number of members",
+  group_max_pending_members: "maximum number of pending member ids",
+  group_metadata_max_bytes: "maximum size of all members’ metadata",
+  member_metadata_max_bytes: "maximum size of one member’s metadata",
+  member_assignment_max_bytes: "maximum size of one member’s assignment",
+  group_new_member_join_timeout_ms: "how long a new member waits for its first join response before it is evicted",
+  group_sync_timeout_scope: "which members the sync timeout evicts: all, or only dynamic ones",
+  offsets_retention_minutes: "how long the offsets of an Empty group are kept; -1: no expiry",
+  offset_metadata_max_bytes: "maximum length of an offset’s metadata",
+  log_end_max_age_ms: "age after which a reported log end offset is stale and the lag becomes a lower bound; cluster-wide",
 };
-const UNSET = { session_timeout_ms: "what each member asks for", heartbeat_interval_ms: "a third of the session, at most 3 s", rebalance_timeout_ms: "the longest any member asks for" };
+const UNSET = { session_timeout_ms: "requested by each client", heartbeat_interval_ms: "a third of the session timeout, at most 3 s", rebalance_timeout_ms: "the longest that any client requests" };
 
-/** Return the table of a group's settings, or, with null for the group, of the cluster's. */
+/** Return the table of a group's settings, or of the cluster's if `groupId` is null. */
 export function settingsTable(groupId, values, again) {
   return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Settings" },
-    h("thead", {}, h("tr", {}, ["Setting", "In force", "From", "What it is", ""].map((title) => h("th", { scope: "col" }, title || h("span", { class: "sr" }, "Change"))))),
+    h("thead", {}, h("tr", {}, ["Setting", "Effective value", "Source", "Description", ""].map((title) => h("th", { scope: "col" }, title || h("span", { class: "visually-hidden" }, "Change"))))),
     h("tbody", {}, Object.entries(values).map(([key, found]) => row(groupId, key, found, again)))));
 }
 
@@ -39,27 +39,27 @@ function row(groupId, key, { value, source }, again) {
   return h("tr", { class: source === level ? "own" : "" },
     h("td", { class: "key" }, key), h("td", {}, value === null ? UNSET[key] : h("strong", {}, setting(key, value))),
     h("td", {}, source === level ? h("span", { class: "tag accent" }, groupId === null ? "◆ the cluster" : "◆ this group") : source),
-    h("td", { class: "faint wide" }, MEANINGS[key] ?? ""),
+    h("td", { class: "muted wide" }, DESCRIPTIONS[key] ?? ""),
     h("td", {}, h("button", { type: "button", "data-key": `set-${key}`, "aria-label": `Change ${key}`, onclick: () => changeSetting(groupId, key, value, again) }, "Change…")));
 }
 
-/** Ask for a new value and set it; `reason` may be one to begin with. */
+/** Ask for a new value and set it; `reason` fills in the reason field. */
 export async function changeSetting(groupId, key, value, again, reason = "") {
   const isScope = key === "group_sync_timeout_scope";
   const field = isScope
     ? { options: ["all", "dynamic"] }
-    : { value: value ?? "", inputmode: "numeric", hint: "empty: back to the wider level; in force within a heartbeat, without a rebalance" };
+    : { value: value ?? "", inputmode: "numeric", hint: "Leave empty to reset to default. Effective within one heartbeat, without a rebalance." };
   const done = await askReason({
-    title: `Change ${key}`, text: MEANINGS[key] && `${MEANINGS[key][0].toUpperCase()}${MEANINGS[key].slice(1)}.`, verb: "Set", reason,
+    title: `Change ${key}`, text: DESCRIPTIONS[key] && `${DESCRIPTIONS[key][0].toUpperCase()}${DESCRIPTIONS[key].slice(1)}.`, verb: "Set", reason,
     fields: [{ name: "value", label: "New value", ...field }],
-    extra: groupId !== null && TRIED.has(key) ? (values) => tryOut(groupId, key, values) : undefined,
-    act: ({ value: given, reason: why }) => change("PUT", groupId === null ? "/v1/config" : groupPath(groupId, "config"), { body: { values: { [key]: read(given) }, reason: why } }),
+    extra: groupId !== null && SIMULATED.has(key) ? (values) => simulate(groupId, key, values) : undefined,
+    act: ({ value: given, reason: why }) => change("PUT", groupId === null ? "/v1/config" : groupPath(groupId, "config"), { body: { values: { [key]: parse(given) }, reason: why } }),
   });
-  if (done) toast(`${key} is set. It can be undone among the changes.`);
+  if (done) toast(`${key} updated. Undo is available under Changes.`);
   again();
 }
 
-function read(given) {
+function parse(given) {
   const text = given.trim();
   if (text === "") return null;
   return /^-?\d+$/.test(text) ? Number(text) : text;

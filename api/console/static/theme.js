@@ -1,28 +1,28 @@
-// Light or dark follows the system until somebody says otherwise; what was said is kept on this machine.
+// Light and dark theme: follows the system until the user chooses; the choice is stored in the browser.
 
 const KEY = "muster.theme";
 const root = document.documentElement;
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 
-/** Tell whether the page is dark now. */
+/** Return whether the page is dark. */
 export const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : prefersDark.matches);
 
-/** Change from light to dark or back. */
+/** Switch between light and dark, and store the choice. */
 export function toggleTheme() {
   root.dataset.theme = isDark() ? "light" : "dark";
   localStorage.setItem(KEY, root.dataset.theme);
-  tell();
+  notify();
 }
 
-/** Put the kept choice into force. */
+/** Apply the stored choice. */
 export function startTheme() {
-  const kept = localStorage.getItem(KEY);
-  if (kept) root.dataset.theme = kept;
-  prefersDark.addEventListener("change", tell);
-  tell();
+  const stored = localStorage.getItem(KEY);
+  if (stored) root.dataset.theme = stored;
+  prefersDark.addEventListener("change", notify);
+  notify();
 }
 
-function tell() {
+function notify() {
   document.getElementById("theme").textContent = isDark() ? "Light" : "Dark";
   document.dispatchEvent(new CustomEvent("theme-changed"));
 }

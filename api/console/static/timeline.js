@@ -1,8 +1,8 @@
-// The timeline is a picture: the higher and denser the band, the less settled the group; below it, why it rebalanced.
+// Timeline of group states as a band, with rebalances by trigger below it.
 
-import { h, svg, swap } from "./dom.js";
+import { h, svg, replaceContent } from "./dom.js";
 import { clock, plural, span } from "./format.js";
-import { clientOf, shortTrigger, STATES } from "./words.js";
+import { clientOf, shortTrigger, STATES } from "./labels.js";
 
 const HOUR_MS = 3_600_000;
 const WINDOWS = [["5 min", HOUR_MS / 12], ["15 min", HOUR_MS / 4], ["1 h", HOUR_MS], ["6 h", 6 * HOUR_MS], ["24 h", 24 * HOUR_MS]];
@@ -10,12 +10,12 @@ const LABELS_PX = 190, BAND_PX = 44, LANE_PX = 20, AXIS_PX = 22, TICKS = 6, THIN
 const UNKNOWN = "unknown";
 const HEIGHTS = { PreparingRebalance: 40, CompletingRebalance: 26, Stable: 10, Empty: 3, Dead: 0 };
 
-/** Return a function that draws transitions and rebalances, both the newest first, into an element; `isCut`: there are older ones of each. */
+/** Return a function that draws transitions and rebalances, both newest first, into an element; `isCut` says of each whether older ones exist. */
 export function timeline(element) {
   const picture = h("div", { class: "timeline" });
   const sentence = h("p", { class: "sum" });
-  const choice = h("div", { class: "choice", role: "group", "aria-label": "How far back" });
-  swap(element, h("div", { class: "row spread" }, sentence, choice), picture, legend());
+  const choice = h("div", { class: "time-range", role: "group", "aria-label": "Time range" });
+  replaceContent(element, h("div", { class: "row spread" }, sentence, choice), picture, legend());
   let windowMs = null;
   let last = [[], [], { transitions: false, rebalances: false }];
   const draw = (transitions, rebalances, isCut) => {
@@ -24,14 +24,14 @@ export function timeline(element) {
     const span_ = { from: Date.now() - windowMs, to: Date.now() };
     const spans = spansOf(transitions, span_, isCut.transitions);
     const inside = rebalances.filter((each) => end(each) >= span_.from);
-    swap(sentence, summary(inside, span_, isCut.rebalances && inside.length === rebalances.length));
-    swap(picture, drawn(spans, lanesOf(inside), span_, Math.max(picture.clientWidth, 400)));
-    swap(choice, WINDOWS.map(([name, ms]) => h("button", { type: "button", class: "quiet", "data-key": name, "aria-pressed": String(ms === windowMs), onclick: () => { windowMs = ms; draw(...last); } }, name)));
+    replaceContent(sentence, summary(inside, span_, isCut.rebalances && inside.length === rebalances.length));
+    replaceContent(picture, drawn(spans, lanesOf(inside), span_, Math.max(picture.clientWidth, 400)));
+    replaceContent(choice, WINDOWS.map(([name, ms]) => h("button", { type: "button", class: "quiet", "data-key": name, "aria-pressed": String(ms === windowMs), onclick: () => { windowMs = ms; draw(...last); } }, name)));
   };
   return draw;
 }
 
-/** Return the shortest window that a young group's whole life fits in; an old one begins with the last hour. */
+/** Return the shortest time range that covers the group's whole history, at most one hour. */
 function fitting(transitions) {
   const age = transitions.length ? Date.now() - Date.parse(transitions.at(-1).at) : Infinity;
   return WINDOWS.map(([, ms]) => ms).find((ms) => age < ms && ms <= HOUR_MS) ?? HOUR_MS;
@@ -40,7 +40,7 @@ function fitting(transitions) {
 const start = (rebalance) => Date.parse(rebalance.started_at);
 const end = (rebalance) => (rebalance.completed_at ? Date.parse(rebalance.completed_at) : Date.now());
 
-/** Return the states within a stretch of time, the oldest first: {state, from, to}; where the past is cut, what was before is unknown. */
+/** Return the states within a time range, oldest first: {state, from, to}; before the oldest loaded transition the state is unknown. */
 function spansOf(transitions, { from, to }, isCut) {
   const oldestFirst = transitions.map((each) => ({ state: each.to_state, at: Date.parse(each.at) })).reverse();
   if (isCut && oldestFirst[0]?.at > from) oldestFirst.unshift({ state: UNKNOWN, at: from });
@@ -48,63 +48,63 @@ function spansOf(transitions, { from, to }, isCut) {
     .filter((each) => each.to >= from);
 }
 
-/** Return rebalances by why they began, the most frequent reason first. */
+/** Return the rebalances by trigger, the most frequent first. */
 function lanesOf(rebalances) {
   const lanes = Map.groupBy(rebalances, (each) => each.trigger);
   return [...lanes].sort(([, one], [, other]) => other.length - one.length);
 }
 
-/** A group is unsettled from a rebalance's beginning to its end; where older ones are missing, the share is that of the time since. */
+/** Return the number of rebalances, the time spent in them, and the most frequent trigger; if older ones are not loaded, the share is that of the time since. */
 function summary(rebalances, { from, to }, isCut) {
-  if (!rebalances.length) return `No rebalance within ${span(to - from)}.`;
-  const [why, many] = lanesOf(rebalances)[0];
+  if (!rebalances.length) return `No rebalance in the last ${span(to - from)}.`;
+  const [trigger, many] = lanesOf(rebalances)[0];
   const known = isCut ? Math.max(from, Math.min(...rebalances.map(start))) : from;
-  const unsettled = rebalances.reduce((sum, each) => sum + end(each) - Math.max(start(each), known), 0);
-  const share = (100 * unsettled) / (to - known);
-  return [isCut && "At least ", h("strong", {}, plural(rebalances.length, "rebalance")), ` within ${span(to - from)}, `, known > from && `these in the last ${span(to - known)}, `,
-    `${span(unsettled)} of it unsettled (${share < 1 ? "under 1" : Math.round(share)} %). Most often: `,
-    h("strong", {}, shortTrigger(why)), ` (${many.length}×).`, mostly(rebalances)];
+  const rebalancing = rebalances.reduce((sum, each) => sum + end(each) - Math.max(start(each), known), 0);
+  const share = (100 * rebalancing) / (to - known);
+  return [isCut && "Latest ", h("strong", {}, plural(rebalances.length, "rebalance")), ` in the last ${span(to - known)}. `,
+    `Time spent rebalancing: ${span(rebalancing)} (${share < 1 ? "under 1" : Math.round(share)} %). Most frequent trigger: `,
+    h("strong", {}, shortTrigger(trigger)), ` (${many.length}×).`, mostly(rebalances)];
 }
 
-/** Say on whose account most of them began: whoever is put out and joins again begins two each time. */
+/** Name the client that triggered most rebalances: each eviction and rejoin of a member triggers two. */
 function mostly(rebalances) {
   const begun = rebalances.filter((each) => each.trigger_member_id);
-  const [client, own] = [...Map.groupBy(begun, (each) => clientOf(each.trigger_member_id))].sort(([, one], [, other]) => other.length - one.length)[0] ?? ["", []];
-  if (own.length < WORTH_NAMING || own.length < rebalances.length / 2) return null;
-  return [" Most of them by ", h("strong", {}, client), ` (${own.length} of ${rebalances.length}).`];
+  const [client, triggered] = [...Map.groupBy(begun, (each) => clientOf(each.trigger_member_id))].sort(([, one], [, other]) => other.length - one.length)[0] ?? ["", []];
+  if (triggered.length < WORTH_NAMING || triggered.length < rebalances.length / 2) return null;
+  return [" Most triggered by ", h("strong", {}, client), ` (${triggered.length} of ${rebalances.length}).`];
 }
 
 function drawn(spans, lanes, window_, width) {
   const height = BAND_PX + lanes.length * LANE_PX + AXIS_PX;
   const inner = width - LABELS_PX;
   const x = (at) => LABELS_PX + (inner * (Math.max(at, window_.from) - window_.from)) / (window_.to - window_.from);
-  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told(spans, lanes) },
+  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": description(spans, lanes) },
     patterns(), axis(window_, x, height),
     svg("text", { x: 0, y: BAND_PX - 6, class: "label" }, "State"),
     spans.map((each) => block(each, x)),
-    lanes.flatMap(([why, rebalances], index) => lane(why, rebalances, x, BAND_PX + index * LANE_PX, width)));
+    lanes.flatMap(([trigger, rebalances], index) => lane(trigger, rebalances, x, BAND_PX + index * LANE_PX, width)));
 }
 
-function told(spans, lanes) {
+function description(spans, lanes) {
   const now = spans.at(-1);
-  return `Now ${STATES[now?.state]?.name ?? "unknown"}. ${lanes.map(([why, all]) => `${plural(all.length, "rebalance")}: ${shortTrigger(why)}`).join(". ")}`;
+  return `Now ${STATES[now?.state]?.name ?? "unknown"}. ${lanes.map(([trigger, all]) => `${plural(all.length, "rebalance")}: ${shortTrigger(trigger)}`).join(". ")}`;
 }
 
 function block({ state, from, to }, x) {
   const height = state === UNKNOWN ? UNKNOWN_PX : HEIGHTS[state] ?? 0;
   return svg("rect", { x: x(from), y: BAND_PX - 2 - height, width: Math.max(x(to) - x(from), THINNEST_PX), height, class: `state ${state}` },
-    svg("title", {}, `${STATES[state]?.name ?? "Unknown here, for only the newest changes of state are drawn"}: ${clock(from)} – ${clock(to)}, ${span(to - from)}`));
+    svg("title", {}, `${STATES[state]?.name ?? "Unknown: only the latest state changes are loaded"}: ${clock(from)} – ${clock(to)}, ${span(to - from)}`));
 }
 
-function lane(why, rebalances, x, y, width) {
+function lane(trigger, rebalances, x, y, width) {
   const middle = y + LANE_PX / 2;
   return [
     svg("line", { x1: LABELS_PX, x2: width, y1: middle, y2: middle, class: "lane" }),
-    svg("text", { x: 0, y: middle + 4, class: "label" }, `${rebalances.length}× ${shortTrigger(why)}`),
+    svg("text", { x: 0, y: middle + 4, class: "label" }, `${rebalances.length}× ${shortTrigger(trigger)}`),
     ...rebalances.map((each) => {
       const from = x(Date.parse(each.started_at));
       return svg("rect", { x: from, y: y + 4, width: Math.max(x(end(each)) - from, 3), height: LANE_PX - 8, class: `mark ${each.outcome ?? "under-way"}` },
-        svg("title", {}, `${clock(each.started_at)}: ${shortTrigger(why)}, ${each.outcome ?? "under way"}, ${span(end(each) - Date.parse(each.started_at))}`));
+        svg("title", {}, `${clock(each.started_at)}: ${shortTrigger(trigger)}, ${each.outcome ?? "in progress"}, ${span(end(each) - Date.parse(each.started_at))}`));
     }),
   ];
 }
@@ -125,7 +125,7 @@ function tick(at, length) {
   return new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...seconds });
 }
 
-/** Stripes tell the unsettled states apart without colour. */
+/** Return stripe patterns, which distinguish the rebalancing states without colour. */
 function patterns() {
   const stripes = (id, angle, gap) => svg("pattern", { id, width: gap, height: gap, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${angle})` },
     svg("rect", { width: gap, height: gap, class: "ground" }), svg("line", { x1: 0, y1: 0, x2: 0, y2: gap, class: "stripe" }));

@@ -1,12 +1,12 @@
-// A toast says that something was done; it goes away by itself and is read aloud.
+// Toasts: short confirmations that disappear after a few seconds; screen readers announce them.
 
 import { h } from "./dom.js";
 
-const STAYS_MS = 6_000;
+const VISIBLE_MS = 6_000;
 
-/** Say that something was done. */
+/** Show a confirmation. */
 export function toast(text) {
   const line = h("p", {}, text);
   document.getElementById("toasts").append(line);
-  setTimeout(() => line.remove(), STAYS_MS);
+  setTimeout(() => line.remove(), VISIBLE_MS);
 }

@@ -1,1 +1,1 @@
-"""What can be asked over HTTP: an endpoint is its signature, the shapes beside it, and one call to the coordinator."""
+"""HTTP endpoints: each consists of a signature, request and response types, and one coordinator operation."""

@@ -1,4 +1,4 @@
-"""A maintenance run's candidates over HTTP, page by page: what it would take, and what came of each.
+"""Endpoint for the candidates of a maintenance run and their outcomes.
 
 Source: http-api.md "Lists"; docs/maintenance.md for reasons and outcomes.
 """
@@ -9,19 +9,19 @@ from litestar import get
 from litestar.params import FromPath, FromQuery
 from msgspec import Struct
 
-from api.http.call import ThisCall
 from api.http.cursors import Int32, Name, read_cursor, write_cursor
 from api.http.endpoints.maintenance import TAGS, read_run_id, unknown_run
-from api.http.express import REQUEST
+from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit
+from api.http.request_context import CurrentRequest
 from api.http.times import instant, instant_or_none
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
+from coordinator_core.store.candidates import CandidateCursor, ListedCandidate, ListedDay
 from coordinator_core.store.interface import RunNotFound
 from coordinator_core.store.runs import WHOLE_GROUP
 
 
-class CandidateShown(Struct):
-    """An offset that a run names, or a whole group (topic and partition are null); what was seen of it, and its end."""
+class CandidateResponse(Struct):
+    """A committed offset that a run proposes to remove, or a whole group (topic and partition are null)."""
 
     group_id: str
     topic: str | None
@@ -31,77 +31,79 @@ class CandidateShown(Struct):
     committed_at: datetime | None
     reason: str | None
     outcome: str | None
-    """Null while nobody has decided."""
+    """Null until the run is decided."""
 
 
-class DayShown(Struct):
-    """A day of a history table that a run has copied into the archive, and the copy that was compared with it."""
+class HistoryDayResponse(Struct):
+    """A day of a history table, and its verified copy in the archive."""
 
     table: str
     day: str
-    """As 2026-01-31, in UTC."""
+    """Such as 2026-01-31, in UTC."""
     row_count: int
     path: str
     checksum: str
     verified_at: datetime
     outcome: str | None
-    """Null while nobody has decided; `dropped` when the rows are in the archive alone."""
+    """Null until the run is decided; `dropped`: the rows are only in the archive."""
 
 
-class CandidatesAnswer(Struct):
-    """A page of candidates, by group; `next_cursor` asks for the next one, and is null on the last.
+class CandidatesResponse(Struct):
+    """A page of candidates by group, topic and partition; `next_cursor` is null on the last page.
 
-    `days` are of runs about history, the oldest first, and all of them are on the first page.
+    `days` belong to runs of `history_archive`, the oldest first, all on the first page.
     """
 
     run_id: str
-    candidates: list[CandidateShown]
+    candidates: list[CandidateResponse]
     next_cursor: str | None
-    days: list[DayShown]
+    days: list[HistoryDayResponse]
 
 
 @get("/v1/maintenance/runs/{run_id:str}/candidates", tags=TAGS, opt={REQUEST: "ListCandidates"})
 async def list_candidates(
-    call: ThisCall, run_id: FromPath[str], limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> CandidatesAnswer:
-    """List what a run proposes, and what came of it.
+    context: CurrentRequest, run_id: FromPath[str], limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> CandidatesResponse:
+    """List the candidates of a run with their outcomes.
 
-    A token for some groups sees theirs, on shorter pages, and no days of history, which are everybody's.
+    A token for some groups gets the candidates of these groups only, and no days of history.
     """
-    known_id = read_run_id(run_id)
-    place = read_cursor(cursor, tuple[Name, Name, Int32])
+    parsed_id = read_run_id(run_id)
+    after = read_cursor(cursor, tuple[Name, Name, Int32])
     try:
-        found = await call.coordinator.run_candidates(known_id, place and CandidatePlace(*place), limit + 1)
-        days = [] if cursor else await call.coordinator.run_days(known_id)
+        found = await context.coordinator.run_candidates(parsed_id, after and CandidateCursor(*after), limit + 1)
+        days = [] if cursor else await context.coordinator.run_days(parsed_id)
     except RunNotFound:
         raise unknown_run(run_id) from None
     page = found[:limit]
-    next_cursor = write_cursor(*page[-1].place) if len(found) > limit else None
-    shown = [_shown(each) for each in page if call.sees(each.group_id)]
-    return CandidatesAnswer(known_id, shown, next_cursor, [_day(each) for each in days if call.sees(None)])
-
-
-def _shown(one: ListedCandidate) -> CandidateShown:
-    is_group = (one.topic, one.partition) == WHOLE_GROUP
-    return CandidateShown(
-        group_id=one.group_id,
-        topic=None if is_group else one.topic,
-        partition=None if is_group else one.partition,
-        generation=one.generation,
-        state_since=instant_or_none(one.state_since_ms),
-        committed_at=instant_or_none(one.committed_at_ms),
-        reason=one.reason,
-        outcome=one.outcome,
+    next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
+    candidates = [_to_response(each) for each in page if context.can_access(each.group_id)]
+    return CandidatesResponse(
+        parsed_id, candidates, next_cursor, [_day(each) for each in days if context.can_access(None)]
     )
 
 
-def _day(one: ListedDay) -> DayShown:
-    return DayShown(
-        table=one.table,
-        day=one.day,
-        row_count=one.row_count,
-        path=one.path,
-        checksum=one.checksum,
-        verified_at=instant(one.verified_at_ms),
-        outcome=one.outcome,
+def _to_response(candidate: ListedCandidate) -> CandidateResponse:
+    is_group = (candidate.topic, candidate.partition) == WHOLE_GROUP
+    return CandidateResponse(
+        group_id=candidate.group_id,
+        topic=None if is_group else candidate.topic,
+        partition=None if is_group else candidate.partition,
+        generation=candidate.generation,
+        state_since=instant_or_none(candidate.state_since_ms),
+        committed_at=instant_or_none(candidate.committed_at_ms),
+        reason=candidate.reason,
+        outcome=candidate.outcome,
+    )
+
+
+def _day(day: ListedDay) -> HistoryDayResponse:
+    return HistoryDayResponse(
+        table=day.table,
+        day=day.day,
+        row_count=day.row_count,
+        path=day.path,
+        checksum=day.checksum,
+        verified_at=instant(day.verified_at_ms),
+        outcome=day.outcome,
     )

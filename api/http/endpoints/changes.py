@@ -1,6 +1,6 @@
-"""Changes over HTTP: who changed what, when and why; and taking a change back.
+"""Endpoints for the audit log: list, describe and undo changes.
 
-Source: http-api.md "For operators", "Taking a change back".
+Source: http-api.md "Operator requests", "Undoing a change".
 """
 
 from datetime import datetime
@@ -11,13 +11,13 @@ from litestar import get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
-from api.http.call import Call, ThisCall
 from api.http.cursors import AtMs, UuidText, read_cursor, write_cursor
-from api.http.express import REQUEST
-from api.http.fields import GivenReason, PageLimit
+from api.http.fast_path import REQUEST
+from api.http.fields import PageLimit, RequiredReason
 from api.http.problems import GroupAuthorizationFailed
+from api.http.request_context import CurrentRequest, RequestContext
 from api.http.times import instant, instant_or_none
-from coordinator_core.runtime.act import ChangeUnknown
+from coordinator_core.runtime.changes import ChangeNotFound
 from coordinator_core.store.rows import ChangeFilter, RecordedChange
 
 TAGS: Final = ["Operators: changes"]
@@ -25,8 +25,8 @@ TAGS: Final = ["Operators: changes"]
 # -- list -------------------------------------------------------------------------------------------------
 
 
-class ChangeShown(Struct):
-    """One act of an operator or a DAG; `before` and `after` depend on the action."""
+class ChangeResponse(Struct):
+    """A change by an operator, an agent or a DAG; the shape of `before` and `after` depends on `action`."""
 
     change_id: str
     at: datetime
@@ -37,46 +37,48 @@ class ChangeShown(Struct):
     after: Any
     reason: str | None
     undone_at: datetime | None
-    undone_by: str | None
-    """The change that took it back."""
+    undone_by_change_id: str | None
+    """The change that undid it."""
 
 
-class ChangesAnswer(Struct):
-    """A page of changes, the newest first; `next_cursor` asks for the next one, and is null on the last."""
+class ChangesResponse(Struct):
+    """A page of changes, the newest first; `next_cursor` is null on the last page."""
 
-    changes: list[ChangeShown]
+    changes: list[ChangeResponse]
     next_cursor: str | None
 
 
 @get("/v1/changes", tags=TAGS, opt={REQUEST: "ListChanges"})
 async def list_changes(
-    call: ThisCall, group_id: FromQuery[str | None] = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> ChangesAnswer:
-    """List changes, of one group or of all, the newest first; a token for some groups sees theirs, on shorter pages."""
-    which = ChangeFilter(group_id, read_cursor(cursor, tuple[AtMs, UuidText]), limit + 1)
-    found = await call.coordinator.operators.changes(which)
+    context: CurrentRequest, group_id: FromQuery[str | None] = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> ChangesResponse:
+    """List changes of one group or of all, the newest first; a token for some groups gets those of its groups only."""
+    change_filter = ChangeFilter(group_id, read_cursor(cursor, tuple[AtMs, UuidText]), limit + 1)
+    found = await context.coordinator.admin.changes(change_filter)
     page = found[:limit]
     next_cursor = write_cursor(page[-1].change.at_ms, page[-1].change.change_id) if len(found) > limit else None
-    return ChangesAnswer([_shown(each) for each in page if call.sees(each.change.group_id)], next_cursor)
+    return ChangesResponse(
+        [_to_response(each) for each in page if context.can_access(each.change.group_id)], next_cursor
+    )
 
 
 @get("/v1/changes/{change_id:str}", tags=TAGS, opt={REQUEST: "DescribeChange"})
-async def describe_change(call: ThisCall, change_id: FromPath[str]) -> ChangeShown:
-    """Show one change."""
-    return _shown(await _own_change(call, _uuid(change_id)))
+async def describe_change(context: CurrentRequest, change_id: FromPath[str]) -> ChangeResponse:
+    """Describe one change."""
+    return _to_response(await _own_change(context, _uuid(change_id)))
 
 
-async def _own_change(call: Call, change_id: str) -> RecordedChange:
-    """Return a change of a group that the caller may touch."""
-    found = await call.coordinator.operators.change(change_id)
-    if not call.sees(found.change.group_id):
-        raise GroupAuthorizationFailed("the token is not for what this change is about")
+async def _own_change(context: RequestContext, change_id: str) -> RecordedChange:
+    """Return a change, if the token covers its group."""
+    found = await context.coordinator.admin.change(change_id)
+    if not context.can_access(found.change.group_id):
+        raise GroupAuthorizationFailed("the token does not cover this change")
     return found
 
 
-def _shown(found: RecordedChange) -> ChangeShown:
+def _to_response(found: RecordedChange) -> ChangeResponse:
     change = found.change
-    return ChangeShown(
+    return ChangeResponse(
         change_id=change.change_id,
         at=instant(change.at_ms),
         actor=change.actor,
@@ -86,7 +88,7 @@ def _shown(found: RecordedChange) -> ChangeShown:
         after=change.after,
         reason=change.reason,
         undone_at=instant_or_none(found.undone_at_ms),
-        undone_by=found.undone_by,
+        undone_by_change_id=found.undone_by_change_id,
     )
 
 
@@ -94,77 +96,77 @@ def _shown(found: RecordedChange) -> ChangeShown:
 
 
 class UndoBody(Struct, forbid_unknown_fields=True):
-    """Why the change is taken back."""
+    """The reason for the undo."""
 
-    reason: GivenReason
+    reason: RequiredReason
 
 
-class OffsetUndone(Struct):
-    """What became of a partition: `restored`, `removed` (nothing had stood there), or why it was kept as it is."""
+class OffsetUndoResponse(Struct):
+    """The outcome for a partition: `restored`, `removed` (it had no offset before), or why it was left unchanged."""
 
     topic: str
     partition: int
     outcome: str
     offset: int | None
-    """What the undo put there."""
+    """The offset that the undo committed."""
 
 
-class SettingUndone(Struct):
-    """What became of a setting: `restored`, or `newer_there`; `value` is what is set now at that level."""
+class SettingUndoResponse(Struct):
+    """The outcome for a setting: `restored` or `newer_there`; `value` is the value now set at that level."""
 
     key: str
     outcome: str
     value: str | None
 
 
-class TopicUndone(Struct):
-    """What became of a deleted topic: `restored`, or `newer_there`."""
+class TopicUndoResponse(Struct):
+    """The outcome for a deleted topic: `restored` or `newer_there`."""
 
     topic: str
     outcome: str
 
 
-class UndoAnswer(Struct, kw_only=True):
-    """What was taken back and what was kept; where offsets of many groups come back, the run that does it."""
+class UndoResponse(Struct, kw_only=True):
+    """The outcomes of an undo; `run_id` names the maintenance run that restores offsets of several groups."""
 
     change_id: str
     undoes: str
     action: str
-    """What the change had done."""
+    """The action of the undone change."""
     group_id: str | None
-    offsets: list[OffsetUndone] = []
+    offsets: list[OffsetUndoResponse] = []
     offset_count: int = 0
-    settings: list[SettingUndone] = []
-    topic: TopicUndone | None = None
+    settings: list[SettingUndoResponse] = []
+    topic: TopicUndoResponse | None = None
     run_id: str | None = None
     candidates: int = 0
-    """How many offsets the run has to look at."""
+    """The number of offsets that the run processes."""
 
 
 @post("/v1/changes/{change_id:str}/undo", status_code=200, tags=TAGS, opt={REQUEST: "UndoChange"})
-async def undo_change(call: ThisCall, change_id: FromPath[str], data: JSONBody[UndoBody]) -> UndoAnswer:
-    """Take a change back as far as nothing newer stands there; an undo is a change itself."""
-    if not call.sees(None):
-        await _own_change(call, _uuid(change_id))
-    undo = await call.coordinator.operators.undo(_uuid(change_id), call.act(data.reason))
+async def undo_change(context: CurrentRequest, change_id: FromPath[str], data: JSONBody[UndoBody]) -> UndoResponse:
+    """Undo a change, except where there are newer changes; the undo is recorded as a change itself."""
+    if not context.can_access(None):
+        await _own_change(context, _uuid(change_id))
+    undo = await context.coordinator.admin.undo(_uuid(change_id), context.begin_change(data.reason))
     after = undo.after
-    return UndoAnswer(
+    return UndoResponse(
         change_id=undo.change_id,
         undoes=after["undoes"],
         action=after["action"],
         group_id=undo.group_id,
-        offsets=[OffsetUndone(**each) for each in after.get("offsets", ())],
+        offsets=[OffsetUndoResponse(**each) for each in after.get("offsets", ())],
         offset_count=after.get("offset_count", 0),
-        settings=[SettingUndone(**each) for each in after.get("settings", ())],
-        topic=TopicUndone(**after["topic"]) if "topic" in after else None,
+        settings=[SettingUndoResponse(**each) for each in after.get("settings", ())],
+        topic=TopicUndoResponse(**after["topic"]) if "topic" in after else None,
         run_id=after.get("run_id"),
         candidates=after.get("candidates", 0),
     )
 
 
 def _uuid(change_id: str) -> str:
-    """Return a change's id as it is kept; what is no UUID is no change."""
+    """Return a change id in its stored form; raise `ChangeNotFound` if it is no UUID."""
     try:
         return str(UUID(change_id))
     except ValueError:
-        raise ChangeUnknown(f"there is no change {change_id}") from None
+        raise ChangeNotFound(f"there is no change {change_id}") from None

@@ -1,6 +1,6 @@
-"""Diagnosis over HTTP: which clients cost a group rebalances within the last hour, why, and what would cure it.
+"""Endpoint for the diagnosis of a group: the clients that caused rebalances within the last hour, and remedies.
 
-Any node answers, of groups that are gone too. Source: http-api.md "Diagnosis".
+Any node answers, also for deleted groups. Source: http-api.md "Diagnosis".
 """
 
 from typing import Final
@@ -8,45 +8,45 @@ from typing import Final
 from litestar import get
 from msgspec import Struct
 
-from api.http.call import ThisCall
-from api.http.express import REQUEST
+from api.http.fast_path import REQUEST
 from api.http.fields import GroupId
+from api.http.request_context import CurrentRequest
 from coordinator_core.runtime.diagnosis import Finding, FindingKind
 
 TAGS: Final = ["Operators: history"]
 
 
-class FindingShown(Struct):
-    """What stands out about one client: an instance id alone, or a client id and a host."""
+class FindingResponse(Struct):
+    """A finding about one client, which is an instance id, or else a client id and a host."""
 
     kind: FindingKind
     group_instance_id: str | None
     client_id: str | None
     client_host: str | None
     text: str
-    """Sentences that begin with the client's name."""
+    """The finding in sentences that begin with the client's name."""
     setting: str | None
-    """A setting of the group that would help; null: no setting does."""
+    """The setting of the group that would help; null: none."""
     value: int | None
-    """What to set it to, in milliseconds; null: that is for people to weigh."""
+    """The recommended value in milliseconds; null: the operator has to choose."""
 
 
-class DiagnosisAnswer(Struct):
-    """What stands out in the last hour; evictions come first."""
+class DiagnosisResponse(Struct):
+    """The findings of the last hour; evictions come first."""
 
     group_id: str
-    findings: list[FindingShown]
+    findings: list[FindingResponse]
 
 
 @get("/v1/groups/{group_id:str}/diagnosis", tags=TAGS, opt={REQUEST: "DescribeDiagnosis"})
-async def describe_diagnosis(call: ThisCall, group_id: GroupId) -> DiagnosisAnswer:
-    """Say which clients cost the group rebalances within the last hour, why, and what would cure it."""
-    found = await call.coordinator.diagnosis.look(group_id)
-    return DiagnosisAnswer(group_id, [_finding(each) for each in found])
+async def describe_diagnosis(context: CurrentRequest, group_id: GroupId) -> DiagnosisResponse:
+    """List the clients that caused rebalances of the group within the last hour, with causes and remedies."""
+    found = await context.coordinator.diagnosis.diagnose(group_id)
+    return DiagnosisResponse(group_id, [_finding(each) for each in found])
 
 
-def _finding(finding: Finding) -> FindingShown:
-    return FindingShown(
+def _finding(finding: Finding) -> FindingResponse:
+    return FindingResponse(
         kind=finding.kind,
         group_instance_id=finding.client.group_instance_id,
         client_id=finding.client.client_id,

@@ -1,6 +1,6 @@
-"""Groups as operators see them: list, describe, coordinator, delete, force a rebalance, put a member out.
+"""Endpoints for groups: list, describe, find the coordinator, delete, rebalance, remove a member, reload.
 
-Source: http-api.md "For operators".
+Source: http-api.md "Operator requests", "Lists".
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from litestar import delete, get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
-from api.http.call import Call, ThisCall
+from api.http.consumer_json import AssignmentJson, PartitionsOfTopic, assignment_json
 from api.http.cursors import Name, read_cursor, write_cursor
-from api.http.express import REQUEST
-from api.http.fields import GivenReason, GroupId, PageLimit, ReasonNeeded, StatesAsked
+from api.http.fast_path import REQUEST
+from api.http.fields import GroupId, PageLimit, RequiredReason, RequiredReasonParam, StatesParam
+from api.http.request_context import CurrentRequest, RequestContext
 from api.http.times import instant, instant_or_none
-from api.http.translation import AssignmentJson, PartitionsOfTopic, assignment_shown
 from coordinator_core.protocol.consumer_protocol import CONSUMER, TopicPartitions
 from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.states import DEAD, EMPTY, STABLE, GroupState
@@ -31,19 +31,19 @@ STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
 class ReasonBody(Struct, forbid_unknown_fields=True):
     """The operator's reason."""
 
-    reason: GivenReason
+    reason: RequiredReason
 
 
 # -- list -------------------------------------------------------------------------------------------
 
 
-class NodeShown(Struct):
-    """Who serves a group; None while nobody does."""
+class NodeResponse(Struct):
+    """The node that serves a group; null if none does."""
 
     node_id: str | None
 
 
-class GroupShown(Struct):
+class GroupResponse(Struct):
     """A group in a list."""
 
     group_id: str
@@ -51,70 +51,70 @@ class GroupShown(Struct):
     protocol_type: str | None
     generation: int
     member_count: int
-    coordinator: NodeShown
+    coordinator: NodeResponse
 
 
-class GroupsAnswer(Struct):
-    """A page of groups by id; `next_cursor` asks for the next one, and is null on the last."""
+class GroupsResponse(Struct):
+    """A page of groups by id; `next_cursor` is null on the last page."""
 
-    groups: list[GroupShown]
+    groups: list[GroupResponse]
     next_cursor: str | None
 
 
 @get("/v1/groups", tags=TAGS, opt={REQUEST: "ListGroups"})
 async def list_groups(
-    call: ThisCall,
-    states: StatesAsked = None,
+    context: CurrentRequest,
+    states: StatesParam = None,
     prefix: FromQuery[str] = "",
     protocol_type: FromQuery[str] = "",
     limit: PageLimit = 100,
     cursor: FromQuery[str] = "",
-) -> GroupsAnswer:
-    """List groups by id; Dead ones, from history, only with state=Dead."""
-    place = read_cursor(cursor, tuple[Name])
-    which = GroupFilter(
+) -> GroupsResponse:
+    """List groups by id; deleted groups, which are in history, only with state=Dead."""
+    after = read_cursor(cursor, tuple[Name])
+    group_filter = GroupFilter(
         states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
         prefix=prefix,
         protocol_type=protocol_type or None,
-        after=place[0] if place else None,
+        after=after[0] if after else None,
         limit=limit + 1,
     )
-    found = await _own_groups(call, which)
+    found = await _own_groups(context, group_filter)
     page = found[:limit]
     next_cursor = write_cursor(page[-1].group_id) if len(found) > limit else None
-    return GroupsAnswer([_listed(each) for each in page], next_cursor)
+    return GroupsResponse([_to_response(each) for each in page], next_cursor)
 
 
-async def _own_groups(call: Call, which: GroupFilter) -> list[ListedGroup]:
-    """List the caller's own groups; ids are in order, and so are prefixes none of which begins another."""
-    if call.identity is None:
-        return await call.coordinator.list_groups(which)
+async def _own_groups(context: RequestContext, group_filter: GroupFilter) -> list[ListedGroup]:
+    """List the groups that the token covers, in the order of their ids: its prefixes are sorted and do not overlap."""
+    if context.identity is None:
+        return await context.coordinator.list_groups(group_filter)
     found: list[ListedGroup] = []
-    for prefix in call.identity.prefixes_within(which.prefix):
-        if len(found) < which.limit:
-            found += await call.coordinator.list_groups(replace(which, prefix=prefix))
-    return found[: which.limit]
+    for prefix in context.identity.prefixes_within(group_filter.prefix):
+        if len(found) < group_filter.limit:
+            found += await context.coordinator.list_groups(replace(group_filter, prefix=prefix))
+    return found[: group_filter.limit]
 
 
-def _listed(row: ListedGroup) -> GroupShown:
-    return GroupShown(
-        row.group_id, row.state, row.protocol_type, row.generation, row.member_count, NodeShown(row.node_id)
+def _to_response(row: ListedGroup) -> GroupResponse:
+    return GroupResponse(
+        row.group_id, row.state, row.protocol_type, row.generation, row.member_count, NodeResponse(row.node_id)
     )
 
 
 # -- describe ---------------------------------------------------------------------------------------
 
 
-class CoordinatorShown(Struct):
-    """Who serves a group's shard; None while nobody does."""
+class CoordinatorResponse(Struct):
+    """The node that owns the shard of a group; id and URL are null if none does."""
 
     node_id: str | None
     url: str | None
     epoch: int
 
 
-class MemberDescribed(Struct):
-    """A member as its coordinator sees it now."""
+class DescribedMemberResponse(Struct):
+    """A member of a group."""
 
     member_id: str
     group_instance_id: str | None
@@ -124,17 +124,17 @@ class MemberDescribed(Struct):
     rebalance_timeout_ms: int
     last_heartbeat_at: datetime | None
     assignment: AssignmentJson | str | None
-    """Null while the group is not Stable; base64 where it cannot be read."""
+    """Null unless the group is Stable; base64 if it cannot be decoded."""
     owned_partitions: list[PartitionsOfTopic] | None
-    """During a rebalance those that the member owned last; null where assignments cannot be read."""
-    awaiting: Literal["join", "sync"] | None
-    """The member's parked request: it is ready, and waits for other members."""
-    awaited: Literal["join", "sync"] | None
-    """The request of the member that the group waits for."""
+    """During a rebalance, the partitions that the member owned before; null if assignments cannot be decoded."""
+    parked_request: Literal["join", "sync"] | None
+    """The parked request of the member, which is ready and waits for other members."""
+    missing_request: Literal["join", "sync"] | None
+    """The request that the group waits for from the member."""
 
 
-class GroupDescribed(Struct, kw_only=True):
-    """A group as its coordinator sees it now; the defaults are those of a Dead one."""
+class DescribedGroupResponse(Struct, kw_only=True):
+    """A group with its members; the defaults are those of a Dead group."""
 
     group_id: str
     state: str = DEAD
@@ -144,8 +144,8 @@ class GroupDescribed(Struct, kw_only=True):
     protocol_name: str | None = None
     leader: str | None = None
     shard_id: int
-    coordinator: CoordinatorShown
-    members: list[MemberDescribed] = []
+    coordinator: CoordinatorResponse
+    members: list[DescribedMemberResponse] = []
     pending_members: int = 0
     waiting_for: list[str] = []
     waiting_until: datetime | None = None
@@ -153,21 +153,21 @@ class GroupDescribed(Struct, kw_only=True):
 
 
 @get("/v1/groups/{group_id:str}", tags=TAGS, opt={REQUEST: "DescribeGroups"})
-async def describe_group(call: ThisCall, group_id: GroupId) -> GroupDescribed:
-    """Describe a group: its members, who is waited for and until when, and the settings in force."""
-    view = call.coordinator.describe(group_id)
+async def describe_group(context: CurrentRequest, group_id: GroupId) -> DescribedGroupResponse:
+    """Describe a group: its members, the members that it waits for and until when, and its effective settings."""
+    view = context.coordinator.describe(group_id)
     if view is not None:
-        return _described(call, view)
-    described = _dead(call, group_id)
-    if await call.coordinator.has_offsets(group_id):
-        described.state = EMPTY  # offsets that were put there by hand are a simple group's
-    elif not await call.coordinator.was_seen(group_id):
-        raise GroupIdNotFound("nobody has ever seen this group")
+        return _describe(context, view)
+    described = _dead(context, group_id)
+    if await context.coordinator.has_offsets(group_id):
+        described.state = EMPTY  # a simple group: offsets without members
+    elif not await context.coordinator.has_history(group_id):
+        raise GroupIdNotFound("the group does not exist and has no history")
     return described
 
 
-def _described(call: Call, view: GroupView) -> GroupDescribed:
-    described = _dead(call, view.group_id)
+def _describe(context: RequestContext, view: GroupView) -> DescribedGroupResponse:
+    described = _dead(context, view.group_id)
     described.state = view.state
     described.state_since = instant_or_none(view.state_since_ms)
     described.generation = view.generation
@@ -181,32 +181,32 @@ def _described(call: Call, view: GroupView) -> GroupDescribed:
     return described
 
 
-def _dead(call: Call, group_id: str) -> GroupDescribed:
-    """Return what can be said of a group that is gone; settings and a shard it has all the same."""
-    owner = call.coordinator.coordinator_of(group_id)
-    in_force = call.coordinator.settings_in_force(group_id)
-    return GroupDescribed(
+def _dead(context: RequestContext, group_id: str) -> DescribedGroupResponse:
+    """Return the description of a group without a state: its id, shard, coordinator and settings."""
+    owner = context.coordinator.find_coordinator(group_id)
+    effective = context.coordinator.effective_settings(group_id)
+    return DescribedGroupResponse(
         group_id=group_id,
         shard_id=owner.shard_id,
-        coordinator=CoordinatorShown(owner.node_id, owner.url, owner.epoch),
-        config={key: setting.value for key, setting in in_force.items()},
+        coordinator=CoordinatorResponse(owner.node_id, owner.url, owner.epoch),
+        config={key: setting.value for key, setting in effective.items()},
     )
 
 
-def _member(view: GroupView, shown: MemberView) -> MemberDescribed:
-    member = shown.member
-    return MemberDescribed(
+def _member(view: GroupView, member_view: MemberView) -> DescribedMemberResponse:
+    member = member_view.member
+    return DescribedMemberResponse(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         session_timeout_ms=member.session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        last_heartbeat_at=instant_or_none(shown.last_heartbeat_at_ms),
+        last_heartbeat_at=instant_or_none(member_view.last_heartbeat_at_ms),
         assignment=_assignment(view, member.assignment),
-        owned_partitions=_owned_partitions(shown.owned),
-        awaiting=shown.awaiting,
-        awaited=shown.awaited,
+        owned_partitions=_owned_partitions(member_view.owned),
+        parked_request=member_view.parked_request,
+        missing_request=member_view.missing_request,
     )
 
 
@@ -215,17 +215,17 @@ def _owned_partitions(owned: Sequence[TopicPartitions] | None) -> list[Partition
 
 
 def _assignment(view: GroupView, assignment: bytes) -> AssignmentJson | str | None:
-    """Show what a member holds; between two generations nobody can say."""
+    """Return a member's assignment; None unless the group is Stable."""
     if view.state is not STABLE or not assignment:
         return None
-    return assignment_shown(assignment, as_json=view.protocol_type == CONSUMER)
+    return assignment_json(assignment, as_json=view.protocol_type == CONSUMER)
 
 
 # -- quarantine -------------------------------------------------------------------------------------
 
 
-class QuarantinedShown(Struct):
-    """A group that the node does not serve because its stored rows cannot be loaded."""
+class QuarantinedGroupResponse(Struct):
+    """A group that a node does not serve because its stored rows cannot be loaded."""
 
     group_id: str
     shard_id: int
@@ -233,32 +233,32 @@ class QuarantinedShown(Struct):
     since: datetime
 
 
-class QuarantineAnswer(Struct):
-    """The quarantined groups of the node that is asked, by id."""
+class QuarantinedGroupsResponse(Struct):
+    """The quarantined groups of this node, by id."""
 
-    groups: list[QuarantinedShown]
+    groups: list[QuarantinedGroupResponse]
 
 
 @get("/v1/quarantined-groups", tags=TAGS, opt={REQUEST: "ListQuarantinedGroups"})
-async def list_quarantined_groups(call: ThisCall) -> QuarantineAnswer:
+async def list_quarantined_groups(context: CurrentRequest) -> QuarantinedGroupsResponse:
     """List the groups that this node does not serve because their stored rows cannot be loaded."""
-    found = [each for each in call.coordinator.quarantined() if call.sees(each.group_id)]
-    return QuarantineAnswer(
-        [QuarantinedShown(each.group_id, each.shard_id, each.reason, instant(each.since_ms)) for each in found]
+    found = [each for each in context.coordinator.quarantined() if context.can_access(each.group_id)]
+    return QuarantinedGroupsResponse(
+        [QuarantinedGroupResponse(each.group_id, each.shard_id, each.reason, instant(each.since_ms)) for each in found]
     )
 
 
 @post("/v1/groups/{group_id:str}/reload", status_code=204, tags=TAGS, opt={REQUEST: "ReloadGroup"})
-async def reload_group(call: ThisCall, group_id: GroupId, data: JSONBody[ReasonBody]) -> None:
-    """Load a quarantined group again from its rows, which were repaired or deleted."""
-    await call.coordinator.operators.reload_group(group_id, call.act(data.reason))
+async def reload_group(context: CurrentRequest, group_id: GroupId, data: JSONBody[ReasonBody]) -> None:
+    """Load a quarantined group again, after its rows were repaired or deleted."""
+    await context.coordinator.admin.reload_group(group_id, context.begin_change(data.reason))
 
 
 # -- coordinator ------------------------------------------------------------------------------------
 
 
-class ShardOwnerShown(Struct):
-    """Who serves a group's shard; None while nobody does."""
+class ShardOwnerResponse(Struct):
+    """The node that owns the shard of a group; id and URL are null if none does."""
 
     shard_id: int
     node_id: str | None
@@ -267,28 +267,30 @@ class ShardOwnerShown(Struct):
 
 
 @get("/v1/groups/{group_id:str}/coordinator", tags=["Agents: membership"], opt={REQUEST: "FindCoordinator"})
-async def find_coordinator(call: ThisCall, group_id: GroupId) -> ShardOwnerShown:
-    """Say which node serves a group; it need not exist yet."""
-    owner = call.coordinator.coordinator_of(group_id)
-    return ShardOwnerShown(owner.shard_id, owner.node_id, owner.url, owner.epoch)
+async def find_coordinator(context: CurrentRequest, group_id: GroupId) -> ShardOwnerResponse:
+    """Find the node that serves a group; the group need not exist."""
+    owner = context.coordinator.find_coordinator(group_id)
+    return ShardOwnerResponse(owner.shard_id, owner.node_id, owner.url, owner.epoch)
 
 
 # -- changes ----------------------------------------------------------------------------------------
 
 
 @delete("/v1/groups/{group_id:str}", tags=TAGS, opt={REQUEST: "DeleteGroups"})
-async def delete_group(call: ThisCall, group_id: GroupId, reason: ReasonNeeded) -> None:
-    """Delete a group that has no members; its offsets go to the archive."""
-    await call.coordinator.operators.delete_group(group_id, call.act(reason))
+async def delete_group(context: CurrentRequest, group_id: GroupId, reason: RequiredReasonParam) -> None:
+    """Delete a group without members, and archive its offsets."""
+    await context.coordinator.admin.delete_group(group_id, context.begin_change(reason))
 
 
 @post("/v1/groups/{group_id:str}/rebalance", status_code=204, tags=TAGS, opt={REQUEST: "ForceRebalance"})
-async def force_rebalance(call: ThisCall, group_id: GroupId, data: JSONBody[ReasonBody]) -> None:
-    """Make the group rebalance, as if its membership had changed."""
-    await call.coordinator.operators.force_rebalance(group_id, call.act(data.reason))
+async def force_rebalance(context: CurrentRequest, group_id: GroupId, data: JSONBody[ReasonBody]) -> None:
+    """Force a rebalance, as if the membership had changed."""
+    await context.coordinator.admin.force_rebalance(group_id, context.begin_change(data.reason))
 
 
 @delete("/v1/groups/{group_id:str}/members/{member_id:str}", tags=TAGS, opt={REQUEST: "RemoveMember"})
-async def remove_member(call: ThisCall, group_id: GroupId, member_id: FromPath[str], reason: ReasonNeeded) -> None:
-    """Put a member out, as if it had left; it may join again."""
-    await call.coordinator.operators.remove_member(group_id, member_id, call.act(reason))
+async def remove_member(
+    context: CurrentRequest, group_id: GroupId, member_id: FromPath[str], reason: RequiredReasonParam
+) -> None:
+    """Remove a member, as if it had left; it may join again."""
+    await context.coordinator.admin.remove_member(group_id, member_id, context.begin_change(reason))

@@ -1,8 +1,8 @@
-"""The ledger over HTTP: how a group rebalanced, which states it went through, who owned what and when.
+"""Endpoints for the history of a group: rebalances, their members, state transitions, partition ownership.
 
-Rows are those of the tables of the same names, column by column. Any node answers, of groups that are gone too.
+Rows have the columns of the tables of the same names. Any node answers, also for deleted groups.
 
-Source: http-api.md "The ledger".
+Source: http-api.md "History".
 """
 
 import re
@@ -13,23 +13,23 @@ from litestar import get
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http.call import ThisCall
 from api.http.cursors import UUID_LETTERS, AtMs, Int32, UuidText, read_cursor, write_cursor
-from api.http.express import REQUEST
-from api.http.fields import GroupId, PageLimit, PartitionAsked
+from api.http.fast_path import REQUEST
+from api.http.fields import GroupId, PageLimit, PartitionParam
 from api.http.limits import TOPIC_MAX_CHARS
-from api.http.times import as_ms, instant, instant_or_none, moment
+from api.http.request_context import CurrentRequest
+from api.http.times import epoch_ms, instant, instant_or_none, parse_instant
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.reports.waiting import Wait, rank_waits
 from coordinator_core.store.history import (
     END_OF_TIME_MS,
     ListedRebalance,
     Moment,
-    OwnedSpan,
-    PositionThen,
-    RebalancePlace,
-    TransitionPlace,
-    place_of,
+    OffsetAtTime,
+    PartitionOwnership,
+    RebalanceCursor,
+    TransitionCursor,
+    cursor_of,
 )
 from coordinator_core.store.rows import RebalanceMemberRow, TransitionRow
 
@@ -38,8 +38,8 @@ TAGS: Final = ["Operators: history"]
 # -- rebalances -------------------------------------------------------------------------------------------
 
 
-class RebalanceShown(Struct):
-    """A rebalance; under way while `completed_at` is null."""
+class RebalanceResponse(Struct):
+    """A rebalance; in progress while `completed_at` is null."""
 
     rebalance_id: str
     group_id: str
@@ -59,27 +59,27 @@ class RebalanceShown(Struct):
     partitions_moved: int | None
 
 
-class RebalancesAnswer(Struct):
-    """A page of rebalances, the newest first; `next_cursor` asks for the next one, and is null on the last."""
+class RebalancesResponse(Struct):
+    """A page of rebalances, the newest first; `next_cursor` is null on the last page."""
 
-    rebalances: list[RebalanceShown]
+    rebalances: list[RebalanceResponse]
     next_cursor: str | None
 
 
 @get("/v1/groups/{group_id:str}/rebalances", tags=TAGS, opt={REQUEST: "ListRebalances"})
 async def list_rebalances(
-    call: ThisCall, group_id: GroupId, limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> RebalancesAnswer:
-    """List a group's rebalances, the newest first: why each began, how long it took, what came of it."""
-    place = read_cursor(cursor, tuple[AtMs, UuidText])
-    found = await call.coordinator.history.rebalances(group_id, place and RebalancePlace(*place), limit + 1)
+    context: CurrentRequest, group_id: GroupId, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> RebalancesResponse:
+    """List a group's rebalances, the newest first, with trigger, duration and outcome."""
+    after = read_cursor(cursor, tuple[AtMs, UuidText])
+    found = await context.coordinator.history.rebalances(group_id, after and RebalanceCursor(*after), limit + 1)
     page = found[:limit]
-    next_cursor = write_cursor(*page[-1].place) if len(found) > limit else None
-    return RebalancesAnswer([_rebalance(each) for each in page], next_cursor)
+    next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
+    return RebalancesResponse([_rebalance(each) for each in page], next_cursor)
 
 
-def _rebalance(row: ListedRebalance) -> RebalanceShown:
-    return RebalanceShown(
+def _rebalance(row: ListedRebalance) -> RebalanceResponse:
+    return RebalanceResponse(
         rebalance_id=row.rebalance_id,
         group_id=row.group_id,
         shard_id=row.shard_id,
@@ -99,11 +99,11 @@ def _rebalance(row: ListedRebalance) -> RebalanceShown:
     )
 
 
-# -- parts in them ----------------------------------------------------------------------------------------
+# -- members of a rebalance -------------------------------------------------------------------------------
 
 
-class PartShown(Struct):
-    """One member's part in a rebalance that is over; lengths count from the rebalance's start."""
+class RebalanceMemberResponse(Struct):
+    """A member of a completed rebalance; `…_after_ms` count from the start of the rebalance."""
 
     member_id: str
     group_instance_id: str | None
@@ -115,27 +115,27 @@ class PartShown(Struct):
     outcome: str
 
 
-class ConsumerWaitShown(Struct):
-    """How long the rebalance waited for one consumer: an instance id, or else a client id and a host."""
+class ConsumerWaitResponse(Struct):
+    """How long the rebalance waited for one consumer, which is an instance id, or else a client id and a host."""
 
     member_id: str
-    """Its member that was waited for longest; `outcome` is that member's."""
+    """The member of the consumer that was waited for longest; `outcome` is that member's."""
     group_instance_id: str | None
     client_id: str
     client_host: str | None
     member_count: int
-    """Under how many member ids it was waited for."""
+    """The number of member ids of the consumer that the rebalance waited for."""
     waited_for_ms: int
     outcome: str
 
 
-class PartsAnswer(Struct):
-    """The members of a rebalance, and the consumers that it waited for; the longest wait comes first in both."""
+class RebalanceMembersResponse(Struct):
+    """The members of a rebalance, and the consumers that it waited for; both lists begin with the longest wait."""
 
     group_id: str
     rebalance_id: str
-    members: list[PartShown]
-    waited_for: list[ConsumerWaitShown]
+    members: list[RebalanceMemberResponse]
+    waited_for: list[ConsumerWaitResponse]
 
 
 @get(
@@ -143,16 +143,20 @@ class PartsAnswer(Struct):
     tags=TAGS,
     opt={REQUEST: "ListRebalanceMembers"},
 )
-async def list_rebalance_members(call: ThisCall, group_id: GroupId, rebalance_id: FromPath[str]) -> PartsAnswer:
-    """Say who took part in a rebalance and who held it up; a rebalance that is not over has no members yet."""
+async def list_rebalance_members(
+    context: CurrentRequest, group_id: GroupId, rebalance_id: FromPath[str]
+) -> RebalanceMembersResponse:
+    """List the members of a completed rebalance, and how long it waited for each; empty while it is in progress."""
     if re.fullmatch(UUID_LETTERS, rebalance_id) is None:
-        raise InvalidRequest("a rebalance id is a UUID, in small letters")
-    found = await call.coordinator.history.rebalance_members(group_id, rebalance_id)
-    return PartsAnswer(group_id, rebalance_id, [_part(row) for row in found], _waited_for(found))
+        raise InvalidRequest("the rebalance id must be a UUID in lower case")
+    found = await context.coordinator.history.rebalance_members(group_id, rebalance_id)
+    return RebalanceMembersResponse(
+        group_id, rebalance_id, [_rebalance_member(row) for row in found], _waited_for(found)
+    )
 
 
-def _part(row: RebalanceMemberRow) -> PartShown:
-    return PartShown(
+def _rebalance_member(row: RebalanceMemberRow) -> RebalanceMemberResponse:
+    return RebalanceMemberResponse(
         member_id=row.member_id,
         group_instance_id=row.group_instance_id,
         client_id=row.client_id,
@@ -164,13 +168,13 @@ def _part(row: RebalanceMemberRow) -> PartShown:
     )
 
 
-def _waited_for(rows: list[RebalanceMemberRow]) -> list[ConsumerWaitShown]:
+def _waited_for(rows: list[RebalanceMemberRow]) -> list[ConsumerWaitResponse]:
     waits = (
         Wait(row.member_id, row.group_instance_id, row.client_id, row.client_host, row.waited_for_ms, row.outcome)
         for row in rows
     )
     return [
-        ConsumerWaitShown(
+        ConsumerWaitResponse(
             member_id=each.longest.member_id,
             group_instance_id=each.longest.group_instance_id,
             client_id=each.longest.client_id,
@@ -186,8 +190,8 @@ def _waited_for(rows: list[RebalanceMemberRow]) -> list[ConsumerWaitShown]:
 # -- transitions ------------------------------------------------------------------------------------------
 
 
-class TransitionShown(Struct):
-    """One change of a group's state; `from_state` is null where a life of the group began."""
+class TransitionResponse(Struct):
+    """A state transition of a group; `from_state` is null at the creation of the group."""
 
     group_id: str
     shard_id: int
@@ -200,27 +204,27 @@ class TransitionShown(Struct):
     member_id: str | None
 
 
-class TransitionsAnswer(Struct):
-    """A page of transitions, the newest first; `next_cursor` asks for the next one, and is null on the last."""
+class TransitionsResponse(Struct):
+    """A page of transitions, the newest first; `next_cursor` is null on the last page."""
 
-    transitions: list[TransitionShown]
+    transitions: list[TransitionResponse]
     next_cursor: str | None
 
 
 @get("/v1/groups/{group_id:str}/transitions", tags=TAGS, opt={REQUEST: "ListTransitions"})
 async def list_transitions(
-    call: ThisCall, group_id: GroupId, limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> TransitionsAnswer:
-    """List the changes of a group's state, the newest first, and why each happened."""
-    place = read_cursor(cursor, tuple[AtMs, AtMs, Int32, Int32])
-    found = await call.coordinator.history.transitions(group_id, place and TransitionPlace(*place), limit + 1)
+    context: CurrentRequest, group_id: GroupId, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> TransitionsResponse:
+    """List a group's state transitions, the newest first, with their reasons."""
+    after = read_cursor(cursor, tuple[AtMs, AtMs, Int32, Int32])
+    found = await context.coordinator.history.transitions(group_id, after and TransitionCursor(*after), limit + 1)
     page = found[:limit]
-    next_cursor = write_cursor(*place_of(page[-1])) if len(found) > limit else None
-    return TransitionsAnswer([_transition(each) for each in page], next_cursor)
+    next_cursor = write_cursor(*cursor_of(page[-1])) if len(found) > limit else None
+    return TransitionsResponse([_transition(each) for each in page], next_cursor)
 
 
-def _transition(row: TransitionRow) -> TransitionShown:
-    return TransitionShown(
+def _transition(row: TransitionRow) -> TransitionResponse:
+    return TransitionResponse(
         group_id=row.group_id,
         shard_id=row.shard_id,
         group_created_at=instant(row.group_created_at_ms),
@@ -233,11 +237,11 @@ def _transition(row: TransitionRow) -> TransitionShown:
     )
 
 
-# -- who owned what ---------------------------------------------------------------------------------------
+# -- ownership --------------------------------------------------------------------------------------------
 
 
-class AssignmentShown(Struct):
-    """Partitions of one topic that a member held at the moment asked about; `valid_to` is null while it lasts."""
+class PartitionOwnershipResponse(Struct):
+    """Partitions of one topic that a member owned at the requested time; `valid_to` is null if it still owns them."""
 
     member_id: str
     topic: str
@@ -248,8 +252,8 @@ class AssignmentShown(Struct):
     valid_to: datetime | None
 
 
-class PositionShown(Struct):
-    """What was committed for a partition as of the moment asked about; history knows the last position of a minute."""
+class CommittedOffsetResponse(Struct):
+    """The committed offset of a partition at the requested time; history keeps the last commit of each minute."""
 
     topic: str
     partition: int
@@ -257,58 +261,58 @@ class PositionShown(Struct):
     log_end_offset: int | None
     committed_at: datetime
     member_id: str | None
-    """Who committed it; "" is a consumer in no group, null is not known."""
+    """The member that committed it; "": a consumer outside a generation; null: unknown."""
 
 
-class AssignmentsAnswer(Struct):
-    """Who owned what, and what was committed; `at` is the moment that was asked about, null for now."""
+class OwnershipResponse(Struct):
+    """Partition ownership and committed offsets at the requested time `at`; null: now."""
 
     group_id: str
     at: datetime | None
-    assignments: list[AssignmentShown]
-    offsets: list[PositionShown]
+    ownership: list[PartitionOwnershipResponse]
+    offsets: list[CommittedOffsetResponse]
 
 
-TopicNarrowing: TypeAlias = Annotated[
+TopicFilterParam: TypeAlias = Annotated[
     str | None, QueryParameter(name="topic", min_length=1, max_length=TOPIC_MAX_CHARS)
 ]
 
 
-@get("/v1/groups/{group_id:str}/assignments", tags=TAGS, opt={REQUEST: "ListAssignments"})
-async def list_assignments(
-    call: ThisCall,
+@get("/v1/groups/{group_id:str}/ownership", tags=TAGS, opt={REQUEST: "ListOwnership"})
+async def list_ownership(
+    context: CurrentRequest,
     group_id: GroupId,
     at: FromQuery[str] = "",
-    topic: TopicNarrowing = None,
-    partition: PartitionAsked = None,
-) -> AssignmentsAnswer:
-    """Say who owned which partitions at a moment (now, if none is named), and what was committed by then."""
-    at_moment = moment(at, "at") if at else None
-    at_ms = END_OF_TIME_MS if at_moment is None else as_ms(at_moment)
-    owned, committed = await call.coordinator.history.as_of(Moment(group_id, at_ms, topic, partition))
-    return AssignmentsAnswer(
-        group_id, at_moment, [_assignment(each) for each in owned], [_position(each) for each in committed]
+    topic: TopicFilterParam = None,
+    partition: PartitionParam = None,
+) -> OwnershipResponse:
+    """List the owners of partitions and the committed offsets at a time; without `at`, now."""
+    at_instant = parse_instant(at, "at") if at else None
+    at_ms = END_OF_TIME_MS if at_instant is None else epoch_ms(at_instant)
+    owned, committed = await context.coordinator.history.as_of(Moment(group_id, at_ms, topic, partition))
+    return OwnershipResponse(
+        group_id, at_instant, [_ownership(each) for each in owned], [_committed_offset(each) for each in committed]
     )
 
 
-def _assignment(span: OwnedSpan) -> AssignmentShown:
-    return AssignmentShown(
-        member_id=span.member_id,
-        topic=span.topic,
-        partitions=list(span.partitions),
-        generation=span.generation,
-        rebalance_id=span.rebalance_id,
-        valid_from=instant(span.valid_from_ms),
-        valid_to=instant_or_none(span.valid_to_ms),
+def _ownership(ownership: PartitionOwnership) -> PartitionOwnershipResponse:
+    return PartitionOwnershipResponse(
+        member_id=ownership.member_id,
+        topic=ownership.topic,
+        partitions=list(ownership.partitions),
+        generation=ownership.generation,
+        rebalance_id=ownership.rebalance_id,
+        valid_from=instant(ownership.valid_from_ms),
+        valid_to=instant_or_none(ownership.valid_to_ms),
     )
 
 
-def _position(then: PositionThen) -> PositionShown:
-    return PositionShown(
-        topic=then.topic,
-        partition=then.partition,
-        offset=then.offset,
-        log_end_offset=then.log_end_offset,
-        committed_at=instant(then.committed_at_ms),
-        member_id=then.member_id,
+def _committed_offset(committed: OffsetAtTime) -> CommittedOffsetResponse:
+    return CommittedOffsetResponse(
+        topic=committed.topic,
+        partition=committed.partition,
+        offset=committed.offset,
+        log_end_offset=committed.log_end_offset,
+        committed_at=instant(committed.committed_at_ms),
+        member_id=committed.member_id,
     )

@@ -1,4 +1,4 @@
-"""How far a group is behind, in records and in time, now and over time; any node answers.
+"""Endpoints for the lag of a group in records and in seconds, now and over time; any node answers.
 
 Source: http-api.md "Lag"; the names are those of Confluent's API: current_offset, log_end_offset, lag.
 """
@@ -10,25 +10,25 @@ from litestar import get
 from litestar.params import QueryParameter
 from msgspec import Struct
 
-from api.http.call import ThisCall
-from api.http.express import REQUEST
+from api.http.fast_path import REQUEST
 from api.http.fields import INT32_MAX, GroupId
-from api.http.times import FIRST, as_ms, instant, instant_or_none, moment_ms
+from api.http.request_context import CurrentRequest
+from api.http.times import MIN_INSTANT, epoch_ms, instant, instant_or_none, parse_instant_ms
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.log_ends import Behind, total
-from coordinator_core.runtime.behind import PartitionLag, Points
+from coordinator_core.protocol.log_ends import Lag, total_lag
+from coordinator_core.runtime.lag import PartitionLag, SampleTimes
 
 TAGS: Final = ["Operators: lag"]
 HOUR_MS: Final = 3_600_000
 STEP_MIN_MS: Final = 60_000
-"""The default step is no shorter: history keeps a position a minute."""
-POINTS_BY_DEFAULT: Final = 120
+"""The minimum of the default step: history keeps one committed offset per minute."""
+DEFAULT_POINTS: Final = 120
 
 # -- now --------------------------------------------------------------------------------------------------
 
 
-class PartitionLagShown(Struct):
-    """A partition that the group has committed, or that a member holds; what is not known is null."""
+class PartitionLagResponse(Struct):
+    """A partition with a committed offset or an owner; unknown values are null."""
 
     topic: str
     partition: int
@@ -36,65 +36,65 @@ class PartitionLagShown(Struct):
     client_id: str | None
     current_offset: int | None
     log_end_offset: int | None
-    """The furthest end that a trusted reporter of any group or the group itself named."""
+    """The highest log end offset reported by a trusted reporter of any group or by the group itself."""
     lag: int | None
-    """Records behind that end; a lower bound where the end is stale, and null where that would be 0."""
+    """Log end offset minus committed offset; a lower bound if the log end is stale, and null where that would be 0."""
     lag_seconds: float | None
-    """How long ago the log went past the committed offset."""
-    is_lag_at_least: bool
-    """Whether the seconds are a lower bound: no older end is known, or the end is stale."""
+    """The time since the log end passed the committed offset."""
+    is_lag_lower_bound: bool
+    """Whether the seconds are a lower bound: no older log end is known, or the log end is stale."""
     is_log_end_stale: bool
-    """Whether that end has not been reported for longer than `log_end_max_age_ms`."""
+    """Whether the log end was last reported longer than `log_end_max_age_ms` ago."""
     committed_at: datetime | None
     log_end_at: datetime | None
-    """When that end was last reported."""
+    """When the log end was last reported."""
     expires_at: datetime | None
-    """When the offset may expire if the group stays as it is; null: never."""
+    """When the offset may expire if the state of the group does not change; null: never."""
 
 
-class LagAnswer(Struct):
-    """A group's lag: records added up, seconds of the partition furthest behind; null where none is known."""
+class LagResponse(Struct):
+    """A group's lag: the sum of the records, the maximum of the seconds; null if unknown for every partition."""
 
     group_id: str
     lag: int | None
     lag_seconds: float | None
-    is_lag_at_least: bool
+    is_lag_lower_bound: bool
     """Whether the seconds are a lower bound."""
     is_log_end_stale: bool
-    """Whether the end of a log is stale, so that the records are a lower bound as well."""
+    """Whether a log end is stale, so that the records are a lower bound as well."""
     log_end_at: datetime | None
-    """When the ends of the logs were last reported: the oldest of these instants."""
-    partitions: list[PartitionLagShown]
+    """The oldest of the times at which the log ends were last reported."""
+    partitions: list[PartitionLagResponse]
 
 
 @get("/v1/groups/{group_id:str}/lag", tags=TAGS, opt={REQUEST: "DescribeLag"})
-async def describe_lag(call: ThisCall, group_id: GroupId) -> LagAnswer:
-    """Say how far a group is behind, partition by partition, who holds each, and when its offset may expire."""
-    found = await call.coordinator.lag.now(group_id, call.door.limits.lag_lookback_ms)
-    known = [each for each in found if each.behind is not None]
-    behind = total(each.behind for each in known if each.behind is not None)
-    lag, lag_seconds = _lag(behind)
-    return LagAnswer(
+async def describe_lag(context: CurrentRequest, group_id: GroupId) -> LagResponse:
+    """Describe a group's lag by partition, with the owner and the expiry of each committed offset."""
+    found = await context.coordinator.lag.now(group_id, context.server.limits.lag_lookback_ms)
+    known = [each for each in found if each.lag is not None]
+    total = total_lag(each.lag for each in known if each.lag is not None)
+    lag, lag_seconds = _lag(total)
+    return LagResponse(
         group_id,
         lag=lag,
         lag_seconds=lag_seconds,
-        is_lag_at_least=behind is not None and behind.is_at_least,
-        is_log_end_stale=behind is not None and behind.is_stale,
+        is_lag_lower_bound=total is not None and total.is_lower_bound,
+        is_log_end_stale=total is not None and total.is_stale,
         log_end_at=instant_or_none(min((each.position.ends[-1].at_ms for each in known), default=None)),
         partitions=[_partition(each) for each in found],
     )
 
 
-def _lag(behind: Behind | None) -> tuple[int | None, float | None]:
-    """Return records and seconds; a lower bound of 0 is not known."""
-    return (None, None) if behind is None or not behind.is_known else (behind.records, behind.ms / 1000)
+def _lag(lag: Lag | None) -> tuple[int | None, float | None]:
+    """Return records and seconds; both None for a lower bound of 0."""
+    return (None, None) if lag is None or not lag.is_known else (lag.records, lag.ms / 1000)
 
 
-def _partition(found: PartitionLag) -> PartitionLagShown:
-    position, behind = found.position, found.behind
+def _partition(found: PartitionLag) -> PartitionLagResponse:
+    position = found.position
     end = position.ends[-1] if position.ends else None
-    lag, lag_seconds = _lag(behind)
-    return PartitionLagShown(
+    lag, lag_seconds = _lag(found.lag)
+    return PartitionLagResponse(
         topic=position.topic,
         partition=position.partition,
         member_id=position.member_id,
@@ -103,8 +103,8 @@ def _partition(found: PartitionLag) -> PartitionLagShown:
         log_end_offset=end and end.offset,
         lag=lag,
         lag_seconds=lag_seconds,
-        is_lag_at_least=behind is not None and behind.is_at_least,
-        is_log_end_stale=behind is not None and behind.is_stale,
+        is_lag_lower_bound=found.lag is not None and found.lag.is_lower_bound,
+        is_log_end_stale=found.lag is not None and found.lag.is_stale,
         committed_at=instant_or_none(position.committed_at_ms),
         log_end_at=instant_or_none(end and end.at_ms),
         expires_at=instant_or_none(found.due_at_ms),
@@ -114,52 +114,56 @@ def _partition(found: PartitionLag) -> PartitionLagShown:
 # -- over time --------------------------------------------------------------------------------------------
 
 
-class LagPointShown(Struct):
-    """A group's lag at one moment; null where nothing was known."""
+class LagPointResponse(Struct):
+    """A group's lag at one time; null if unknown."""
 
     at: datetime
     lag: int | None
     lag_seconds: float | None
     is_log_end_stale: bool
-    """Whether the end of a log was stale by then, so that both are lower bounds."""
+    """Whether a log end was stale at that time, so that both are lower bounds."""
 
 
-class LagHistoryAnswer(Struct):
-    """A group's lag over time; the steps are `step_ms` long."""
+class LagHistoryResponse(Struct):
+    """A group's lag over time, in steps of `step_ms`."""
 
     group_id: str
     step_ms: int
-    points: list[LagPointShown]
+    points: list[LagPointResponse]
 
 
-FromAsked: TypeAlias = Annotated[str, QueryParameter(name="from", description="RFC 3339; an hour before `to`")]
-ToAsked: TypeAlias = Annotated[str, QueryParameter(name="to", description="RFC 3339; now")]
-StepAsked: TypeAlias = Annotated[int | None, QueryParameter(name="step_ms", ge=1, le=INT32_MAX)]
+FromParam: TypeAlias = Annotated[
+    str, QueryParameter(name="from", description="RFC 3339; by default an hour before `to`")
+]
+ToParam: TypeAlias = Annotated[str, QueryParameter(name="to", description="RFC 3339; by default now")]
+StepParam: TypeAlias = Annotated[int | None, QueryParameter(name="step_ms", ge=1, le=INT32_MAX)]
 
 
 @get("/v1/groups/{group_id:str}/lag/history", tags=TAGS, opt={REQUEST: "ListLag"})
 async def list_lag(
-    call: ThisCall, group_id: GroupId, from_: FromAsked = "", to: ToAsked = "", step_ms: StepAsked = None
-) -> LagHistoryAnswer:
-    """Say how far a group was behind, step by step; the last hour, if nothing else is asked for."""
-    points = _points(from_, to, step_ms, call.coordinator.lag.wall_ms())
-    if len(points) > call.door.limits.max_lag_points:
-        raise InvalidRequest(f"these are more than {call.door.limits.max_lag_points} points; ask for longer steps")
-    found = await call.coordinator.lag.over_time(group_id, points, call.door.limits.max_lag_positions)
-    shown = [LagPointShown(instant(at), *_lag(behind), behind is not None and behind.is_stale) for at, behind in found]
-    return LagHistoryAnswer(group_id, points.step_ms, shown)
+    context: CurrentRequest, group_id: GroupId, from_: FromParam = "", to: ToParam = "", step_ms: StepParam = None
+) -> LagHistoryResponse:
+    """List a group's lag over time; by default of the last hour."""
+    points = _points(from_, to, step_ms, context.coordinator.lag.wall_ms())
+    if len(points) > context.server.limits.max_lag_points:
+        raise InvalidRequest(
+            f"the range has more than {context.server.limits.max_lag_points} points; use a longer step"
+        )
+    found = await context.coordinator.lag.over_time(group_id, points, context.server.limits.max_lag_positions)
+    responses = [LagPointResponse(instant(at), *_lag(lag), lag is not None and lag.is_stale) for at, lag in found]
+    return LagHistoryResponse(group_id, points.step_ms, responses)
 
 
-def _points(from_text: str, to_text: str, step_ms: int | None, now_ms: int) -> Points:
-    to_ms = moment_ms(to_text, "to") if to_text else now_ms
-    from_ms = moment_ms(from_text, "from") if from_text else to_ms - HOUR_MS
-    if from_ms < as_ms(FIRST):
-        raise InvalidRequest("to must be at least an hour after the year 1 begins, unless from is given")
+def _points(from_text: str, to_text: str, step_ms: int | None, now_ms: int) -> SampleTimes:
+    to_ms = parse_instant_ms(to_text, "to") if to_text else now_ms
+    from_ms = parse_instant_ms(from_text, "from") if from_text else to_ms - HOUR_MS
+    if from_ms < epoch_ms(MIN_INSTANT):
+        raise InvalidRequest("to must be at least an hour after the start of the year 1, unless from is given")
     if from_ms > to_ms:
         raise InvalidRequest("from must not be after to")
-    return Points(from_ms, to_ms, step_ms or _step_ms(to_ms - from_ms))
+    return SampleTimes(from_ms, to_ms, step_ms or _step_ms(to_ms - from_ms))
 
 
 def _step_ms(length_ms: int) -> int:
-    """Return whole minutes, so many that there are no more points than people can see."""
-    return max(STEP_MIN_MS, -(-length_ms // (POINTS_BY_DEFAULT * STEP_MIN_MS)) * STEP_MIN_MS)
+    """Return a step of whole minutes that divides the range into at most DEFAULT_POINTS steps."""
+    return max(STEP_MIN_MS, -(-length_ms // (DEFAULT_POINTS * STEP_MIN_MS)) * STEP_MIN_MS)

@@ -1,6 +1,6 @@
-"""Maintenance runs over HTTP: what jobs proposed, and whether it is applied or rejected.
+"""Endpoints for maintenance runs: list, describe, apply and reject proposals.
 
-Source: http-api.md "For operators"; ARCHITECTURE.md "Maintenance proposes; the coordinator disposes".
+Source: http-api.md "Operator requests", "Lists"; ARCHITECTURE.md "Maintenance".
 """
 
 from collections.abc import Awaitable
@@ -12,10 +12,10 @@ from litestar import get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
-from api.http.call import ThisCall
-from api.http.express import REQUEST
+from api.http.fast_path import REQUEST
 from api.http.fields import CandidateCount, Reason
-from api.http.problems import RunDecided, RunUnknown
+from api.http.problems import RunStateConflict, UnknownRun
+from api.http.request_context import CurrentRequest
 from api.http.times import instant, instant_or_none
 from coordinator_core.store.interface import RunNotFound
 from coordinator_core.store.runs import RunRow, RunStatus
@@ -23,8 +23,8 @@ from coordinator_core.store.runs import RunRow, RunStatus
 TAGS: Final = ["Operators: maintenance"]
 
 
-class RunShown(Struct):
-    """A proposal and what became of it; `counts` are candidates by outcome, beside what the job counted."""
+class RunResponse(Struct):
+    """A maintenance run; `counts` are its candidates by outcome, and the counts that the job reported."""
 
     run_id: str
     kind: str
@@ -36,82 +36,86 @@ class RunShown(Struct):
     counts: dict[str, int]
 
 
-class RunsAnswer(Struct):
-    """The newest runs first."""
+class RunsResponse(Struct):
+    """The newest runs, the newest first."""
 
-    runs: list[RunShown]
+    runs: list[RunResponse]
 
 
 class DecisionBody(Struct, forbid_unknown_fields=True):
-    """Why the proposal is applied or rejected."""
+    """The reason for the decision."""
 
     reason: Reason | None = None
 
 
 class ApplyBody(DecisionBody, forbid_unknown_fields=True):
-    """Why the proposal is applied, and as whoever wants it has seen it: 409 where it names other candidates by now."""
+    """The reason, and the number of candidates that the operator has reviewed: 409 if the run has another number."""
 
     candidates: CandidateCount | None = None
 
 
 @get("/v1/maintenance/runs", tags=TAGS, opt={REQUEST: "ListRuns"})
-async def list_runs(call: ThisCall) -> RunsAnswer:
+async def list_runs(context: CurrentRequest) -> RunsResponse:
     """List the newest maintenance runs."""
-    return RunsAnswer([_shown(row) for row in await call.coordinator.runs()])
+    return RunsResponse([_to_response(row) for row in await context.coordinator.runs()])
 
 
 @get("/v1/maintenance/runs/{run_id:str}", tags=TAGS, opt={REQUEST: "DescribeRun"})
-async def describe_run(call: ThisCall, run_id: FromPath[str]) -> RunShown:
-    """Tell a run's status and its counts by outcome."""
-    return _shown(await _known(call.coordinator.run(read_run_id(run_id)), run_id))
+async def describe_run(context: CurrentRequest, run_id: FromPath[str]) -> RunResponse:
+    """Describe a run: its status, and its counts by outcome."""
+    return _to_response(await _or_unknown_run(context.coordinator.run(read_run_id(run_id)), run_id))
 
 
 @post("/v1/maintenance/runs/{run_id:str}/apply", status_code=202, tags=TAGS, opt={REQUEST: "ApplyRun"})
-async def apply_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[ApplyBody | None] = None) -> RunShown:
-    """Have a proposal applied: each candidate is judged again, by the owner of its shard. Repeating is harmless."""
-    act = call.act(data.reason if data else None)
-    seen = data.candidates if data else None
-    row = await _known(call.coordinator.operators.apply_run(read_run_id(run_id), act, seen), run_id)
+async def apply_run(
+    context: CurrentRequest, run_id: FromPath[str], data: JSONBody[ApplyBody | None] = None
+) -> RunResponse:
+    """Apply a proposal: the owner of its shard checks each candidate again. The request may be repeated."""
+    change = context.begin_change(data.reason if data else None)
+    reviewed = data.candidates if data else None
+    row = await _or_unknown_run(context.coordinator.admin.apply_run(read_run_id(run_id), change, reviewed), run_id)
     if row.status == RunStatus.PROPOSED:
-        now = row.counts.get("candidates", "an unknown number of")
-        raise RunDecided(f"the run names {now} candidates now, and not {seen}: look at it again")
+        current = row.counts.get("candidates", "an unknown number of")
+        raise RunStateConflict(f"the run has {current} candidates now, not {reviewed}: review it again")
     if row.status == RunStatus.REJECTED:
-        raise RunDecided("the run was rejected; nothing of it will be applied")
-    return _shown(row)
+        raise RunStateConflict("the run was rejected; none of it will be applied")
+    return _to_response(row)
 
 
 @post("/v1/maintenance/runs/{run_id:str}/reject", status_code=200, tags=TAGS, opt={REQUEST: "RejectRun"})
-async def reject_run(call: ThisCall, run_id: FromPath[str], data: JSONBody[DecisionBody | None] = None) -> RunShown:
-    """Reject a proposal: nothing of it will be applied. Repeating is harmless."""
-    act = call.act(data.reason if data else None)
-    row = await _known(call.coordinator.operators.reject_run(read_run_id(run_id), act), run_id)
+async def reject_run(
+    context: CurrentRequest, run_id: FromPath[str], data: JSONBody[DecisionBody | None] = None
+) -> RunResponse:
+    """Reject a proposal, so that none of it is applied. The request may be repeated."""
+    change = context.begin_change(data.reason if data else None)
+    row = await _or_unknown_run(context.coordinator.admin.reject_run(read_run_id(run_id), change), run_id)
     if row.status != RunStatus.REJECTED:
-        raise RunDecided(f"the run is {row.status}; it is too late to reject it")
-    return _shown(row)
+        raise RunStateConflict(f"the run is {row.status}, and can no longer be rejected")
+    return _to_response(row)
 
 
 def read_run_id(run_id: str) -> str:
-    """Return a run's id as it is kept; what is no UUID is no run."""
+    """Return a run id in its stored form; raise `UnknownRun` if it is no UUID."""
     try:
         return str(UUID(run_id))
     except ValueError:
         raise unknown_run(run_id) from None
 
 
-async def _known(asking: Awaitable[RunRow], run_id: FromPath[str]) -> RunRow:
+async def _or_unknown_run(query: Awaitable[RunRow], run_id: FromPath[str]) -> RunRow:
     try:
-        return await asking
+        return await query
     except RunNotFound:
         raise unknown_run(run_id) from None
 
 
-def unknown_run(run_id: str) -> RunUnknown:
-    """Return the refusal that names the run."""
-    return RunUnknown(f"there is no maintenance run {run_id}")
+def unknown_run(run_id: str) -> UnknownRun:
+    """Return the error for a run that does not exist."""
+    return UnknownRun(f"there is no maintenance run {run_id}")
 
 
-def _shown(row: RunRow) -> RunShown:
-    return RunShown(
+def _to_response(row: RunRow) -> RunResponse:
+    return RunResponse(
         run_id=row.run_id,
         kind=row.kind,
         as_of=instant(row.as_of_ms),

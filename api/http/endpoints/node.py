@@ -1,4 +1,4 @@
-"""The node about itself: that it lives, whether it serves, and what it counted."""
+"""Endpoints for the node itself: liveness, readiness and metrics."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,65 +8,68 @@ from litestar import Response, get
 from litestar.params import FromQuery
 from msgspec import Struct
 
-from api.http.call import Call, ThisCall
-from api.http.express import REQUEST
-from api.http.metrics import CONTENT_TYPE, DETAILS, Detail, Scrape, Stored
+from api.http.fast_path import REQUEST
+from api.http.metrics import CONTENT_TYPE, DETAILS, DatabaseMetrics, Detail, Scrape
+from api.http.request_context import CurrentRequest, RequestContext
 from coordinator_core.protocol.errors import InvalidRequest
 
 TAGS: Final = ["Node"]
 
 
-class Health(Struct):
-    """The process lives."""
+class HealthResponse(Struct):
+    """The process is alive."""
 
     status: str
 
 
-class ReadyAnswer(Struct):
-    """Whether the node serves; `reasons` say why not, or what to look after."""
+class ReadinessResponse(Struct):
+    """Whether the node serves requests; `reasons` are errors if not, else warnings."""
 
     is_ready: bool
     reasons: list[str]
 
 
 @get("/healthz", tags=TAGS, opt={REQUEST: "Health"})
-async def health() -> Health:
-    """Say that the process lives."""
-    return Health("alive")
+async def health() -> HealthResponse:
+    """Report that the process is alive."""
+    return HealthResponse("alive")
 
 
 @get("/readyz", tags=TAGS, opt={REQUEST: "Readiness"})
-async def readiness(call: ThisCall) -> Response[ReadyAnswer]:
-    """Say whether the node owns shards and reaches the database: 200, or 503 with the reasons."""
-    readiness = await call.coordinator.readiness()
-    answer = ReadyAnswer(readiness.is_ready, list(readiness.reasons))
+async def readiness(context: CurrentRequest) -> Response[ReadinessResponse]:
+    """Report whether the node owns shards and reaches the database: 200, or 503 with the reasons."""
+    readiness = await context.coordinator.readiness()
+    answer = ReadinessResponse(readiness.is_ready, list(readiness.reasons))
     return Response(answer, status_code=200 if readiness.is_ready else 503)
 
 
 @get("/metrics", tags=TAGS, opt={REQUEST: "Metrics"}, media_type=CONTENT_TYPE)
-async def metrics(call: ThisCall, detail: FromQuery[str] = "topic") -> Response[bytes]:
-    """Show the node's sums as Prometheus reads them, and its groups as deep as `detail` says (docs/metrics.md)."""
-    deep = _detail(detail)
-    stored = await _stored(call, by_partition=deep == "partition") if deep in {"topic", "partition"} else None
-    scrape = Scrape(call.door.metrics, call.coordinator.counts(), deep, stored)
+async def metrics(context: CurrentRequest, detail: FromQuery[str] = "topic") -> Response[bytes]:
+    """Export the metrics of the node for Prometheus, with the level of detail that `detail` names (docs/metrics.md)."""
+    level = _detail(detail)
+    stored = await _stored(context, by_partition=level == "partition") if level in {"topic", "partition"} else None
+    scrape = Scrape(context.server.metrics, context.coordinator.counts(), level, stored)
     return Response(await asyncio.to_thread(scrape.text), media_type=CONTENT_TYPE)
 
 
-async def _stored(call: Call, *, by_partition: bool) -> Stored:
-    """Look at everything at once, so that a database that hangs is waited for once."""
-    coordinator, lookback_ms = call.coordinator, call.door.limits.lag_lookback_ms
+async def _stored(context: RequestContext, *, by_partition: bool) -> DatabaseMetrics:
+    """Read all values concurrently, so that a slow database delays the scrape by one timeout only."""
+    coordinator, lookback_ms = context.coordinator, context.server.limits.lag_lookback_ms
 
-    async def behind_ms() -> Mapping[tuple[str, str, int], int] | None:
-        return await coordinator.behind_ms(lookback_ms) if by_partition else None
+    async def time_lag_ms() -> Mapping[tuple[str, str, int], int] | None:
+        return await coordinator.time_lag_ms(lookback_ms) if by_partition else None
 
     found = await asyncio.gather(
-        coordinator.positions(by_partition=by_partition), behind_ms(), coordinator.expiring(), coordinator.newest_runs()
+        coordinator.offset_totals(by_partition=by_partition),
+        time_lag_ms(),
+        coordinator.expiring(),
+        coordinator.newest_runs(),
     )
-    return Stored(*found)
+    return DatabaseMetrics(*found)
 
 
-def _detail(asked: str) -> Detail:
+def _detail(requested: str) -> Detail:
     for known in DETAILS:
-        if asked == known:
+        if requested == known:
             return known
     raise InvalidRequest(f"detail must be one of {', '.join(DETAILS)}")

@@ -1,6 +1,6 @@
-"""Committed offsets over HTTP: commit, fetch, query, delete.
+"""Endpoints for committed offsets: commit, fetch, query, delete.
 
-Source: http-api.md "The life of a member".
+Source: http-api.md "Member lifecycle".
 """
 
 from datetime import datetime
@@ -11,8 +11,8 @@ from litestar.params import FromQuery, JSONBody
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import astuple
 
-from api.http.call import Call, ThisCall
-from api.http.express import REQUEST
+from api.http.consumer_json import PartitionsOfTopic
+from api.http.fast_path import REQUEST
 from api.http.fields import (
     Generation,
     GroupId,
@@ -21,45 +21,45 @@ from api.http.fields import (
     MemberId,
     Offset,
     Partition,
-    PartitionAsked,
-    ReasonAsked,
+    PartitionParam,
+    ReasonParam,
     RetentionMs,
     Topic,
-    TopicAsked,
-    TopicsAsked,
+    TopicParam,
+    TopicsParam,
 )
-from api.http.reply import NO_ERROR
+from api.http.request_context import CurrentRequest, RequestContext
+from api.http.response import NO_ERROR
 from api.http.times import instant
-from api.http.translation import PartitionsOfTopic
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.replies import Committed, PartitionResult
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
+from coordinator_core.protocol.responses import CommitOffsetsResponse, PartitionResult
 from coordinator_core.store.rows import FetchedOffset
 
 TAGS: Final = ["Agents: offsets"]
-ANONYMOUS: Final = "anonymous"
-"""Who deletes offsets without saying who it is: an agent's call, not an operator's."""
+ANONYMOUS_ACTOR: Final = "anonymous"
+"""The actor of a deletion without token and actor header, which agents may send."""
 
 
-class ResultOfPartition(Struct):
-    """What became of one partition; `code` is NONE when it was done."""
+class PartitionResultResponse(Struct):
+    """The result for one partition; `code` is NONE on success."""
 
     topic: str
     partition: int
     code: str
 
 
-class ResultsAnswer(Struct):
-    """One result a partition, in the order asked."""
+class PartitionResultsResponse(Struct):
+    """One result per partition, in the order of the request."""
 
-    offsets: list[ResultOfPartition]
+    offsets: list[PartitionResultResponse]
 
 
 # -- commit -----------------------------------------------------------------------------------------
 
 
 class OffsetToCommitBody(Struct, forbid_unknown_fields=True):
-    """One partition's position; its fields are in the order of the protocol's `OffsetToCommit`."""
+    """The offset to commit for a partition; its fields are in the order of the protocol's `OffsetToCommit`."""
 
     topic: Topic
     partition: Partition
@@ -70,7 +70,7 @@ class OffsetToCommitBody(Struct, forbid_unknown_fields=True):
 
 
 class CommitBody(Struct, forbid_unknown_fields=True):
-    """Positions of a member, or (generation -1, member_id "") of a consumer in no group."""
+    """Offsets of a member, or (generation -1, member_id "") of a consumer outside a generation."""
 
     generation: Generation
     member_id: MemberId
@@ -80,29 +80,31 @@ class CommitBody(Struct, forbid_unknown_fields=True):
 
 
 @post("/v1/groups/{group_id:str}/offsets", status_code=200, tags=TAGS, opt={REQUEST: "OffsetCommit"})
-async def commit(call: ThisCall, group_id: GroupId, data: JSONBody[CommitBody]) -> ResultsAnswer:
-    """Commit positions. Whatever is answered NONE is stored when the answer leaves."""
-    _check_count(call, len(data.offsets), "offsets")
+async def commit(context: CurrentRequest, group_id: GroupId, data: JSONBody[CommitBody]) -> PartitionResultsResponse:
+    """Commit offsets. Every partition with code NONE is stored in Postgres before the response is sent."""
+    _check_count(context, len(data.offsets), "offsets")
     request = CommitOffsets(
-        token=call.coordinator.new_token(),
+        token=context.coordinator.new_token(),
         generation=data.generation,
         member_id=data.member_id,
         group_instance_id=data.group_instance_id,
         offsets=tuple(map(OffsetToCommit._make, map(astuple, data.offsets))),
         retention_time_ms=data.retention_time_ms,
-        trusted_topics=call.trusted_topics,
+        trusted_topic_prefixes=context.trusted_topic_prefixes,
     )
-    answer = await call.ask(group_id, request, Committed)
-    if answer.refused:
+    answer = await context.coordinate(group_id, request, CommitOffsetsResponse)
+    if answer.errors:
         return _results(answer.offsets)
-    return ResultsAnswer([ResultOfPartition(one.topic, one.partition, NO_ERROR) for one in answer.asked])
+    return PartitionResultsResponse(
+        [PartitionResultResponse(one.topic, one.partition, NO_ERROR) for one in answer.requested]
+    )
 
 
 # -- fetch and query ----------------------------------------------------------------------------------
 
 
-class OffsetShown(Struct):
-    """A partition's position; `offset` is -1 where nothing is committed."""
+class OffsetResponse(Struct):
+    """The committed offset of a partition; -1 if there is none."""
 
     topic: str
     partition: int
@@ -112,41 +114,41 @@ class OffsetShown(Struct):
     committed_at: datetime | None
     log_end_offset: int | None
     expires_at: datetime | UnsetType = UNSET
-    """Its own end, shown for those only that were restored, or committed with one."""
+    """Only for offsets that were restored, or committed with a retention time."""
 
 
-class OffsetsAnswer(Struct):
-    """Positions by topic and partition, or in the order asked."""
+class OffsetsResponse(Struct):
+    """Committed offsets by topic and partition, or in the order of the query."""
 
-    offsets: list[OffsetShown]
+    offsets: list[OffsetResponse]
 
 
 class QueryBody(Struct, forbid_unknown_fields=True):
-    """Partitions whose positions are wanted."""
+    """The partitions to look up."""
 
     partitions: list[PartitionsOfTopic]
 
 
 @get("/v1/groups/{group_id:str}/offsets", tags=TAGS, opt={REQUEST: "OffsetFetch"})
-async def fetch(call: ThisCall, group_id: GroupId, topic: TopicsAsked = None) -> OffsetsAnswer:
-    """Fetch what is committed, of the topics named or of all."""
-    fetched = await call.coordinator.fetch_offsets(group_id, topic or None)
-    return OffsetsAnswer([_shown(each) for each in fetched])
+async def fetch(context: CurrentRequest, group_id: GroupId, topic: TopicsParam = None) -> OffsetsResponse:
+    """Fetch the committed offsets of the given topics, or of all."""
+    fetched = await context.coordinator.fetch_offsets(group_id, topic or None)
+    return OffsetsResponse([_to_response(each) for each in fetched])
 
 
 @post("/v1/groups/{group_id:str}/offsets/query", status_code=200, tags=TAGS, opt={REQUEST: "OffsetQuery"})
-async def query(call: ThisCall, group_id: GroupId, data: JSONBody[QueryBody]) -> OffsetsAnswer:
-    """Fetch the position of every partition asked for."""
-    wanted = [(each.topic, partition) for each in data.partitions for partition in each.partitions]
-    _check_count(call, len(wanted), "partitions")
+async def query(context: CurrentRequest, group_id: GroupId, data: JSONBody[QueryBody]) -> OffsetsResponse:
+    """Fetch the committed offset of every given partition."""
+    requested = [(each.topic, partition) for each in data.partitions for partition in each.partitions]
+    _check_count(context, len(requested), "partitions")
     topics = sorted({each.topic for each in data.partitions})
-    fetched = await call.in_time(call.coordinator.fetch_offsets(group_id, topics)) if topics else []
+    fetched = await context.with_deadline(context.coordinator.fetch_offsets(group_id, topics)) if topics else []
     found = {(each.topic, each.partition): each for each in fetched}
-    return OffsetsAnswer([_shown(found[key]) if key in found else _nothing(*key) for key in wanted])
+    return OffsetsResponse([_to_response(found[key]) if key in found else _no_offset(*key) for key in requested])
 
 
-def _shown(fetched: FetchedOffset) -> OffsetShown:
-    return OffsetShown(
+def _to_response(fetched: FetchedOffset) -> OffsetResponse:
+    return OffsetResponse(
         topic=fetched.topic,
         partition=fetched.partition,
         offset=fetched.offset,
@@ -158,8 +160,8 @@ def _shown(fetched: FetchedOffset) -> OffsetShown:
     )
 
 
-def _nothing(topic: str, partition: int) -> OffsetShown:
-    return OffsetShown(topic, partition, -1, -1, "", None, None)
+def _no_offset(topic: str, partition: int) -> OffsetResponse:
+    return OffsetResponse(topic, partition, -1, -1, "", None, None)
 
 
 # -- delete -----------------------------------------------------------------------------------------
@@ -167,40 +169,40 @@ def _nothing(topic: str, partition: int) -> OffsetShown:
 
 @delete("/v1/groups/{group_id:str}/offsets", status_code=200, tags=TAGS, opt={REQUEST: "OffsetDelete"})
 async def delete_offsets(
-    call: ThisCall,
+    context: CurrentRequest,
     group_id: GroupId,
-    topic: TopicAsked,
-    partition: PartitionAsked = None,
+    topic: TopicParam,
+    partition: PartitionParam = None,
     dry_run: FromQuery[bool] = False,
-    reason: ReasonAsked = None,
-) -> ResultsAnswer:
-    """Take a topic's offsets, or one of them, into the archive; refused while a live group reads the topic.
+    reason: ReasonParam = None,
+) -> PartitionResultsResponse:
+    """Delete a topic's offsets, or that of one partition, and archive them; refused while members read the topic.
 
-    With `dry_run` the codes are told, and nothing is taken.
+    With `dry_run` the response has the same codes, and nothing is deleted.
     """
-    operators = call.coordinator.operators
+    admin = context.coordinator.admin
     if dry_run:
-        return _results((await operators.try_deletion(group_id, topic, partition)).offsets)
-    act = call.act(reason, default_actor=ANONYMOUS)
-    answer = await operators.delete_offsets(group_id, topic, partition, act)
+        return _results((await admin.dry_run_delete_offsets(group_id, topic, partition)).offsets)
+    change = context.begin_change(reason, default_actor=ANONYMOUS_ACTOR)
+    answer = await admin.delete_offsets(group_id, topic, partition, change)
     if answer.is_refused:
-        call.change_id = None  # nothing was done, so there is no change to name
+        context.change_id = None  # no change was made
     return _results(answer.offsets)
 
 
-# -- both ---------------------------------------------------------------------------------------------
+# -- shared -------------------------------------------------------------------------------------------
 
 
-def _check_count(call: Call, count: int, field: str) -> None:
-    limit = call.door.limits.max_partitions_per_request
+def _check_count(context: RequestContext, count: int, field: str) -> None:
+    limit = context.server.limits.max_partitions_per_request
     if count > limit:
-        raise InvalidRequest(f"{field}: {count} partitions, and one request may name {limit}")
+        raise InvalidRequest(f"{field}: {count} partitions; one request may have {limit}")
 
 
-def _results(results: tuple[PartitionResult, ...]) -> ResultsAnswer:
-    return ResultsAnswer(
+def _results(results: tuple[PartitionResult, ...]) -> PartitionResultsResponse:
+    return PartitionResultsResponse(
         [
-            ResultOfPartition(topic, partition, NO_ERROR if error is None else error.code)
+            PartitionResultResponse(topic, partition, NO_ERROR if error is None else error.code)
             for topic, partition, error in results
         ]
     )

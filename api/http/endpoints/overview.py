@@ -1,6 +1,6 @@
-"""The overview over HTTP: all groups on one screen, sorted by what an operator looks for; any node answers.
+"""Endpoint for the group overview: groups with state, members, lag and rebalances, sorted; any node answers.
 
-Source: the console's list of groups; docs/console.md.
+Source: http-api.md "Lists"; docs/console.md.
 """
 
 from datetime import datetime
@@ -10,29 +10,29 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http.call import ThisCall
 from api.http.cursors import Int64, Name, read_cursor, write_cursor
-from api.http.express import REQUEST
-from api.http.fields import PageLimit, StatesAsked
+from api.http.fast_path import REQUEST
+from api.http.fields import PageLimit, StatesParam
 from api.http.limits import GROUP_ID_MAX_CHARS
+from api.http.request_context import CurrentRequest
 from api.http.times import instant, instant_or_none
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.states import GroupState
-from coordinator_core.store.overview import GroupGlance, GroupOrder, OverviewFilter, OverviewPlace
+from coordinator_core.store.overview import GroupOrder, GroupSummary, OverviewCursor, OverviewFilter
 
 TAGS: Final = ["Operators: groups"]
 STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
 
-TextAsked: TypeAlias = Annotated[
-    str, QueryParameter(name="q", max_length=GROUP_ID_MAX_CHARS, description="what the group's id holds somewhere")
+GroupIdTextParam: TypeAlias = Annotated[
+    str, QueryParameter(name="q", max_length=GROUP_ID_MAX_CHARS, description="a part of the group id")
 ]
-OrderAsked: TypeAlias = Annotated[
+SortParam: TypeAlias = Annotated[
     str, QueryParameter(name="sort", description="attention, group_id, since, members, lag or rebalances")
 ]
 
 
-class GlanceShown(Struct):
-    """A group in the overview; lag is null where no end of a log is known, or where it is a lower bound of 0."""
+class GroupSummaryResponse(Struct):
+    """A group in the overview; lag is null if no log end is known, or if it is a lower bound of 0."""
 
     group_id: str
     state: str
@@ -43,49 +43,49 @@ class GlanceShown(Struct):
     node_id: str | None
     rebalance_started_at: datetime | None
     rebalance_trigger: str | None
-    """Of the rebalance under way."""
+    """The trigger of the rebalance in progress."""
     rebalances_last_hour: int
     lag: int | None
-    is_lag_at_least: bool
-    """Whether the lag is a lower bound, because the end of a log is stale."""
+    is_lag_lower_bound: bool
+    """Whether the lag is a lower bound, because a log end is stale."""
     log_end_at: datetime | None
-    """When the ends of its logs were last reported: the oldest of these instants."""
+    """The oldest of the times at which the log ends were last reported."""
     last_rebalance_trigger: str | None
     last_rebalance_at: datetime | None
-    """When it was over."""
+    """When the last rebalance ended."""
 
 
-class GroupOverview(Struct):
-    """A page of groups; `counts` by state are of all that `q` lets through, whatever `state` says."""
+class GroupOverviewResponse(Struct):
+    """A page of groups; `counts` by state include all groups that match `q`, regardless of `state`."""
 
-    groups: list[GlanceShown]
+    groups: list[GroupSummaryResponse]
     counts: dict[str, int]
     next_cursor: str | None
 
 
 @get("/v1/overview/groups", tags=TAGS, opt={REQUEST: "ListGroupOverview"})
 async def list_group_overview(
-    call: ThisCall,
-    q: TextAsked = "",
-    states: StatesAsked = None,
-    sort: OrderAsked = "attention",
+    context: CurrentRequest,
+    q: GroupIdTextParam = "",
+    states: StatesParam = None,
+    sort: SortParam = "attention",
     limit: PageLimit = 100,
     cursor: FromQuery[str] = "",
-) -> GroupOverview:
-    """List groups with members, lag and rebalances of the last hour, those first that want to be looked at."""
-    place = read_cursor(cursor, tuple[Int64, Name])
-    which = OverviewFilter(
+) -> GroupOverviewResponse:
+    """List groups with members, lag and rebalances of the last hour, by default those first that need attention."""
+    after = read_cursor(cursor, tuple[Int64, Name])
+    overview_filter = OverviewFilter(
         text=q,
         states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
-        prefixes=None if call.identity is None else tuple(call.identity.prefixes_within("")),
+        prefixes=None if context.identity is None else tuple(context.identity.prefixes_within("")),
         order=_order(sort),
-        after=place and OverviewPlace(*place),
+        after=after and OverviewCursor(*after),
         limit=limit + 1,
     )
-    found = await call.coordinator.overview(which)
+    found = await context.coordinator.overview(overview_filter)
     page = found.groups[:limit]
     next_cursor = write_cursor(page[-1].key, page[-1].group_id) if len(found.groups) > limit else None
-    return GroupOverview([_shown(each) for each in page], dict(found.counts), next_cursor)
+    return GroupOverviewResponse([_to_response(each) for each in page], dict(found.counts), next_cursor)
 
 
 def _order(sort: str) -> GroupOrder:
@@ -95,8 +95,8 @@ def _order(sort: str) -> GroupOrder:
         raise InvalidRequest(f"sort must be one of {', '.join(GroupOrder)}") from None
 
 
-def _shown(one: GroupGlance) -> GlanceShown:
-    return GlanceShown(
+def _to_response(one: GroupSummary) -> GroupSummaryResponse:
+    return GroupSummaryResponse(
         group_id=one.group_id,
         state=one.state,
         state_since=instant(one.state_since_ms),
@@ -108,7 +108,7 @@ def _shown(one: GroupGlance) -> GlanceShown:
         rebalance_trigger=one.rebalance_trigger,
         rebalances_last_hour=one.rebalances,
         lag=one.lag_records,
-        is_lag_at_least=one.is_lag_at_least,
+        is_lag_lower_bound=one.is_lag_lower_bound,
         log_end_at=instant_or_none(one.log_end_at_ms),
         last_rebalance_trigger=one.last_trigger,
         last_rebalance_at=instant_or_none(one.last_completed_at_ms),

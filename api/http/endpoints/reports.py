@@ -1,6 +1,6 @@
-"""What jobs report, over HTTP: the newest row of each group, with the columns of its table; any node answers.
+"""Endpoints for the reports of maintenance jobs: the newest row of each group, with the columns of its table.
 
-A further report is a shape with the columns to show, an answer, and an endpoint of one line.
+Any node answers. A further report is a response type with its columns, a page type, and an endpoint.
 
 Source: http-api.md "Reports"; docs/tables.md for the columns.
 """
@@ -12,23 +12,23 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct, convert
 
-from api.http.call import Call, ThisCall
 from api.http.cursors import Name, read_cursor, write_cursor
-from api.http.express import REQUEST
+from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit
 from api.http.limits import GROUP_ID_MAX_CHARS
+from api.http.request_context import CurrentRequest, RequestContext
 from coordinator_core.protocol.advice.policy import Confidence, Verdict
 from coordinator_core.store.reports import Report, ReportFilter, ReportKind
 
 TAGS: Final = ["Operators: reports"]
 
-GroupAsked: TypeAlias = Annotated[str | None, QueryParameter(name="group_id", max_length=GROUP_ID_MAX_CHARS)]
+GroupIdParam: TypeAlias = Annotated[str | None, QueryParameter(name="group_id", max_length=GROUP_ID_MAX_CHARS)]
 
-Shape = TypeVar("Shape", bound=Struct)
+ResponseT = TypeVar("ResponseT", bound=Struct)
 
 
-class ReportShown(Struct, kw_only=True):
-    """What a report begins with; what is not known is null."""
+class ReportResponse(Struct, kw_only=True):
+    """The first columns of every report; unknown values are null."""
 
     group_id: str
     interval_start: datetime
@@ -37,11 +37,11 @@ class ReportShown(Struct, kw_only=True):
     as_of: datetime
 
 
-# -- how often, how long and why groups rebalance --------------------------------------------------------------
+# -- rebalances ------------------------------------------------------------------------------------------------
 
 
-class RebalanceReport(ReportShown, kw_only=True):
-    """A group's rebalances that were over within the interval, and whether it settled."""
+class RebalanceReportResponse(ReportResponse, kw_only=True):
+    """A group's rebalances that ended within the interval, and whether the group churns."""
 
     rebalances: int
     completed: int
@@ -49,54 +49,54 @@ class RebalanceReport(ReportShown, kw_only=True):
     abandoned: int
     by_trigger: dict[str, int]
     restarts: int
-    took_ms_p50: int | None
-    took_ms_p95: int | None
-    """19 of 20 took no longer."""
-    took_ms_max: int | None
-    took_ms_total: int
+    took_p50_ms: int | None
+    took_p95_ms: int | None
+    """The 95th percentile."""
+    took_max_ms: int | None
+    took_total_ms: int
     rebalancing_ms: int
-    """How long of the interval the group rebalanced."""
-    lived_ms: int | None
-    """How long of the interval the group lived; null in reports that are older than the column."""
+    """The time within the interval in which the group rebalanced."""
+    existed_ms: int | None
+    """The time within the interval in which the group existed; null in reports older than the column."""
     rebalancing_share: float
-    """The share of `lived_ms` in which the group rebalanced."""
+    """The share of `existed_ms` in which the group rebalanced."""
     evicted: int
     spuriously_evicted: int
-    """Those that were back within the grace."""
+    """Evicted members whose client reconnected within the grace period."""
     waited_for_member_id: str | None
     waited_for_instance_id: str | None
     waited_for_client_id: str | None
     waited_for_client_host: str | None
     waited_for_members: int | None
-    """Under how many member ids."""
+    """The number of member ids of that consumer."""
     waited_for_ms: int | None
-    storms: int
-    stormy_rebalances: int
-    unsettled_since: datetime | None
-    never_settles: bool
+    churn_periods: int
+    churn_rebalances: int
+    rebalancing_since: datetime | None
+    is_churning: bool
 
 
-class RebalanceReports(Struct):
-    """A page of reports, by group; `next_cursor` asks for the next one, and is null on the last."""
+class RebalanceReportsResponse(Struct):
+    """A page of reports, by group; `next_cursor` is null on the last page."""
 
-    reports: list[RebalanceReport]
+    reports: list[RebalanceReportResponse]
     next_cursor: str | None
 
 
 @get("/v1/reports/rebalances", tags=TAGS, opt={REQUEST: "ListRebalanceReports"})
 async def list_rebalance_reports(
-    call: ThisCall, group_id: GroupAsked = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> RebalanceReports:
-    """List the newest report on each group's rebalances: how often, how long, why, and who held them up."""
-    which = _which(ReportKind.REBALANCES, group_id, limit, cursor)
-    return RebalanceReports(*await _newest(call, which, RebalanceReport))
+    context: CurrentRequest, group_id: GroupIdParam = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> RebalanceReportsResponse:
+    """List the newest rebalance report of each group: number, duration, triggers, and the slowest consumer."""
+    report_filter = _report_filter(ReportKind.REBALANCES, group_id, limit, cursor)
+    return RebalanceReportsResponse(*await _newest(context, report_filter, RebalanceReportResponse))
 
 
-# -- how evenly groups' partitions are spread ------------------------------------------------------------------
+# -- assignment balance ----------------------------------------------------------------------------------------
 
 
-class Spread(Struct, kw_only=True):
-    """How evenly partitions, and records not yet read, are spread over members."""
+class AssignmentBalance(Struct, kw_only=True):
+    """How evenly partitions and lag are distributed over the members."""
 
     members: int
     idle_members: int
@@ -108,22 +108,22 @@ class Spread(Struct, kw_only=True):
     lag_mean: float | None
     best_partitions_max: int
     misplaced: int
-    """Partitions that a better assignment would have elsewhere."""
+    """Partitions that a better assignment would give to other members."""
     has_better: bool
     score: int
-    """From 0 to 100; 100: nothing better exists."""
+    """From 0 to 100; 100: no better assignment exists."""
     moved: int
     moves_needed: int
 
 
-class TopicSpread(Spread, kw_only=True):
-    """How one topic of the group is spread, as everything else lies."""
+class TopicBalance(AssignmentBalance, kw_only=True):
+    """The balance of one topic, with the other topics as they are."""
 
     topic: str
 
 
-class AssignmentReport(Spread, kw_only=True):
-    """How evenly a group's partitions were spread when it was looked at."""
+class AssignmentReportResponse(AssignmentBalance, kw_only=True):
+    """The balance of a group's assignment at the time of the audit."""
 
     group_id: str
     interval_start: datetime
@@ -135,90 +135,96 @@ class AssignmentReport(Spread, kw_only=True):
     score_before: int | None
     trend: str
     """`first`, `better`, `worse` or `same`."""
-    by_topic: list[TopicSpread]
+    by_topic: list[TopicBalance]
 
 
-class AssignmentReports(Struct):
-    """A page of reports, by group; `next_cursor` asks for the next one, and is null on the last."""
+class AssignmentReportsResponse(Struct):
+    """A page of reports, by group; `next_cursor` is null on the last page."""
 
-    reports: list[AssignmentReport]
+    reports: list[AssignmentReportResponse]
     next_cursor: str | None
 
 
 @get("/v1/reports/assignments", tags=TAGS, opt={REQUEST: "ListAssignmentReports"})
 async def list_assignment_reports(
-    call: ThisCall, group_id: GroupAsked = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> AssignmentReports:
-    """List the newest audit of each group's assignment: how even it is, and whether a better one exists."""
-    which = _which(ReportKind.ASSIGNMENTS, group_id, limit, cursor)
-    return AssignmentReports(*await _newest(call, which, AssignmentReport))
+    context: CurrentRequest, group_id: GroupIdParam = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> AssignmentReportsResponse:
+    """List the newest assignment audit of each group: its balance, and whether a better assignment exists."""
+    report_filter = _report_filter(ReportKind.ASSIGNMENTS, group_id, limit, cursor)
+    return AssignmentReportsResponse(*await _newest(context, report_filter, AssignmentReportResponse))
 
 
-# -- which timeouts groups should have -------------------------------------------------------------------------
+# -- timeout advice --------------------------------------------------------------------------------------------
 
 
-class TimeoutReport(ReportShown, kw_only=True):
-    """What a group's own history says of its timeouts; all of them in milliseconds, null where too little is known."""
+class TimeoutReportResponse(ReportResponse, kw_only=True):
+    """Advice on a group's timeouts from its history, in milliseconds; null if there is too little history."""
 
     window_start: datetime
-    """From when on history was looked at, until the interval's end."""
+    """The start of the analysed history, which ends at `interval_end`."""
     heartbeats: int
     session_present_ms: int | None
     session_advised_ms: int | None
     session_verdict: Verdict
     session_confidence: Confidence
-    session_because: str
+    session_reason: str
     session_effect: dict[str, int]
     rebalance_present_ms: int | None
     rebalance_advised_ms: int | None
     rebalance_verdict: Verdict
     rebalance_confidence: Confidence
-    rebalance_because: str
+    rebalance_reason: str
     rebalance_effect: dict[str, int]
     initial_delay_present_ms: int
     initial_delay_advised_ms: int | None
     initial_delay_verdict: Verdict
     initial_delay_confidence: Confidence
-    initial_delay_because: str
+    initial_delay_reason: str
     initial_delay_effect: dict[str, int]
     back_test: dict[str, Any] | None
-    """How such advice on the session timeout did on days held back, beside what is in force and 10 and 45 seconds."""
+    """The session timeout advice tested on held-back days, compared with the effective value and with 10 and 45 s."""
     recommendations: list[dict[str, Any]] | None
-    """Changes of the clients' configuration with `name`, `because` and `effect`; null in reports older than these."""
+    """Changes of the clients' configuration: `name`, `because`, `effect`; null in reports older than the column."""
 
 
-class TimeoutReports(Struct):
-    """A page of reports, by group; `next_cursor` asks for the next one, and is null on the last."""
+class TimeoutReportsResponse(Struct):
+    """A page of reports, by group; `next_cursor` is null on the last page."""
 
-    reports: list[TimeoutReport]
+    reports: list[TimeoutReportResponse]
     next_cursor: str | None
 
 
 @get("/v1/reports/timeouts", tags=TAGS, opt={REQUEST: "ListTimeoutReports"})
 async def list_timeout_reports(
-    call: ThisCall, group_id: GroupAsked = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> TimeoutReports:
-    """List the newest advice on each group's timeouts, with what it would have done."""
-    return TimeoutReports(*await _newest(call, _which(ReportKind.TIMEOUTS, group_id, limit, cursor), TimeoutReport))
+    context: CurrentRequest, group_id: GroupIdParam = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> TimeoutReportsResponse:
+    """List the newest timeout advice for each group, with its estimated effect."""
+    return TimeoutReportsResponse(
+        *await _newest(context, _report_filter(ReportKind.TIMEOUTS, group_id, limit, cursor), TimeoutReportResponse)
+    )
 
 
-# -- what all reports share ------------------------------------------------------------------------------------
+# -- shared ----------------------------------------------------------------------------------------------------
 
 
-def _which(kind: ReportKind, group_id: str | None, limit: int, cursor: str) -> ReportFilter:
-    """Return what is asked for, and one more, which tells whether there is another page."""
-    place = read_cursor(cursor, tuple[Name])
-    return ReportFilter(kind, group_id, place[0] if place else None, limit + 1)
+def _report_filter(kind: ReportKind, group_id: str | None, limit: int, cursor: str) -> ReportFilter:
+    """Return the filter of a request, with one row more, which shows whether there is another page."""
+    after = read_cursor(cursor, tuple[Name])
+    return ReportFilter(kind, group_id, after[0] if after else None, limit + 1)
 
 
-async def _newest(call: Call, which: ReportFilter, shape: type[Shape]) -> tuple[list[Shape], str | None]:
-    """Return a page of reports and its cursor; a token for some groups sees theirs, on shorter pages."""
-    found = await call.coordinator.reports(which)
-    page = found[: which.limit - 1]
+async def _newest(
+    context: RequestContext, report_filter: ReportFilter, response_type: type[ResponseT]
+) -> tuple[list[ResponseT], str | None]:
+    """Return a page of reports and the next cursor; a token for some groups gets the reports of its groups only."""
+    found = await context.coordinator.reports(report_filter)
+    page = found[: report_filter.limit - 1]
     next_cursor = write_cursor(page[-1]["group_id"]) if len(found) > len(page) else None
-    return [_shown(report, shape) for report in page if call.sees(report["group_id"])], next_cursor
+    return [
+        _to_response(report, response_type) for report in page if context.can_access(report["group_id"])
+    ], next_cursor
 
 
-def _shown(report: Report, shape: type[Shape]) -> Shape:
-    """Return the columns that a shape names."""
-    return convert(report, shape)
+def _to_response(report: Report, response_type: type[ResponseT]) -> ResponseT:
+    """Convert a report to a response type, which selects its columns."""
+    return convert(report, response_type)

@@ -1,6 +1,6 @@
-"""Resets over HTTP: put an Empty group to other positions, or see what that would do.
+"""Endpoint for offset resets of Empty groups, with a dry run.
 
-Source: http-api.md "Resetting a group"; Kafka's ``kafka-consumer-groups --reset-offsets``.
+Source: http-api.md "Resetting offsets"; Kafka's ``kafka-consumer-groups --reset-offsets``.
 """
 
 from collections import Counter
@@ -11,37 +11,37 @@ from litestar import post
 from litestar.params import JSONBody
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from api.http.call import ThisCall
-from api.http.express import REQUEST
-from api.http.fields import INT64_MAX, GivenReason, GroupId, Offset, Partition, Topic
-from api.http.times import as_ms, in_utc
+from api.http.fast_path import REQUEST
+from api.http.fields import INT64_MAX, GroupId, Offset, Partition, RequiredReason, Topic
+from api.http.request_context import CurrentRequest
+from api.http.times import epoch_ms, in_utc
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.replies import OffsetsReset
 from coordinator_core.protocol.requests import ResetTo
-from coordinator_core.runtime.resetting import Reset
+from coordinator_core.protocol.responses import ResetOffsetsResponse
+from coordinator_core.runtime.offset_reset import Reset
 
 TAGS: Final = ["Operators: offsets"]
-NEEDS: Final = {
+REQUIRED_FIELDS: Final = {
     ResetTo.OFFSET: "offset",
     ResetTo.SHIFT: "shift_by",
     ResetTo.DATETIME: "datetime",
     ResetTo.GIVEN: "offsets",
 }
-"""Where to → the field that says it more closely; the other ways need none."""
+"""Target of a reset → the field that it requires; the other targets require none."""
 
 ShiftBy = Annotated[int, Meta(ge=-INT64_MAX, le=INT64_MAX)]
 Instant = Annotated[datetime, Meta(tz=True)]
 
 
 class TopicToReset(Struct, forbid_unknown_fields=True):
-    """A topic, and which of its partitions; without `partitions` all that are catalogued, else all committed."""
+    """A topic and its partitions; by default those in the topic metadata, else those with a committed offset."""
 
     topic: Topic
     partitions: list[Partition] | None = None
 
 
-class OffsetGiven(Struct, forbid_unknown_fields=True):
-    """Where one partition is to stand."""
+class PartitionOffset(Struct, forbid_unknown_fields=True):
+    """The new offset of one partition."""
 
     topic: Topic
     partition: Partition
@@ -49,66 +49,66 @@ class OffsetGiven(Struct, forbid_unknown_fields=True):
 
 
 class ResetBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Where to put which partitions. Without `topics`: every topic that the group has committed in."""
+    """The target of a reset and its partitions; by default all topics with committed offsets of the group."""
 
     to: Literal["earliest", "latest", "offset", "shift", "datetime", "current", "given"]
     offset: Offset | UnsetType = UNSET
     shift_by: ShiftBy | UnsetType = UNSET
     datetime: Instant | UnsetType = UNSET
-    offsets: Annotated[list[OffsetGiven], Meta(min_length=1)] | UnsetType = UNSET
-    """With `given`, and instead of topics: each partition its own offset."""
+    offsets: Annotated[list[PartitionOffset], Meta(min_length=1)] | UnsetType = UNSET
+    """Only with `given`, instead of `topics`: an offset for each partition."""
     topics: list[TopicToReset] = []
     dry_run: bool = True
-    reason: GivenReason | None = None
-    """Needed unless it is a dry run."""
+    reason: RequiredReason | None = None
+    """Required unless it is a dry run."""
 
 
-class ResetShown(Struct):
-    """A partition's old and new position; `old_offset` is null where nothing was committed."""
+class ResetOffsetResponse(Struct):
+    """The old and new offset of a partition; `old_offset` is null if there was none."""
 
     topic: str
     partition: int
     old_offset: int | None
     new_offset: int
     note: str | None
-    """What is to be said about the new one: that it was moved into the log."""
+    """Why the new offset differs from the requested one, or that the log end is out of date."""
 
 
-class ResetAnswer(Struct):
-    """What was done, or (dry_run) would be; `change_id` is what to undo."""
+class ResetResponse(Struct):
+    """The result of a reset or a dry run; `change_id` names the change for an undo."""
 
     group_id: str
     dry_run: bool
     change_id: str | None
-    offsets: list[ResetShown]
+    offsets: list[ResetOffsetResponse]
 
 
 @post("/v1/groups/{group_id:str}/offsets/reset", status_code=200, tags=TAGS, opt={REQUEST: "ResetOffsets"})
-async def reset_offsets(call: ThisCall, group_id: GroupId, data: JSONBody[ResetBody]) -> ResetAnswer:
-    """Put an Empty group to other positions; by default only tell which. What stood there goes to the archive."""
-    reset = _read(data, call.door.limits.max_partitions_per_request)
-    operators = call.coordinator.operators
+async def reset_offsets(context: CurrentRequest, group_id: GroupId, data: JSONBody[ResetBody]) -> ResetResponse:
+    """Reset the offsets of an Empty group, and archive the old ones; by default a dry run."""
+    reset = _read(data, context.server.limits.max_partitions_per_request)
+    admin = context.coordinator.admin
     if data.dry_run:
-        return _answer(group_id, await operators.try_reset(group_id, reset), None)
+        return _respond(group_id, await admin.dry_run_reset_offsets(group_id, reset), None)
     if data.reason is None:
         raise InvalidRequest("reason: object missing required field reason")
-    act = call.act(data.reason)
-    return _answer(group_id, await operators.reset_offsets(group_id, reset, act), act.change_id)
+    change = context.begin_change(data.reason)
+    return _respond(group_id, await admin.reset_offsets(group_id, reset, change), change.change_id)
 
 
 def _read(data: ResetBody, max_partitions: int) -> Reset:
     to = ResetTo(data.to)
-    given = {name for name in NEEDS.values() if getattr(data, name) is not UNSET}
-    needed = {NEEDS[to]} if to in NEEDS else set()
+    given = {name for name in REQUIRED_FIELDS.values() if getattr(data, name) is not UNSET}
+    needed = {REQUIRED_FIELDS[to]} if to in REQUIRED_FIELDS else set()
     for name in sorted(needed - given):
-        raise InvalidRequest(f'{name}: is needed with to "{to}"')
+        raise InvalidRequest(f'{name}: required if to is "{to}"')
     for name in sorted(given - needed):
-        raise InvalidRequest(f'{name}: does not belong to to "{to}"')
+        raise InvalidRequest(f'{name}: not allowed if to is "{to}"')
     _check_named(data, max_partitions)
     return Reset(
         to=to,
         amount=data.offset or data.shift_by or 0,
-        at_ms=0 if data.datetime is UNSET else as_ms(in_utc(data.datetime, "datetime")),
+        at_ms=0 if data.datetime is UNSET else epoch_ms(in_utc(data.datetime, "datetime")),
         topics=tuple((each.topic, None if each.partitions is None else tuple(each.partitions)) for each in data.topics),
         given=_given(data),
         max_partitions=max_partitions,
@@ -116,14 +116,14 @@ def _read(data: ResetBody, max_partitions: int) -> Reset:
 
 
 def _given(data: ResetBody) -> tuple[tuple[str, int, int], ...]:
-    """Return the partitions that have an offset of their own; none of them twice."""
+    """Return the given offsets; raise `InvalidRequest` if a partition occurs twice."""
     given = () if data.offsets is UNSET else tuple((each.topic, each.partition, each.offset) for each in data.offsets)
     if given and data.topics:
-        raise InvalidRequest('topics: does not belong to to "given", whose offsets name them')
+        raise InvalidRequest('topics: not allowed if to is "given": offsets names the partitions')
     named = Counter((topic, partition) for topic, partition, _ in given)
     for (topic, partition), count in named.items():
         if count > 1:
-            raise InvalidRequest(f"offsets: {topic} {partition} is named twice")
+            raise InvalidRequest(f"offsets: {topic} {partition} occurs more than once")
     return given
 
 
@@ -131,8 +131,8 @@ def _check_named(data: ResetBody, limit: int) -> None:
     count = sum(1 if each.partitions is None else len(each.partitions) for each in data.topics)
     count += 0 if data.offsets is UNSET else len(data.offsets)
     if count > limit:
-        raise InvalidRequest(f"topics: {count} partitions, and one request may name {limit}")
+        raise InvalidRequest(f"topics: {count} partitions; one request may have {limit}")
 
 
-def _answer(group_id: str, done: OffsetsReset, change_id: str | None) -> ResetAnswer:
-    return ResetAnswer(group_id, change_id is None, change_id, [ResetShown(*each) for each in done.offsets])
+def _respond(group_id: str, done: ResetOffsetsResponse, change_id: str | None) -> ResetResponse:
+    return ResetResponse(group_id, change_id is None, change_id, [ResetOffsetResponse(*each) for each in done.offsets])

@@ -1,6 +1,6 @@
-"""Settings over HTTP, of the cluster and of a group; narrower wins.
+"""Endpoints for the settings of the cluster and of groups; a group's setting overrides the cluster's.
 
-Source: settings.md "Of groups".
+Source: settings.md "Group settings".
 """
 
 from typing import Final
@@ -9,10 +9,10 @@ from litestar import get, put
 from litestar.params import JSONBody
 from msgspec import Struct
 
-from api.http.call import ThisCall
-from api.http.express import REQUEST
-from api.http.fields import GivenReason, GroupId
-from coordinator_core.runtime.views import SettingInForce, SettingSource
+from api.http.fast_path import REQUEST
+from api.http.fields import GroupId, RequiredReason
+from api.http.request_context import CurrentRequest
+from coordinator_core.runtime.views import EffectiveSetting, SettingSource
 
 TAGS: Final = ["Operators: settings"]
 
@@ -20,50 +20,52 @@ Value = int | str | None
 
 
 class SettingsBody(Struct, forbid_unknown_fields=True):
-    """The settings to change; null goes back to the wider level. Others stay as they are."""
+    """The settings to change; null resets a setting to its default. Other settings are unchanged."""
 
     values: dict[str, Value]
-    reason: GivenReason
+    reason: RequiredReason
 
 
-class SettingShown(Struct):
-    """A setting in force, and where it comes from."""
+class SettingResponse(Struct):
+    """An effective setting, and its source."""
 
     value: Value
     source: SettingSource
 
 
-class SettingsAnswer(Struct):
-    """Every setting in force, by its key."""
+class SettingsResponse(Struct):
+    """All effective settings, by key."""
 
-    values: dict[str, SettingShown]
+    values: dict[str, SettingResponse]
 
 
 @get("/v1/config", tags=TAGS, opt={REQUEST: "DescribeClusterConfig"})
-async def cluster_settings(call: ThisCall) -> SettingsAnswer:
-    """Show the settings in force for groups that have none of their own."""
-    return _answer(call.coordinator.settings_in_force(None))
+async def cluster_settings(context: CurrentRequest) -> SettingsResponse:
+    """Describe the effective settings of groups without settings of their own."""
+    return _respond(context.coordinator.effective_settings(None))
 
 
 @put("/v1/config", tags=TAGS, opt={REQUEST: "AlterClusterConfig"})
-async def put_cluster_settings(call: ThisCall, data: JSONBody[SettingsBody]) -> SettingsAnswer:
-    """Change settings of the cluster; in force on every node within one renewal."""
-    await call.coordinator.operators.put_settings(None, data.values, call.act(data.reason))
-    return _answer(call.coordinator.settings_in_force(None))
+async def put_cluster_settings(context: CurrentRequest, data: JSONBody[SettingsBody]) -> SettingsResponse:
+    """Change settings of the cluster; effective on every node after its next lease renewal."""
+    await context.coordinator.admin.put_settings(None, data.values, context.begin_change(data.reason))
+    return _respond(context.coordinator.effective_settings(None))
 
 
 @get("/v1/groups/{group_id:str}/config", tags=TAGS, opt={REQUEST: "DescribeGroupConfig"})
-async def group_settings(call: ThisCall, group_id: GroupId) -> SettingsAnswer:
-    """Show the settings in force for a group, which need not exist yet."""
-    return _answer(call.coordinator.settings_in_force(group_id))
+async def group_settings(context: CurrentRequest, group_id: GroupId) -> SettingsResponse:
+    """Describe the effective settings of a group, which need not exist."""
+    return _respond(context.coordinator.effective_settings(group_id))
 
 
 @put("/v1/groups/{group_id:str}/config", tags=TAGS, opt={REQUEST: "AlterGroupConfig"})
-async def put_group_settings(call: ThisCall, group_id: GroupId, data: JSONBody[SettingsBody]) -> SettingsAnswer:
-    """Change settings of a group, which need not exist yet; in force on every node within one renewal."""
-    await call.coordinator.operators.put_settings(group_id, data.values, call.act(data.reason))
-    return _answer(call.coordinator.settings_in_force(group_id))
+async def put_group_settings(
+    context: CurrentRequest, group_id: GroupId, data: JSONBody[SettingsBody]
+) -> SettingsResponse:
+    """Change settings of a group, which need not exist; effective on every node after its next lease renewal."""
+    await context.coordinator.admin.put_settings(group_id, data.values, context.begin_change(data.reason))
+    return _respond(context.coordinator.effective_settings(group_id))
 
 
-def _answer(in_force: dict[str, SettingInForce]) -> SettingsAnswer:
-    return SettingsAnswer({key: SettingShown(setting.value, setting.source) for key, setting in in_force.items()})
+def _respond(effective: dict[str, EffectiveSetting]) -> SettingsResponse:
+    return SettingsResponse({key: SettingResponse(setting.value, setting.source) for key, setting in effective.items()})

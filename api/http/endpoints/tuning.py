@@ -1,6 +1,6 @@
-"""Tuning over HTTP: what a group's own past says of its timeouts, and what others would have done.
+"""Endpoint for timeout advice: recommended timeouts from a group's history, and the effect of other timeouts.
 
-Source: http-api.md "Tuning"; docs/tuning.md says how to read it.
+Source: http-api.md "Tuning"; docs/tuning.md explains the values.
 """
 
 from datetime import datetime
@@ -10,35 +10,35 @@ from litestar import get
 from litestar.params import QueryParameter
 from msgspec import Struct
 
-from api.http.call import ThisCall
-from api.http.express import REQUEST
+from api.http.fast_path import REQUEST
 from api.http.fields import INT64_MAX, GroupId
+from api.http.request_context import CurrentRequest
 from api.http.times import instant, instant_or_none
 from coordinator_core.protocol.advice.cost import Cost
 from coordinator_core.protocol.advice.policy import Advice, Confidence, Verdict
 from coordinator_core.protocol.advice.what_if import Eviction, RejoinWhatIf, SessionWhatIf
-from coordinator_core.runtime.tuning import Tried, TuningView
+from coordinator_core.runtime.tuning import TimeoutsToTry, TuningView
 
 TAGS: Final = ["Operators: tuning"]
 
-# Judged by the rules of the settings, which say what is wrong.
-SessionTried: TypeAlias = Annotated[
+# Bounds are checked by the rules of the settings, which name the error.
+SessionTimeoutParam: TypeAlias = Annotated[
     int | None, QueryParameter(name="session_timeout_ms", ge=-INT64_MAX, le=INT64_MAX, description="one to try out")
 ]
-RebalanceTried: TypeAlias = Annotated[
+RebalanceTimeoutParam: TypeAlias = Annotated[
     int | None, QueryParameter(name="rebalance_timeout_ms", ge=-INT64_MAX, le=INT64_MAX, description="one to try out")
 ]
 
 
-class WindowShown(Struct, rename={"from_": "from"}):
-    """From when to when the past was looked at."""
+class WindowResponse(Struct, rename={"from_": "from"}):
+    """The analysed range of history."""
 
     from_: datetime
     to: datetime
 
 
-class AdviceShown(Struct):
-    """Advice on one setting; `value` is in milliseconds, and null where too little is known."""
+class AdviceResponse(Struct):
+    """Advice on one setting; `value` is in milliseconds, and null if there is too little history."""
 
     value: int | None
     present: int | None
@@ -46,145 +46,145 @@ class AdviceShown(Struct):
     confidence: Confidence
     because: str
     effect: dict[str, int]
-    """What `value` would have done over the window, beside what happened."""
+    """The estimated effect of `value` over the window, compared with what happened."""
 
 
-class EvictionShown(Struct):
-    """A member that was evicted; `needed_ms` is the timeout that would have spared it, null if it did not come back."""
+class EvictionResponse(Struct):
+    """An eviction; `needed_ms` is the timeout that would have avoided it, null if the client did not reconnect."""
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
     at: datetime
-    back_at: datetime | None
+    reconnected_at: datetime | None
     limit_ms: int
     needed_ms: int | None
     seen_later_ms: int | None
-    """Of one that stayed away: how much later it would have been missed; below zero: sooner."""
+    """If the client did not reconnect: how much later the failure would have been detected; negative: earlier."""
 
 
-class CostShown(Struct):
-    """What a timeout costs over the window; times in milliseconds."""
+class CostResponse(Struct):
+    """The estimated cost of a timeout over the window; times in milliseconds."""
 
     rebalances: int
     evictions: int
-    """Of live members, at most."""
+    """Of live members, an upper bound."""
     stood_still_ms: int
     repeated_work_ms: int
-    """What evicted live members worked on and could not commit."""
+    """Work of evicted live members that they could not commit."""
 
 
-class SessionWhatIfShown(Struct):
-    """What another session timeout would have done."""
+class SessionWhatIfResponse(Struct):
+    """The estimated effect of another session timeout."""
 
     value: int
-    cost: CostShown
-    present_cost: CostShown | None
-    """Of the timeout in force; null: that is not known."""
-    avoided: list[EvictionShown]
-    remaining: list[EvictionShown]
-    failures: list[EvictionShown]
+    cost: CostResponse
+    present_cost: CostResponse | None
+    """The cost of the effective timeout; null: unknown."""
+    avoided: list[EvictionResponse]
+    remaining: list[EvictionResponse]
+    failures: list[EvictionResponse]
     detection_added_ms: int
     added_at_least: int
-    """Further members that would have been put out though they lived; gaps are known by their bounds only."""
+    """Further live members that would have been evicted: a lower bound, since gaps are counted by histogram bucket."""
     added_at_most: int
 
 
-class RebalanceWhatIfShown(Struct):
-    """What another rebalance timeout would have done."""
+class RebalanceWhatIfResponse(Struct):
+    """The estimated effect of another rebalance timeout."""
 
     value: int
-    cost: CostShown
-    present_cost: CostShown | None
-    """Of the timeout in force; null: that is not known."""
-    avoided: list[EvictionShown]
-    remaining: list[EvictionShown]
-    no_shows: list[EvictionShown]
+    cost: CostResponse
+    present_cost: CostResponse | None
+    """The cost of the effective timeout; null: unknown."""
+    avoided: list[EvictionResponse]
+    remaining: list[EvictionResponse]
+    no_shows: list[EvictionResponse]
     waiting_added_ms: int
     added: int
-    """Members that came in time, and would have been left out."""
+    """Members that joined in time, and would have been evicted."""
 
 
-class WhatIfShown(Struct):
-    """What the timeouts that were asked about would have done."""
+class WhatIfResponse(Struct):
+    """The estimated effect of the requested timeouts."""
 
-    window: WindowShown
-    session_timeout_ms: SessionWhatIfShown | None
-    rebalance_timeout_ms: RebalanceWhatIfShown | None
+    window: WindowResponse
+    session_timeout_ms: SessionWhatIfResponse | None
+    rebalance_timeout_ms: RebalanceWhatIfResponse | None
 
 
-class RecommendationShown(Struct):
+class RecommendationResponse(Struct):
     """A change of the clients' configuration that the group's history recommends."""
 
     name: Literal["cooperative-sticky", "static_membership"]
     because: str
     effect: dict[str, int]
-    """What it would have saved over the window."""
+    """The estimated savings over the window."""
 
 
-class TuningAnswer(Struct):
-    """Advice by settings, from the newest report or worked out just now, and what was asked to be tried out."""
+class TuningResponse(Struct):
+    """Advice by setting, from the newest report or computed live, and the effect of the requested timeouts."""
 
     group_id: str
-    window: WindowShown
+    window: WindowResponse
     source: Literal["report", "live"]
     run_id: str | None
-    in_force: dict[str, int | None]
-    advice: dict[str, AdviceShown]
-    recommendations: list[RecommendationShown]
+    effective: dict[str, int | None]
+    advice: dict[str, AdviceResponse]
+    recommendations: list[RecommendationResponse]
     back_test: dict[str, Any] | None
-    what_if: WhatIfShown | None
+    what_if: WhatIfResponse | None
 
 
 @get("/v1/groups/{group_id:str}/tuning", tags=TAGS, opt={REQUEST: "DescribeTuning"})
 async def describe_tuning(
-    call: ThisCall,
+    context: CurrentRequest,
     group_id: GroupId,
-    session_timeout_ms: SessionTried = None,
-    rebalance_timeout_ms: RebalanceTried = None,
-) -> TuningAnswer:
-    """Say which timeouts a group should have by its own past, and what others would have done."""
-    view = await call.coordinator.tuning.look(group_id, Tried(session_timeout_ms, rebalance_timeout_ms))
-    told = view.told
-    return TuningAnswer(
+    session_timeout_ms: SessionTimeoutParam = None,
+    rebalance_timeout_ms: RebalanceTimeoutParam = None,
+) -> TuningResponse:
+    """Recommend timeouts for a group from its history, and estimate the effect of other timeouts."""
+    view = await context.coordinator.tuning.advise(group_id, TimeoutsToTry(session_timeout_ms, rebalance_timeout_ms))
+    current = view.current_advice
+    return TuningResponse(
         group_id=view.group_id,
-        window=WindowShown(instant(told.from_ms), instant(told.to_ms)),
-        source=told.source,
-        run_id=told.run_id,
-        in_force=dict(view.in_force),
-        advice={setting: _advice(piece) for setting, piece in told.advice.items()},
+        window=WindowResponse(instant(current.from_ms), instant(current.to_ms)),
+        source=current.source,
+        run_id=current.run_id,
+        effective=dict(view.in_force),
+        advice={setting: _advice(advice) for setting, advice in current.advice.items()},
         recommendations=[
-            RecommendationShown(each.name, each.because, dict(each.effect)) for each in told.recommendations
+            RecommendationResponse(each.name, each.because, dict(each.effect)) for each in current.recommendations
         ],
-        back_test=told.back_test,
+        back_test=current.back_test,
         what_if=_what_if(view),
     )
 
 
-def _advice(piece: Advice) -> AdviceShown:
-    return AdviceShown(
-        value=piece.value_ms,
-        present=piece.present_ms,
-        verdict=piece.verdict,
-        confidence=piece.confidence,
-        because=piece.because,
-        effect=dict(piece.effect),
+def _advice(advice: Advice) -> AdviceResponse:
+    return AdviceResponse(
+        value=advice.value_ms,
+        present=advice.present_ms,
+        verdict=advice.verdict,
+        confidence=advice.confidence,
+        because=advice.because,
+        effect=dict(advice.effect),
     )
 
 
-def _what_if(view: TuningView) -> WhatIfShown | None:
+def _what_if(view: TuningView) -> WhatIfResponse | None:
     if view.session is None and view.rebalance is None:
         return None
-    return WhatIfShown(
-        window=WindowShown(instant(view.tried_from_ms), instant(view.tried_to_ms)),
+    return WhatIfResponse(
+        window=WindowResponse(instant(view.tried_from_ms), instant(view.tried_to_ms)),
         session_timeout_ms=None if view.session is None else _session(view.session),
         rebalance_timeout_ms=None if view.rebalance is None else _rebalance(view.rebalance),
     )
 
 
-def _session(found: SessionWhatIf) -> SessionWhatIfShown:
-    return SessionWhatIfShown(
+def _session(found: SessionWhatIf) -> SessionWhatIfResponse:
+    return SessionWhatIfResponse(
         value=found.timeout_ms,
         cost=_cost(found.cost),
         present_cost=None if found.present_cost is None else _cost(found.present_cost),
@@ -197,8 +197,8 @@ def _session(found: SessionWhatIf) -> SessionWhatIfShown:
     )
 
 
-def _rebalance(found: RejoinWhatIf) -> RebalanceWhatIfShown:
-    return RebalanceWhatIfShown(
+def _rebalance(found: RejoinWhatIf) -> RebalanceWhatIfResponse:
+    return RebalanceWhatIfResponse(
         value=found.timeout_ms,
         cost=_cost(found.cost),
         present_cost=None if found.present_cost is None else _cost(found.present_cost),
@@ -210,18 +210,18 @@ def _rebalance(found: RejoinWhatIf) -> RebalanceWhatIfShown:
     )
 
 
-def _cost(cost: Cost) -> CostShown:
-    return CostShown(cost.rebalances, cost.evictions, cost.stood_still_ms, cost.repeated_work_ms)
+def _cost(cost: Cost) -> CostResponse:
+    return CostResponse(cost.rebalances, cost.evictions, cost.stood_still_ms, cost.repeated_work_ms)
 
 
-def _eviction(each: Eviction, timeout_ms: int | None = None) -> EvictionShown:
-    return EvictionShown(
+def _eviction(each: Eviction, timeout_ms: int | None = None) -> EvictionResponse:
+    return EvictionResponse(
         member_id=each.member_id,
         group_instance_id=each.group_instance_id,
         client_id=each.client_id,
         client_host=each.client_host,
         at=instant(each.at_ms),
-        back_at=instant_or_none(each.back_at_ms),
+        reconnected_at=instant_or_none(each.reconnected_at_ms),
         limit_ms=each.limit_ms,
         needed_ms=each.needed_ms,
         seen_later_ms=None if timeout_ms is None else timeout_ms - each.limit_ms,

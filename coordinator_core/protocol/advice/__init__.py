@@ -1,13 +1,13 @@
-"""What a group's own history says of its timeouts: values in, advice out, and nothing else is looked at.
+"""Advice on a group's timeouts, computed from its history: pure functions.
 
-Read in this order: `steps` (the timeouts there are to choose from), `evidence` (what history is boiled down to),
-`replay` (what another timeout would have done), `cost` (the whole cost of a timeout), `session`, `rejoin` and `startup`
-(one piece of advice each), `recommend` (what no timeout changes), `backtest` (whether advice holds on days that it has
-not seen), `advise` (all of it), `what_if` (eviction by eviction).
+Read in this order: `steps` (the timeouts to choose from), `evidence` (history as counts), `replay` (what another
+timeout would have done), `cost` (the whole cost of a timeout), `session`, `rejoin` and `startup` (one piece of advice
+each), `recommend` (changes other than timeouts), `backtest` (tests advice on later days), `advise` (all of it),
+`what_if` (eviction by eviction).
 
-Words:
+Terms:
 
-* A *spurious* eviction is one of a member that was back within the grace: it was alive all the time.
-* A *failure* is an eviction of a member that did not come back: the timeout did what it is for.
-* A *silence* is how long a member let nothing be heard, whether it was put out meanwhile or not.
+* *spurious eviction*: the member was back within the grace, so it was alive all the time.
+* *failure*: an eviction of a member that did not come back, which is what the timeout is for.
+* *silence*: the time without a heartbeat of a member, whether it was evicted meanwhile or not.
 """

@@ -1,10 +1,10 @@
-"""All that history says of a group's timeouts, from what it has now."""
+"""Entry point of the advice: all advice on the timeouts of one group."""
 
 from dataclasses import dataclass
 
 from coordinator_core.protocol.advice.backtest import BackTest
 from coordinator_core.protocol.advice.evidence import Evidence
-from coordinator_core.protocol.advice.policy import Advice, Assigned, Bounds, InForce, Policy
+from coordinator_core.protocol.advice.policy import Advice, Bounds, CurrentAssignment, CurrentTimeouts, Policy
 from coordinator_core.protocol.advice.recommend import Recommendation, recommend
 from coordinator_core.protocol.advice.rejoin import advise_rebalance_timeout
 from coordinator_core.protocol.advice.session import advise_session_timeout
@@ -12,8 +12,8 @@ from coordinator_core.protocol.advice.startup import advise_initial_delay
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
-    """Advice on three timeouts, the test of the first (None: too little is known for one), and recommendations."""
+class TimeoutAdvice:
+    """Advice on three timeouts, the back test of the first (None: not enough data), and recommendations."""
 
     session: Advice
     rebalance: Advice
@@ -22,20 +22,22 @@ class Advised:
     recommendations: tuple[Recommendation, ...]
 
 
-def advise(evidence: Evidence, in_force: InForce, assigned: Assigned, bounds: Bounds, policy: Policy) -> Advised:
-    """Return what the evidence says.
+def advise(
+    evidence: Evidence, in_force: CurrentTimeouts, assigned: CurrentAssignment, bounds: Bounds, policy: Policy
+) -> TimeoutAdvice:
+    """Return all advice for one group.
 
     Args:
-        evidence: of one group.
-        in_force: what it has now.
+        evidence: the group's history.
+        in_force: the group's current timeouts.
         assigned: how its partitions are assigned now.
-        bounds: between which its session timeout may lie.
-        policy: what is wanted.
+        bounds: of its session timeout.
+        policy: targets, and how much data they take.
     """
     session, tested = advise_session_timeout(
         evidence.days, evidence.rebalances, in_force.session_timeout_ms, bounds, policy
     )
-    return Advised(
+    return TimeoutAdvice(
         session=session,
         rebalance=advise_rebalance_timeout(
             evidence.rejoins, evidence.rebalances, in_force.rebalance_timeout_ms, policy

@@ -1,19 +1,20 @@
-"""Advice is put to the test on days that it has not seen, beside what is in force and two fixed values.
+"""Back test of session timeout advice: advice from earlier days is compared on later ones with three other values.
 
-Of two timeouts the better one has fewer spurious evictions beyond what the days allow; of equals, the shorter.
+These are the current value and two fixed ones. The better of two timeouts has fewer spurious evictions beyond what
+the days allow; of equals, the shorter is better.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coordinator_core.protocol.advice.evidence import Day, span_days
-from coordinator_core.protocol.advice.policy import FIXED_MS, Policy, so_many
+from coordinator_core.protocol.advice.policy import FIXED_MS, Policy, plural
 from coordinator_core.protocol.advice.replay import spurious_at
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How one timeout did on the days held back."""
+    """The result of one timeout on the days held back."""
 
     timeout_ms: int
     spurious: int
@@ -23,17 +24,17 @@ class Trial:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Return what is compared; less is better."""
+        """Return the sort key of the comparison; lower is better."""
         return self.excess, self.timeout_ms
 
     def as_json(self) -> dict[str, int]:
-        """Return the trial as reports tell it."""
+        """Return the trial as reports store it."""
         return {"timeout_ms": self.timeout_ms, "spurious_evictions": self.spurious, "excess": self.excess}
 
 
 @dataclass(frozen=True, slots=True)
 class BackTest:
-    """How advice from the earlier days did on the days held back."""
+    """The result of advice from the earlier days on the days held back."""
 
     held_back_days: int
     advised: Trial
@@ -42,24 +43,24 @@ class BackTest:
     """In the order of FIXED_MS."""
 
     @property
-    def rivals(self) -> tuple[Trial, ...]:
-        """Return what the advice has to do better than, unless it is the same."""
+    def alternatives(self) -> tuple[Trial, ...]:
+        """Return the trials that the advice has to beat or equal."""
         return self.fixed if self.present is None else (self.present, *self.fixed)
 
     @property
     def is_passed(self) -> bool:
-        """Tell whether nothing else did better, nor as well and sooner."""
-        return all(self.advised.rank <= rival.rank for rival in self.rivals)
+        """Return whether no alternative did better."""
+        return all(self.advised.rank <= alternative.rank for alternative in self.alternatives)
 
     @property
     def because(self) -> str:
-        """Say what did better, where the test is not passed."""
-        better = min(self.rivals, key=lambda rival: rival.rank)
+        """Return which alternative did better, as part of a sentence, for a test that failed."""
+        better = min(self.alternatives, key=lambda alternative: alternative.rank)
         than = f"{better.timeout_ms} ms did better than {self.advised.timeout_ms} ms"
-        return f"on {so_many(self.held_back_days, 'day')} held back {than}"
+        return f"on {plural(self.held_back_days, 'day')} held back {than}"
 
     def as_json(self) -> dict[str, object]:
-        """Return the test as reports tell it."""
+        """Return the test as reports store it."""
         return {
             "held_back_days": self.held_back_days,
             "is_passed": self.is_passed,
@@ -72,11 +73,11 @@ class BackTest:
 def back_test(
     days: Sequence[Day], present_ms: int | None, policy: Policy, advise: Callable[[Sequence[Day]], int]
 ) -> BackTest:
-    """Judge what is advised from the earlier days on the later ones.
+    """Test advice from the earlier days on the later ones.
 
     Args:
         days: at least two days apart from first to last, in order.
-        present_ms: what is in force; None: not known.
+        present_ms: the effective timeout; None: unknown.
         policy: how many days to hold back, and what they allow.
         advise: returns a timeout from days.
     """

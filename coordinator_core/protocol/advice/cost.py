@@ -1,11 +1,11 @@
-"""The whole cost of a timeout over a group's own history: rebalances, evictions of live members, and time.
+"""Cost of a timeout over a group's history: rebalances, evictions of live members, and lost time.
 
 Rules:
 
 * A join phase lasts until its slowest member has joined, or as long as the rebalance timeout allows.
 * A live member that is evicted joins again: one more rebalance under a rebalance timeout, two under a session timeout
-  (one for its eviction, one for its return). Each takes as long as the group's rebalances do on average.
-* A live member that is evicted cannot commit any more: what it worked on meanwhile is done again.
+  (one for its eviction, one for its return). Each takes as long as the group's average rebalance.
+* A live member that is evicted cannot commit any more: its work since then is repeated.
 * History is counted by steps (`steps`), so times are rounded up to a step.
 """
 
@@ -21,23 +21,23 @@ REBALANCES_A_SPURIOUS_EXPIRY = 2
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a timeout costs over a window."""
+    """The cost of a timeout over the history."""
 
     rebalances: int
     evictions: int
     """Of live members, at most."""
     stood_still_ms: int
-    """How long the rebalances take, together."""
+    """The total duration of the rebalances."""
     repeated_work_ms: int
-    """How long the evicted live members worked on what they could not commit."""
+    """The total time of work that evicted live members could not commit."""
 
     @property
     def total_ms(self) -> int:
-        """Return the time that is lost."""
+        """Return the lost time."""
         return self.stood_still_ms + self.repeated_work_ms
 
     def as_effect(self, name: str) -> dict[str, int]:
-        """Return the cost by the names that advice gives its parts."""
+        """Return the cost under the names that advice uses."""
         return {
             f"rebalances_{name}": self.rebalances,
             f"evictions_{name}": self.evictions,
@@ -73,7 +73,7 @@ def cost_of_session_timeout(days: Sequence[Day], rebalances: Rebalances, timeout
 
 
 def _waiting_ms(waits: Sequence[int], timeout_ms: int) -> int:
-    """Return how long rebalances wait that are counted by the step of their slowest member; last, who never joins."""
+    """Return the total wait of rebalances, counted by the step of their slowest member; the last never joined."""
     *by_step, never = waits
     return never * timeout_ms + sum(
         count * min(step_ms, timeout_ms) for count, step_ms in zip(by_step, STEPS_MS, strict=True)
@@ -81,7 +81,7 @@ def _waiting_ms(waits: Sequence[int], timeout_ms: int) -> int:
 
 
 def _evicted_work_ms(counts: Sequence[int], timeout_ms: int) -> int:
-    """Return how long the members worked that a timeout does not cover; of those beyond the steps, the timeout."""
+    """Return the work time of members that a timeout does not cover; beyond the steps it counts as the timeout."""
     *by_step, beyond = counts
     late = ((count, step_ms) for count, step_ms in zip(by_step, STEPS_MS, strict=True) if step_ms > timeout_ms)
     return beyond * timeout_ms + sum(count * step_ms for count, step_ms in late)

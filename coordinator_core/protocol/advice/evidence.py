@@ -1,6 +1,6 @@
-"""History boiled down to counts, so that a group of any size is a few numbers a day, whoever counts them.
+"""A group's history reduced to counts, which have the same size for a group of any size.
 
-The counts of days, or of parts of a group, add up to those of the whole.
+Counts of several days, or of parts of a group, add up to those of the whole.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,12 @@ from typing import Final
 from coordinator_core.protocol.advice.steps import BEYOND
 
 GAP_BOUNDS_MS: Final = tuple(1 << power for power in range(22))
-"""Gaps between signs of life are counted by these bounds, each beyond the bound before; last come longer ones."""
+"""Upper bounds of the buckets in which gaps between heartbeats are counted; one more bucket has the longer ones."""
 
 COMPLETED: Final = "completed"
 """The outcome of a rebalance that ended with the group Stable."""
 BY_MEMBERS: Final = ("member_joined", "member_left", "session_expired")
-"""Triggers of rebalances that a member's absence and return bring."""
+"""Triggers of rebalances that a member's absence and return cause."""
 
 NO_GAPS: Final = (0,) * (len(GAP_BOUNDS_MS) + 1)
 NO_STEPS: Final = (0,) * (BEYOND + 1)
@@ -23,78 +23,78 @@ NO_STEPS: Final = (0,) * (BEYOND + 1)
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What one day tells of silences."""
+    """The silences of one day."""
 
     day: int
     """Days since the epoch, in UTC."""
     heartbeats: int = 0
     gaps: tuple[int, ...] = NO_GAPS
-    """How many gaps that a sign of life ended, by GAP_BOUNDS_MS."""
+    """How many gaps a heartbeat ended, by GAP_BOUNDS_MS."""
     longest_gap_ms: int = 0
     silences: tuple[int, ...] = NO_STEPS
     """Spurious evictions, by the step that would have covered the whole silence."""
     failures: int = 0
     failures_limit_ms: int = 0
-    """The session timeouts under which the failures were seen, added up."""
+    """The sum of the session timeouts under which the failures were detected."""
 
     @property
     def spurious(self) -> int:
-        """Return how many were put out in vain."""
+        """Return the number of spurious evictions."""
         return sum(self.silences)
 
 
 @dataclass(frozen=True, slots=True)
 class Rejoins:
-    """How long groups waited for members that they had, by steps."""
+    """How long rebalances waited for existing members, by steps."""
 
     counts: tuple[int, ...] = NO_STEPS
-    """Rejoins of live members by how long they took, those of members that were evicted and joined later as well."""
+    """Rejoins of live members by duration, including those of members that were evicted and joined later."""
     late: tuple[int, ...] = NO_STEPS
-    """Those of them that were evicted first; beyond the steps, those that were live and did not join again."""
+    """Those of them that were evicted first; beyond the steps, live members that did not join again."""
     no_shows: int = 0
     """Members that were evicted at the limit, were not live, and did not join again."""
     waits: tuple[int, ...] = NO_STEPS
     """Rebalances by how long they waited for their slowest member."""
     needed: tuple[int, ...] = NO_STEPS
-    """The same by how long they would have without a limit; beyond the steps, for a member that never joined."""
+    """Rebalances by how long that wait would be without a limit; beyond the steps, for a member that never joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalances:
-    """A group's rebalances as a whole."""
+    """Totals of a group's rebalances."""
 
     count: int = 0
     took_ms: int = 0
-    """All of them together."""
+    """The total duration."""
     completed: int = 0
     partitions_moved: int = 0
     by_members: int = 0
-    """Those that a member triggered which joined, left or expired."""
+    """Rebalances triggered by a member that joined, left or expired."""
     restarts: int = 0
     """Members without an instance id that left or died, and whose client was back within its session timeout."""
 
     @property
     def mean_ms(self) -> int:
-        """Return how long a rebalance takes on average."""
+        """Return the average duration of a rebalance."""
         return self.took_ms // self.count if self.count else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Startups:
-    """How groups came together from nothing."""
+    """How groups started from Empty."""
 
     starts: int = 0
     alone: int = 0
-    """Starts that no newcomer followed with a rebalance of its own."""
+    """Starts without a later rebalance by a new member."""
     last_comers: tuple[int, ...] = NO_STEPS
-    """The other starts, by when the last such newcomer came."""
+    """The other starts, by when the last such member joined."""
     followers: tuple[int, ...] = NO_STEPS
-    """Rebalances that newcomers caused after a start, by when."""
+    """Rebalances that new members caused after a start, by when."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known of a group; a day at most once, in order."""
+    """A group's history; each day at most once, in order."""
 
     days: tuple[Day, ...] = ()
     rejoins: Rejoins = field(default_factory=Rejoins)
@@ -109,7 +109,7 @@ def rejoins_of(
     waits: tuple[int, ...],
     stalls: Iterable[tuple[int, int, int]],
 ) -> Rejoins:
-    """Put together what is known of rejoins.
+    """Return rejoins built from counts.
 
     Args:
         in_time: rejoins of members that were not evicted, by steps.
@@ -127,12 +127,12 @@ def rejoins_of(
 
 
 def span_days(days: Sequence[Day]) -> int:
-    """Return how many days there are from the first that is known to the last."""
+    """Return the number of days from the first to the last, both included."""
     return days[-1].day - days[0].day + 1 if days else 0
 
 
 def merged(days: Iterable[Day]) -> tuple[Day, ...]:
-    """Return days in order, what was counted apart of one day added up."""
+    """Return days in order, with the counts of the same day added up."""
     found: dict[int, Day] = {}
     for day in days:
         found[day.day] = _added(found[day.day], day) if day.day in found else day

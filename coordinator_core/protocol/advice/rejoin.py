@@ -1,14 +1,16 @@
-"""The rebalance timeout: the shortest that leaves time for every rejoin of a live member, where it costs less.
+"""Rebalance timeout advice: the shortest value that allows every rejoin of a live member, if it costs less.
 
-* No value is proposed under which a live member of the group's own history would be evicted. A member is live that was
-  heard until it was evicted at the limit, however late it joined again; of one that did not join again it is not known
-  how long it would have needed, so nothing shorter than what evicted it is proposed.
-* A value is proposed only if it lowers the whole cost over that history (`cost`) beside the present value.
+Rules:
+
+* Under the proposed value no live member of the group's history would be evicted. A member is live if it heartbeated
+  until it was evicted at the limit, however late it joined again. If it did not join again, the time that it needed is
+  unknown, so nothing shorter than the timeout that evicted it is proposed.
+* A value is proposed only if its whole cost over that history (`cost`) is lower than that of the current value.
 """
 
 from coordinator_core.protocol.advice.cost import Cost, cost_of_rebalance_timeout
 from coordinator_core.protocol.advice.evidence import Rebalances, Rejoins
-from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, seconds, so_many, too_little
+from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, insufficient_data, plural, seconds
 from coordinator_core.protocol.advice.replay import rate_at_most
 from coordinator_core.protocol.advice.steps import BEYOND, STEPS_MS, candidates, covered, share_step_ms, shortest
 
@@ -16,14 +18,14 @@ from coordinator_core.protocol.advice.steps import BEYOND, STEPS_MS, candidates,
 def advise_rebalance_timeout(
     rejoins: Rejoins, rebalances: Rebalances, present_ms: int | None, policy: Policy
 ) -> Advice:
-    """Return what the rejoins say of the rebalance timeout; `present_ms` None: the group has no members to ask."""
+    """Return advice on the rebalance timeout; `present_ms` None: the group has no members."""
     total = sum(rejoins.counts)
-    if total < policy.least_rejoins and sum(rejoins.late) < policy.least_late_rejoins:
-        return too_little(present_ms, so_many(total, "rejoin"), so_many(policy.least_rejoins, "rejoin"))
+    if total < policy.min_rejoins and sum(rejoins.late) < policy.min_late_rejoins:
+        return insufficient_data(present_ms, plural(total, "rejoin"), plural(policy.min_rejoins, "rejoin"))
     value_ms = shortest_timeout_ms(rejoins, policy)
     then = cost_of_rebalance_timeout(rejoins, rebalances, value_ms)
     now = None if present_ms is None else cost_of_rebalance_timeout(rejoins, rebalances, present_ms)
-    is_change, because = _judged(rejoins, (present_ms, now), (value_ms, then), policy)
+    is_change, because = _verdict(rejoins, (present_ms, now), (value_ms, then), policy)
     return Advice(
         value_ms=value_ms,
         present_ms=present_ms,
@@ -43,51 +45,54 @@ def advise_rebalance_timeout(
 
 
 def shortest_timeout_ms(rejoins: Rejoins, policy: Policy) -> int:
-    """Return the shortest timeout that leaves time for every rejoin whose length is known, with headroom."""
+    """Return the shortest timeout that allows every rejoin of known duration, with headroom."""
     known = sum(rejoins.counts[:BEYOND])
-    choices = candidates(policy.least_rebalance_timeout_ms, STEPS_MS[-1])
+    choices = candidates(policy.min_rebalance_timeout_ms, STEPS_MS[-1])
     found = shortest(choices, lambda ms: covered(rejoins.counts, policy.without_headroom(ms)) >= known)
     return choices[-1] if found is None else found
 
 
-def _judged(
+def _verdict(
     rejoins: Rejoins, present: tuple[int | None, Cost | None], advised: tuple[int, Cost], policy: Policy
 ) -> tuple[bool, str]:
     (present_ms, now), (value_ms, then) = present, advised
     if present_ms is None or now is None:
-        return False, f"{seconds(value_ms)} leaves time for them, but the group has no members to compare with"
+        return False, f"{seconds(value_ms)} allows all of them, but the group has no members to compare with"
     if value_ms >= present_ms:
         if now.evictions == then.evictions:
-            return False, f"{seconds(present_ms)} leaves time for them, and {seconds(value_ms)} would save nothing"
-        evicts = f"{seconds(present_ms)} evicts {so_many(now.evictions, 'live member')}"
+            return False, f"{seconds(present_ms)} allows all of them, and {seconds(value_ms)} would save nothing"
+        evicts = f"{seconds(present_ms)} evicts {plural(now.evictions, 'live member')}"
         return _compared(now, then, f"{evicts}, and {seconds(value_ms)} evicts {then.evictions:,}")
     if rejoins.counts[BEYOND]:
-        live = so_many(rejoins.counts[BEYOND], "live member")
-        return False, f"{live} joined later than is known, so nothing shorter than {seconds(present_ms)} is proposed"
-    if not policy.is_worth_it(present_ms, value_ms):
-        return False, f"{seconds(present_ms)} leaves time for them, and {seconds(value_ms)} is hardly shorter"
-    return _compared(now, then, f"{seconds(value_ms)} leaves time for all of them and evicts no live member either")
+        live = plural(rejoins.counts[BEYOND], "live member")
+        return (
+            False,
+            f"{live} took an unknown time, so nothing shorter than {seconds(present_ms)} is proposed",
+        )
+    if not policy.is_worthwhile(present_ms, value_ms):
+        return False, f"{seconds(present_ms)} allows all of them, and {seconds(value_ms)} is hardly shorter"
+    return _compared(now, then, f"{seconds(value_ms)} allows all of them and evicts no live member either")
 
 
-def _compared(now: Cost, then: Cost, what: str) -> tuple[bool, str]:
-    """Return whether the proposed cost is lower, and a sentence with both."""
+def _compared(now: Cost, then: Cost, effect: str) -> tuple[bool, str]:
+    """Return whether the proposed cost is lower, and a sentence with both costs."""
     rebalances = f"{then.rebalances:,} rebalances instead of {now.rebalances:,}"
     still = f"{seconds(then.stood_still_ms)} of standstill instead of {seconds(now.stood_still_ms)}"
     work = f"{seconds(then.repeated_work_ms)} of repeated work instead of {seconds(now.repeated_work_ms)}"
     is_lower = then.total_ms < now.total_ms
-    return is_lower, f"{what}: {rebalances}, {still}, {work}" + ("" if is_lower else ", which is not less")
+    return is_lower, f"{effect}: {rebalances}, {still}, {work}" + ("" if is_lower else ", which is not less")
 
 
 def _seen(rejoins: Rejoins) -> str:
     p99, longest = (share_step_ms(rejoins.counts, share) for share in (0.99, 1.0))
-    seen = f"{so_many(sum(rejoins.counts), 'rejoin')} took up to {seconds(longest)} (p99 {seconds(p99)})"
+    seen = f"{plural(sum(rejoins.counts), 'rejoin')} took up to {seconds(longest)} (p99 {seconds(p99)})"
     if not any(rejoins.late):
         return seen
     return f"{seen}, {sum(rejoins.late):,} of them by live members that had been evicted"
 
 
 def _confidence(rejoins: Rejoins, value_ms: int, policy: Policy) -> Confidence:
-    """Return how surely rejoins to come are covered: by the share of late ones that what was seen does not rule out."""
+    """Return the confidence: by the share of late rejoins that the history cannot rule out."""
     total = sum(rejoins.counts)
     late_share = rate_at_most(total - covered(rejoins.counts, value_ms)) / total
     wanted = policy.late_share

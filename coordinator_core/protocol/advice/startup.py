@@ -1,23 +1,23 @@
-"""The initial delay: the shortest that would have brought most start-ups together in one rebalance.
+"""Initial rebalance delay advice: the shortest that would have gathered most start-ups in one rebalance.
 
-It is raised only: a start that nobody follows tells nothing of how much sooner it could have begun.
+The delay is only ever raised: a start without followers does not show how much sooner it could have begun.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from coordinator_core.protocol.advice.evidence import Startups
-from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, so_many, too_little
+from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, insufficient_data, plural
 from coordinator_core.protocol.advice.steps import candidates, counted, covered, shortest
 
 STARTUP_MS: Final = 300_000
-"""Whoever comes later than this after a start belongs to no start-up."""
+"""A member that joins later than this after a start is not part of the start-up."""
 SURE_STARTS: Final = 20
 LIKELY_STARTS: Final = 8
 
 
-def followed(starts: Iterable[Sequence[int]]) -> Startups:
-    """Return start-ups counted; of each, how long after it newcomers caused a rebalance of their own."""
+def count_startups(starts: Iterable[Sequence[int]]) -> Startups:
+    """Return start-up counts; each start has the times after which new members caused further rebalances."""
     soon = [[length_ms for length_ms in each if length_ms <= STARTUP_MS] for each in starts]
     return Startups(
         starts=len(soon),
@@ -28,21 +28,23 @@ def followed(starts: Iterable[Sequence[int]]) -> Startups:
 
 
 def advise_initial_delay(startups: Startups, present_ms: int, policy: Policy) -> Advice:
-    """Return what start-ups say of `group_initial_rebalance_delay_ms`."""
-    if startups.starts < policy.least_startups:
-        return too_little(present_ms, so_many(startups.starts, "start-up"), so_many(policy.least_startups, "start-up"))
+    """Return advice on `group_initial_rebalance_delay_ms`."""
+    if startups.starts < policy.min_startups:
+        return insufficient_data(
+            present_ms, plural(startups.starts, "start-up"), plural(policy.min_startups, "start-up")
+        )
     followers = sum(startups.followers)
     value_ms = _shortest_delay_ms(startups, present_ms, policy)
-    is_enough = _together(startups, value_ms, policy)
+    is_enough = _share_one_rebalance(startups, value_ms, policy)
     is_change = value_ms > present_ms and is_enough
     saved = covered(startups.followers, value_ms)
     if is_change:
-        ever = f"{so_many(followers, 'rebalance')} followed {so_many(startups.starts, 'start-up')}"
+        ever = f"{plural(followers, 'rebalance')} followed {plural(startups.starts, 'start-up')}"
         because = f"{ever}, and {value_ms} ms saves {saved} of them"
     elif is_enough:
-        because = f"{startups.alone} of {startups.starts} start-ups came together in one rebalance"
+        because = f"{startups.alone} of {startups.starts} start-ups took a single rebalance"
     else:
-        because = f"newcomers follow start-ups later than any delay up to {policy.most_initial_delay_ms} ms"
+        because = f"new members join after start-ups later than any delay up to {policy.max_initial_delay_ms} ms"
     return Advice(
         value_ms=value_ms,
         present_ms=present_ms,
@@ -59,16 +61,16 @@ def advise_initial_delay(startups: Startups, present_ms: int, policy: Policy) ->
 
 
 def _shortest_delay_ms(startups: Startups, present_ms: int, policy: Policy) -> int:
-    """Return the present delay if it is enough, else the shortest that would be; if none is, the present one."""
-    if _together(startups, 0, policy):
+    """Return the current delay if it is sufficient or no delay is, else the shortest sufficient one."""
+    if _share_one_rebalance(startups, 0, policy):
         return present_ms
-    choices = candidates(present_ms, max(present_ms, policy.most_initial_delay_ms))
-    found = shortest(choices, lambda ms: _together(startups, policy.without_headroom(ms), policy))
+    choices = candidates(present_ms, max(present_ms, policy.max_initial_delay_ms))
+    found = shortest(choices, lambda ms: _share_one_rebalance(startups, policy.without_headroom(ms), policy))
     return present_ms if found is None else found
 
 
-def _together(startups: Startups, delay_ms: int, policy: Policy) -> bool:
-    """Tell whether enough start-ups needed one rebalance only, or would have with a delay."""
+def _share_one_rebalance(startups: Startups, delay_ms: int, policy: Policy) -> bool:
+    """Return whether enough start-ups needed only one rebalance, or would have with this delay."""
     together = startups.alone + covered(startups.last_comers, delay_ms)
     return together >= policy.startup_coverage * startups.starts
 

@@ -1,6 +1,6 @@
-"""Timeouts are advised in steps that people would choose themselves, and lengths of time are counted by the same steps.
+"""The timeouts that can be advised, and counts of durations by the same steps.
 
-A length falls under the least step that is not below it, so a timeout of that step would have covered it.
+A duration is counted under the lowest step that is not below it, so a timeout of that step would have covered it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -9,7 +9,7 @@ from itertools import chain
 from math import ceil
 from typing import Final
 
-RUNS_MS: Final = (
+STEP_RANGES_MS: Final = (
     range(1_000, 60_000, 1_000),
     range(60_000, 300_000, 5_000),
     range(300_000, 1_800_000, 30_000),
@@ -17,20 +17,20 @@ RUNS_MS: Final = (
 )
 """Every second to a minute, every five to five minutes, every half minute to half an hour, then to four hours."""
 
-STEPS_MS: Final = tuple(chain.from_iterable(RUNS_MS))
-"""All of them, in order."""
+STEPS_MS: Final = tuple(chain.from_iterable(STEP_RANGES_MS))
+"""All steps, in order."""
 
 BEYOND: Final = len(STEPS_MS)
-"""The place of whatever is longer than the last step."""
+"""The index of durations longer than the last step."""
 
 
 def place_of(length_ms: int) -> int:
-    """Return under which step a length is counted: an index of STEPS_MS, or BEYOND."""
+    """Return the step of a duration: an index of STEPS_MS, or BEYOND."""
     return bisect_left(STEPS_MS, length_ms)
 
 
 def counted(lengths_ms: Iterable[int]) -> tuple[int, ...]:
-    """Return how many lengths fall under each step, and last how many are beyond."""
+    """Return how many durations fall under each step, and last how many are beyond."""
     counts = [0] * (BEYOND + 1)
     for length_ms in lengths_ms:
         counts[place_of(length_ms)] += 1
@@ -38,12 +38,12 @@ def counted(lengths_ms: Iterable[int]) -> tuple[int, ...]:
 
 
 def covered(counts: tuple[int, ...], timeout_ms: int) -> int:
-    """Return how many of the counted lengths a timeout certainly covers: those under a step that it reaches."""
+    """Return how many of the counted durations a timeout certainly covers: those under steps up to it."""
     return sum(counts[: bisect_right(STEPS_MS, timeout_ms)])
 
 
 def share_step_ms(counts: tuple[int, ...], share: float) -> int:
-    """Return the step under which so large a share of the counted lengths falls; the last step for those beyond it."""
+    """Return the step up to which this share of the counted durations lies; the last step for those beyond it."""
     wanted, so_far = ceil(share * sum(counts)), 0
     for step_ms, count in zip(STEPS_MS, counts, strict=False):
         so_far += count
@@ -59,6 +59,6 @@ def candidates(least_ms: int, most_ms: int) -> tuple[int, ...]:
 
 
 def shortest(choices_ms: Sequence[int], is_enough: Callable[[int], bool]) -> int | None:
-    """Return the first choice that is enough, None if none is; whatever is longer than one that is has to be, too."""
+    """Return the first sufficient choice, or None. Every choice above a sufficient one must be sufficient too."""
     place = bisect_left(choices_ms, True, key=is_enough)
     return choices_ms[place] if place < len(choices_ms) else None

@@ -1,4 +1,4 @@
-"""Eviction by eviction: what another timeout would have done to what happened."""
+"""What-if replay: the effect of another timeout on each past eviction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from coordinator_core.protocol.advice.replay import added_at
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A member that was put out, and whether it came back."""
+    """An eviction, and whether the member came back."""
 
     member_id: str
     group_instance_id: str | None
@@ -18,60 +18,60 @@ class Eviction:
     client_host: str
     end_reason: str
     at_ms: int
-    """Wall time at which it was put out."""
+    """Wall time of the eviction."""
     limit_ms: int
-    """The timeout that put it out."""
+    """The timeout that evicted the member."""
     needed_ms: int | None
-    """The timeout that would not have; None: it did not come back within the grace."""
-    back_at_ms: int | None = None
+    """The timeout that would have sufficed; None: the member did not come back within the grace."""
+    reconnected_at_ms: int | None = None
     is_live: bool = False
-    """It was heard until it was evicted at a rebalance timeout."""
+    """The member heartbeated until it was evicted at a rebalance timeout."""
     is_restart: bool = False
-    """Its client was back within its session timeout, as a static member could be without a rebalance."""
+    """The client was back within its session timeout, which costs a static member no rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWhatIf:
-    """What another session timeout would have done."""
+    """The effect of another session timeout."""
 
     timeout_ms: int
     cost: Cost
     present_cost: Cost | None
-    """Of the timeout in force; None: that is not known."""
+    """For the effective timeout; None: unknown."""
     avoided: tuple[Eviction, ...]
     remaining: tuple[Eviction, ...]
     """Spurious as well, and not avoided."""
     failures: tuple[Eviction, ...]
     detection_added_ms: int
-    """How much later the failures would have been seen, all in all; below zero: sooner."""
+    """The total delay of failure detection; negative: sooner."""
     added_at_least: int
     added_at_most: int
 
 
 @dataclass(frozen=True, slots=True)
 class RejoinWhatIf:
-    """What another rebalance timeout would have done."""
+    """The effect of another rebalance timeout."""
 
     timeout_ms: int
     cost: Cost
     present_cost: Cost | None
-    """Of the timeout in force; None: that is not known."""
+    """For the effective timeout; None: unknown."""
     avoided: tuple[Eviction, ...]
     remaining: tuple[Eviction, ...]
     """Live as well, and not avoided."""
     no_shows: tuple[Eviction, ...]
     waiting_added_ms: int
-    """How much longer the group would have waited for those who never came; below zero: shorter."""
+    """How much longer the group would have waited for members that never joined; negative: shorter."""
     added: int
-    """Members that came in time, and would have been put out."""
+    """Members that joined in time, and would have been evicted."""
 
 
 def what_if_session(
     evictions: Sequence[Eviction], evidence: Evidence, present_ms: int | None, timeout_ms: int
 ) -> SessionWhatIf:
-    """Replay the evictions of a session timeout, and the gaps of the same days, under another."""
+    """Replay the evictions at a session timeout, and the gaps of the same days, under another."""
     days, rebalances = evidence.days, evidence.rebalances
-    avoided, remaining, failures = _sorted_out(evictions, timeout_ms)
+    avoided, remaining, failures = _classify(evictions, timeout_ms)
     at_least, at_most = added_at(days, timeout_ms)
     return SessionWhatIf(
         timeout_ms=timeout_ms,
@@ -93,9 +93,9 @@ def what_if_rejoin(
     present_ms: int | None,
     timeout_ms: int,
 ) -> RejoinWhatIf:
-    """Replay the evictions of a rebalance timeout, and the rejoins that came in time, under another."""
+    """Replay the evictions at a rebalance timeout, and the rejoins in time, under another."""
     rejoins, rebalances = evidence.rejoins, evidence.rebalances
-    avoided, remaining, no_shows = _sorted_out(evictions, timeout_ms)
+    avoided, remaining, no_shows = _classify(evictions, timeout_ms)
     return RejoinWhatIf(
         timeout_ms=timeout_ms,
         cost=cost_of_rebalance_timeout(rejoins, rebalances, timeout_ms),
@@ -111,8 +111,8 @@ def what_if_rejoin(
 Sorted = tuple[tuple[Eviction, ...], tuple[Eviction, ...], tuple[Eviction, ...]]
 
 
-def _sorted_out(evictions: Sequence[Eviction], timeout_ms: int) -> Sorted:
-    """Return the live members that would have been spared, those that would not, and the dead ones."""
+def _classify(evictions: Sequence[Eviction], timeout_ms: int) -> Sorted:
+    """Return the live members that would have stayed, the live members that would not, and the dead ones."""
     live = [each for each in evictions if each.needed_ms is not None or each.is_live]
     avoided = tuple(each for each in live if each.needed_ms is not None and each.needed_ms <= timeout_ms)
     remaining = tuple(each for each in live if each.needed_ms is None or each.needed_ms > timeout_ms)

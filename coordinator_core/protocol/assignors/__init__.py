@@ -1,12 +1,12 @@
-"""An assignor shares a group's partitions out: a pure function of who subscribes to what, who holds what, and counts.
+"""Partition assignors: pure functions of subscriptions, owned partitions and partition counts.
 
-The leader of a group runs one; a job that audits an assignment runs it again to see what would have been best. The
-result never depends on the order of the input, and never on chance.
+A group's leader runs one; a job that audits assignments runs it again for comparison. The result depends neither on
+the order of the input nor on chance.
 
-Read `demand` first (the picture that all start from), then one assignor a file: `range`, `roundrobin`, `sticky` with
-`claims`, `even_shares` and `balance`, and `cooperative_sticky`.
+Read `group_spec` first (the input that all assignors share), then one assignor a file: `range`, `roundrobin`,
+`sticky` with `claims`, `constrained_assignment` and `general_assignment`, and `cooperative_sticky`.
 
-Source: protocol.md section 17; Kafka's ``ConsumerPartitionAssignor`` and its implementations. Racks are not heeded.
+Source: protocol.md section 17; Kafka's ``ConsumerPartitionAssignor`` and its implementations. Racks are ignored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordinator_core.protocol.assignors.cooperative_sticky import assign_cooperative_sticky
-from coordinator_core.protocol.assignors.demand import (
+from coordinator_core.protocol.assignors.group_spec import (
     NO_GENERATION,
-    Demand,
+    GroupSpec,
     MemberSubscription,
     Shares,
     TopicPartition,
-    demand_of,
+    build_group_spec,
 )
 from coordinator_core.protocol.assignors.range import assign_range
 from coordinator_core.protocol.assignors.roundrobin import assign_roundrobin
@@ -29,39 +29,40 @@ from coordinator_core.protocol.assignors.sticky import assign_sticky
 __all__ = ["ASSIGNORS", "NO_GENERATION", "Assignment", "Assignor", "MemberSubscription", "TopicPartition", "assign"]
 
 Assignment = dict[str, tuple[TopicPartition, ...]]
-"""What each member is to read, by member id: every member has an entry, and every entry is sorted."""
+"""Member id → its partitions: every member has an entry, and every entry is sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """One way to share out, by the name that members offer it under.
+    """An assignor with the protocol name under which members support it.
 
-    With a cooperative one, members keep reading what they hold while they rejoin; so not every partition need be
-    given out at once, and they rejoin again as long as somebody had to give something up.
+    Under a cooperative assignor, members keep reading what they own while they rejoin. So it need not assign every
+    partition at once, and members rejoin as long as one of them had to revoke a partition.
     """
 
     name: str
     is_cooperative: bool
-    share_out: Callable[[Demand], Shares]
+    share_out: Callable[[GroupSpec], Shares]
 
     def assign(self, topics: Mapping[str, int], members: Sequence[MemberSubscription]) -> Assignment:
-        """Share the partitions out.
+        """Assign the partitions.
 
         Args:
-            topics: Partitions a topic. One that is missing or has none is skipped.
+            topics: Topic → partition count. A topic that is missing or has none is skipped.
             members: In any order; may be empty.
 
         Returns:
-            Each member's partitions, by topic and number. No partition is with two members, and none with a member
-            that does not subscribe to its topic; every one is with somebody, but for what a cooperative assignor
-            withholds.
+            Each member's partitions, by topic and number. No partition is with two members, or with a member that does
+            not subscribe to its topic; every one is assigned, except those that a cooperative assignor withholds.
 
         Raises:
-            ValueError: two members have one id, or a topic has fewer than no partitions.
+            ValueError: two members have one id, or a topic has a negative count.
         """
-        demand = demand_of(topics, members)
-        shares = self.share_out(demand)
-        return {member.member_id: tuple(sorted(share)) for member, share in zip(demand.members, shares, strict=True)}
+        group_spec = build_group_spec(topics, members)
+        shares = self.share_out(group_spec)
+        return {
+            member.member_id: tuple(sorted(share)) for member, share in zip(group_spec.members, shares, strict=True)
+        }
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {
@@ -73,14 +74,14 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
         Assignor("cooperative-sticky", True, assign_cooperative_sticky),
     )
 }
-"""All that there are, by name."""
+"""Name → assignor."""
 
 
 def assign(assignor_name: str, topics: Mapping[str, int], members: Sequence[MemberSubscription]) -> Assignment:
-    """Share the partitions out with the assignor of that name, as `Assignor.assign` does.
+    """Assign the partitions with the named assignor, as `Assignor.assign` does.
 
     Raises:
-        ValueError: there is no such assignor, or what `Assignor.assign` says.
+        ValueError: the assignor is unknown, or as in `Assignor.assign`.
     """
     if assignor_name not in ASSIGNORS:
         raise ValueError(f"no assignor is called {assignor_name!r}; there are {', '.join(ASSIGNORS)}")

@@ -1,23 +1,27 @@
-"""Sticky: as even as subscriptions allow, and of all that is even, what leaves most partitions where they are.
+"""Sticky: as even as subscriptions allow, with as few moved partitions as possible.
 
-Where all members subscribe alike, shares differ by at most one partition, and no even division keeps more
-(`even_shares`). Where they do not, no partition is left with a member that has at least two more than some other
-subscriber of its topic (`balance`). A member that joins without claims takes part like any other.
+With equal subscriptions, shares differ by at most one partition, and no even assignment keeps more
+(`constrained_assignment`). Otherwise no partition is with a member that has at least two more than another subscriber
+of its topic (`general_assignment`). A member that joins without claims is treated like any other.
 
 Source: protocol.md section 17; Kafka's ``StickyAssignor``, an ``AbstractStickyAssignor`` where no racks are known.
 """
 
-from coordinator_core.protocol.assignors.balance import balance
-from coordinator_core.protocol.assignors.claims import Claims, settle_claims
-from coordinator_core.protocol.assignors.demand import Demand, Shares
-from coordinator_core.protocol.assignors.even_shares import even_shares
+from coordinator_core.protocol.assignors.claims import Claims, resolve_claims
+from coordinator_core.protocol.assignors.constrained_assignment import constrained_assignment
+from coordinator_core.protocol.assignors.general_assignment import general_assignment
+from coordinator_core.protocol.assignors.group_spec import GroupSpec, Shares
 
 
-def assign_sticky(demand: Demand) -> Shares:
-    """Share all partitions out evenly and change as little as that allows."""
-    return stick_to(demand, settle_claims(demand))
+def assign_sticky(group_spec: GroupSpec) -> Shares:
+    """Assign all partitions evenly with as few moves as possible."""
+    return assign_with_claims(group_spec, resolve_claims(group_spec))
 
 
-def stick_to(demand: Demand, claims: Claims) -> Shares:
-    """Share all partitions out evenly, given who is believed to hold what."""
-    return even_shares(demand, claims) if demand.is_uniform() else balance(demand, claims)
+def assign_with_claims(group_spec: GroupSpec, claims: Claims) -> Shares:
+    """Assign all partitions evenly, given the resolved claims."""
+    return (
+        constrained_assignment(group_spec, claims)
+        if group_spec.is_uniform()
+        else general_assignment(group_spec, claims)
+    )

@@ -1,6 +1,6 @@
-"""The rules that reports go by: pure functions over what is told of one group, without clock, chance or library.
+"""Rules of the reports, as pure functions of one group's history or state.
 
-Read `fair_loads` (what is the best that subscriptions allow) and `fewest_moves` (what it takes to get there) first,
-then `balance`, which audits an assignment by them. `frequency` has the rules on storms, spurious evictions and groups
-that never settle, of which jobs have a twin in column expressions.
+Read `best_loads` (the best loads that subscriptions allow) and `fewest_moves` (the moves that they take) first, then
+`balance`, which audits an assignment with them. `frequency` has the rules on rebalance churn, spurious evictions and
+groups that never settle; jobs have the same rules as column expressions.
 """

@@ -1,19 +1,19 @@
-"""An assignment is as good as it could be, or it is told how far from that it is: from 100 down to 0.
+"""Audit of an assignment: a score from 0 to 100 for how close it is to the best that subscriptions allow.
 
 Rules:
 
-* What counts are the partitions of topics that some member subscribes to: those of the catalogue, and those that are
-  held beside them. A topic that the catalogue does not know has the partitions that are held.
-* The best is what `fair_loads` says. *Misplaced* are the partitions that members have beyond their share at best (loads
-  are compared the largest with the largest), or that lack in somebody's share because nobody holds them, whichever
-  are more; and at least those that are held by somebody who does not subscribe.
-* score = 100 * (partitions - misplaced) / partitions, rounded down: 100 means that nothing better exists, however
-  uneven it is. Where there is nothing to share out the score is 100.
-* A topic is judged as everything else lies: its best is what its subscribers come to if this topic alone is shared out
-  anew. So an assignment may be improved although none of its topics can be by itself.
-* A partition has *moved* with the present generation if it was given to its holder then, and somebody else held it in
-  the generation before. Moves were *needed* where the former holder is gone, or subscribes no more, and as far as the
-  best loads cannot be had otherwise (see `fewest_moves`); of a topic by itself only the former are told.
+* The partitions that count are those of topics that some member subscribes to, from the topic metadata, and any other
+  partition that a member owns. A topic without metadata has the owned partitions.
+* The best loads are those of `best_loads`. *Misplaced* partitions are those that members own beyond their best share
+  (loads are compared largest with largest), or those that a share lacks because they have no owner, whichever are
+  more; and at least those owned by members that do not subscribe.
+* score = 100 * (partitions - misplaced) / partitions, rounded down: 100 means that no better assignment exists,
+  however uneven it is. Without partitions the score is 100.
+* A topic is judged with all other topics fixed: its best is what its subscribers get if only this topic is assigned
+  anew. So an assignment may be improvable although none of its topics is by itself.
+* A partition has *moved* with the current generation if its owner received it then, and another member owned it in
+  the generation before. A move was *needed* if the former owner left or no longer subscribes, or if the best loads
+  cannot be reached otherwise (see `fewest_moves`); a topic by itself counts only the former.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Final, Literal
 
-from coordinator_core.protocol.log_ends import added_up
-from coordinator_core.protocol.reports.fair_loads import Wanted, best_loads
+from coordinator_core.protocol.log_ends import sum_lags
+from coordinator_core.protocol.reports.best_loads import AssignmentProblem, best_loads
 from coordinator_core.protocol.reports.fewest_moves import fewest_moves
 
 BEST_SCORE: Final = 100
@@ -33,8 +33,8 @@ Trend = Literal["first", "better", "worse", "same"]
 
 
 @dataclass(frozen=True, slots=True)
-class MemberFacts:
-    """A member: what it subscribes to, what it holds, and in which generation it was given each of these."""
+class AuditedMember:
+    """A member: its subscription, its partitions, and the generation in which it received each of them."""
 
     member_id: str
     topics: frozenset[str]
@@ -42,22 +42,22 @@ class MemberFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFacts:
-    """A group that is Stable, as of its present generation."""
+class AuditedGroup:
+    """A Stable group, as of its current generation."""
 
     generation: int
-    members: Sequence[MemberFacts]
-    catalogue: Mapping[str, int]
-    """Topic → how many partitions; topics that nobody reads may be among them."""
+    members: Sequence[AuditedMember]
+    topic_partitions: Mapping[str, int]
+    """Topic → how many partitions; topics without subscribers may be among them."""
     lags: Mapping[Partition, int]
-    """Records not yet read, where the partition's end is known."""
+    """The lag in records, of partitions whose end is known."""
     lost: Mapping[Partition, str]
-    """Who lost a partition between the generation before and this one, the last of several."""
+    """The last owner that lost each partition between the previous generation and this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How evenly partitions and lag are spread over members; lag is None where no partition's end is known."""
+    """How evenly partitions and lag are spread over members; lag is None if no partition's end is known."""
 
     members: int
     idle_members: int
@@ -77,16 +77,16 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What is told of a group, and of each topic that somebody reads, by name."""
+    """The results for a group, and for each subscribed topic, by name."""
 
     group: Balance
     topics: Mapping[str, Balance]
 
 
-def audit(facts: GroupFacts) -> Audit:
-    """Judge a group's assignment."""
-    picture = _Picture(facts)
-    return Audit(picture.whole(), {topic: picture.of_topic(topic) for topic in picture.wanted})
+def audit(facts: AuditedGroup) -> Audit:
+    """Audit a group's assignment."""
+    group_audit = _GroupAudit(facts)
+    return Audit(group_audit.whole(), {topic: group_audit.of_topic(topic) for topic in group_audit.wanted})
 
 
 def score_of(partitions: int, misplaced: int) -> int:
@@ -95,16 +95,16 @@ def score_of(partitions: int, misplaced: int) -> int:
 
 
 def trend_of(score: int, before: int | None) -> Trend:
-    """Compare a score with that of the audit before; None: there was none."""
+    """Compare a score with that of the previous audit; None: there was none."""
     if before is None:
         return "first"
     return "same" if score == before else "better" if score > before else "worse"
 
 
-class _Picture:
-    """The group in the numbers that its audit asks for; members are positions here."""
+class _GroupAudit:
+    """The group as numbers; members are positions here."""
 
-    def __init__(self, facts: GroupFacts) -> None:
+    def __init__(self, facts: AuditedGroup) -> None:
         self._facts = facts
         self._members = facts.members
         self.takers = _takers(facts.members)
@@ -116,23 +116,23 @@ class _Picture:
         self._known_lags = [_lag_by_topic(member, facts.lags) for member in facts.members]
 
     def whole(self) -> Balance:
-        """Judge the whole assignment."""
+        """Audit the whole assignment."""
         counts = {topic: len(partitions) for topic, partitions in self.wanted.items() if partitions}
-        wanted = Wanted(counts, {topic: self.takers[topic] for topic in counts}, len(self._members))
+        wanted = AssignmentProblem(counts, {topic: self.takers[topic] for topic in counts}, len(self._members))
         best = best_loads(wanted)
-        moves = sum(map(self._gone, self.wanted)) + fewest_moves(wanted, self._kept_before())
-        return self._told(self.wanted, range(len(self._members)), self._loads, best, max(best, default=0), moves)
+        moves = sum(map(self._owners_gone, self.wanted)) + fewest_moves(wanted, self._kept_before())
+        return self._balance(self.wanted, range(len(self._members)), self._loads, best, max(best, default=0), moves)
 
     def of_topic(self, topic: str) -> Balance:
-        """Judge one topic, as everything else lies."""
+        """Audit one topic, with all others fixed."""
         takers = self.takers[topic]
         others = [self._loads[taker] - self._counts[taker][topic] for taker in takers]
-        shares = _poured(others, len(self.wanted[topic]))
+        shares = _distribute(others, len(self.wanted[topic]))
         best = [other + share for other, share in zip(others, shares, strict=True)]
         now = [self._loads[taker] for taker in takers]
-        return self._told([topic], takers, now, best, max(shares), self._gone(topic))
+        return self._balance([topic], takers, now, best, max(shares), self._owners_gone(topic))
 
-    def _told(
+    def _balance(
         self,
         topics: Collection[str],
         takers: Sequence[int],
@@ -143,7 +143,7 @@ class _Picture:
     ) -> Balance:
         shares = [sum(self._counts[taker][topic] for topic in topics) for taker in takers]
         partitions = sum(len(self.wanted[topic]) for topic in topics)
-        misplaced = max(_apart(loads, best), sum(map(self._strangers, topics)))
+        misplaced = max(_misplaced(loads, best), sum(map(self._held_by_non_subscribers, topics)))
         lags = self._lags(topics, takers)
         return Balance(
             members=len(shares),
@@ -163,20 +163,20 @@ class _Picture:
         )
 
     def _lags(self, topics: Collection[str], takers: Sequence[int]) -> list[int]:
-        """Return each member's lag, where any is known."""
+        """Return the lag of each of these members; empty if none is known."""
         of_takers = [self._known_lags[taker] for taker in takers]
         known = [[lags[topic] for topic in topics if topic in lags] for lags in of_takers]
-        return [added_up(lags) for lags in known] if any(known) else []
+        return [sum_lags(lags) for lags in known] if any(known) else []
 
-    def _strangers(self, topic: str) -> int:
-        """Count the topic's partitions that are held by somebody who does not subscribe to it."""
+    def _held_by_non_subscribers(self, topic: str) -> int:
+        """Count the topic's partitions that are owned by members that do not subscribe to it."""
         takers = frozenset(self.takers[topic])
         return sum(counts[topic] for member, counts in enumerate(self._counts) if member not in takers)
 
     # -- what was before -----------------------------------------------------------------------------------------
 
     def _held_before(self) -> dict[str, dict[int, str]]:
-        """Return who held what in the generation before: topic → partition → member id."""
+        """Return the owners in the previous generation: topic → partition → member id."""
         former: dict[str, dict[int, str]] = {}
         for (topic, number), member_id in self._facts.lost.items():
             former.setdefault(topic, {})[number] = member_id
@@ -190,14 +190,14 @@ class _Picture:
         former = self._former.get(topic, {})
         return sum(former.get(number, holder) != holder for number, holder in self._holders.get(topic, {}).items())
 
-    def _gone(self, topic: str) -> int:
-        """Count the partitions whose former holder is gone, or subscribes no more."""
+    def _owners_gone(self, topic: str) -> int:
+        """Count the partitions whose former owner left or no longer subscribes."""
         present = {self._members[taker].member_id for taker in self.takers[topic]}
         former = self._former.get(topic, {})
         return sum(number in former and former[number] not in present for number in self.wanted[topic])
 
     def _kept_before(self) -> list[dict[str, int]]:
-        """Return how much of each topic each member held before, and may still have."""
+        """Return how many partitions of each topic each member owned before, and may still own."""
         positions = {member.member_id: position for position, member in enumerate(self._members)}
         held: list[dict[str, int]] = [{} for _ in self._members]
         for topic, numbers in self.wanted.items():
@@ -205,12 +205,12 @@ class _Picture:
             for number, member_id in self._former.get(topic, {}).items():
                 position = positions.get(member_id)
                 if number in numbers and position in takers:
-                    assert position is not None, "nobody is not among the takers"
+                    assert position is not None, "None is not a subscriber"
                     held[position][topic] = held[position].get(topic, 0) + 1
         return held
 
 
-def _takers(members: Sequence[MemberFacts]) -> dict[str, list[int]]:
+def _takers(members: Sequence[AuditedMember]) -> dict[str, list[int]]:
     takers: dict[str, list[int]] = {}
     for position, member in enumerate(members):
         for topic in member.topics:
@@ -218,16 +218,16 @@ def _takers(members: Sequence[MemberFacts]) -> dict[str, list[int]]:
     return takers
 
 
-def _lag_by_topic(member: MemberFacts, lags: Mapping[Partition, int]) -> dict[str, int]:
-    """Return a member's lag a topic, of topics of which some end is known."""
+def _lag_by_topic(member: AuditedMember, lags: Mapping[Partition, int]) -> dict[str, int]:
+    """Return a member's lag by topic, of topics with a known end."""
     by_topic: dict[str, int] = {}
     for partition in member.held.keys() & lags.keys():
         by_topic[partition[0]] = by_topic.get(partition[0], 0) + lags[partition]
     return by_topic
 
 
-def _holders(members: Sequence[MemberFacts]) -> dict[str, dict[int, str]]:
-    """Return who holds what: topic → partition → member id."""
+def _holders(members: Sequence[AuditedMember]) -> dict[str, dict[int, str]]:
+    """Return the owners: topic → partition → member id."""
     holders: dict[str, dict[int, str]] = {}
     for member in members:
         for topic, number in member.held:
@@ -235,13 +235,13 @@ def _holders(members: Sequence[MemberFacts]) -> dict[str, dict[int, str]]:
     return holders
 
 
-def _partitions_of(topic: str, facts: GroupFacts) -> frozenset[int]:
+def _partitions_of(topic: str, facts: AuditedGroup) -> frozenset[int]:
     held = {number for member in facts.members for of, number in member.held if of == topic}
-    return frozenset(range(facts.catalogue.get(topic, 0))) | held
+    return frozenset(range(facts.topic_partitions.get(topic, 0))) | held
 
 
-def _poured(loads: Sequence[int], count: int) -> list[int]:
-    """Return what each gets if every next partition goes to whoever has least then, of equals to who got least."""
+def _distribute(loads: Sequence[int], count: int) -> list[int]:
+    """Return the loads after `count` partitions went one by one to the smallest load, ties to the fewest received."""
     shares = [0] * len(loads)
     queue = [(load, 0, taker) for taker, load in enumerate(loads)]
     heapify(queue)
@@ -252,8 +252,8 @@ def _poured(loads: Sequence[int], count: int) -> list[int]:
     return shares
 
 
-def _apart(loads: Iterable[int], best: Iterable[int]) -> int:
-    """Return how many partitions lie beyond the shares at best, or lack in them, whichever are more."""
+def _misplaced(loads: Iterable[int], best: Iterable[int]) -> int:
+    """Return how many partitions exceed the best shares, or are missing in them, whichever are more."""
     pairs = list(zip(sorted(loads), sorted(best), strict=True))
     beyond = sum(max(0, load - share) for load, share in pairs)
     lacking = sum(max(0, share - load) for load, share in pairs)

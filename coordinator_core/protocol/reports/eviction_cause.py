@@ -1,18 +1,18 @@
-"""Why a member was evicted: it was silent, or it was alive and too late for a rebalance.
+"""Cause of an eviction: the member was silent, or it was alive and late for a rebalance.
 
 A group evicts a member when its session expires, or at the end of a join or sync phase that it missed. In the second
-case heartbeats tell: a client sends them in the background while its application works, so a member that heartbeated to
-the end was alive. The rebalance timeout was too short for it, or it processes for too long between two polls.
+case heartbeats are the evidence: a client sends them in the background while its application works, so a member that
+heartbeated to the end was alive. Either the rebalance timeout was too short, or it processes too long between polls.
 
-Heartbeats went on if the silence before the eviction is at most `MISSED_HEARTBEATS` times the longest gap between two
-of the member's heartbeats, or, where no gap was measured, a third of its session timeout, which is the longest
-heartbeat interval that Kafka recommends. A silence longer than the session timeout is one in any case.
+Heartbeats continued if the silence before the eviction is at most `MISSED_HEARTBEATS` times the longest gap between
+two of the member's heartbeats, or, where no gap was measured, a third of its session timeout, which is the longest
+heartbeat interval that Kafka recommends. A silence longer than the session timeout is always one.
 """
 
 from enum import StrEnum
 from typing import Final
 
-from coordinator_core.protocol.records import Removal
+from coordinator_core.protocol.records import RemovalReason
 
 MISSED_HEARTBEATS: Final = 2
 HEARTBEATS_A_SESSION: Final = 3
@@ -30,8 +30,8 @@ class EvictionCause(StrEnum):
 
 
 PHASES: Final = {
-    Removal.REBALANCE_TIMEOUT: EvictionCause.LATE_JOIN,
-    Removal.SYNC_TIMEOUT: EvictionCause.LATE_SYNC,
+    RemovalReason.REBALANCE_TIMEOUT: EvictionCause.LATE_JOIN,
+    RemovalReason.SYNC_TIMEOUT: EvictionCause.LATE_SYNC,
 }
 
 
@@ -41,12 +41,12 @@ def eviction_cause(
     """Return why a member was evicted; None if its session ended otherwise.
 
     Args:
-        end_reason: how its session ended, as in `member_sessions`.
+        end_reason: why its session ended, as in `member_sessions`.
         silent_ms: from its last heartbeat to the end.
         heartbeat_gap_ms_max: the longest gap between two heartbeats; None: none was measured.
-        session_timeout_ms: the session timeout in force.
+        session_timeout_ms: the effective session timeout.
     """
-    if end_reason == Removal.SESSION_EXPIRED:
+    if end_reason == RemovalReason.SESSION_EXPIRED:
         return EvictionCause.SILENT
     late = PHASES.get(end_reason)  # type: ignore[call-overload]  # a removal equals its text
     if late is None:

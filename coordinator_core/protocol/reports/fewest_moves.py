@@ -1,13 +1,13 @@
-"""How many partitions must change hands at least, until an assignment is as good as subscriptions allow.
+"""Minimum number of partitions that must move until an assignment is as good as subscriptions allow.
 
 Rules:
 
-* What a member held and may still have is *kept* as far as it has as many of the topic again: partitions of one topic
-  are alike, so it would be those.
-* What is not kept has moved. Partitions that nobody held are given out, and have not.
-* Among all best assignments (see `fair_loads`), the one that keeps most is reached from any of them by *exchanges*:
-  rounds in which everybody passes one partition on and gets another, or chains between two members whose loads differ
-  by one, which trade places. Where no exchange keeps more, none of them together does.
+* What a member owned and may still own is *kept* as far as it gets as many of the topic again: partitions of one topic
+  are interchangeable, so it would get the same ones.
+* What is not kept has moved. Partitions without a former owner do not count as moved.
+* Among all best assignments (see `best_loads`), the one that keeps most is reached from any of them by *exchanges*:
+  cycles in which every member passes one partition on and gets another, or chains between two members whose loads
+  differ by one, which swap. If no single exchange keeps more, no combination of exchanges does.
 
 Source: Klein's cycle-cancelling algorithm for flows of least cost; costs are convex, so single steps suffice.
 """
@@ -16,18 +16,18 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from coordinator_core.protocol.reports.fair_loads import Shares, Spread, Wanted, best_spread
+from coordinator_core.protocol.reports.best_loads import AssignmentProblem, Shares, Spread, best_spread
 
 ARCS_MAX: Final = 20_000
-"""Of groups with more pairs of a member and a topic only a lower bound is told, as the search takes too long."""
+"""Groups with more pairs of member and topic get a weaker lower bound, as the search would take too long."""
 
 
-def fewest_moves(wanted: Wanted, held: Shares) -> int:
-    """Return how many of the held partitions must move at least; those of members that are gone are not among them.
+def fewest_moves(wanted: AssignmentProblem, held: Shares) -> int:
+    """Return how many of the owned partitions must move at least; those of former members do not count.
 
     Args:
-        wanted: What there is, and who may have it.
-        held: What each member held and may still have.
+        wanted: The partitions and their subscribers.
+        held: What each member owned and may still own.
     """
     held_count = sum(sum(share.values()) for share in held)
     if wanted.is_uniform():
@@ -45,8 +45,8 @@ def fewest_moves(wanted: Wanted, held: Shares) -> int:
     )
 
 
-def _kept_where_all_are_alike(wanted: Wanted, held: Shares) -> int:
-    """Return how many stay where every member may have everything: a full share each, a larger one where there is."""
+def _kept_where_all_are_alike(wanted: AssignmentProblem, held: Shares) -> int:
+    """Return how many stay if every member may own everything: a full share each, a larger one while there are any."""
     small, larger_count = divmod(sum(wanted.counts.values()), wanted.member_count)
     sizes = [sum(share.values()) for share in held]
     return sum(min(size, small) for size in sizes) + min(larger_count, sum(size > small for size in sizes))
@@ -55,19 +55,19 @@ def _kept_where_all_are_alike(wanted: Wanted, held: Shares) -> int:
 # -- the search for an exchange ---------------------------------------------------------------------------------
 
 Node = tuple[str, int | str]
-"""A member, a topic, or a load between which and the next larger one members may trade places."""
+"""A member, a topic, or a load whose members may swap with those of the next larger load."""
 
 
 class Arc(NamedTuple):
-    """A step of an exchange, and what it costs: 1 where something kept goes, -1 where something comes back."""
+    """A step of an exchange with its cost: 1 if a kept partition moves away, -1 if one moves back."""
 
     tail: Node
     head: Node
     cost: int
 
 
-def _exchange(wanted: Wanted, spread: Spread, held: Shares) -> list[tuple[int, str, int]]:
-    """Return the moves of an exchange after which more is kept; none if there is no such exchange."""
+def _exchange(wanted: AssignmentProblem, spread: Spread, held: Shares) -> list[tuple[int, str, int]]:
+    """Return the moves of an exchange after which more is kept; empty if there is none."""
     arcs = list(chain(_topic_arcs(wanted, spread, held), _load_arcs(spread)))
     cycle = _negative_cycle(arcs)
     # A cycle may begin anywhere: turned until a member gives, each topic in it stands between giver and taker.
@@ -81,7 +81,7 @@ def _exchange(wanted: Wanted, spread: Spread, held: Shares) -> list[tuple[int, s
     ]
 
 
-def _topic_arcs(wanted: Wanted, spread: Spread, held: Shares) -> Iterator[Arc]:
+def _topic_arcs(wanted: AssignmentProblem, spread: Spread, held: Shares) -> Iterator[Arc]:
     for topic, takers in wanted.takers.items():
         for member in takers:
             has, had = spread.shares[member].get(topic, 0), held[member].get(topic, 0)
@@ -91,7 +91,7 @@ def _topic_arcs(wanted: Wanted, spread: Spread, held: Shares) -> Iterator[Arc]:
 
 
 def _load_arcs(spread: Spread) -> Iterator[Arc]:
-    """Let the taker at a chain's end, with one less than its giver, stand where the giver stood."""
+    """Yield arcs that swap a chain's last member, which has one less, with its first."""
     for member, load in enumerate(spread.loads):
         yield Arc(("member", member), ("load", load), 0)
         yield Arc(("load", load - 1), ("member", member), 0)
@@ -115,7 +115,7 @@ def _negative_cycle(arcs: list[Arc]) -> list[Node]:
 
 
 def _cycle_in(before: dict[Node, Node]) -> list[Node]:
-    """Return a cycle among the nodes that each node was reached from; such a cycle has negative cost."""
+    """Return a cycle among the predecessors of the nodes; such a cycle has negative cost."""
     seen: set[Node] = set()
     for start in before:
         path: dict[Node, None] = {}

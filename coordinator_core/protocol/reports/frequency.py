@@ -1,18 +1,18 @@
-"""When rebalances are a storm, when an eviction was for nothing, and when a group does not settle.
+"""Rules on rebalance churn, spurious evictions and groups that do not settle.
 
-Rules, each with its twin in `spark_jobs/rules/frequency.py`:
+`spark_jobs/rules/frequency.py` has the same rules as column expressions:
 
-* A *storm*: at least so many rebalances began within a window. Storms that share a rebalance are one.
-* A member that was put out for its silence (its session, the join or the sync ran out of time) was put out *spuriously*
-  if the same consumer joined again within the grace, both ends included: it had been alive all the time; unless it had
-  joined again before, while the member was silent: then the one that was put out was dead, and this is one more. The
-  same consumer has the same instance id; without one, the same client id on the same host; and a new member id.
-* A group *never settles* if a rebalance has gone on for longer than a bound when the interval ends, or if one that was
-  over within the interval had fallen back too often.
-* The *share* of an interval in which a group rebalanced is taken of the time that the group lived in it: from its
-  creation until its death, clipped to the interval, and the lives of a group that was made again added up.
-* Of lengths, the *median* and the *high* one (19 of 20 are no longer) are lengths that occurred: the smallest that so
-  large a share is not longer than.
+* *Churn*: at least so many rebalances began within a window. Churn periods that share a rebalance are one.
+* A member that was evicted for its silence (its session, the join or the sync timed out) was evicted *spuriously* if
+  the same consumer joined again within the grace, both ends included: it was alive all the time. The exception: if the
+  consumer had already joined again while the member was silent, the evicted one was dead, and this is a further one.
+  The same consumer has the same instance id, or else the same client id and host; and a new member id.
+* A group *never settles* if a rebalance had been under way for longer than a bound when the interval ended, or if one
+  that ended within the interval had restarted too often.
+* The *share* of an interval in which a group rebalanced is a share of the group's life within it: from its creation to
+  its death, clipped to the interval; the lives of a group that was created again add up.
+* The *median* and the *high* percentile (19 of 20 are no longer) of durations are durations that occurred: the
+  smallest that so large a share does not exceed.
 """
 
 from collections.abc import Sequence
@@ -20,30 +20,30 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-SILENCES: Final = ("session_expired", "rebalance_timeout", "sync_timeout")
-"""Why a stay ended, where its member was put out for its silence."""
+EVICTION_REASONS: Final = ("session_expired", "rebalance_timeout", "sync_timeout")
+"""End reasons of members that were evicted for their silence."""
 MEDIAN: Final = 0.5
 HIGH: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What the rules go by."""
+    """Thresholds of the rules."""
 
     grace_ms: int
-    """Who is back within this time was put out spuriously."""
-    storm_rebalances: int
-    """So many rebalances within the window are a storm; at least 2."""
-    storm_window_ms: int
-    unsettled_ms: int
-    """A rebalance that has gone on for so long when the interval ends does not settle."""
-    unsettled_restarts: int
-    """A rebalance that fell back so often does not settle."""
+    """A member that is back within this time was evicted spuriously."""
+    churn_min_rebalances: int
+    """So many rebalances within the window are churn; at least 2."""
+    churn_window_ms: int
+    stuck_ms: int
+    """A rebalance that has been under way for so long when the interval ends does not settle."""
+    stuck_restarts: int
+    """A rebalance that restarted so often does not settle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """Who a member is, apart from its member id."""
+    """The identity of a consumer, apart from its member id."""
 
     member_id: str
     instance_id: str | None
@@ -51,43 +51,43 @@ class Consumer:
     host: str
 
 
-def is_same_consumer(gone: Consumer, back: Consumer) -> bool:
-    """Tell whether a member that joined is one that is gone, come back."""
-    if gone.member_id == back.member_id or gone.instance_id != back.instance_id:
+def is_same_consumer(evicted: Consumer, joined: Consumer) -> bool:
+    """Return whether a member that joined is the same consumer as an evicted one."""
+    if evicted.member_id == joined.member_id or evicted.instance_id != joined.instance_id:
         return False
-    return gone.instance_id is not None or (gone.client_id, gone.host) == (back.client_id, back.host)
+    return evicted.instance_id is not None or (evicted.client_id, evicted.host) == (joined.client_id, joined.host)
 
 
-def is_back_in_time(gone_at_ms: int, joined_at_ms: int, grace_ms: int) -> bool:
-    """Tell whether somebody joined soon enough after having been put out."""
-    return gone_at_ms <= joined_at_ms <= gone_at_ms + grace_ms
+def is_back_within_grace(evicted_at_ms: int, joined_at_ms: int, grace_ms: int) -> bool:
+    """Return whether a join came soon enough after the eviction."""
+    return evicted_at_ms <= joined_at_ms <= evicted_at_ms + grace_ms
 
 
-def is_successor(silent_since_ms: int, joined_at_ms: int, gone_at_ms: int) -> bool:
-    """Tell whether somebody joined in the place of a member that was silent, and not put out yet."""
-    return silent_since_ms < joined_at_ms < gone_at_ms
+def is_successor(silent_since_ms: int, joined_at_ms: int, evicted_at_ms: int) -> bool:
+    """Return whether a join replaced a silent member that had not been evicted yet."""
+    return silent_since_ms < joined_at_ms < evicted_at_ms
 
 
-def storms(starts_ms: Sequence[int], thresholds: Thresholds) -> tuple[int, int]:
-    """Return how many storms there were, and how many rebalances were part of one.
+def churn_periods(starts_ms: Sequence[int], thresholds: Thresholds) -> tuple[int, int]:
+    """Return the number of churn periods, and of the rebalances in them.
 
     Args:
         starts_ms: When rebalances began, in order.
-        thresholds: How many within which window are a storm.
+        thresholds: How many within which window are churn.
     """
-    rebalances, window_ms = thresholds.storm_rebalances, thresholds.storm_window_ms
-    count, stormy, covered_until = 0, 0, 0
+    rebalances, window_ms = thresholds.churn_min_rebalances, thresholds.churn_window_ms
+    count, in_churn, covered_until = 0, 0, 0
     for first in range(len(starts_ms) - rebalances + 1):
         end = first + rebalances
         if starts_ms[end - 1] - starts_ms[first] <= window_ms:
             count += first >= covered_until
-            stormy += end - max(first, covered_until)
+            in_churn += end - max(first, covered_until)
             covered_until = end
-    return count, stormy
+    return count, in_churn
 
 
 def percentile(lengths_ms: Sequence[int], share: float) -> int | None:
-    """Return the smallest of the lengths that so large a share is not longer than; None of none."""
+    """Return the smallest duration that this share of the durations does not exceed; None if there are none."""
     ordered = sorted(lengths_ms)
     return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else None
 
@@ -100,26 +100,26 @@ class Life:
     died_at_ms: int | None = None
 
 
-def lived_ms(lives: Sequence[Life], start_ms: int, end_ms: int) -> int:
-    """Return how long of an interval a group lived."""
+def existed_ms(lives: Sequence[Life], start_ms: int, end_ms: int) -> int:
+    """Return how long the group existed within an interval."""
     ends_ms = (end_ms if life.died_at_ms is None else min(life.died_at_ms, end_ms) for life in lives)
     return sum(
         max(0, until_ms - max(life.created_at_ms, start_ms)) for life, until_ms in zip(lives, ends_ms, strict=True)
     )
 
 
-def rebalancing_share(rebalancing_ms: int, lived_ms: int) -> float:
-    """Return which share of its life within an interval a group rebalanced; 0 of a group that did not live in it."""
-    return rebalancing_ms / lived_ms if lived_ms else 0.0
+def rebalancing_share(rebalancing_ms: int, existed_ms: int) -> float:
+    """Return the share of a group's life within an interval in which it rebalanced; 0 without any."""
+    return rebalancing_ms / existed_ms if existed_ms else 0.0
 
 
-def never_settles(under_way_ms: int | None, restarts: int, thresholds: Thresholds) -> bool:
-    """Tell whether a group does not settle.
+def is_churning(under_way_ms: int | None, restarts: int, thresholds: Thresholds) -> bool:
+    """Return whether a group does not settle.
 
     Args:
-        under_way_ms: For how long a rebalance had been under way when the interval ended; None: none was.
-        restarts: How often a rebalance that was over within the interval fell back, at most.
-        thresholds: The bounds on both.
+        under_way_ms: How long a rebalance had been under way when the interval ended; None: none was.
+        restarts: How often a rebalance that ended within the interval had restarted, at most.
+        thresholds: The bounds of both.
     """
-    goes_on = under_way_ms is not None and under_way_ms >= thresholds.unsettled_ms
-    return goes_on or restarts >= thresholds.unsettled_restarts
+    goes_on = under_way_ms is not None and under_way_ms >= thresholds.stuck_ms
+    return goes_on or restarts >= thresholds.stuck_restarts

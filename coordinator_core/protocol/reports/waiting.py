@@ -1,11 +1,11 @@
-"""For which consumers a group waits longest, whatever member ids they have.
+"""Ranking of consumers by how long their group waited for them, across member ids.
 
-Rules, with their twin in `spark_jobs/transforms/rebalance_frequency.py` and in the view `dashboards.slowest_members`:
+Rules, which `spark_jobs/transforms/rebalance_frequency.py` and the view `dashboards.slowest_members` have as well:
 
 * A consumer is an instance id, or else a client id and a host. A process in a crash loop has a new member id each time;
   its waits count as those of one consumer.
-* A consumer is shown with the member of it that was waited for longest; of equals, the first by id.
-* Consumers are ranked by their whole wait; of equals, by the id of the member that is shown.
+* A consumer is shown with the member that the group waited for longest; of equals, the first by id.
+* Consumers are ranked by their total wait; of equals, by the id of the member that is shown.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Wait:
 
     @property
     def consumer(self) -> tuple[str | None, ...]:
-        """Return what identifies the consumer."""
+        """Return the identity of the consumer."""
         return (self.client_id, self.client_host) if self.group_instance_id is None else (self.group_instance_id,)
 
 
@@ -35,16 +35,16 @@ class ConsumerWait:
     """How long a group waited for one consumer."""
 
     longest: Wait
-    """Its member that was waited for longest."""
+    """The member of the consumer with the longest wait."""
     member_count: int
     waited_for_ms: int
 
 
 def rank_waits(waits: Iterable[Wait]) -> list[ConsumerWait]:
-    """Add the waits up by consumer; return those that were waited for, the longest first.
+    """Return the waits added up by consumer, longest first, without consumers that caused no wait.
 
     Args:
-        waits: at most one a member.
+        waits: at most one for each member.
     """
     by_consumer: dict[tuple[str | None, ...], list[Wait]] = {}
     for wait in waits:

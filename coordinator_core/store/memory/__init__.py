@@ -1,4 +1,4 @@
-"""The store in memory, for tests and simulation. Import `MemoryStore`; the modules beside it are its parts."""
+"""The in-memory store, for tests and simulation. Import `MemoryStore`; the other modules are its parts."""
 
 from coordinator_core.store.memory.store import MemoryStore
 

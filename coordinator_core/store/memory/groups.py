@@ -1,7 +1,7 @@
-"""Groups, their offsets and their history, written one write after the other: slow, and obviously right.
+"""Groups in memory, with their offsets and history, written one after the other.
 
-A group's writes of a batch go to a draft of the group. The draft takes the group's place when all of them have
-passed, so a refused group is left as it was.
+A group's writes of a batch change a draft of the group, which replaces the group if all of them are valid. So a refused
+group does not change.
 """
 
 import json
@@ -13,7 +13,7 @@ from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Tr
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.protocol.states import DEAD, EMPTY
 from coordinator_core.store.incarnations import Jump
-from coordinator_core.store.memory.refusals import refusal
+from coordinator_core.store.memory.constraints import refusal
 from coordinator_core.store.rows import (
     WITHOUT_GROUP,
     ArchivedOffset,
@@ -27,13 +27,13 @@ from coordinator_core.store.rows import (
     ListedGroup,
     MemberRow,
     MemberSessionRow,
-    OwnershipRow,
+    PartitionOwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
     RecordedChange,
     StoredGroup,
     TransitionRow,
-    Undone,
+    UndoneChange,
     UnreadableGroup,
 )
 from coordinator_core.store.runs import OutcomeRow
@@ -45,7 +45,7 @@ class Refused(Exception):
     """The group's writes cannot be stored."""
 
 
-class PastOffset(NamedTuple):
+class OffsetHistoryRow(NamedTuple):
     """A row of `offset_history`."""
 
     group_id: str
@@ -59,7 +59,7 @@ class PastOffset(NamedTuple):
 
 
 @dataclass(slots=True)
-class Position:
+class StoredOffsetRow:
     """A row of `offsets`."""
 
     record: CommittedOffset
@@ -69,34 +69,34 @@ class Position:
 
 @dataclass(slots=True)
 class Group:
-    """What stands of one group."""
+    """The current rows of one group."""
 
     row: GroupRow | None = None
     members: dict[str, MemberRow] = field(default_factory=dict)
-    offsets: dict[tuple[str, int], Position] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], StoredOffsetRow] = field(default_factory=dict)
 
     def draft(self) -> "Group":
-        """Return a copy to write to."""
+        """Return a copy, which may be changed."""
         return Group(self.row, dict(self.members), dict(self.offsets))
 
 
 @dataclass(slots=True)
 class History:
-    """Rows that are inserted once."""
+    """History rows."""
 
     transitions: list[TransitionRow] = field(default_factory=list)
     rebalances: list[RebalanceRow] = field(default_factory=list)
-    ownerships: list[OwnershipRow] = field(default_factory=list)
+    ownerships: list[PartitionOwnershipRow] = field(default_factory=list)
     rebalance_members: list[RebalanceMemberRow] = field(default_factory=list)
     sessions: list[MemberSessionRow] = field(default_factory=list)
-    offset_history: list[PastOffset] = field(default_factory=list)
+    offset_history: list[OffsetHistoryRow] = field(default_factory=list)
     archived: list[ArchivedOffset] = field(default_factory=list)
     changes: list[ChangeRow] = field(default_factory=list)
-    undone: list[Undone] = field(default_factory=list)
+    undone: list[UndoneChange] = field(default_factory=list)
     outcomes: list[OutcomeRow] = field(default_factory=list)
 
     def extend(self, other: "History") -> None:
-        """Add another's rows."""
+        """Add the rows of another history."""
         self.transitions += other.transitions
         self.rebalances += other.rebalances
         self.ownerships += other.ownerships
@@ -122,10 +122,10 @@ class Groups:
     # -- writing ------------------------------------------------------------------------------------------
 
     def write(self, group_id: str, writes: Iterable[GroupWrite]) -> History:
-        """Store a group's writes, whole; return the history that they made.
+        """Store all of a group's writes; return their history rows.
 
         Raises:
-            Refused: they cannot be stored; the group is as it was.
+            Refused: they cannot be stored; the group did not change.
         """
         draft, news = self._groups.get(group_id, Group()).draft(), History()
         for group_write in writes:
@@ -147,17 +147,17 @@ class Groups:
         self._remember(news)
         return news
 
-    def note(self, change: ChangeRow) -> None:
-        """Add a change that no group's write made."""
+    def record_change(self, change: ChangeRow) -> None:
+        """Add a change that is not part of a group's write."""
         self._keep_unique(History(changes=[change]))
         self.history.changes.append(change)
 
-    def was_made(self, change_id: str) -> bool:
-        """Tell whether a change is there already."""
+    def change_exists(self, change_id: str) -> bool:
+        """Return whether a change exists."""
         return ("changes", change_id) in self._unique
 
     def change(self, change_id: str) -> RecordedChange | None:
-        """Return one change as it stands."""
+        """Return one change, or None if it does not exist."""
         return next((self._recorded(row) for row in self.history.changes if row.change_id == change_id), None)
 
     def changes(self, which: ChangeFilter) -> list[RecordedChange]:
@@ -169,10 +169,10 @@ class Groups:
 
     def _recorded(self, change: ChangeRow) -> RecordedChange:
         undone = next((one for one in self.history.undone if one.change_id == change.change_id), None)
-        return RecordedChange(change, undone and undone.at_ms, undone and undone.undone_by)
+        return RecordedChange(change, undone and undone.at_ms, undone and undone.undone_by_change_id)
 
     def _write_group(self, draft: Group, group_write: GroupWrite) -> None:
-        if group_write.is_group_gone:
+        if group_write.is_group_deleted:
             draft.row = None
             draft.members.clear()
         if group_write.group is not None:
@@ -185,17 +185,17 @@ class Groups:
 
     def _write_offsets(self, draft: Group, news: History, group_write: GroupWrite) -> None:
         for removed in group_write.removed:
-            position = draft.offsets.get((removed.offset.topic, removed.offset.partition))
-            if position is not None and position.commit_version == removed.offset.commit_version:
+            stored_offset = draft.offsets.get((removed.offset.topic, removed.offset.partition))
+            if stored_offset is not None and stored_offset.commit_version == removed.offset.commit_version:
                 del draft.offsets[removed.offset.topic, removed.offset.partition]
-                news.archived.append(_archived(group_write.group_id, position, removed))
-        for committed in group_write.positions:
+                news.archived.append(_archived(group_write.group_id, stored_offset, removed))
+        for committed in group_write.committed_offsets:
             key = (committed.topic, committed.partition)
             before = draft.offsets.get(key)
             if before is not None and before.record.at_ms // MINUTE_MS < committed.at_ms // MINUTE_MS:
                 news.offset_history.append(_past(group_write.group_id, before))
             self._commit_version += 1
-            draft.offsets[key] = Position(committed, group_write.shard_id, self._commit_version)
+            draft.offsets[key] = StoredOffsetRow(committed, group_write.shard_id, self._commit_version)
 
     def _keep_unique(self, news: History) -> None:
         keys: list[tuple[object, ...]] = [("changes", change.change_id) for change in news.changes]
@@ -203,7 +203,7 @@ class Groups:
         keys += [("parts", row.rebalance_id, row.completed_at_ms, row.member_id) for row in news.rebalance_members]
         keys += [("archive", row.change_id, row.group_id, row.topic, row.partition) for row in news.archived]
         if len(set(keys)) < len(keys) or not self._unique.isdisjoint(keys):
-            raise Refused("a key is there already")
+            raise Refused("duplicate key")
         self._unique.update(keys)
 
     def _remember(self, news: History) -> None:
@@ -221,19 +221,19 @@ class Groups:
                 group.row = _raised(group.row, jump)
 
     def last_changed_at_ms(self) -> int:
-        """Return when a group changed its state last; 0 where there is no group."""
+        """Return when a group last changed its state; 0 without groups."""
         return max((group.row.state_since_ms for group in self._groups.values() if group.row), default=0)
 
     # -- reading ------------------------------------------------------------------------------------------
 
     def load(self, shard_ids: frozenset[int]) -> list[StoredGroup | UnreadableGroup]:
-        """Return the groups of the shards by id, their members by position."""
+        """Return the groups of the shards by id, their members in join order."""
         found = [each for group_id in sorted(self._groups) if (each := self.load_one(group_id)) is not None]
         ours = [each for each in found if each.shard_id in shard_ids]
         return sorted(ours, key=lambda each: isinstance(each, UnreadableGroup))
 
     def load_one(self, group_id: str) -> StoredGroup | UnreadableGroup | None:
-        """Return one group with its members by position, or None if it has no row."""
+        """Return one group with its members in join order, or None if it has no row."""
         group = self._groups.get(group_id, Group())
         if group.row is not None:
             return StoredGroup(_copied_group(group.row), _in_order(group.members.values()))
@@ -241,7 +241,7 @@ class Groups:
         return UnreadableGroup(group_id, shards[0], WITHOUT_GROUP) if shards else None
 
     def edit(self, group_id: str, columns: Mapping[str, Any]) -> None:
-        """Change columns of a group's row, whatever they hold then."""
+        """Change columns of a group's row without checks."""
         group = self._groups[group_id]
         assert group.row is not None, "there is no row to edit"
         group.row = replace(group.row, **columns)
@@ -259,12 +259,12 @@ class Groups:
                 log_end_offset=record.log_end_offset,
                 expires_at_ms=record.expires_at_ms,
             )
-            for (topic, _), record in self._positions(group_id)
+            for (topic, _), record in self._committed_offsets(group_id)
             if topics is None or topic in topics
         ]
 
     def stored(self, group_id: str, partitions: frozenset[tuple[str, int]] | None) -> list[StoredOffset]:
-        """Return offsets by topic and partition, each with its version."""
+        """Return offsets by topic and partition, each with its commit version."""
         group = self._groups.get(group_id, Group())
         return [
             StoredOffset(
@@ -279,14 +279,14 @@ class Groups:
                 commit_version=group.offsets[key].commit_version,
                 log_end_at_ms=record.log_end_at_ms,
             )
-            for key, record in self._positions(group_id)
+            for key, record in self._committed_offsets(group_id)
             if partitions is None or key in partitions
         ]
 
     def archived(
         self, change_id: str, group_id: str, partitions: frozenset[tuple[str, int]] | None
     ) -> list[ArchivedOffset]:
-        """Return what a change took from a group, by topic and partition."""
+        """Return a group's offsets that a change archived, by topic and partition."""
         taken = [row for row in self.history.archived if (row.change_id, row.group_id) == (change_id, group_id)]
         wanted = [row for row in taken if partitions is None or (row.topic, row.partition) in partitions]
         return sorted(wanted, key=lambda row: (row.topic, row.partition))
@@ -299,12 +299,15 @@ class Groups:
             for one in self.stored(group_id, None)
         ]
 
-    def _positions(self, group_id: str) -> list[tuple[tuple[str, int], CommittedOffset]]:
+    def _committed_offsets(self, group_id: str) -> list[tuple[tuple[str, int], CommittedOffset]]:
         group = self._groups.get(group_id, Group())
-        return [(key, position.record) for key, position in sorted(group.offsets.items(), key=lambda entry: entry[0])]
+        return [
+            (key, stored_offset.record)
+            for key, stored_offset in sorted(group.offsets.items(), key=lambda entry: entry[0])
+        ]
 
     def page(self, which: GroupFilter) -> list[ListedGroup]:
-        """Return a page of groups by id; whose node serves them is for the caller to say."""
+        """Return a page of groups by id, without their nodes, which the caller adds."""
         listed = [_listed(group.row) for group in self._groups.values() if group.row is not None]
         wanted = [line for line in listed if not which.states or line.state in which.states]
         if which.protocol_type is not None:
@@ -327,29 +330,29 @@ class Groups:
         row = self._groups.get(group_id, Group()).row
         return self._last_death[group_id].shard_id if row is None else row.shard_id
 
-    def was_seen(self, group_id: str) -> bool:
-        """Tell whether history knows the group."""
+    def has_history(self, group_id: str) -> bool:
+        """Return whether history has rows of the group."""
         return group_id in self._seen
 
     def standing(self, group_id: str) -> Group:
-        """Return what stands of a group, which is not to be changed."""
+        """Return a group's current rows; the caller must not change them."""
         return self._groups.get(group_id, Group())
 
     def all(self) -> list[tuple[str, Group]]:
-        """Return everything that stands of every group."""
+        """Return the current rows of every group."""
         return list(self._groups.items())
 
     def of_shards(self, shard_ids: frozenset[int]) -> list[tuple[str, Group]]:
-        """Return everything that stands of shards' groups, by id."""
+        """Return the current rows of the groups of shards, by id."""
         return [
             (group_id, group)
             for group_id, group in sorted(self._groups.items(), key=lambda entry: entry[0])
-            if any(position.shard_id in shard_ids for position in group.offsets.values())
+            if any(stored_offset.shard_id in shard_ids for stored_offset in group.offsets.values())
         ]
 
 
 def _raised(row: GroupRow, jump: Jump) -> GroupRow:
-    has_members = row.settled_state != EMPTY
+    has_members = row.state_before_join_phase != EMPTY
     return replace(
         row,
         generation=jump.generation_after(row.generation),
@@ -360,11 +363,11 @@ def _raised(row: GroupRow, jump: Jump) -> GroupRow:
 
 
 def _in_order(members: Iterable[MemberRow]) -> tuple[MemberRow, ...]:
-    return tuple(_copied_member(row) for row in sorted(members, key=lambda row: (row.position, row.member_id)))
+    return tuple(_copied_member(row) for row in sorted(members, key=lambda row: (row.join_order, row.member_id)))
 
 
 def _copied_group(row: GroupRow) -> GroupRow:
-    """Part the stored row's JSON from the caller's."""
+    """Copy the row's JSON, so that the caller's changes do not affect the stored row."""
     return replace(row, rebalance=_copied(row.rebalance)) if row.rebalance is not None else row
 
 
@@ -373,7 +376,7 @@ def _copied_member(row: MemberRow) -> MemberRow:
         row,
         subscription_json=_copied(row.subscription_json),
         assignment_json=_copied(row.assignment_json),
-        held=_copied(row.held),
+        ownership=_copied(row.ownership),
     )
 
 
@@ -385,11 +388,11 @@ def _listed(row: GroupRow) -> ListedGroup:
     return ListedGroup(row.group_id, row.state, row.protocol_type, row.generation, row.member_count, None)
 
 
-def _past(group_id: str, position: Position) -> PastOffset:
-    record = position.record
-    return PastOffset(
+def _past(group_id: str, stored_offset: StoredOffsetRow) -> OffsetHistoryRow:
+    record = stored_offset.record
+    return OffsetHistoryRow(
         group_id,
-        position.shard_id,
+        stored_offset.shard_id,
         record.topic,
         record.partition,
         record.at_ms,
@@ -399,12 +402,12 @@ def _past(group_id: str, position: Position) -> PastOffset:
     )
 
 
-def _archived(group_id: str, position: Position, removed: OffsetRemoved) -> ArchivedOffset:
-    record = position.record
+def _archived(group_id: str, stored_offset: StoredOffsetRow, removed: OffsetRemoved) -> ArchivedOffset:
+    record = stored_offset.record
     return ArchivedOffset(
         change_id=removed.change_id,
         group_id=group_id,
-        shard_id=position.shard_id,
+        shard_id=stored_offset.shard_id,
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,

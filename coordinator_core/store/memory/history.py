@@ -1,37 +1,37 @@
-"""What history answers about one group, looked up row by row: slow, and obviously right."""
+"""Queries of a group's history in memory, by plain loops."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from coordinator_core.protocol.records import CommittedOffset
 from coordinator_core.store.history import (
-    GroupPosition,
     ListedRebalance,
     Moment,
-    OwnedSpan,
-    PositionThen,
-    RebalancePlace,
+    OffsetAtTime,
+    OffsetTotal,
+    PartitionOwnership,
+    RebalanceCursor,
     RebalanceWait,
-    TransitionPlace,
-    WaitQuestion,
+    TransitionCursor,
+    WaitQuery,
+    cursor_of,
     in_order,
-    place_of,
 )
+from coordinator_core.store.memory.committed_offsets import log_end_of
 from coordinator_core.store.memory.groups import Group, History
 from coordinator_core.store.memory.log_ends import LogEnds
-from coordinator_core.store.memory.positions import log_end_of
 from coordinator_core.store.rows import GroupRow, RebalanceMemberRow, TransitionRow
 
-GOES_ON_MS = float("inf")
-"""When what still stands will be over, for comparison."""
+ONGOING_MS = float("inf")
+"""The end of what is not over yet, for comparisons."""
 
 
-def rebalances(group: Group, past: History, group_id: str, after: RebalancePlace | None) -> list[ListedRebalance]:
-    """Return every rebalance after a place, the one under way first."""
+def rebalances(group: Group, past: History, group_id: str, after: RebalanceCursor | None) -> list[ListedRebalance]:
+    """Return every rebalance after a cursor, the one in progress first."""
     over = [ListedRebalance.over(row) for row in past.rebalances if row.group_id == group_id]
     everything = over if group.row is None else over + list(_under_way(group.row))
-    newest_first = sorted(everything, key=lambda each: each.place, reverse=True)
-    return [each for each in newest_first if after is None or each.place < after]
+    newest_first = sorted(everything, key=lambda each: each.cursor, reverse=True)
+    return [each for each in newest_first if after is None or each.cursor < after]
 
 
 def _under_way(row: GroupRow) -> Iterator[ListedRebalance]:
@@ -51,17 +51,17 @@ def _under_way(row: GroupRow) -> Iterator[ListedRebalance]:
 
 
 def rebalance_members(past: History, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
-    """Return everybody's part, who was waited for longest first."""
-    parts = [row for row in past.rebalance_members if (row.group_id, row.rebalance_id) == (group_id, rebalance_id)]
-    return sorted(parts, key=lambda row: (-row.waited_for_ms, row.member_id))
+    """Return the members of a rebalance, the one that was waited for longest first."""
+    members = [row for row in past.rebalance_members if (row.group_id, row.rebalance_id) == (group_id, rebalance_id)]
+    return sorted(members, key=lambda row: (-row.waited_for_ms, row.member_id))
 
 
-def waits(group: Group, past: History, question: WaitQuestion) -> list[RebalanceWait]:
-    """Return every wait that is long enough, the longest first."""
+def waits(group: Group, past: History, query: WaitQuery) -> list[RebalanceWait]:
+    """Return every wait that the query selects, the longest first."""
     hosts = {
         row.member_id: row.client_host
         for row in past.sessions
-        if row.group_id == question.group_id and row.ended_at_ms >= question.from_ms
+        if row.group_id == query.group_id and row.ended_at_ms >= query.from_ms
     }
     hosts |= {row.member_id: row.client_host for row in group.members.values()}
     found = [
@@ -75,48 +75,48 @@ def waits(group: Group, past: History, question: WaitQuestion) -> list[Rebalance
             row.outcome,
         )
         for row in past.rebalance_members
-        if row.group_id == question.group_id
-        and row.completed_at_ms >= question.from_ms
-        and row.waited_for_ms >= question.at_least_ms
+        if row.group_id == query.group_id
+        and row.completed_at_ms >= query.from_ms
+        and row.waited_for_ms >= query.at_least_ms
     ]
     return sorted(found, key=lambda wait: (-wait.waited_for_ms, wait.rebalance_id, wait.member_id))
 
 
-def transitions(past: History, group_id: str, after: TransitionPlace | None) -> list[TransitionRow]:
-    """Return every transition after a place, the newest first."""
-    newest_first = sorted((row for row in past.transitions if row.group_id == group_id), key=place_of, reverse=True)
-    return [row for row in newest_first if after is None or place_of(row) < after]
+def transitions(past: History, group_id: str, after: TransitionCursor | None) -> list[TransitionRow]:
+    """Return every transition after a cursor, the newest first."""
+    newest_first = sorted((row for row in past.transitions if row.group_id == group_id), key=cursor_of, reverse=True)
+    return [row for row in newest_first if after is None or cursor_of(row) < after]
 
 
-def ownership(group: Group, past: History, moment: Moment) -> list[OwnedSpan]:
-    """Return who held what."""
-    spans = [
-        span
-        for span in (*_held(group), *_ended(past, moment.group_id))
-        if span.valid_from_ms <= moment.at_ms < (span.valid_to_ms or GOES_ON_MS)
-        and (moment.topic is None or span.topic == moment.topic)
+def ownership(group: Group, past: History, moment: Moment) -> list[PartitionOwnership]:
+    """Return ownerships as of a time."""
+    ownerships = [
+        owned
+        for owned in (*_held(group), *_ended(past, moment.group_id))
+        if owned.valid_from_ms <= moment.at_ms < (owned.valid_to_ms or ONGOING_MS)
+        and (moment.topic is None or owned.topic == moment.topic)
     ]
-    return in_order(spans, moment.partition)
+    return in_order(ownerships, moment.partition)
 
 
-def _held(group: Group) -> Iterator[OwnedSpan]:
+def _held(group: Group) -> Iterator[PartitionOwnership]:
     for member in group.members.values():
-        for span in member.held:
-            yield OwnedSpan(
+        for owned in member.ownership:
+            yield PartitionOwnership(
                 member_id=member.member_id,
-                topic=span["topic"],
-                partitions=tuple(span["partitions"]),
-                generation=span["generation"],
-                rebalance_id=span["rebalance_id"],
-                valid_from_ms=span["since_ms"],
+                topic=owned["topic"],
+                partitions=tuple(owned["partitions"]),
+                generation=owned["generation"],
+                rebalance_id=owned["rebalance_id"],
+                valid_from_ms=owned["since_ms"],
                 valid_to_ms=None,
             )
 
 
-def _ended(past: History, group_id: str) -> Iterator[OwnedSpan]:
+def _ended(past: History, group_id: str) -> Iterator[PartitionOwnership]:
     for row in past.ownerships:
         if row.group_id == group_id:
-            yield OwnedSpan(
+            yield PartitionOwnership(
                 row.member_id,
                 row.topic,
                 row.partitions,
@@ -127,30 +127,30 @@ def _ended(past: History, group_id: str) -> Iterator[OwnedSpan]:
             )
 
 
-def positions(group: Group, past: History, moment: Moment) -> list[PositionThen]:
-    """Return what was committed, by topic and partition."""
-    newest: dict[tuple[str, int], tuple[PositionThen, float]] = {}
-    for position, gone_at_ms in sorted(_known(group, past, moment.group_id), key=lambda each: _age(*each)):
-        if position.committed_at_ms <= moment.at_ms:
-            newest[position.topic, position.partition] = position, gone_at_ms
+def offsets_at(group: Group, past: History, moment: Moment) -> list[OffsetAtTime]:
+    """Return committed offsets as of a time, by topic and partition."""
+    newest: dict[tuple[str, int], tuple[OffsetAtTime, float]] = {}
+    for known_offset, removed_at_ms in sorted(_known(group, past, moment.group_id), key=lambda each: _age(*each)):
+        if known_offset.committed_at_ms <= moment.at_ms:
+            newest[known_offset.topic, known_offset.partition] = known_offset, removed_at_ms
     return [
-        position
-        for (topic, partition), (position, gone_at_ms) in sorted(newest.items())
-        if gone_at_ms > moment.at_ms and moment.topic in {None, topic} and moment.partition in {None, partition}
+        known_offset
+        for (topic, partition), (known_offset, removed_at_ms) in sorted(newest.items())
+        if removed_at_ms > moment.at_ms and moment.topic in {None, topic} and moment.partition in {None, partition}
     ]
 
 
-def _age(position: PositionThen, gone_at_ms: float) -> tuple[int, bool, float]:
-    """Order by when it was committed; of the same commit, what the archive has comes first, and is overruled."""
-    return position.committed_at_ms, position.member_id is not None, gone_at_ms
+def _age(known_offset: OffsetAtTime, removed_at_ms: float) -> tuple[int, bool, float]:
+    """Order by commit time; of the same commit, the archived offset comes first, and later ones replace it."""
+    return known_offset.committed_at_ms, known_offset.member_id is not None, removed_at_ms
 
 
-def _known(group: Group, past: History, group_id: str) -> Iterator[tuple[PositionThen, float]]:
-    """Every position that is known, and until when it stood if it was taken away."""
+def _known(group: Group, past: History, group_id: str) -> Iterator[tuple[OffsetAtTime, float]]:
+    """Yield every known offset, and until when it was valid if it was removed."""
     for archived in past.archived:
         if archived.group_id == group_id:
             yield (
-                PositionThen(
+                OffsetAtTime(
                     archived.topic,
                     archived.partition,
                     archived.offset,
@@ -162,18 +162,18 @@ def _known(group: Group, past: History, group_id: str) -> Iterator[tuple[Positio
             )
     for old in past.offset_history:
         if old.group_id == group_id:
-            at = PositionThen(old.topic, old.partition, old.offset, old.log_end_offset, old.at_ms, old.member_id)
-            yield at, GOES_ON_MS
-    for (topic, partition), position in group.offsets.items():
-        record = position.record
-        then = PositionThen(topic, partition, record.offset, record.log_end_offset, record.at_ms, record.member_id)
-        yield then, GOES_ON_MS
+            at = OffsetAtTime(old.topic, old.partition, old.offset, old.log_end_offset, old.at_ms, old.member_id)
+            yield at, ONGOING_MS
+    for (topic, partition), known_offset in group.offsets.items():
+        record = known_offset.record
+        then = OffsetAtTime(topic, partition, record.offset, record.log_end_offset, record.at_ms, record.member_id)
+        yield then, ONGOING_MS
 
 
-def group_positions(
+def offset_totals(
     groups: Iterable[tuple[str, Group]], log_ends: LogEnds, fresh_since_ms: int, *, by_partition: bool
-) -> list[GroupPosition]:
-    """Return what groups have committed, added up by topic or partition."""
+) -> list[OffsetTotal]:
+    """Return the sums of committed offsets, by topic or by partition."""
     found = []
     for group_id, group in groups:
         in_order = sorted(group.offsets)
@@ -182,14 +182,14 @@ def group_positions(
             lag, log_end_at_ms = lag_records(records, log_ends, fresh_since_ms)
             offset, newest_ms = sum(each.offset for each in records), max(each.at_ms for each in records)
             of = (group_id, topic, partition, len(records))
-            found.append(GroupPosition(*of, offset, lag, newest_ms, log_end_at_ms))
+            found.append(OffsetTotal(*of, offset, lag, newest_ms, log_end_at_ms))
     return found
 
 
 def lag_records(
     records: Iterable[CommittedOffset], log_ends: LogEnds, fresh_since_ms: int
 ) -> tuple[int | None, int | None]:
-    """Return the records behind, added up, and the oldest instant at which one of the logs' ends was reported last.
+    """Return the sum of the lag, and the oldest of the times at which the log ends were last reported.
 
     The first is None where no end is known, or where it is a lower bound of 0.
     """

@@ -1,4 +1,4 @@
-"""Leases in memory, by an injected clock."""
+"""Nodes and shard leases in memory, with an injected clock."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Node:
 
 
 class Leases:
-    """Who owns which shard."""
+    """The nodes, and the owners of shards."""
 
     def __init__(self, shards: int, clock_ms: Callable[[], int]) -> None:
         self.shards = {shard: Lease() for shard in range(shards)}
@@ -42,22 +42,22 @@ class Leases:
         )
 
     def renew_node(self, node_id: str, url: str, version: str, ttl_ms: int, renewals: int) -> int:
-        """Renew the node; return how often that was done, which is counted from `renewals` on where it is not known."""
+        """Renew the node; return its number of renewals, which starts from `renewals` if the node has no row."""
         known = self._nodes.get(node_id)
         counted = (renewals if known is None else known.renewals) + 1
         self._nodes[node_id] = Node(url, version, self._clock_ms() + ttl_ms, counted)
         return counted
 
     def renew(self, node_id: str, epochs: Mapping[int, int], ttl_ms: int) -> frozenset[int]:
-        """Renew what the node holds; return what that is."""
+        """Renew the leases that the node owns; return their shards."""
         expires_at_ms = self._clock_ms() + ttl_ms
         held = self.held(node_id, epochs)
         for shard in held:
             self.shards[shard].expires_at_ms = expires_at_ms
         return held
 
-    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
-        """Take what is free, expired or already the node's, each under a new epoch."""
+    def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+        """Acquire leases that are free, expired or already the node's, each under a new epoch."""
         taken = {}
         for shard in sorted(shard_ids):
             lease = self.shards.get(shard)
@@ -67,25 +67,25 @@ class Leases:
         return taken
 
     def release(self, node_id: str, epochs: Mapping[int, int]) -> None:
-        """Give up what is still the node's."""
+        """Release leases that are still the node's."""
         for shard in self.held(node_id, epochs):
             self.shards[shard] = Lease(epoch=self.shards[shard].epoch)
 
     def end_all(self, epochs: int) -> None:
-        """End every lease, and raise their epochs by so much."""
+        """End every lease, and raise all epochs by a number."""
         self.shards = {shard: Lease(epoch=lease.epoch + epochs) for shard, lease in self.shards.items()}
 
     def last_renewed_at_ms(self) -> int:
-        """Return when the node expires that renewed last; 0 where there is no node."""
+        """Return the latest expiry of a node; 0 without nodes."""
         return max((node.expires_at_ms for node in self._nodes.values()), default=0)
 
-    def retire_node(self, node_id: str) -> None:
-        """Forget a node."""
+    def delete_node(self, node_id: str) -> None:
+        """Delete a node."""
         self._nodes.pop(node_id, None)
 
-    def forget_nodes(self, gone_for_ms: int) -> None:
-        """Forget nodes that were lost so long ago."""
-        lost_by_ms = self._clock_ms() - gone_for_ms
+    def delete_lost_nodes(self, lost_for_ms: int) -> None:
+        """Delete nodes that expired at least so long ago."""
+        lost_by_ms = self._clock_ms() - lost_for_ms
         self._nodes = {name: node for name, node in self._nodes.items() if node.expires_at_ms >= lost_by_ms}
 
     def rows(self) -> tuple[LeaseRow, ...]:

@@ -1,19 +1,19 @@
-"""The ends of logs that trusted reporters named, topic-wide, in memory: slow, and obviously right."""
+"""Log ends from trusted reporters in memory, for all groups."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.store.committed_offsets import PastLogEnd, TimeRange, last_of_each_step
 from coordinator_core.store.log_ends import NEVER_REPORTED_MS, LogEndReport
 from coordinator_core.store.memory.groups import MINUTE_MS
-from coordinator_core.store.positions import PastLogEnd, Stretch, last_of_each_step
 
 TopicPartition = tuple[str, int]
 
 
 @dataclass(slots=True)
 class _Known:
-    """A row of `log_end_offsets`, and of `log_end_history` those that count for it."""
+    """A row of `log_end_offsets`, with the rows of `log_end_history` since its first report."""
 
     end: LogEnd
     history: dict[int, LogEnd] = field(default_factory=dict)
@@ -23,13 +23,13 @@ class _Known:
 
 
 class LogEnds:
-    """What is known of the ends of logs."""
+    """All log ends."""
 
     def __init__(self) -> None:
         self._known: dict[TopicPartition, _Known] = {}
 
     def report(self, reports: Iterable[LogEndReport]) -> list[int]:
-        """Take ends up, which never fall; return the instants of those that went to history."""
+        """Store reports; return the times of log ends that were added to history."""
         gone_at_ms = []
         for topic, partition, offset, at_ms in reports:
             known = self._known.get((topic, partition))
@@ -40,7 +40,7 @@ class LogEnds:
         return gone_at_ms
 
     def _renew(self, known: _Known, given: LogEnd) -> bool:
-        """Take a report up; return whether the end before went to history."""
+        """Store a report; return whether the previous log end was added to history."""
         before = known.end
         is_over = before.at_ms < given.at_ms - given.at_ms % MINUTE_MS
         if is_over:
@@ -50,32 +50,32 @@ class LogEnds:
         return is_over
 
     def delete(self, topic: str, partition: int | None = None) -> dict[int, LogEnd]:
-        """Delete the ends of a topic's logs, or of one; return them."""
+        """Delete the log ends of a topic, or of one partition; return them."""
         keys = [key for key in self._known if key[0] == topic and partition in {None, key[1]}]
         return {key[1]: self._known.pop(key).end for key in keys}
 
     def present(self, topics: Sequence[str]) -> dict[TopicPartition, LogEnd]:
-        """Return the furthest end of each partition of these topics."""
+        """Return the highest log end of each partition of these topics."""
         return {key: known.end for key, known in sorted(self._known.items()) if key[0] in topics}
 
     def present_of(self, key: TopicPartition) -> LogEnd | None:
-        """Return the furthest end of a partition's log."""
+        """Return the highest log end of a partition."""
         known = self._known.get(key)
         return None if known is None else known.end
 
     def since(self, key: TopicPartition, since_ms: int) -> list[LogEnd]:
-        """Return a partition's ends by time: those that were reported since an instant, and the present one."""
+        """Return a partition's log ends by time: those reported since `since_ms`, and the current one."""
         known = self._known.get(key)
         if known is None:
             return []
         return [*(end for end in known.all()[:-1] if end.at_ms >= since_ms), known.end]
 
-    def past(self, partitions: Iterable[TopicPartition], stretch: Stretch) -> list[PastLogEnd]:
-        """Return ends over time, of each partition and step the last one."""
+    def past(self, partitions: Iterable[TopicPartition], time_range: TimeRange) -> list[PastLogEnd]:
+        """Return the last log end of each partition and step."""
         found = [
             PastLogEnd(*key, end.at_ms, end.offset)
             for key in sorted(partitions)
-            for end in self.since(key, stretch.from_ms)
-            if end.at_ms < stretch.until_ms
+            for end in self.since(key, time_range.from_ms)
+            if end.at_ms < time_range.until_ms
         ]
-        return last_of_each_step(found, stretch)
+        return last_of_each_step(found, time_range)

@@ -1,11 +1,11 @@
-"""Runs and their candidates in memory; `propose` stands in for the job that writes them."""
+"""Maintenance runs and their candidates in memory; `propose` takes the place of the jobs."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from coordinator_core.protocol.requests import GroupSeen
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate
+from coordinator_core.protocol.requests import GroupSnapshot
+from coordinator_core.store.candidates import CandidateCursor, ListedCandidate
 from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import RunNotFound
 from coordinator_core.store.rows import ChangeRow
@@ -29,7 +29,7 @@ class Candidate:
 
     shard_id: int
     commit_version: int
-    seen: GroupSeen | None
+    seen: GroupSnapshot | None
     outcome: str | None = None
 
 
@@ -63,7 +63,7 @@ class Maintenance:
         created_at_ms: int,
         forecasts: Iterable[ForecastRow] = (),
     ) -> None:
-        """Write a proposal as a job does."""
+        """Store a proposal, as a job does."""
         by_key = {
             (row.group_id, row.topic, row.partition): Candidate(row.shard_id, row.commit_version, row.seen)
             for row in candidates
@@ -71,7 +71,7 @@ class Maintenance:
         self._runs[run.run_id] = Run(run, created_at_ms, by_key, forecasts=tuple(forecasts))
 
     def newest_runs(self, now_ms: int) -> dict[str, int]:
-        """Return as of when each job last ran; what people begin is no job's, and what is to come is not yet."""
+        """Return job → the `as_of` of its newest run; runs that nodes started, and future ones, do not count."""
         newest: dict[str, int] = {}
         for run in self._runs.values():
             if run.row.kind not in {UNDO, TOPIC_DELETION} and run.row.as_of_ms <= now_ms:
@@ -79,7 +79,7 @@ class Maintenance:
         return newest
 
     def begin(self, kind: str, change: ChangeRow, candidates: Iterable[CandidateRow], undoes: str | None) -> int:
-        """Add a run under a change's own id, which is applied as soon as it is there; return its candidates' number."""
+        """Add a run under the id of a change, with the status applying; return its number of candidates."""
         rows = list(candidates)
         counts = {"candidates": len(rows)}
         run = RunRow(change.change_id, kind, change.at_ms, None, None, RunStatus.APPLYING, dry_run=False, counts=counts)
@@ -89,11 +89,11 @@ class Maintenance:
         return len(rows)
 
     def is_under_way(self, change_id: str) -> bool:
-        """Tell whether a change's run is still being worked off."""
+        """Return whether a change's run is still applying."""
         return any(run.change_id == change_id and run.row.status == RunStatus.APPLYING for run in self._runs.values())
 
     def expiring(self, shard_ids: frozenset[int], now_ms: int) -> ExpiryForecast | None:
-        """Return what will expire of these shards, as the newest run saw it; one that is to come saw nothing yet."""
+        """Return how many offsets of these shards will expire, by the newest run that is not in the future."""
         runs = [run for run in self._runs.values() if run.row.kind == "offset_retention"]
         looked = [run for run in runs if run.row.as_of_ms <= now_ms]
         if not looked:
@@ -104,7 +104,7 @@ class Maintenance:
         return ExpiryForecast(newest.row.as_of_ms, day, week)
 
     def newest(self, limit: int) -> list[RunRow]:
-        """Return the newest runs first."""
+        """Return runs, the newest first."""
         newest = sorted(self._runs.values(), key=lambda run: (-run.created_at_ms, run.row.run_id))
         return [_counted(run) for run in newest[:limit]]
 
@@ -112,36 +112,38 @@ class Maintenance:
         """Return a run."""
         return _counted(self._run(run_id))
 
-    def candidates(self, run_id: str, after: CandidatePlace | None) -> list[ListedCandidate]:
-        """Return a run's candidates after a place, in order; nobody tells this store why they were proposed."""
-        listed = [_listed(CandidatePlace(*key), each) for key, each in self._run(run_id).candidates.items()]
-        listed.sort(key=lambda one: _in_bytes(one.place))
-        return [one for one in listed if after is None or _in_bytes(one.place) > _in_bytes(after)]
+    def candidates(self, run_id: str, after: CandidateCursor | None) -> list[ListedCandidate]:
+        """Return a run's candidates after a cursor, in order, without reasons, which this store does not have."""
+        listed = [_listed(CandidateCursor(*key), each) for key, each in self._run(run_id).candidates.items()]
+        listed.sort(key=lambda one: _in_bytes(one.cursor))
+        return [one for one in listed if after is None or _in_bytes(one.cursor) > _in_bytes(after)]
 
     def set_status(self, run_id: str, status: RunStatus, change_id: str) -> None:
-        """Move a run on."""
+        """Change the status of a run."""
         run = self._run(run_id)
         run.row = replace(run.row, status=status)
         run.change_id = change_id
 
     def decide(self, outcomes: Iterable[OutcomeRow]) -> None:
-        """Note what became of candidates that are undecided."""
+        """Store the outcomes of undecided candidates."""
         for outcome in outcomes:
             run = self._runs.get(outcome.run_id)
             candidate = run and run.candidates.get((outcome.group_id, outcome.topic, outcome.partition))
             if candidate and candidate.outcome is None:
                 candidate.outcome = outcome.outcome
 
-    def next_candidates(self, shard_ids: frozenset[int], limit: int, without: frozenset[str]) -> list[CandidateRow]:
+    def next_candidates(
+        self, shard_ids: frozenset[int], limit: int, without_groups: frozenset[str], without_runs: frozenset[str]
+    ) -> list[CandidateRow]:
         """Return undecided candidates of applying runs."""
         found: list[CandidateRow] = []
         for run_id, run in sorted(self._runs.items()):
-            if run.row.status == RunStatus.APPLYING:
-                found += [row for row in _undecided(run_id, run, shard_ids) if row.group_id not in without]
+            if run.row.status == RunStatus.APPLYING and run_id not in without_runs:
+                found += [row for row in _undecided(run_id, run, shard_ids) if row.group_id not in without_groups]
         return sorted(found[:limit], key=lambda row: (row.run_id, row.group_id))
 
     def finish(self) -> list[str]:
-        """Mark applying runs that have no undecided candidate as applied; return their ids."""
+        """Mark applying runs without undecided candidates as applied; return their ids."""
         finished = []
         for run_id, run in sorted(self._runs.items()):
             is_decided = all(candidate.outcome is not None for candidate in run.candidates.values())
@@ -156,7 +158,7 @@ class Maintenance:
         return self._runs[run_id]
 
 
-def _listed(place: CandidatePlace, candidate: Candidate) -> ListedCandidate:
+def _listed(place: CandidateCursor, candidate: Candidate) -> ListedCandidate:
     generation, state_since_ms = candidate.seen or (None, None)
     return ListedCandidate(
         group_id=place.group_id,
@@ -170,7 +172,7 @@ def _listed(place: CandidatePlace, candidate: Candidate) -> ListedCandidate:
     )
 
 
-def _in_bytes(place: CandidatePlace) -> tuple[bytes, bytes, int]:
+def _in_bytes(place: CandidateCursor) -> tuple[bytes, bytes, int]:
     return place.group_id.encode(), place.topic.encode(), place.partition
 
 
@@ -179,7 +181,7 @@ def _counted(run: Run) -> RunRow:
 
 
 def _undecided(run_id: str, run: Run, shard_ids: frozenset[int]) -> list[CandidateRow]:
-    """Return a run's undecided candidates, shard by shard and group by group."""
+    """Return a run's undecided candidates, by shard and group."""
     assert run.change_id is not None, "a run is applied under a change"
     open_ones = [
         CandidateRow(

@@ -1,18 +1,18 @@
-"""The overview of groups as a process answers it: everything is looked at, then sorted, then cut."""
+"""The overview of groups in memory: reads all groups, sorts them, and returns a page."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator_core.protocol.log_ends import added_up
+from coordinator_core.protocol.log_ends import sum_lags
 from coordinator_core.store.memory.groups import Group, History
 from coordinator_core.store.memory.history import lag_records
 from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.overview import (
     LAG_UNKNOWN_KEY,
     RECENT_MS,
-    GroupGlance,
     GroupOrder,
+    GroupSummary,
     Overview,
     OverviewFilter,
     attention_key,
@@ -21,8 +21,8 @@ from coordinator_core.store.rows import GroupRow
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What groups are looked at with: history, the hour that is over now, and who serves each shard."""
+class OverviewContext:
+    """The data that the overview needs in addition to the groups."""
 
     history: History
     log_ends: LogEnds
@@ -31,10 +31,10 @@ class Surroundings:
     nodes: Mapping[int, str | None]
 
 
-def overview(groups: Iterable[tuple[str, Group]], which: OverviewFilter, around: Surroundings) -> Overview:
-    """Return a page of groups, and the counts of all that the text and the prefixes let through."""
+def overview(groups: Iterable[tuple[str, Group]], which: OverviewFilter, context: OverviewContext) -> Overview:
+    """Return a page of groups, and the number of groups by state that match text and prefixes."""
     matching = [
-        _glance(group.row, group, which.order, around)
+        _summary(group.row, group, which.order, context)
         for group_id, group in groups
         if group.row is not None and _matches(group_id, which)
     ]
@@ -46,7 +46,7 @@ def overview(groups: Iterable[tuple[str, Group]], which: OverviewFilter, around:
     return Overview(Counter(one.state for one in matching), wanted[: which.limit])
 
 
-def _place(one: GroupGlance) -> tuple[int, bytes]:
+def _place(one: GroupSummary) -> tuple[int, bytes]:
     return one.key, one.group_id.encode()
 
 
@@ -55,14 +55,14 @@ def _matches(group_id: str, which: OverviewFilter) -> bool:
     return has_text and (which.prefixes is None or group_id.startswith(which.prefixes))
 
 
-def _glance(row: GroupRow, group: Group, order: GroupOrder, around: Surroundings) -> GroupGlance:
-    over = [each for each in around.history.rebalances if each.group_id == row.group_id]
-    recent = sum(each.completed_at_ms > around.now_ms - RECENT_MS for each in over)
+def _summary(row: GroupRow, group: Group, order: GroupOrder, context: OverviewContext) -> GroupSummary:
+    over = [each for each in context.history.rebalances if each.group_id == row.group_id]
+    recent = sum(each.completed_at_ms > context.now_ms - RECENT_MS for each in over)
     last = max(over, key=lambda each: each.completed_at_ms, default=None)
-    records = [position.record for position in group.offsets.values()]
-    lag, log_end_at_ms = lag_records(records, around.log_ends, around.fresh_since_ms)
-    lag = None if lag is None else added_up([lag])
-    return GroupGlance(
+    records = [stored_offset.record for stored_offset in group.offsets.values()]
+    lag, log_end_at_ms = lag_records(records, context.log_ends, context.fresh_since_ms)
+    lag = None if lag is None else sum_lags([lag])
+    return GroupSummary(
         key=_key(order, row, recent, lag),
         group_id=row.group_id,
         state=row.state,
@@ -70,12 +70,12 @@ def _glance(row: GroupRow, group: Group, order: GroupOrder, around: Surroundings
         generation=row.generation,
         protocol_type=row.protocol_type,
         member_count=row.member_count,
-        node_id=around.nodes[row.shard_id],
+        node_id=context.nodes[row.shard_id],
         rebalance_started_at_ms=row.rebalance_started_at_ms,
         rebalance_trigger=row.rebalance_trigger,
         rebalances=recent,
         lag_records=lag,
-        is_lag_at_least=log_end_at_ms is not None and log_end_at_ms < around.fresh_since_ms,
+        is_lag_lower_bound=log_end_at_ms is not None and log_end_at_ms < context.fresh_since_ms,
         log_end_at_ms=log_end_at_ms,
         last_trigger=None if last is None else last.trigger,
         last_completed_at_ms=None if last is None else last.completed_at_ms,

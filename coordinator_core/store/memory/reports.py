@@ -1,4 +1,4 @@
-"""Reports as a process keeps them: every row that a job has told, and the newest of each group when asked."""
+"""Reports in memory: stores all rows, and returns the newest of each group."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ class Reports:
         self._parts: dict[ReportKind, list[Report]] = {kind: [] for kind in ReportKind}
 
     def add(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None:
-        """Keep what a job has told."""
+        """Store the rows of a job."""
         self._rows[kind] += rows
         self._parts[kind] += parts
 

@@ -1,4 +1,4 @@
-"""The store in Postgres. Import `PostgresStore`; the modules beside it are its parts."""
+"""The Postgres store. Import `PostgresStore`; the other modules are its parts."""
 
 from coordinator_core.store.postgres.store import PostgresStore
 

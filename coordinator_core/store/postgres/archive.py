@@ -1,23 +1,23 @@
-"""A day of history leaves Postgres when nothing of it has moved since it was copied, and nothing was added.
+"""Dropping of archived history: drops a day from Postgres if its rows are unchanged since they were copied.
 
 Rules:
 
-* One day of one table a transaction: what is dropped, the row that says where it lies now, its change and the
-  candidate's outcome are stored together or not at all.
-* A candidate names a table and a day, and no more is believed: whatever else it names must be what that day is called.
-* A day without a copy where the run says it is, with as many rows, stays. `has_copy` looks for it.
-* Rows are only ever added, and only a drop takes them away. So a day whose rows are as many as were copied, counted
-  while nobody writes, is the day that was copied, unless it was dropped or brought back since.
-* Counting holds up only who writes into that very day. Then every writer of the table waits, for the blink that
-  detaching takes, and for `DETACH_LOCK_TIMEOUT_MS` at most.
-* Rows that came too late for their partition lie in the default one. They go by a deletion, counted likewise.
+* One transaction per day and table: the drop, the row of `archived_partitions`, the change and the candidate's outcome
+  are stored together or not at all.
+* Only the table and the day of a candidate are trusted; its partition must have the name that follows from them.
+* A day is kept if `has_copy` finds no copy in the run's directory with as many rows.
+* History rows are only inserted, and only a drop deletes them. So a day with the same number of rows as its copy,
+  counted under a lock, is unchanged, unless it was dropped or restored in between.
+* The count blocks only writers to that day. Detaching then blocks all writers of the table for a moment, for at most
+  `DETACH_LOCK_TIMEOUT_MS`.
+* Late rows are in the default partition. They are counted in the same way, and deleted.
 """
 
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from coordinator_core.store.actions import Action
-from coordinator_core.store.dropping import (
+from coordinator_core.store.change_actions import ChangeAction
+from coordinator_core.store.partition_drop import (
     ALREADY_GONE,
     CHANGED_SINCE,
     COPY_NOT_FOUND,
@@ -29,7 +29,7 @@ from coordinator_core.store.dropping import (
     HasCopy,
 )
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.partitions import TAKE_TURN, midnight, partition_name, present
+from coordinator_core.store.postgres.partitions import LOCK_PARTITION_MOVES, midnight, partition_name, present
 from coordinator_core.store.tables import HISTORY_TABLES
 
 DETACH_LOCK_TIMEOUT_MS = 200
@@ -38,11 +38,25 @@ DETACH_LOCK_TIMEOUT_MS = 200
 class _Day(NamedTuple):
     run_id: str
     table: str
-    day: date
+    day_text: str
+    """As Postgres writes it: a day before the year 1 or after 9999 is no `date` of Python."""
     source: str
     path: str
     row_count: int
     is_over: bool
+
+    @property
+    def day(self) -> date:
+        """The day; raises ValueError if Python has none."""
+        return date.fromisoformat(self.day_text)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether Python has the day."""
+        try:
+            return bool(self.day)
+        except ValueError:
+            return False
 
     @property
     def bounds(self) -> dict[str, str]:
@@ -50,7 +64,7 @@ class _Day(NamedTuple):
 
 
 _NEXT = """
-SELECT run_id::text, table_name, day, source, path, row_count, day < (clock_timestamp() AT TIME ZONE 'UTC')::date
+SELECT run_id::text, table_name, day::text, source, path, row_count, day < (clock_timestamp() AT TIME ZONE 'UTC')::date
 FROM archive_candidates
 WHERE outcome IS NULL
     AND run_id IN (SELECT run_id FROM maintenance_runs WHERE status = 'applying' AND kind = 'history_archive')
@@ -61,30 +75,30 @@ FOR UPDATE SKIP LOCKED
 
 
 def drop_next(transaction: Transaction, has_copy: HasCopy) -> DroppedDay | None:
-    """Decide about one day that an applying run names; None if none is left that nobody else decides about."""
+    """Decide about one day of an applying run; None if none is undecided, apart from those that other nodes decide."""
     row = transaction.execute(_NEXT).first()
     if row is None:
         return None
     found = _Day(*row)
     outcome = _judge_and_drop(transaction, found, has_copy)
     if outcome == DROPPED:
-        _note(transaction, found)
+        _record_drop(transaction, found)
     _decide(transaction, found, outcome)
-    return DroppedDay(found.run_id, found.table, found.day.isoformat(), found.row_count, outcome)
+    return DroppedDay(found.run_id, found.table, found.day_text, found.row_count, outcome)
 
 
 def _judge_and_drop(transaction: Transaction, found: _Day, has_copy: HasCopy) -> str:
-    if found.table not in HISTORY_TABLES:
+    if found.table not in HISTORY_TABLES or not found.is_readable:
         return UNKNOWN_PARTITION
     if not found.is_over:
         return STILL_OPEN
     if found.source not in {f"{found.table}_default", partition_name(found.table, found.day)}:
         return UNKNOWN_PARTITION
-    if not has_copy(ClaimedCopy(found.table, found.day.isoformat(), found.path, found.row_count)):
+    if not has_copy(ClaimedCopy(found.table, found.day_text, found.path, found.row_count)):
         return COPY_NOT_FOUND
-    transaction.execute(TAKE_TURN)
+    transaction.execute(LOCK_PARTITION_MOVES)
     if found.source == f"{found.table}_default":
-        return _delete_strays(transaction, found)
+        return _delete_late_rows(transaction, found)
     return _drop_partition(transaction, found)
 
 
@@ -101,7 +115,7 @@ def _drop_partition(transaction: Transaction, found: _Day) -> str:
     return DROPPED
 
 
-def _delete_strays(transaction: Transaction, found: _Day) -> str:
+def _delete_late_rows(transaction: Transaction, found: _Day) -> str:
     at = HISTORY_TABLES[found.table]
     of_day = f"FROM {found.source} WHERE {at} >= %(first)s AND {at} < %(last)s"
     transaction.execute(f"LOCK TABLE {found.source} IN SHARE ROW EXCLUSIVE MODE")
@@ -124,11 +138,11 @@ SELECT EXISTS (
 
 def _has_moved(transaction: Transaction, found: _Day) -> bool:
     """Return whether rows of the day were dropped or restored since they were copied, or the copy is of other rows."""
-    named = {"run_id": found.run_id, "table": found.table, "day": found.day}
+    named = {"run_id": found.run_id, "table": found.table, "day": found.day_text}
     return bool(transaction.execute(_HAS_MOVED, named).scalar_one())
 
 
-_NOTE = """
+_RECORD_DROP = """
 WITH archived AS (
     INSERT INTO archived_partitions
         (table_name, day, run_id, change_id, source, path, row_count, checksum, verified_at, dropped_at)
@@ -144,9 +158,9 @@ FROM archived JOIN maintenance_runs AS run USING (run_id)
 """
 
 
-def _note(transaction: Transaction, found: _Day) -> None:
-    named = {"run_id": found.run_id, "table": found.table, "day": found.day, "action": Action.DROP_PARTITION}
-    transaction.execute(_NOTE, named)
+def _record_drop(transaction: Transaction, found: _Day) -> None:
+    named = {"run_id": found.run_id, "table": found.table, "day": found.day_text, "action": ChangeAction.DROP_PARTITION}
+    transaction.execute(_RECORD_DROP, named)
 
 
 def _decide(transaction: Transaction, found: _Day, outcome: str) -> None:
@@ -154,5 +168,5 @@ def _decide(transaction: Transaction, found: _Day, outcome: str) -> None:
         UPDATE archive_candidates SET outcome = %(outcome)s
         WHERE run_id = %(run_id)s AND table_name = %(table)s AND day = %(day)s
     """
-    named = {"run_id": found.run_id, "table": found.table, "day": found.day, "outcome": outcome}
+    named = {"run_id": found.run_id, "table": found.table, "day": found.day_text, "outcome": outcome}
     transaction.execute(decide, named)

@@ -1,8 +1,8 @@
-"""Rows travel to Postgres as one array a column, and become rows again there through `unnest`.
+"""Rows as arrays: one array parameter per column, which `unnest` turns into rows again.
 
-One statement then takes any number of rows, and its text does not depend on how many. Arrays are written as
-Postgres' own literals (``{1,2,NULL}``), because one long text is quicker to send and to read than thousands of
-parameters. How a column is written follows from its type in `tables.py`; instants travel as milliseconds.
+The text of a statement does not depend on the number of rows. Arrays are written as Postgres literals (``{1,2,NULL}``),
+because one long text is faster to send and to parse than thousands of parameters. The type of a column in `tables.py`
+decides its format; times are sent as milliseconds.
 """
 
 import json
@@ -21,21 +21,21 @@ Writer = Callable[[Sequence[Any]], str]
 
 
 class Bundle(NamedTuple):
-    """Some rows that have most of what they say in common."""
+    """Rows with the same values in most columns."""
 
     common: tuple[Any, ...]
-    """In the order of the common columns."""
+    """The common values, in the order of the common columns."""
     own: Sequence[Sequence[Any]]
-    """Each of the rows' own columns, whole."""
+    """The other columns, each with the values of all rows."""
 
 
 _POSTGRES = PGDialect_psycopg2()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped
 
 
 class Arrays:
-    """Some columns, as the source of a statement.
+    """Columns as the source of a statement.
 
-    `source` is a SELECT that returns them under their names; `parameters` fills it.
+    `source` is a SELECT that returns the columns under their names; `parameters` returns its parameters.
     """
 
     def __init__(self, *columns: Column[Any]) -> None:
@@ -46,15 +46,15 @@ class Arrays:
         self._read = attrgetter(*(_attribute(column) for column in columns))
 
     def values_of(self, row: object) -> tuple[Any, ...]:
-        """Read a row's attributes, which are named as the columns are; those of instants end in `_ms`."""
+        """Return the row's attributes with the names of the columns; the attribute of a time ends in `_ms`."""
         return self._read(row)
 
     def parameters(self, rows: Iterable[Sequence[Any]]) -> dict[str, str]:
-        """Turn rows, each in the order of the columns, into the parameters of `source`."""
+        """Return the parameters of `source` for rows with values in the order of the columns."""
         return self.parameters_of_columns(list(zip(*rows, strict=True)) or [()] * len(self.columns))
 
     def parameters_of_columns(self, columns: Sequence[Sequence[Any]]) -> dict[str, str]:
-        """Turn whole columns into the parameters of `source`."""
+        """Return the parameters of `source` for the values of each column."""
         return {
             column.name: writer(values)
             for column, values, writer in zip(self.columns, columns, self._writers, strict=True)
@@ -68,9 +68,9 @@ class Arrays:
 
 
 class Bundles:
-    """Rows in bundles: what a bundle's rows have in common travels once, and the rest as one array a column.
+    """Columns of bundles as the source of a statement: common values are sent once, others as one array per column.
 
-    `source` is a SELECT that returns every row with all its columns under their names; `parameters` fills it.
+    `source` is a SELECT that returns every row with all columns under their names; `parameters` returns its parameters.
     """
 
     def __init__(self, common: Sequence[Column[Any]], own: Sequence[Column[Any]]) -> None:
@@ -79,7 +79,7 @@ class Bundles:
         self.source = self._select()
 
     def parameters(self, bundles: Iterable[Bundle]) -> dict[str, str]:
-        """Turn bundles, of which there is at least one, into the parameters of `source`."""
+        """Return the parameters of `source` for at least one bundle."""
         common, columns = zip(*bundles, strict=True)
         arrays = [self._own.parameters_of_columns(each) for each in columns]
         own = {column.name: text_array([each[column.name] for each in arrays]) for column in self._own.columns}
@@ -99,20 +99,20 @@ class Bundles:
 
 
 def array_literal(values: Iterable[int | bool | None]) -> str:
-    """Write an array of numbers; None becomes NULL."""
-    # Postgres reads what Python writes of a list, but for the brackets and the name of nothing.
+    """Return the literal of an array of numbers; None becomes NULL."""
+    # Python's text of a list is almost Postgres' literal, except for the brackets and None.
     return "{" + str(list(values))[1:-1].replace("None", "NULL") + "}"
 
 
 def number_array(values: Sequence[int | bool | None]) -> str:
-    """Write a column of numbers; many say the same in every row, and take a quarter of the time."""
+    """Return the literal of a column of numbers; equal values, a frequent case, take a quarter of the time."""
     if values and values[0] == values[-1] and values.count(values[0]) == len(values):
         return "{" + ",".join(["NULL" if values[0] is None else str(values[0])] * len(values)) + "}"
     return array_literal(values)
 
 
 def text_array(values: Sequence[str | None]) -> str:
-    """Write an array of texts; None becomes NULL."""
+    """Return the literal of an array of texts; None becomes NULL."""
     if None in values:
         return _array(values, _quoted_element)
     whole = '","'.join(values)  # type: ignore[arg-type]  # mypy does not see that none of them is None
@@ -122,7 +122,7 @@ def text_array(values: Sequence[str | None]) -> str:
 
 
 def quoted(name: str) -> str:
-    """Write a column's name; some are words of SQL."""
+    """Return a column's name in quotes; some names are SQL keywords."""
     return f'"{name}"'
 
 

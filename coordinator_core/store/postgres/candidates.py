@@ -1,8 +1,8 @@
-"""Candidates of a run are read in the order of their tables' keys, page by page."""
+"""Lists of a run's candidates and days, in the order of their keys."""
 
 from typing import Final
 
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
+from coordinator_core.store.candidates import CandidateCursor, ListedCandidate, ListedDay
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.maintenance import read_run
 
@@ -25,12 +25,12 @@ ORDER BY group_id, topic, partition LIMIT %(limit)s
 
 
 def read_candidates(
-    transaction: Transaction, run_id: str, after: CandidatePlace | None, limit: int
+    transaction: Transaction, run_id: str, after: CandidateCursor | None, limit: int
 ) -> list[ListedCandidate]:
     """Return a page of a run's candidates, by group, topic and partition.
 
     Raises:
-        RunNotFound: there is no such run.
+        RunNotFound: the run does not exist.
     """
     read_run(transaction, run_id)
     group_id, topic, partition = after or (None, None, None)
@@ -46,7 +46,7 @@ FROM archive_candidates WHERE run_id = %(run_id)s ORDER BY day, table_name
 
 
 def read_days(transaction: Transaction, run_id: str) -> list[ListedDay]:
-    """Return the days of history that a run names, the oldest first; raises as `read_candidates` does."""
+    """Return the days of history that a run proposes to drop, the oldest first; raises as `read_candidates` does."""
     read_run(transaction, run_id)
     rows = transaction.execute(_DAYS, {"run_id": run_id})
     return [ListedDay(**dict(zip(ListedDay.__dataclass_fields__, row, strict=True))) for row in rows]

@@ -1,4 +1,4 @@
-"""Changes are noted once under their id, read by whoever repeats or lists them, and taken back once."""
+"""The audit log: records changes once per id, reads them, and locks those that are undone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,15 +8,15 @@ from sqlalchemy import select, tuple_
 
 from coordinator_core.store.interface import NotUndoable
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import as_ms, columns_of
 from coordinator_core.store.postgres.reads import named_partitions
 from coordinator_core.store.postgres.statements import insert_changes
+from coordinator_core.store.postgres.timestamps import as_ms, columns_of
 from coordinator_core.store.rows import ArchivedOffset, ChangeFilter, ChangeRow, RecordedChange
 from coordinator_core.store.tables import archived_offsets as archive
 from coordinator_core.store.tables import changes
 
 _CHANGE = ("change_id", "at_ms", "actor", "action", "group_id", "before", "after", "reason")
-_CHANGES = select(*columns_of(changes, (*_CHANGE, "undone_at_ms", "undone_by")))
+_CHANGES = select(*columns_of(changes, (*_CHANGE, "undone_at_ms", "undone_by_change_id")))
 _ARCHIVED = (
     "change_id",
     "group_id",
@@ -34,19 +34,19 @@ _ARCHIVED = (
 )
 
 
-def note(transaction: Transaction, change: ChangeRow) -> ChangeRow:
+def record_change(transaction: Transaction, change: ChangeRow) -> ChangeRow:
     """Write a change, and return it."""
     insert_changes(transaction, [change])
     return change
 
 
-def was_made(transaction: Transaction, change_id: str) -> bool:
-    """Tell whether a change is there already."""
+def change_exists(transaction: Transaction, change_id: str) -> bool:
+    """Return whether a change exists."""
     return find_change(transaction, change_id) is not None
 
 
 def find_change(transaction: Transaction, change_id: str) -> RecordedChange | None:
-    """Return one change; what is no UUID is no change."""
+    """Return one change, or None if it does not exist or the id is not a UUID."""
     try:
         UUID(change_id)
     except ValueError:
@@ -56,15 +56,15 @@ def find_change(transaction: Transaction, change_id: str) -> RecordedChange | No
 
 
 def lock_undoable(transaction: Transaction, change_id: str) -> ChangeRow:
-    """Return a change that nobody else takes back meanwhile.
+    """Lock a change against other undos, and return it.
 
     Raises:
-        NotUndoable: somebody has done it.
+        NotUndoable: it does not exist, or was undone already.
     """
     row = transaction.execute(_CHANGES.where(changes.c.change_id == change_id).with_for_update()).first()
     found = None if row is None else _recorded(row)
     if found is None or found.undone_at_ms is not None:
-        raise NotUndoable("it was undone already" if found else "there is no such change")
+        raise NotUndoable("it was undone already" if found else "the change does not exist")
     return found.change
 
 
@@ -81,15 +81,15 @@ def list_changes(transaction: Transaction, which: ChangeFilter) -> list[Recorded
 def archived_offsets(
     transaction: Transaction, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None
 ) -> list[ArchivedOffset]:
-    """Return what a change took from a group, by topic and partition."""
+    """Return a group's offsets that a change archived, by topic and partition."""
     key = (archive.c.topic, archive.c.partition)
-    taken = select(*columns_of(archive, _ARCHIVED)).order_by(*key)
-    taken = taken.where(archive.c.change_id == change_id, archive.c.group_id == group_id)
+    archived = select(*columns_of(archive, _ARCHIVED)).order_by(*key)
+    archived = archived.where(archive.c.change_id == change_id, archive.c.group_id == group_id)
     if partitions is not None:
-        taken = taken.where(tuple_(*key).in_(named_partitions(partitions)))
-    return [ArchivedOffset(*row) for row in transaction.execute(taken)]
+        archived = archived.where(tuple_(*key).in_(named_partitions(partitions)))
+    return [ArchivedOffset(*row) for row in transaction.execute(archived)]
 
 
 def _recorded(row: Sequence[Any]) -> RecordedChange:
-    undone_at_ms, undone_by = row[-2:]
-    return RecordedChange(ChangeRow(*row[:-2]), undone_at_ms, undone_by)
+    undone_at_ms, undone_by_change_id = row[-2:]
+    return RecordedChange(ChangeRow(*row[:-2]), undone_at_ms, undone_by_change_id)

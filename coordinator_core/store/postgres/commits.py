@@ -1,10 +1,10 @@
-"""Commits take the place of what is stored; a position whose minute they end goes to history as it stood.
+"""Writes of commits: replace stored offsets, and add the replaced offset of an earlier minute to history.
 
-They are the most that a node writes. So a batch that holds nothing else is one statement, which proves the leases and
-stores in one breath and is a transaction of its own: one round trip where there would be four (BEGIN, the proof, the
-rows, COMMIT), after each of which the writer has to wait for the interpreter.
+Commits are the most frequent writes. A batch of commits only is one statement, which checks the leases, stores the rows
+and is a transaction of its own: one round trip instead of four (BEGIN, lease check, rows, COMMIT), after each of which
+the writer thread waits for the interpreter.
 
-A commit of many partitions names its group, topic, member and time once for all of them: most of what a batch says.
+A commit of many partitions sends its group, topic, member and time once for all of them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,35 +17,35 @@ from sqlalchemy import Column, DateTime
 
 from coordinator_core.store import tables
 from coordinator_core.store.postgres.arrays import Arrays, Bundle, Bundles
-from coordinator_core.store.postgres.at_once import AtOnce
+from coordinator_core.store.postgres.autocommit import AutocommitConnection
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.folding import Folded, OffsetKey, Position
+from coordinator_core.store.postgres.folding import Folded, FoldedCommit, OffsetKey
 from coordinator_core.store.postgres.known_server import KnownServer
+from coordinator_core.store.postgres.lease_check import LEASE_CHECK, lease_check_parameters
 from coordinator_core.store.postgres.prepared_statements import PreparedStatement
-from coordinator_core.store.postgres.proof import PROOF, proof_parameters
 from coordinator_core.store.postgres.upserts import Rows, insert, or_replace, run, upsert
 from coordinator_core.store.rows import Batch
 
 BUNDLE_FROM = 8
-"""From so many partitions a commit on, a batch's rows travel in bundles; below, Postgres takes longer over them."""
+"""The minimum number of partitions per commit for sending rows in bundles; for fewer, bundles are slower."""
 
 
 def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey]) -> None:
     """Store a batch's commits within its transaction.
 
     Args:
-        transaction: the one to write in.
-        folded: what there is to write.
-        known: partitions whose stored position is certainly none that a commit of this batch sends to history.
+        transaction: the transaction.
+        folded: the batch.
+        known: partitions whose stored offset is of the same minute, so that a commit does not add it to history.
     """
     insert(transaction, "offset_history", OFFSET_HISTORY, map(_past_row, folded.superseded))
     first: Rows = []
     again: Rows = []
-    for key, position in folded.commits.items():
+    for key, entry in folded.commits.items():
         if key in known:
-            again.append(_row(position)[1:])
+            again.append(_row(entry)[1:])
         else:
-            first.append(_row(position))
+            first.append(_row(entry))
     run(transaction, _FIRST, _FIRST_COMMITS, first)
     run(transaction, _AGAIN, _COMMITS, again)
     if folded.has_older_log_ends:
@@ -53,14 +53,14 @@ def store_commits(transaction: Transaction, folded: Folded, known: AbstractSet[O
 
 
 class Statements(NamedTuple):
-    """Two statements for one form of rows: `again` where all positions are known to belong nowhere but here."""
+    """Two statements for one form of rows: `again` skips the history lookup, if all partitions are known."""
 
     first: PreparedStatement
     again: PreparedStatement
 
 
 class PreparedCommits(NamedTuple):
-    """A batch of nothing but commits, as its statement takes it."""
+    """A batch of commits only, with the parameters of its statement."""
 
     folded: Folded
     statements: Statements
@@ -68,39 +68,39 @@ class PreparedCommits(NamedTuple):
 
 
 def prepare_commits(batch: Batch, folded: Folded) -> PreparedCommits:
-    """Write out the parameters of the statement that stores a batch of nothing but commits.
+    """Return the statement and parameters for a batch of commits only.
 
     Args:
         batch: the batch.
-        folded: what is left of it: commits, and no position that they supersede within it.
+        folded: the folded batch: commits, without offsets that are replaced within it.
     """
-    positions = folded.commits.values()
-    if len(positions) >= BUNDLE_FROM * len(batch.writes):
+    entries = folded.commits.values()
+    if len(entries) >= BUNDLE_FROM * len(batch.writes):
         return PreparedCommits(
-            folded, _IN_BUNDLES, {**proof_parameters(batch), **_BUNDLES.parameters(_bundles(positions))}
+            folded, _IN_BUNDLES, {**lease_check_parameters(batch), **_BUNDLES.parameters(_bundles(entries))}
         )
-    rows = map(_row, positions)
-    return PreparedCommits(folded, _ROW_BY_ROW, {**proof_parameters(batch), **_FIRST_COMMITS.parameters(rows)})
+    rows = map(_row, entries)
+    return PreparedCommits(folded, _ROW_BY_ROW, {**lease_check_parameters(batch), **_FIRST_COMMITS.parameters(rows)})
 
 
-def commit_at_once(
-    at_once: AtOnce, server: KnownServer, commits: PreparedCommits, known: AbstractSet[OffsetKey]
+def commit_in_one_statement(
+    autocommit: AutocommitConnection, server: KnownServer, commits: PreparedCommits, known: AbstractSet[OffsetKey]
 ) -> frozenset[int]:
-    """Store a batch of nothing but commits; return the shards whose leases hold, to which alone it was stored.
+    """Store a batch of commits only; return the shards with valid leases, whose commits were stored.
 
     Args:
-        at_once: the connection for it.
-        server: the one that the leases hold on.
-        commits: what to store.
+        autocommit: the connection.
+        server: the server on which the leases are valid.
+        commits: the batch.
         known: as for `store_commits`.
     """
     first, again = commits.statements
     statement = again if commits.folded.commits.keys() <= known else first
-    ((shards,),) = at_once.run(statement, {**commits.parameters, **server.proof_parameters()})
+    ((shards,),) = autocommit.run(statement, {**commits.parameters, **server.lease_check_parameters()})
     return frozenset(shards)
 
 
-# -- columns, and where their values come from ---------------------------------------------------------------
+# -- columns and their values --------------------------------------------------------------------------------
 
 OFFSET_HISTORY = Arrays(*(column for column in tables.offset_history.columns))
 _COMMITS = Arrays(
@@ -109,7 +109,7 @@ _COMMITS = Arrays(
     tables.offsets.c.committed_at,
     tables.offsets.c.member_id,
     tables.offsets.c.expires_at,
-    # From here on in the order of an OffsetToCommit's fields: rows of commits are the most that a node writes.
+    # From here on in the order of OffsetToCommit's fields, which saves time per row.
     tables.offsets.c.topic,
     tables.offsets.c.partition,
     tables.offsets.c.committed_offset,
@@ -142,30 +142,30 @@ _BUNDLES = Bundles(
 )
 
 
-def _older_log_ends(positions: Iterable[Position]) -> Iterator[tuple[Any, ...]]:
-    """Return the values of `_LOG_END_AT` of those positions whose log ends were not reported with them."""
-    for (group_id, _, _, record), offset in positions:
+def _older_log_ends(entries: Iterable[FoldedCommit]) -> Iterator[tuple[Any, ...]]:
+    """Return the values of `_LOG_END_AT` for offsets whose log ends were reported before their commit."""
+    for (group_id, _, _, record), offset in entries:
         if record.log_end_at_ms is not None:
             yield group_id, offset.topic, offset.partition, record.log_end_at_ms
 
 
-def _row(position: Position) -> tuple[Any, ...]:
-    """Return the values of `_FIRST_COMMITS`; the first one is no column of `_COMMITS`."""
-    (group_id, shard_id, first_minute_ms, (at_ms, member_id, expires_at_ms, *_)), offset = position
+def _row(entry: FoldedCommit) -> tuple[Any, ...]:
+    """Return the values of `_FIRST_COMMITS`; all but the first one are those of `_COMMITS`."""
+    (group_id, shard_id, first_minute_ms, (at_ms, member_id, expires_at_ms, *_)), offset = entry
     return (first_minute_ms, group_id, shard_id, at_ms, member_id, expires_at_ms, *offset)
 
 
-def _past_row(position: Position) -> tuple[Any, ...]:
+def _past_row(entry: FoldedCommit) -> tuple[Any, ...]:
     """Return the values of `OFFSET_HISTORY`."""
-    (group_id, shard_id, _, record), offset = position
+    (group_id, shard_id, _, record), offset = entry
     partition = (offset.topic, offset.partition)
     log_end_offset = offset.log_end_offset if record.log_end_at_ms is None else None
     return (group_id, shard_id, *partition, record.at_ms, offset.offset, log_end_offset, record.member_id)
 
 
-def _bundles(positions: Iterable[Position]) -> Iterator[Bundle]:
-    """Bundle positions that follow each other and have commit and topic in common."""
-    for (group_id, shard_id, first_minute_ms, record), of_commit in groupby(positions, itemgetter(0)):
+def _bundles(entries: Iterable[FoldedCommit]) -> Iterator[Bundle]:
+    """Bundle successive offsets with the same commit and topic."""
+    for (group_id, shard_id, first_minute_ms, record), of_commit in groupby(entries, itemgetter(0)):
         common = (first_minute_ms, group_id, shard_id, record.at_ms, record.member_id, record.expires_at_ms)
         for topic, offsets in groupby([offset for _, offset in of_commit], itemgetter(0)):
             _, *own = zip(*offsets, strict=True)
@@ -190,21 +190,21 @@ UPDATE offsets SET log_end_at = given.log_end_at
 FROM ({_LOG_END_AT.source}) AS given
 WHERE (offsets.group_id, offsets.topic, offsets.partition) = (given.group_id, given.topic, given.partition)
 """  # noqa: S608
-_HELD = "shard_id = ANY (ARRAY(SELECT shard_id FROM proof))"
+_HELD = "shard_id = ANY (ARRAY(SELECT shard_id FROM lease_check))"
 
 _AGAIN = upsert(tables.offsets, _COMMITS)
 _FIRST = f"WITH given AS MATERIALIZED ({_FIRST_COMMITS.source}), past AS ({_PAST}) {_PUT}"
 _AT_ONCE = f"""
-WITH proof AS MATERIALIZED ({PROOF}),
+WITH lease_check AS MATERIALIZED ({LEASE_CHECK}),
 given AS {{materialized}} ({{source}} WHERE {_HELD}),
 {{past}}
 stored AS ({_PUT})
-SELECT coalesce(array_agg(shard_id), '{{{{}}}}') FROM proof
+SELECT coalesce(array_agg(shard_id), '{{{{}}}}') FROM lease_check
 """  # noqa: S608
 
 
 def _statements(name: str, first: str, again: str) -> Statements:
-    """Return the statements for two sources of rows, of which the first has each commit's first minute as well."""
+    """Return the statements for two sources of rows; the first source also has each commit's first minute."""
     with_past = _AT_ONCE.format(source=first, materialized="MATERIALIZED", past=f"past AS ({_PAST}),")
     without = _AT_ONCE.format(source=again, materialized="", past="")
     return Statements(PreparedStatement.of(f"{name}_first", with_past), PreparedStatement.of(f"{name}_again", without))

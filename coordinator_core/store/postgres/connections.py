@@ -1,12 +1,12 @@
-"""A line is a small pool of connections for one purpose, so that no purpose ever waits for another.
+"""Connection pools, one per purpose so that purposes do not wait for each other, and transactions.
 
 Rules:
 
-* READ COMMITTED, said explicitly. Statements, lock waits and idle transactions are bounded by the server itself, so
-  that a node that stops in the middle of a transaction holds nobody up.
-* Every statement goes through `Transaction.execute`, which is where driver exceptions end.
-* A transaction that collided is repeated, a bounded number of times. One whose connection had died in the pool is
-  begun again on a fresh connection. Neither has stored anything.
+* The isolation level is READ COMMITTED. The server limits statements, lock waits and idle transactions, so that a
+  stopped node does not block others.
+* Every statement goes through `Transaction.execute`, which translates driver exceptions.
+* A transaction that conflicts with another is repeated, up to a limit. One whose idle connection had died starts again
+  on a new connection. Neither has stored anything.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,16 +21,16 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.postgres.failures import (
-    Collided,
     ConnectionLost,
     DataRefused,
+    TransactionConflict,
     is_lost,
     translate,
     translate_commit,
 )
 
 ATTEMPTS_MAX = 3
-"""How often a transaction that collides is tried."""
+"""The maximum number of attempts of a transaction."""
 
 KEEPALIVE_S = 1
 KEEPALIVE_PROBES = 3
@@ -41,7 +41,7 @@ Result = CursorResult[*tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a line waits, for what."""
+    """The timeouts of a pool's connections."""
 
     statement_timeout_ms: int
     lock_timeout_ms: int
@@ -50,7 +50,7 @@ class Limits:
 
 
 class Transaction:
-    """One transaction under way, or a single read; statements are strings with psycopg2's parameters, or Core's."""
+    """A transaction, or a read; statements are strings with psycopg2's parameters, or SQLAlchemy's."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -73,18 +73,18 @@ class Transaction:
                 self._connection.invalidate()
             raise translate(cause) from failure
         except ValueError as failure:
-            raise DataRefused(str(failure)) from failure  # The driver itself refuses NUL and unpaired surrogates.
+            raise DataRefused(str(failure)) from failure  # The driver rejects NUL and unpaired surrogates.
         self._has_begun = True
         return result
 
     @property
     def has_begun(self) -> bool:
-        """Tell whether any statement has gone through."""
+        """Return whether any statement has succeeded."""
         return self._has_begun
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Take back what the block did, and only that, when its data is refused; any other failure ends it all."""
+        """Roll back the block only, if its data is rejected; any other error fails the transaction."""
         self.execute("SAVEPOINT attempt")
         try:
             yield
@@ -95,8 +95,8 @@ class Transaction:
         self.execute("RELEASE SAVEPOINT attempt")
 
 
-class Line:
-    """A pool of at most `size` connections; usable from any thread, a thread a connection."""
+class ConnectionPool:
+    """A thread-safe pool of at most `size` connections."""
 
     def __init__(
         self,
@@ -106,21 +106,21 @@ class Line:
         limits: Limits,
         planner: Mapping[str, str] | None = None,
         *,
-        stands_alone: bool = False,
+        is_autocommit: bool = False,
     ) -> None:
-        """Prepare; nothing is connected before the first call.
+        """Do not connect before the first call.
 
         Args:
             url: `postgresql+psycopg2://…`.
-            name: what the server calls its connections by, after `muster-`.
-            size: how many there are at most.
-            limits: how long they wait.
-            planner: server settings that are stronger than the server's own.
-            stands_alone: every statement is a transaction of its own; for reads.
+            name: the application name of the connections, after `muster-`.
+            size: the maximum number of connections.
+            limits: the timeouts.
+            planner: server settings for these connections.
+            is_autocommit: every statement is a transaction of its own; for reads.
         """
         self._engine = create_engine(
             make_url(url),
-            isolation_level="AUTOCOMMIT" if stands_alone else "READ COMMITTED",
+            isolation_level="AUTOCOMMIT" if is_autocommit else "READ COMMITTED",
             pool_size=size,
             max_overflow=0,
             pool_timeout=limits.connect_timeout_s,
@@ -129,17 +129,17 @@ class Line:
         )
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Return what `work` returns, once everything it did is committed. It may be called more than once.
+        """Run `work` in a transaction, commit, and return its result. `work` may be called more than once.
 
         Raises:
             StoreUnavailable: nothing was stored.
-            OutcomeUnknown: the connection was lost while committing.
-            DataRefused: the database does not take the data; nothing was stored.
+            OutcomeUnknown: the connection was lost during COMMIT.
+            DataRefused: the database rejected the data; nothing was stored.
         """
         return repeated(lambda: self._commit(work))
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """Return what `work` returns; it changes nothing."""
+        """Run `work`, which only reads, and return its result."""
         return repeated(lambda: self._read(work))
 
     def close(self) -> None:
@@ -162,15 +162,15 @@ class Line:
 
 
 class StaleConnection(Exception):
-    """The connection had died while nobody used it."""
+    """The connection had died while it was idle."""
 
 
 def repeated(attempt: Callable[[], T]) -> T:
-    """Return what an attempt returns, which is made again, a bounded number of times, where it has stored nothing."""
+    """Return the result of `attempt`; repeat it, up to a limit, after errors that stored nothing."""
     for _ in range(ATTEMPTS_MAX - 1):
         try:
             return attempt()
-        except (Collided, StaleConnection):
+        except (TransactionConflict, StaleConnection):
             continue
     try:
         return attempt()
@@ -179,7 +179,7 @@ def repeated(attempt: Callable[[], T]) -> T:
 
 
 def _cause(failure: DBAPIError) -> Error:
-    """Return what the driver said."""
+    """Return the driver's exception."""
     assert isinstance(failure.orig, Error)
     return failure.orig
 
@@ -205,13 +205,13 @@ def _connected(engine: Engine) -> Iterator[Connection]:
     try:
         yield connection
     finally:
-        # One that was lost meanwhile cannot roll back. It is closed all the same, and what was lost has been told.
+        # A lost connection cannot roll back. The error was already raised.
         with suppress(DBAPIError):
             connection.close()
 
 
 def connect_arguments(name: str, limits: Limits, planner: Mapping[str, str]) -> dict[str, Any]:
-    """Return what psycopg2 connects with, beside the place."""
+    """Return the arguments of psycopg2's connect, without host and credentials."""
     settings = {
         "timezone": "UTC",
         "statement_timeout": str(limits.statement_timeout_ms),

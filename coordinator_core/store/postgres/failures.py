@@ -1,7 +1,7 @@
-"""What Postgres complains of says what to do: refuse the data, repeat the transaction, or try later.
+"""Translation of driver exceptions to store errors, by SQLSTATE: reject the data, repeat the transaction, or try later.
 
-Driver exceptions are translated here and go no further. Until COMMIT is sent nothing is stored, whatever happens.
-Once it is sent, only a server that says that it rolled back, and is still there, is believed.
+Nothing is stored before COMMIT is sent. After that the outcome is unknown, unless the server reports a rollback and the
+connection is alive.
 """
 
 from psycopg2 import Error
@@ -12,11 +12,11 @@ DATA_CLASSES = ("22", "23", "54")
 """SQLSTATE classes: data exception, integrity constraint violation, program limit exceeded."""
 
 ROLLBACK_CLASS = "40"
-"""SQLSTATE class of what the server rolled back and wants to see again: serialization failure, deadlock."""
+"""SQLSTATE class of transactions that the client may repeat: serialization failure, deadlock."""
 
-UNKNOWN_STATEMENT = "26000"
-KNOWN_STATEMENT = "42P05"
-"""The server knows a prepared statement no more, or knows it already: somebody in between has changed servers."""
+INVALID_STATEMENT_NAME = "26000"
+DUPLICATE_PREPARED_STATEMENT = "42P05"
+"""A prepared statement is missing on the server, or exists already: a connection pooler has changed the server."""
 
 LOCK_NOT_AVAILABLE = "55P03"
 READ_ONLY = "25006"
@@ -27,60 +27,60 @@ IDLE_IN_TRANSACTION = "25P03"
 
 
 class DataRefused(StoreError):
-    """The database does not take this data, now or later."""
+    """The database rejects this data; repeating the write does not help."""
 
 
-class Collided(StoreUnavailable):
-    """The transaction was rolled back for the sake of another one; the same one may go through at once."""
+class TransactionConflict(StoreUnavailable):
+    """The transaction was rolled back because of another one; it may succeed when repeated."""
 
 
-class Blocked(StoreUnavailable):
-    """Somebody held a lock for too long."""
+class LockTimeout(StoreUnavailable):
+    """A lock was not available within the lock timeout."""
 
 
 class ConnectionLost(StoreUnavailable):
-    """The connection is gone, and whatever was not committed with it."""
+    """The connection was lost; its open transaction is not stored."""
 
 
 def translate(failure: Error) -> StoreError:
-    """Tell what a failed statement means; nothing of its transaction is stored."""
+    """Return the error for a failed statement; nothing of its transaction is stored."""
     sentence, code = _sentence(failure), sqlstate(failure)
     if is_lost(failure):
         return ConnectionLost(sentence)
     if code.startswith(DATA_CLASSES):
         return DataRefused(sentence)
-    if code.startswith(ROLLBACK_CLASS) or code == UNKNOWN_STATEMENT:
-        return Collided(sentence)
+    if code.startswith(ROLLBACK_CLASS) or code == INVALID_STATEMENT_NAME:
+        return TransactionConflict(sentence)
     if code == LOCK_NOT_AVAILABLE:
-        return Blocked(sentence)
+        return LockTimeout(sentence)
     return StoreUnavailable(sentence)
 
 
 def translate_commit(failure: Error) -> StoreError:
-    """Tell what a failed COMMIT means."""
+    """Return the error for a failed COMMIT."""
     if not is_lost(failure) and sqlstate(failure).startswith(ROLLBACK_CLASS):
         return translate(failure)
     return OutcomeUnknown(_sentence(failure))
 
 
-def translate_alone(failure: Error) -> StoreError:
-    """Tell what a failed statement means that was a transaction of its own: its COMMIT was sent with it."""
+def translate_autocommit(failure: Error) -> StoreError:
+    """Return the error for a failed autocommit statement, whose COMMIT was sent with it."""
     if is_lost(failure) and sqlstate(failure) != READ_ONLY:
         return OutcomeUnknown(_sentence(failure))
     return translate(failure)
 
 
 def is_lost(failure: Error) -> bool:
-    """Tell whether the connection is of no more use.
+    """Return whether the connection is unusable.
 
-    One that answers read-only is of none either: its server was the primary once, and the next may be another.
+    This includes a connection to a read-only server: it was the primary once, and a new connection may find another.
     """
     code = sqlstate(failure)
     return not code or code.startswith((*LOST_CLASSES, IDLE_IN_TRANSACTION, READ_ONLY))
 
 
 def sqlstate(failure: Error) -> str:
-    """Return Postgres' code, or an empty text when the server did not get to say one."""
+    """Return the SQLSTATE, or an empty text if the server sent none."""
     return failure.pgcode or ""
 
 

@@ -1,13 +1,11 @@
-"""A batch is folded by key before it is written: the last write or deletion of a row wins, history keeps all.
+"""Folding of batches: the last write or deletion of each key is kept, and all rows of history.
 
 Rules:
 
-* A group that is gone takes its row and all its members with it, whatever the batch said of them before; a new life
-  of it may follow in the same batch.
-* A removal counts against the row that is stored. One that follows a commit of the same batch therefore finds
-  nothing: the row it had seen is no more.
-* `offset_history` gets the last position of each minute, once that minute is over. So a commit that replaces one
-  of an earlier minute in the same batch sends that one to history.
+* Deleting a group drops all earlier writes of the batch to its row and its members; the same batch may create it again.
+* A removal refers to the stored row. After a commit of the same batch it has no effect, because its row is replaced.
+* `offset_history` gets the last committed offset of each minute when a later minute has a commit. So a commit that
+  replaces one of an earlier minute in the same batch adds that one to history.
 """
 
 from collections.abc import Iterable
@@ -22,11 +20,11 @@ from coordinator_core.store.rows import (
     GroupWrite,
     MemberRow,
     MemberSessionRow,
-    OwnershipRow,
+    PartitionOwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
     TransitionRow,
-    Undone,
+    UndoneChange,
 )
 from coordinator_core.store.runs import OutcomeRow
 
@@ -37,21 +35,21 @@ OffsetKey = tuple[str, str, int]
 
 
 class Commit(NamedTuple):
-    """What the positions of a commit have in common."""
+    """The common values of the offsets of a commit."""
 
     group_id: str
     shard_id: int
     first_minute_ms: int
-    """The minute of the batch's first commit of them: a stored position that is older belongs to history."""
+    """The minute of the batch's first commit of the partition: an older stored offset belongs to history."""
     record: OffsetsCommitted
 
 
-Position = tuple[Commit, OffsetToCommit]
-"""The position that a batch leaves a partition at, with the commit that brought it. There are very many of them."""
+FoldedCommit = tuple[Commit, OffsetToCommit]
+"""The last offset of a partition in a batch, with its commit. A plain tuple, because there are very many."""
 
 
-class Removal(NamedTuple):
-    """A stored offset that goes to the archive."""
+class RemovalReason(NamedTuple):
+    """A stored offset that moves to the archive."""
 
     group_id: str
     record: OffsetRemoved
@@ -59,39 +57,39 @@ class Removal(NamedTuple):
 
 @dataclass(slots=True)
 class FoldedGroup:
-    """What a batch leaves of one group: its row, and members that changed (None: gone)."""
+    """The result of a batch for one group: its row, and members that changed (None: deleted)."""
 
-    is_wiped: bool = False
+    is_deleted: bool = False
     row: GroupRow | None = None
     members: dict[str, MemberRow | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Folded:
-    """What there is to write, a statement a table."""
+    """A folded batch, by table."""
 
     groups: dict[str, FoldedGroup] = field(default_factory=dict)
-    commits: dict[OffsetKey, Position] = field(default_factory=dict)
+    commits: dict[OffsetKey, FoldedCommit] = field(default_factory=dict)
     minutes: set[int] = field(default_factory=set)
     """The minutes in which the batch's commits were made."""
     has_older_log_ends: bool = False
-    """Whether log ends of its commits were reported before them."""
-    superseded: list[Position] = field(default_factory=list)
-    """Positions that never reach `offsets`, but were the last ones of their minutes."""
-    removals: dict[tuple[OffsetKey, int], Removal] = field(default_factory=dict)
-    """By key and by the version that was seen; of two alike the first counts."""
+    """Whether commits have log ends that were reported before them."""
+    superseded: list[FoldedCommit] = field(default_factory=list)
+    """Offsets that are replaced within the batch, but were the last of their minutes."""
+    removals: dict[tuple[OffsetKey, int], RemovalReason] = field(default_factory=dict)
+    """By key and commit version; the first of equal ones counts."""
     outcomes: dict[tuple[str, OffsetKey], OutcomeRow] = field(default_factory=dict)
     transitions: list[TransitionRow] = field(default_factory=list)
     rebalances: list[RebalanceRow] = field(default_factory=list)
-    ownerships: list[OwnershipRow] = field(default_factory=list)
+    ownerships: list[PartitionOwnershipRow] = field(default_factory=list)
     rebalance_members: list[RebalanceMemberRow] = field(default_factory=list)
     sessions: list[MemberSessionRow] = field(default_factory=list)
     changes: list[ChangeRow] = field(default_factory=list)
-    undone: list[Undone] = field(default_factory=list)
+    undone: list[UndoneChange] = field(default_factory=list)
 
 
 def fold_commits(writes: Iterable[GroupWrite]) -> Folded:
-    """Fold the commits of writes in the order in which they were decided, and nothing else of them."""
+    """Fold only the commits of writes, which are in the order of the decisions."""
     folded = Folded()
     for write in writes:
         _fold_commits(folded, write)
@@ -99,7 +97,7 @@ def fold_commits(writes: Iterable[GroupWrite]) -> Folded:
 
 
 def fold(writes: Iterable[GroupWrite]) -> Folded:
-    """Fold writes in the order in which they were decided."""
+    """Fold writes, which are in the order of the decisions."""
     folded = Folded()
     for write in writes:
         _fold_group(folded, write)
@@ -120,16 +118,16 @@ def fold(writes: Iterable[GroupWrite]) -> Folded:
 
 
 def minute_ms(instant_ms: int) -> int:
-    """Return the beginning of an instant's minute."""
+    """Return the start of the minute of a time."""
     return instant_ms - instant_ms % MINUTE_MS
 
 
 def _fold_group(folded: Folded, write: GroupWrite) -> None:
-    if not (write.is_group_gone or write.group or write.members):
+    if not (write.is_group_deleted or write.group or write.members):
         return
     group = folded.groups.setdefault(write.group_id, FoldedGroup())
-    if write.is_group_gone:
-        group.is_wiped = True
+    if write.is_group_deleted:
+        group.is_deleted = True
         group.row = None
         group.members.clear()
     if write.group is not None:
@@ -140,24 +138,24 @@ def _fold_group(folded: Folded, write: GroupWrite) -> None:
 def _fold_removal(folded: Folded, write: GroupWrite, removed: OffsetRemoved) -> None:
     key = (write.group_id, removed.offset.topic, removed.offset.partition)
     if key not in folded.commits:
-        removal = Removal(write.group_id, removed)
+        removal = RemovalReason(write.group_id, removed)
         folded.removals.setdefault((key, removed.offset.commit_version), removal)
 
 
 def _fold_commits(folded: Folded, write: GroupWrite) -> None:
     for record in write.committed:
         commit = Commit(write.group_id, write.shard_id, minute_ms(record.at_ms), record)
-        positions = {(write.group_id, one.topic, one.partition): (commit, one) for one in record.offsets}
-        if not folded.commits.keys().isdisjoint(positions):
-            _supersede(folded, positions)
-        folded.commits.update(positions)
+        entries = {(write.group_id, one.topic, one.partition): (commit, one) for one in record.offsets}
+        if not folded.commits.keys().isdisjoint(entries):
+            _supersede(folded, entries)
+        folded.commits.update(entries)
         folded.minutes.add(commit.first_minute_ms)
         folded.has_older_log_ends |= record.log_end_at_ms is not None
 
 
-def _supersede(folded: Folded, positions: dict[OffsetKey, Position]) -> None:
-    """Let positions take the places of earlier ones of the batch."""
-    for key, (commit, offset) in positions.items():
+def _supersede(folded: Folded, entries: dict[OffsetKey, FoldedCommit]) -> None:
+    """Replace earlier offsets of the batch."""
+    for key, (commit, offset) in entries.items():
         earlier = folded.commits.get(key)
         if earlier is None:
             continue
@@ -165,4 +163,4 @@ def _supersede(folded: Folded, positions: dict[OffsetKey, Position]) -> None:
         if minute_ms(before.record.at_ms) < minute_ms(commit.record.at_ms):
             folded.superseded.append(earlier)
         if before.first_minute_ms != commit.first_minute_ms:
-            positions[key] = (commit._replace(first_minute_ms=before.first_minute_ms), offset)
+            entries[key] = (commit._replace(first_minute_ms=before.first_minute_ms), offset)

@@ -1,7 +1,7 @@
-"""What history answers about one group, each answer by one statement, so it tells of one moment.
+"""Queries of one group's history, each of one statement, so that its result is of one time.
 
-Every condition names the column by which its table is partitioned, so days that cannot matter are not looked at. The
-column list of a select is in the order of the row it becomes.
+Every query names the column by which its table is partitioned, so that Postgres skips other days. The columns of a
+SELECT are in the order of the fields of its result.
 """
 
 from decimal import Decimal
@@ -30,29 +30,29 @@ from sqlalchemy.dialects.postgresql import UUID
 from coordinator_core.store.history import (
     END_OF_TIME_MS,
     RANK_IN_GENERATION,
-    GroupPosition,
     ListedRebalance,
     Moment,
-    OwnedSpan,
-    PositionThen,
-    RebalancePlace,
+    OffsetAtTime,
+    OffsetTotal,
+    PartitionOwnership,
+    RebalanceCursor,
     RebalanceWait,
-    TransitionPlace,
-    WaitQuestion,
+    TransitionCursor,
+    WaitQuery,
     in_order,
 )
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.failures import DataRefused
-from coordinator_core.store.postgres.instants import as_ms, columns_of, from_ms
+from coordinator_core.store.postgres.timestamps import as_ms, columns_of, from_ms
 from coordinator_core.store.rows import RebalanceMemberRow, TransitionRow
 from coordinator_core.store.tables import group_transitions, groups, rebalance_members, rebalances
 
 
-def knows(transaction: Transaction, group_id: str) -> bool:
-    """Tell whether the group stands, or history knows it."""
-    stands = select(literal(1)).where(groups.c.group_id == group_id).exists()
-    was_seen = select(literal(1)).where(group_transitions.c.group_id == group_id).exists()
-    return bool(transaction.execute(select(or_(stands, was_seen))).scalar_one())
+def is_known_group(transaction: Transaction, group_id: str) -> bool:
+    """Return whether the group exists, or history has rows of it."""
+    exists = select(literal(1)).where(groups.c.group_id == group_id).exists()
+    has_history = select(literal(1)).where(group_transitions.c.group_id == group_id).exists()
+    return bool(transaction.execute(select(or_(exists, has_history))).scalar_one())
 
 
 # -- rebalances -------------------------------------------------------------------------------------------
@@ -61,9 +61,9 @@ _OVER: Final = tuple(ListedRebalance.__dataclass_fields__)
 
 
 def read_rebalances(
-    transaction: Transaction, group_id: str, after: RebalancePlace | None, limit: int
+    transaction: Transaction, group_id: str, after: RebalanceCursor | None, limit: int
 ) -> list[ListedRebalance]:
-    """Return a page of rebalances, the one under way first."""
+    """Return a page of rebalances, the one in progress first."""
     page = _over(group_id, after).limit(limit).subquery()
     past = select(page).order_by(page.c.completed_at_ms.desc(), page.c.rebalance_id.desc())
     if after is not None:
@@ -72,7 +72,7 @@ def read_rebalances(
     newest_first = (both.c.completed_at_ms.desc().nulls_first(), both.c.rebalance_id.desc())
     try:
         return _listed(transaction, select(both).order_by(*newest_first).limit(limit))
-    except DataRefused:  # groups.rebalance cannot be read: the group is quarantined, and its past is known all the same
+    except DataRefused:  # groups.rebalance cannot be decoded: the group is quarantined; its history is still readable.
         return _listed(transaction, past)
 
 
@@ -80,8 +80,8 @@ def _listed(transaction: Transaction, wanted: Select[Any]) -> list[ListedRebalan
     return [ListedRebalance(**row) for row in transaction.execute(wanted).mappings()]
 
 
-def _over(group_id: str, after: RebalancePlace | None) -> Select[Any]:
-    """Rebalances that are over, from the index on group and time."""
+def _over(group_id: str, after: RebalanceCursor | None) -> Select[Any]:
+    """Select rebalances that ended, by the index on group and time."""
     columns = zip(_OVER, columns_of(rebalances, _OVER), strict=True)
     over = select(*(each.label(name) for name, each in columns)).where(rebalances.c.group_id == group_id)
     if after is not None and after.completed_at_ms != END_OF_TIME_MS:
@@ -115,22 +115,22 @@ def _under_way(group_id: str) -> Select[Any]:
     ).where(groups.c.group_id == group_id, known["rebalance_id"].astext.is_not(None))
 
 
-# -- parts in them ----------------------------------------------------------------------------------------
+# -- rebalance members ------------------------------------------------------------------------------------
 
-_PART: Final = tuple(RebalanceMemberRow.__dataclass_fields__)
+_REBALANCE_MEMBER: Final = tuple(RebalanceMemberRow.__dataclass_fields__)
 
 
 def read_rebalance_members(transaction: Transaction, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
-    """Return everybody's part; that the rebalance is the group's says on which day to look."""
+    """Return the members of a rebalance; the group's index on `rebalances` finds the day to read."""
     key = literal(rebalance_id, UUID(as_uuid=False))
     over_at = select(rebalances.c.completed_at).where(
         rebalances.c.rebalance_id == key, rebalances.c.group_id == group_id
     )
-    parts = rebalance_members.c
+    members = rebalance_members.c
     wanted = (
-        select(*columns_of(rebalance_members, _PART))
-        .where(parts.rebalance_id == key, parts.completed_at == over_at.scalar_subquery())
-        .order_by(parts.waited_for_ms.desc(), parts.member_id)
+        select(*columns_of(rebalance_members, _REBALANCE_MEMBER))
+        .where(members.rebalance_id == key, members.completed_at == over_at.scalar_subquery())
+        .order_by(members.waited_for_ms.desc(), members.member_id)
     )
     return [RebalanceMemberRow(*row) for row in transaction.execute(wanted)]
 
@@ -157,12 +157,12 @@ LIMIT %(limit)s
 """
 
 
-def read_waits(transaction: Transaction, question: WaitQuestion, limit: int) -> list[RebalanceWait]:
-    """Return how long rebalances waited for members, the longest wait first."""
+def read_waits(transaction: Transaction, query: WaitQuery, limit: int) -> list[RebalanceWait]:
+    """Return the waits of rebalances for members, the longest first."""
     parameters = {
-        "group_id": question.group_id,
-        "from_ms": question.from_ms,
-        "at_least_ms": question.at_least_ms,
+        "group_id": query.group_id,
+        "from_ms": query.from_ms,
+        "at_least_ms": query.at_least_ms,
         "limit": limit,
     }
     return [RebalanceWait(*row) for row in transaction.execute(_WAITS, parameters)]
@@ -183,7 +183,7 @@ _PLACE: Final = (
 
 
 def read_transitions(
-    transaction: Transaction, group_id: str, after: TransitionPlace | None, limit: int
+    transaction: Transaction, group_id: str, after: TransitionCursor | None, limit: int
 ) -> list[TransitionRow]:
     """Return a page of transitions, the newest first."""
     wanted = select(*columns_of(group_transitions, _TRANSITION)).where(group_transitions.c.group_id == group_id)
@@ -195,14 +195,14 @@ def read_transitions(
     return [TransitionRow(*row) for row in transaction.execute(newest_first)]
 
 
-# -- who held what ----------------------------------------------------------------------------------------
+# -- ownership --------------------------------------------------------------------------------------------
 
 _OWNED: Final = ("member_id", "topic", "partitions", "generation", "rebalance_id", "valid_from", "valid_to")
 _ownership: Final = table("ownership", column("group_id"), *(column(name) for name in _OWNED), schema="dashboards")
 
 
-def read_ownership(transaction: Transaction, moment: Moment) -> list[OwnedSpan]:
-    """Return who held what; from the very view that people ask."""
+def read_ownership(transaction: Transaction, moment: Moment) -> list[PartitionOwnership]:
+    """Return ownerships from the view `dashboards.ownership`."""
     owned, at = _ownership.c, from_ms(moment.at_ms)
     conditions: list[ColumnElement[bool]] = [
         owned.group_id == moment.group_id,
@@ -223,13 +223,15 @@ def read_ownership(transaction: Transaction, moment: Moment) -> list[OwnedSpan]:
         as_ms(owned.valid_to),
     ).where(*conditions)
     rows = transaction.execute(wanted)
-    spans = [OwnedSpan(member_id, topic, tuple(numbers), *rest) for member_id, topic, numbers, *rest in rows]
-    return in_order(spans, moment.partition)
+    ownerships = [
+        PartitionOwnership(member_id, topic, tuple(numbers), *rest) for member_id, topic, numbers, *rest in rows
+    ]
+    return in_order(ownerships, moment.partition)
 
 
-# -- what was committed -----------------------------------------------------------------------------------
+# -- committed offsets ------------------------------------------------------------------------------------
 
-_POSITIONS: Final = """
+_OFFSETS_AT: Final = """
 WITH archive AS (
     SELECT topic, partition, committed_offset, log_end_offset, committed_at, archived_at
     FROM archived_offsets
@@ -246,7 +248,7 @@ WITH archive AS (
     SELECT topic, partition FROM archive WHERE committed_at > to_timestamp(%(at_ms)s / 1000.0)
 ), known AS (
     SELECT topic, partition, committed_offset, log_end_offset, committed_at, member_id,
-        NULL::timestamptz AS gone_at, 0 AS place
+        NULL::timestamptz AS removed_at, 0 AS place
     FROM present
     UNION ALL
     SELECT committed_later.topic, committed_later.partition, past.*, NULL, 1
@@ -268,31 +270,31 @@ WITH archive AS (
     SELECT DISTINCT ON (topic, partition) *
     FROM known
     WHERE committed_at <= to_timestamp(%(at_ms)s / 1000.0)
-    ORDER BY topic, partition, committed_at DESC, place, gone_at DESC
+    ORDER BY topic, partition, committed_at DESC, place, removed_at DESC
 )
 SELECT topic, partition, committed_offset, log_end_offset, floor(extract(epoch FROM committed_at) * 1000)::bigint,
     member_id
 FROM newest
-WHERE gone_at IS NULL OR gone_at > to_timestamp(%(at_ms)s / 1000.0)
+WHERE removed_at IS NULL OR removed_at > to_timestamp(%(at_ms)s / 1000.0)
 ORDER BY topic, partition
 """
-"""History is only asked where a later commit stands in front; a row that was archived before then is no answer."""
+"""Reads history only for partitions with a later commit. An offset that was archived before the time does not count."""
 
 
-def read_positions(transaction: Transaction, moment: Moment) -> list[PositionThen]:
-    """Return what was committed, by topic and partition."""
+def read_offsets_at(transaction: Transaction, moment: Moment) -> list[OffsetAtTime]:
+    """Return committed offsets, by topic and partition."""
     parameters = {
         "group_id": moment.group_id,
         "at_ms": moment.at_ms,
         "topic": moment.topic,
         "partition": moment.partition,
     }
-    return [PositionThen(*row) for row in transaction.execute(_POSITIONS, parameters)]
+    return [OffsetAtTime(*row) for row in transaction.execute(_OFFSETS_AT, parameters)]
 
 
-# -- how far groups are behind ------------------------------------------------------------------------------
+# -- lag ----------------------------------------------------------------------------------------------------
 
-_GROUP_POSITIONS: Final = """
+_OFFSET_TOTALS: Final = """
 SELECT group_id, topic, {partition}, count(*), sum(committed_offset),
     CASE WHEN sum(greatest(log_end_offset - committed_offset, 0)) > 0
             OR min(log_end_at) >= to_timestamp(%(fresh_since_ms)s / 1000.0)
@@ -304,20 +306,20 @@ WHERE shard_id = ANY(%(shard_ids)s)
 GROUP BY {key}
 ORDER BY {key}
 """
-_BY_TOPIC: Final = _GROUP_POSITIONS.format(partition="NULL", key="group_id, topic")
-_BY_PARTITION: Final = _GROUP_POSITIONS.format(partition="partition", key="group_id, topic, partition")
+_BY_TOPIC: Final = _OFFSET_TOTALS.format(partition="NULL", key="group_id, topic")
+_BY_PARTITION: Final = _OFFSET_TOTALS.format(partition="partition", key="group_id, topic, partition")
 
 
-def read_group_positions(
+def read_offset_totals(
     transaction: Transaction, shard_ids: list[int], fresh_since_ms: int, *, by_partition: bool
-) -> list[GroupPosition]:
-    """Return what the groups of these shards have committed, added up."""
+) -> list[OffsetTotal]:
+    """Return the sums of the committed offsets of these shards' groups."""
     wanted = _BY_PARTITION if by_partition else _BY_TOPIC
     parameters = {"shard_ids": shard_ids, "fresh_since_ms": fresh_since_ms}
-    return [_group_position(*row) for row in transaction.execute(wanted, parameters)]
+    return [_offset_total(*row) for row in transaction.execute(wanted, parameters)]
 
 
-def _group_position(
+def _offset_total(
     group_id: str,
     topic: str,
     partition: int | None,
@@ -325,6 +327,6 @@ def _group_position(
     offset: Decimal,
     lag: Decimal | None,
     *at_ms: int,
-) -> GroupPosition:
-    """Make whole numbers of sums, which may be larger than any column."""
-    return GroupPosition(group_id, topic, partition, count, int(offset), None if lag is None else int(lag), *at_ms)
+) -> OffsetTotal:
+    """Convert sums, which may exceed bigint, to int."""
+    return OffsetTotal(group_id, topic, partition, count, int(offset), None if lag is None else int(lag), *at_ms)

@@ -1,11 +1,10 @@
-"""The identity of a Postgres database, and conditions that it is the one under which nodes serve.
+"""The identity of a Postgres database, and SQL conditions that compare it with the stored one.
 
-An ordinary role may call every function that it is read with. The current timeline is read from the name of a WAL
-file, because `pg_control_checkpoint` names it only from the first checkpoint after a promotion on. On a standby the
-timeline reads 0.
+Every role may call the functions that read it. The current timeline is read from the name of a WAL file, because
+`pg_control_checkpoint` has it only after the first checkpoint that follows a promotion. On a standby the timeline is 0.
 
-The whole identity is compared at each renewal and take-over. A write compares the incarnation's number, the timeline,
-and in place of the rest two marks of the server, which take a microsecond to read (`known_server`).
+Renewing and acquiring leases compares the whole identity. A write compares the incarnation's number, the timeline, and
+instead of the rest two marks of the server, which take a microsecond to read (`known_server`).
 """
 
 from typing import Final
@@ -30,10 +29,10 @@ FROM pg_control_system()
 IS_SAME_DATABASE: Final[str] = f"""
 (SELECT ({IDENTITY_COLUMNS}) FROM incarnation) = (SELECT ({IDENTITY_COLUMNS}) FROM ({ACTUAL_IDENTITY}) AS actual)
 """  # noqa: S608 - constants
-"""A condition: the stored identity is the actual one; it does not hold where none is stored."""
+"""A condition: the stored identity is the actual one; false without a stored identity."""
 
 MARKS: Final[str] = "SELECT pg_postmaster_start_time()::text, pg_relation_filepath('incarnation')"
-"""Texts, which the driver writes out fastest; the path of a table's file holds the object id of its database."""
+"""Texts, which the driver formats fastest; the path of a table's file contains the object id of its database."""
 
 IS_KNOWN_SERVER: Final[str] = f"""
 pg_postmaster_start_time() = %(server_started_at)s::timestamptz
@@ -48,7 +47,7 @@ SELECT number, floor(extract(epoch FROM started_at) * 1000)::bigint, {IDENTITY_C
 
 
 def read_incarnation(transaction: Transaction) -> Incarnation:
-    """Return the incarnation that is stored."""
+    """Return the stored incarnation."""
     number, started_at_ms, *identity = transaction.execute(_INCARNATION).one()
     return Incarnation(number, started_at_ms, None if None in identity else Identity(*identity))
 

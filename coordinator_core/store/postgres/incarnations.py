@@ -1,10 +1,10 @@
-"""The incarnation of a Postgres database: its identity is compared, and where it has changed the next one starts.
+"""Incarnations in Postgres: compares the identity of the database, and starts a new incarnation if it has changed.
 
 Rules:
 
-* On a standby the identity differs, and the lock that is taken next fails, because a standby is read-only.
-* One node starts the next incarnation, under a lock on the row; the others find the identity as it should be.
-* The transaction waits for writes under way, and holds up all that come later: their leases have ended.
+* On a standby the identity differs, but the lock on the row fails, because a standby is read-only.
+* One node starts the incarnation, under a lock on the row; the other nodes then find a matching identity.
+* The transaction waits for writes in progress, and blocks later writes, whose leases it ends.
 """
 
 from typing import Any, Final
@@ -16,14 +16,14 @@ from coordinator_core.store.postgres.statements import insert_changes
 from coordinator_core.store.rows import Incarnation
 
 START_TIMEOUT_MS: Final = 600_000
-"""How long one statement of the start may take; raising the generations of a million groups takes tens of seconds."""
+"""Timeout of each statement of the start; raising the generations of a million groups takes tens of seconds."""
 
 _LOST_MS = """
 SELECT floor(extract(epoch FROM clock_timestamp() - greatest(
     started_at, (SELECT max(expires_at) FROM nodes), (SELECT max(state_since) FROM groups))) * 1000)::bigint
 FROM incarnation
 """
-"""For how long nothing was stored: since the last incarnation, renewal or change of a group's state."""
+"""The time without writes: since the last incarnation, renewal or change of a group's state."""
 
 _LOCK_LEASES = "SELECT FROM shard_leases ORDER BY shard_id FOR UPDATE"
 
@@ -32,7 +32,7 @@ _END_LEASES = "UPDATE shard_leases SET node_id = NULL, expires_at = NULL, epoch 
 _RAISE_COMMIT_VERSION = "SELECT setval('commit_version', nextval('commit_version') + %(commit_versions)s)"
 
 _RAISE_VERSIONS = """
-UPDATE versions SET cluster_config = cluster_config + %(versions)s, group_configs = group_configs + %(versions)s,
+UPDATE versions SET cluster_configs = cluster_configs + %(versions)s, group_configs = group_configs + %(versions)s,
     topics = topics + %(versions)s, log_end_deletions = log_end_deletions + %(versions)s
 """
 
@@ -40,10 +40,10 @@ _RAISE_GENERATIONS = f"""
 UPDATE groups SET
     generation = (generation + %(generations)s::bigint) & {GENERATION_MAX},
     protocol_type = CASE WHEN generation > 0 THEN protocol_type END,
-    must_rebalance = settled_state <> 'Empty',
-    rebalance_trigger = CASE WHEN settled_state <> 'Empty' THEN 'database_restored' ELSE rebalance_trigger END
+    must_rebalance = state_before_join_phase <> 'Empty',
+    rebalance_trigger = CASE WHEN state_before_join_phase <> 'Empty' THEN 'database_restored' ELSE rebalance_trigger END
 """  # noqa: S608 - a constant
-"""A group without a generation forgets the protocol of its first member, who has yet to join."""
+"""A group without a generation loses its protocol type: its first member has not joined yet."""
 
 _START = f"""
 UPDATE incarnation SET number = number + 1, started_at = date_trunc('milliseconds', clock_timestamp()),
@@ -54,7 +54,7 @@ _ADOPT = f"UPDATE incarnation SET ({IDENTITY_COLUMNS}) = ({ACTUAL_IDENTITY})"  #
 
 
 def verify(transaction: Transaction, node_id: str) -> Incarnation:
-    """Return the incarnation, after a new one was started if the database is another than the stored identity names."""
+    """Return the incarnation; start a new one first if the database does not match the stored identity."""
     stored = read_incarnation(transaction)
     if stored.identity == read_identity(transaction):
         return stored
@@ -62,14 +62,14 @@ def verify(transaction: Transaction, node_id: str) -> Incarnation:
 
 
 def start(transaction: Transaction, known: int, actor: str, reason: str) -> Incarnation:
-    """Start an incarnation in place of the known one; do nothing where that is over already."""
+    """Start a new incarnation, unless the stored one is no longer the known one; return the current one."""
     transaction.execute("SELECT FROM incarnation FOR UPDATE")
     stored = read_incarnation(transaction)
     return _start(transaction, actor, reason) if stored.number == known else stored
 
 
 def _is_another(transaction: Transaction) -> bool:
-    """Lock the incarnation, adopt the identity where none is stored, and compare it."""
+    """Lock the incarnation and compare the identity; store the identity if there is none yet."""
     transaction.execute("SELECT FROM incarnation FOR UPDATE")
     stored = read_incarnation(transaction)
     if stored.identity is None:

@@ -1,12 +1,12 @@
-"""The server that a node knows: the incarnation was compared in full there, and each write compares its marks.
+"""The known server: the server on which the incarnation was last compared in full; writes compare its marks only.
 
-The system identifier is in a file of the server, and takes longer to read than the rest of a write's proof. Marks are
-in memory: when the postmaster started, and which file the table `incarnation` is stored in. Another server has started
-at another time, and another database or table is stored in another file. The same server has other marks after a
-restart, and after the table was rewritten.
+The system identifier is in a file of the server, and takes longer to read than the rest of a lease check. *Marks* are
+in memory: the start time of the postmaster, and the file of the table `incarnation`. Another server has another start
+time, and another database or table is stored in another file. The marks of the same server change with a restart, and
+when the table is rewritten.
 
-So a write under other marks than the known ones stores nothing. The incarnation is then compared in full, and the write
-is repeated if it is the known one.
+A write under other marks stores nothing. The incarnation is then compared in full, and the write is repeated if it is
+the known one.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _RENEWALS: Final = "SELECT renewals FROM nodes WHERE node_id = %(node_id)s"
 class _Known(NamedTuple):
     incarnation: Incarnation
     renewals: int
-    """Of the node, when it last renewed there."""
+    """The node's number of renewals when it last renewed on this server."""
     started_at: str
     file: str
 
@@ -31,17 +31,17 @@ class KnownServer:
     """The server on which one store last compared the incarnation; usable from any thread."""
 
     def __init__(self) -> None:
-        """Know none: nothing can be written before a renewal or take-over."""
+        """Start without a known server: no write succeeds before the first renewal or acquired lease."""
         self._known: _Known | None = None
 
     def remember(self, transaction: Transaction, incarnation: Incarnation, renewals: int | None = None) -> None:
-        """Take over what a renewal, or (without `renewals`) a take-over has found in this transaction."""
+        """Remember the server, on which leases were renewed, or (without `renewals`) acquired, in this transaction."""
         if renewals is None:
             renewals = 0 if self._known is None else self._known.renewals
         self._known = _Known(incarnation, renewals, *transaction.execute(MARKS).one())
 
-    def proof_parameters(self) -> Mapping[str, Any]:
-        """Return what `IS_KNOWN_SERVER` takes."""
+    def lease_check_parameters(self) -> Mapping[str, Any]:
+        """Return the parameters of `IS_KNOWN_SERVER`."""
         known = self._known
         if known is None:
             return {"incarnation": None, "server_started_at": None, "incarnation_file": None}
@@ -52,7 +52,7 @@ class KnownServer:
         }
 
     def recognize(self, transaction: Transaction, node_id: str) -> bool:
-        """Return whether this server has the known incarnation and was not rolled back; remember its marks if so."""
+        """Return whether the server has the known incarnation and was not rolled back; if so, remember its marks."""
         known = self._known
         if known is None or read_incarnation(transaction) != known.incarnation:
             return False

@@ -1,11 +1,11 @@
-"""Who owns which shard is a row each, renewed and taken by the database's clock and told apart by its epoch.
+"""Shard leases: one row per shard with owner, epoch and expiry, by the clock of the database.
 
 Rules:
 
-* A renewal touches `expires_at` only. It takes no lock that a write under way holds, so neither waits for the other.
-* Taking over locks the row FOR UPDATE before the epoch moves: it waits for a write under way, and a write that comes
-  later finds another epoch.
-* Rows are locked in order of shards, everywhere.
+* A renewal changes `expires_at` only. Its lock does not conflict with that of a write, so neither waits for the other.
+* Acquiring a lease locks the row FOR UPDATE before it raises the epoch: it waits for writes in progress, and later
+  writes find another epoch.
+* Every statement locks rows in the order of shards.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ FROM shard_leases LEFT JOIN nodes USING (node_id)
 ORDER BY shard_id
 """
 
-_VERSIONS = "SELECT cluster_config, group_configs, topics, log_end_deletions FROM versions"
+_VERSIONS = "SELECT cluster_configs, group_configs, topics, log_end_deletions FROM versions"
 
 _LIVE_NODES = "SELECT node_id FROM nodes WHERE expires_at > clock_timestamp() ORDER BY node_id"
 
@@ -66,7 +66,7 @@ ORDER BY shard_id
 FOR UPDATE
 """
 
-_TAKE_LEASES = """
+_ACQUIRE_LEASES = """
 UPDATE shard_leases
 SET node_id = %(node_id)s, epoch = epoch + 1, expires_at = clock_timestamp() + %(ttl_ms)s * interval '1 ms'
 WHERE shard_id = ANY(%(shards)s::smallint[])
@@ -82,7 +82,7 @@ FROM ours WHERE shard_leases.shard_id = ours.shard_id
 def renew(
     transaction: Transaction, server: KnownServer, node: Mapping[str, Any], epochs: Mapping[int, int], ttl_ms: int
 ) -> Renewal:
-    """Renew a node (`node_id`, `url`, `version`, `renewals`) and its leases, and look around."""
+    """Renew a node (`node_id`, `url`, `version`, `renewals`) and its leases; return the state of the cluster."""
     incarnation = incarnations.verify(transaction, node["node_id"])
     renewals = transaction.execute(_RENEW_NODE, {**node, "ttl_ms": ttl_ms}).scalar_one()
     server.remember(transaction, incarnation, renewals)
@@ -97,32 +97,32 @@ def renew(
     )
 
 
-def take_over(
+def acquire_leases(
     transaction: Transaction, server: KnownServer, node_id: str, shard_ids: Iterable[int], ttl_ms: int
 ) -> dict[int, int]:
-    """Take what is free, expired or already the node's, each under a new epoch."""
+    """Acquire leases that are free, expired or already the node's, each under a new epoch."""
     server.remember(transaction, incarnations.verify(transaction, node_id))
     wanted = {"node_id": node_id, "shards": array_literal(shard_ids)}
     free = [shard for (shard,) in transaction.execute(_LOCK_FREE_LEASES, wanted)]
-    taken = {"node_id": node_id, "shards": array_literal(free), "ttl_ms": ttl_ms}
-    return {row.shard_id: row.epoch for row in transaction.execute(_TAKE_LEASES, taken)}
+    acquired = {"node_id": node_id, "shards": array_literal(free), "ttl_ms": ttl_ms}
+    return {row.shard_id: row.epoch for row in transaction.execute(_ACQUIRE_LEASES, acquired)}
 
 
 def release(transaction: Transaction, node_id: str, epochs: Mapping[int, int]) -> None:
-    """Give up what is still the node's."""
+    """Release leases that are still the node's."""
     transaction.execute(_RELEASE_LEASES, _ours(node_id, epochs))
 
 
-def retire_node(transaction: Transaction, node_id: str) -> None:
-    """Take the node's row away."""
+def delete_node(transaction: Transaction, node_id: str) -> None:
+    """Delete the node's row."""
     transaction.execute("DELETE FROM nodes WHERE node_id = %(node_id)s", {"node_id": node_id})
 
 
-def forget_nodes(transaction: Transaction, gone_for_ms: int) -> None:
-    """Take the rows of nodes away that were lost so long ago."""
+def delete_lost_nodes(transaction: Transaction, lost_for_ms: int) -> None:
+    """Delete the rows of nodes that expired at least so long ago."""
     transaction.execute(
-        "DELETE FROM nodes WHERE expires_at < clock_timestamp() - %(gone_for_ms)s * interval '1 millisecond'",
-        {"gone_for_ms": gone_for_ms},
+        "DELETE FROM nodes WHERE expires_at < clock_timestamp() - %(lost_for_ms)s * interval '1 millisecond'",
+        {"lost_for_ms": lost_for_ms},
     )
 
 
@@ -132,12 +132,12 @@ def read_leases(transaction: Transaction) -> tuple[LeaseRow, ...]:
 
 
 def read_versions(transaction: Transaction) -> Versions:
-    """Return how often each small table was changed."""
+    """Return the number of changes of each table of settings and topic metadata."""
     return Versions(*transaction.execute(_VERSIONS).one())
 
 
 def read_shard_count(transaction: Transaction) -> int:
-    """Return how many shards the database was made for."""
+    """Return the number of shards of the database."""
     return int(transaction.execute("SELECT shard_count FROM versions").scalar_one())
 
 

@@ -1,8 +1,8 @@
 """Loading of groups: reads the groups of some shards, or one group, with their members.
 
-A take-over reads tens of thousands of rows, so rows are made from plain tuples, in the order in which the rows'
-attributes stand, and arrays stay as the driver reads them. Nothing is converted by the database or by the driver that
-could fail there: one value would make the whole read fail. Values are decoded here, group by group.
+Acquiring a shard reads tens of thousands of rows, so rows are created from plain tuples in the order of their fields,
+and arrays are used as the driver returns them. Neither the database nor the driver converts values that could fail to
+convert, because one such value would fail the whole read. This module decodes them, group by group.
 """
 
 import json
@@ -14,16 +14,16 @@ from sqlalchemy import ARRAY, ColumnElement, Table, Text, case, cast, func, sele
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import NullType
 
-from coordinator_core.protocol.requests import Offer
+from coordinator_core.protocol.requests import SupportedProtocol
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import as_ms
+from coordinator_core.store.postgres.timestamps import as_ms
 from coordinator_core.store.row_checks import UnreadableRow
 from coordinator_core.store.rows import WITHOUT_GROUP, GroupRow, MemberRow, StoredGroup, UnreadableGroup
 from coordinator_core.store.tables import groups, members
 
 Loaded = StoredGroup | UnreadableGroup
 Columns = Sequence[Any]
-"""What the database says of one row."""
+"""The column values of one row."""
 
 
 def load_shards(transaction: Transaction, shard_ids: Iterable[int]) -> list[Loaded]:
@@ -39,7 +39,7 @@ def load_group(transaction: Transaction, group_id: str) -> Loaded | None:
 
 
 def _load(transaction: Transaction, of_groups: ColumnElement[bool], of_members: ColumnElement[bool]) -> list[Loaded]:
-    # Members first: a group that is deleted in between has neither, and a take-over reads rows that no node writes.
+    # Members first: a group that is deleted in between then has neither. No node writes to a shard while it loads.
     members_by_group = _read_members(transaction, of_members)
     found = transaction.execute(select(*_GROUP_COLUMNS).where(of_groups).order_by(groups.c.group_id))
     loaded = [_decoded(row, members_by_group.pop(row[0], ())) for row in found]
@@ -47,7 +47,7 @@ def _load(transaction: Transaction, of_groups: ColumnElement[bool], of_members: 
 
 
 def _read_members(transaction: Transaction, of_members: ColumnElement[bool]) -> dict[str, list[Columns]]:
-    in_order = (members.c.group_id, members.c.position, members.c.member_id)
+    in_order = (members.c.group_id, members.c.join_order, members.c.member_id)
     by_group: dict[str, list[Columns]] = {}
     for row in transaction.execute(select(*_MEMBER_COLUMNS).where(of_members).order_by(*in_order)):
         by_group.setdefault(row[0], []).append(row)
@@ -55,12 +55,12 @@ def _read_members(transaction: Transaction, of_members: ColumnElement[bool]) -> 
 
 
 def _decoded(row: Columns, member_rows: Iterable[Columns]) -> Loaded:
-    """Return a group; whatever is wrong with its rows is said of this group alone."""
+    """Return a group; invalid rows make only this group unreadable."""
     try:
         return StoredGroup(_group(row), tuple([_member(each) for each in member_rows]))
     except UnreadableRow as failure:
         return UnreadableGroup(row[0], row[1], str(failure))
-    except Exception as failure:  # noqa: BLE001 - a row that people wrote may hold anything
+    except Exception as failure:  # noqa: BLE001 - a row that was edited by hand may hold anything
         return UnreadableGroup(row[0], row[1], f"its rows cannot be decoded ({type(failure).__name__}: {failure})")
 
 
@@ -81,7 +81,7 @@ def _member(row: Columns) -> MemberRow:
     if len(names) != len(metadata):
         lengths = f"{len(names)} elements, and members.protocol_metadata {len(metadata)}"
         raise UnreadableRow(f"members.protocol_names has {lengths}")
-    protocols = tuple(map(Offer, names, map(bytes, metadata)))
+    protocols = tuple(map(SupportedProtocol, names, map(bytes, metadata)))
     values = [*row[:_PROTOCOLS], protocols, bytes(assignment), *row[_PROTOCOLS + 3 :]]
     _decode_json(values, _MEMBER_JSON)
     return MemberRow(*values)
@@ -92,11 +92,11 @@ def _decode_json(values: list[Any], places: Iterable[int]) -> None:
         values[place] = None if values[place] is None else json.loads(values[place])
 
 
-# -- columns, in the order of the rows' attributes --------------------------------------------------------------
+# -- columns, in the order of the rows' fields ------------------------------------------------------------------
 
 
 def _plain(table: Table, names: Iterable[str]) -> list[ColumnElement[Any]]:
-    """Return columns that neither the database nor the driver converts: JSON is text, and no instant is infinite."""
+    """Return columns that need no conversion by database or driver: JSON as text, and infinite times as NULL."""
     return [_plain_column(table, name) for name in names]
 
 
@@ -123,5 +123,5 @@ _STORED_AS = {
 }
 _MEMBER_NAMES = [field.name for field in fields(MemberRow)]
 _PROTOCOLS = _MEMBER_NAMES.index("protocols")
-_MEMBER_JSON = [_MEMBER_NAMES.index(name) for name in ("subscription_json", "assignment_json", "held")]
+_MEMBER_JSON = [_MEMBER_NAMES.index(name) for name in ("subscription_json", "assignment_json", "ownership")]
 _MEMBER_COLUMNS = _plain(members, (stored for name in _MEMBER_NAMES for stored in _STORED_AS.get(name, (name,))))

@@ -1,4 +1,4 @@
-"""The ends of logs that trusted reporters named, topic-wide: one row a partition, and one a minute in its history."""
+"""Log ends from trusted reporters, for all groups: one row per partition, and one per minute in its history."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 from sqlalchemy import delete, select
 
 from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.store.committed_offsets import PastLogEnd, TimeRange
 from coordinator_core.store.log_ends import LogEndReport
-from coordinator_core.store.positions import PastLogEnd, Stretch
 from coordinator_core.store.postgres.arrays import Arrays
+from coordinator_core.store.postgres.committed_offsets import STEPS, time_range_parameters
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import as_ms
-from coordinator_core.store.postgres.positions import STEPS, stretch_parameters
+from coordinator_core.store.postgres.timestamps import as_ms
 from coordinator_core.store.postgres.upserts import run
 from coordinator_core.store.tables import log_end_offsets
 
@@ -36,15 +36,15 @@ ON CONFLICT (topic, partition) DO UPDATE SET
     reported_at = CASE WHEN excluded.log_end_offset < stored.log_end_offset THEN stored.reported_at
         ELSE greatest(stored.reported_at, excluded.reported_at) END
 """  # noqa: S608 - every name comes from tables.py
-"""An end is as old as its last report; one that is lower than the stored end does not renew that."""
+"""A report updates the time of the last report, unless it is lower than the stored log end."""
 
 
 _DELETIONS: Final = "SELECT log_end_deletions FROM versions FOR SHARE"
-"""A deletion locks the row for itself first, so reports are stored before it or see that it happened."""
+"""A deletion locks the row exclusively, so reports are either stored before it, or see the new count."""
 
 
 def report_log_ends(transaction: Transaction, reports: Sequence[LogEndReport], deletions: int) -> bool:
-    """Store the furthest ends; in the order of their keys, so that two nodes cannot wait for each other."""
+    """Store reported log ends, in the order of their keys, so that two nodes do not deadlock."""
     if transaction.execute(_DELETIONS).scalar_one() != deletions:
         return False
     run(transaction, _REPORT, _REPORTS, sorted(reports))
@@ -52,7 +52,7 @@ def report_log_ends(transaction: Transaction, reports: Sequence[LogEndReport], d
 
 
 def read_log_ends(transaction: Transaction, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
-    """Return the furthest end of each partition of these topics."""
+    """Return the highest reported log end of each partition of these topics."""
     ends = log_end_offsets.c
     wanted = select(ends.topic, ends.partition, as_ms(ends.reported_at), ends.log_end_offset)
     rows = transaction.execute(wanted.where(ends.topic.in_(topics)))
@@ -60,9 +60,10 @@ def read_log_ends(transaction: Transaction, topics: Sequence[str]) -> dict[tuple
 
 
 def delete_log_ends(transaction: Transaction, topic: str, partition: int | None = None) -> dict[int, LogEnd]:
-    """Delete the ends of a topic's logs, or of one; return them. Their history is older than the next first report.
+    """Delete the log ends of a topic, or of one partition; return them.
 
-    The caller has locked the row of `versions`, and raises `log_end_deletions`.
+    Their history stays, but is older than the next `first_reported_at`, so it no longer counts. The caller holds the
+    lock on the row of `versions`, and raises `log_end_deletions`.
     """
     ends = log_end_offsets.c
     deletion = delete(log_end_offsets).where(ends.topic == topic)
@@ -86,11 +87,11 @@ WITH partitions AS MATERIALIZED (
 SELECT partitions.topic, partitions.partition, known.*
 FROM partitions
 CROSS JOIN LATERAL (
-    SELECT DISTINCT ON (is_late, at_ms / CASE WHEN is_late THEN %(step_ms)s ELSE %(early_step_ms)s END)
+    SELECT DISTINCT ON (is_fine, at_ms / CASE WHEN is_fine THEN %(step_ms)s ELSE %(coarse_step_ms)s END)
         at_ms, log_end_offset
     FROM (
         SELECT floor(extract(epoch FROM at) * 1000)::bigint AS at_ms, log_end_offset,
-            floor(extract(epoch FROM at) * 1000)::bigint >= %(early_until_ms)s AS is_late
+            floor(extract(epoch FROM at) * 1000)::bigint >= %(coarse_until_ms)s AS is_fine
         FROM (
             SELECT last.*
             FROM steps
@@ -107,13 +108,13 @@ CROSS JOIN LATERAL (
             WHERE partitions.reported_at < to_timestamp(%(until_ms)s / 1000.0)
         ) AS known
     ) AS timed
-    ORDER BY is_late, at_ms / CASE WHEN is_late THEN %(step_ms)s ELSE %(early_step_ms)s END, at_ms DESC
+    ORDER BY is_fine, at_ms / CASE WHEN is_fine THEN %(step_ms)s ELSE %(coarse_step_ms)s END, at_ms DESC
 ) AS known
 ORDER BY partitions.topic, partitions.partition, at_ms
 LIMIT %(limit)s
 """  # noqa: S608 - likewise
 
 
-def read_past_log_ends(transaction: Transaction, stretch: Stretch, limit: int) -> list[PastLogEnd]:
-    """Return the ends of the logs that a group has committed, at most so many, by topic, partition and time."""
-    return [PastLogEnd(*row) for row in transaction.execute(_PAST, stretch_parameters(stretch, limit))]
+def read_past_log_ends(transaction: Transaction, time_range: TimeRange, limit: int) -> list[PastLogEnd]:
+    """Return at most `limit` log ends of the partitions that a group has committed, by topic, partition and time."""
+    return [PastLogEnd(*row) for row in transaction.execute(_PAST, time_range_parameters(time_range, limit))]

@@ -1,6 +1,6 @@
-"""A run is proposed by a job, applied candidate by candidate by the owners of their groups, and then finished.
+"""Maintenance runs in Postgres: jobs propose them, nodes apply their candidates and mark them as applied.
 
-Its status only goes forward: proposed → applying → applied, or proposed → rejected.
+The status of a run changes from proposed to applying to applied, or from proposed to rejected.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,15 +10,15 @@ from uuid import UUID
 
 from sqlalchemy import func, insert, select, update
 
-from coordinator_core.protocol.requests import GroupSeen
+from coordinator_core.protocol.requests import GroupSnapshot
 from coordinator_core.store.archive_tables import archive_candidates
-from coordinator_core.store.dropping import HISTORY_ARCHIVE
 from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import NotUndoable, RunNotFound
+from coordinator_core.store.partition_drop import HISTORY_ARCHIVE
 from coordinator_core.store.postgres.arrays import array_literal
-from coordinator_core.store.postgres.changes import note, was_made
+from coordinator_core.store.postgres.changes import change_exists, record_change
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import as_ms, from_ms
+from coordinator_core.store.postgres.timestamps import as_ms, from_ms
 from coordinator_core.store.rows import ChangeRow
 from coordinator_core.store.runs import (
     TOPIC_DELETION,
@@ -28,7 +28,7 @@ from coordinator_core.store.runs import (
     RunRow,
     RunStatus,
     decided,
-    is_as_seen,
+    has_candidate_count,
 )
 from coordinator_core.store.tables import cleanup_candidates, expiry_candidates, maintenance_runs
 
@@ -45,7 +45,7 @@ _RUN_COLUMNS = (
 
 
 def read_runs(transaction: Transaction, limit: int) -> list[RunRow]:
-    """Return the newest runs first."""
+    """Return at most `limit` runs, the newest first."""
     newest = (
         select(*_RUN_COLUMNS).order_by(maintenance_runs.c.created_at.desc(), maintenance_runs.c.run_id).limit(limit)
     )
@@ -56,7 +56,7 @@ def read_run(transaction: Transaction, run_id: str) -> RunRow:
     """Return one run.
 
     Raises:
-        RunNotFound: there is none.
+        RunNotFound: it does not exist.
     """
     found = select(*_RUN_COLUMNS).where(maintenance_runs.c.run_id == run_id)
     row = transaction.execute(found).first() if _is_uuid(run_id) else None
@@ -66,10 +66,10 @@ def read_run(transaction: Transaction, run_id: str) -> RunRow:
 
 
 def begin_apply(transaction: Transaction, run_id: str, change: ChangeRow, candidates: int | None) -> RunRow:
-    """Mark a proposed run as applying, under the change's id; not if it names other candidates than were seen."""
+    """Mark a proposed run as applying, under the change's id, unless its number of candidates has changed."""
     _lock_run(transaction, run_id)
     run = read_run(transaction, run_id)
-    if run.status == RunStatus.PROPOSED and not is_as_seen(run.counts, candidates):
+    if run.status == RunStatus.PROPOSED and not has_candidate_count(run.counts, candidates):
         return run
     return _decide(transaction, run_id, change, RunStatus.APPLYING, applied_by=change.actor, change_id=change.change_id)
 
@@ -80,42 +80,46 @@ def reject(transaction: Transaction, run_id: str, change: ChangeRow) -> RunRow:
 
 
 def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: RunStatus, **columns: Any) -> RunRow:  # noqa: ANN401 - whatever the columns take
-    was = _lock_run(transaction, run_id)
-    now = None if was is None else decided(was, status)
-    if now is not None and not was_made(transaction, change.change_id):
-        if was == RunStatus.PROPOSED:
+    old_status = _lock_run(transaction, run_id)
+    new_status = None if old_status is None else decided(old_status, status)
+    if new_status is not None and not change_exists(transaction, change.change_id):
+        if old_status == RunStatus.PROPOSED:
             this_run = update(maintenance_runs).where(maintenance_runs.c.run_id == run_id)
             transaction.execute(this_run.values(status=status, **columns))
-        before, after = {"run_id": run_id, "status": was}, {"run_id": run_id, "status": now}
-        note(transaction, replace(change, before=before, after=after))
+        before, after = {"run_id": run_id, "status": old_status}, {"run_id": run_id, "status": new_status}
+        record_change(transaction, replace(change, before=before, after=after))
     return read_run(transaction, run_id)
 
 
 def _lock_run(transaction: Transaction, run_id: str) -> str | None:
-    """Have nobody else decide about a run or propose it anew, and return its status; None if there is none."""
+    """Lock a run against other decisions and proposals; return its status, or None if it does not exist."""
     lock = select(maintenance_runs.c.status).where(maintenance_runs.c.run_id == run_id).with_for_update()
     return transaction.execute(lock).scalar() if _is_uuid(run_id) else None
 
 
-# A run and a shard at a time, so that the index hands out the candidates in its own order and no more are read.
+# One lookup per run and shard, so that Postgres reads candidates in the order of the index and stops at the limit.
 _NEXT_CANDIDATES = """
 SELECT run.run_id::text, run.change_id::text, next.shard_id, next.group_id, next.topic, next.partition,
     next.commit_version, run.kind, run.undoes::text, next.generation, next.state_since_ms
-FROM (SELECT run_id, change_id, kind, undoes FROM maintenance_runs WHERE status = 'applying' ORDER BY run_id) AS run
+FROM (
+    SELECT run_id, change_id, kind, undoes FROM maintenance_runs
+    WHERE status = 'applying' AND run_id <> ALL(%(without_runs)s::uuid[])
+    ORDER BY run_id
+) AS run
 CROSS JOIN unnest(%(shards)s::smallint[]) AS ours (shard_id)
 CROSS JOIN LATERAL (
     (SELECT shard_id, group_id, topic, partition, commit_version, NULL::integer AS generation,
         NULL::bigint AS state_since_ms
     FROM expiry_candidates
     WHERE run_id = run.run_id AND shard_id = ours.shard_id AND outcome IS NULL
-        AND group_id <> ALL(%(without)s::text[])
+        AND group_id <> ALL(%(without_groups)s::text[])
     ORDER BY group_id, topic, partition
     LIMIT %(limit)s)
     UNION ALL
     (SELECT shard_id, group_id, '', -1, 0, generation, floor(extract(epoch FROM state_since) * 1000)::bigint
     FROM cleanup_candidates
     WHERE run_id = run.run_id AND shard_id = ours.shard_id AND outcome IS NULL
-        AND group_id <> ALL(%(without)s::text[])
+        AND group_id <> ALL(%(without_groups)s::text[])
     ORDER BY group_id
     LIMIT %(limit)s)
 ) AS next
@@ -124,21 +128,30 @@ LIMIT %(limit)s
 
 
 def next_candidates(
-    transaction: Transaction, shard_ids: Iterable[int], limit: int, without: Sequence[str]
+    transaction: Transaction,
+    shard_ids: Iterable[int],
+    limit: int,
+    without_groups: Sequence[str],
+    without_runs: Sequence[str],
 ) -> list[CandidateRow]:
     """Return undecided candidates of applying runs by run and group."""
-    wanted = {"shards": array_literal(sorted(shard_ids)), "limit": limit, "without": list(without)}
+    wanted = {
+        "shards": array_literal(sorted(shard_ids)),
+        "limit": limit,
+        "without_groups": list(without_groups),
+        "without_runs": list(without_runs),
+    }
     found = [_candidate(*row) for row in transaction.execute(_NEXT_CANDIDATES, wanted)]
     return sorted(found, key=lambda candidate: (candidate.run_id, candidate.group_id))
 
 
 def _candidate(*row: Any) -> CandidateRow:  # noqa: ANN401 - columns of a row
     *columns, generation, state_since_ms = row
-    seen = None if generation is None else GroupSeen(generation, state_since_ms)
+    seen = None if generation is None else GroupSnapshot(generation, state_since_ms)
     return CandidateRow._make([*columns, seen])
 
 
-# -- what will expire -------------------------------------------------------------------------------------------
+# -- expiry -----------------------------------------------------------------------------------------------------
 
 _FORECAST = """
 SELECT floor(extract(epoch FROM newest.as_of) * 1000)::bigint,
@@ -156,25 +169,25 @@ GROUP BY newest.as_of
 
 
 def read_forecast(transaction: Transaction, shard_ids: list[int]) -> ExpiryForecast | None:
-    """Return what will expire of these shards, as the newest run saw it; one that is to come saw nothing yet.
+    """Return how many offsets of these shards will expire, by the newest run whose `as_of` is not in the future.
 
-    Of the runs of one interval the last to publish has its rows there, whichever is found.
+    Runs of one interval replace each other's rows, so it does not matter which of them is found.
     """
     row = transaction.execute(_FORECAST, {"shard_ids": array_literal(shard_ids)}).first()
     return None if row is None else ExpiryForecast(*row)
 
 
-# -- when jobs last ran -----------------------------------------------------------------------------------------
+# -- newest runs ------------------------------------------------------------------------------------------------
 
 _NEWEST_RUNS = "SELECT kind, floor(extract(epoch FROM as_of) * 1000)::bigint AS as_of_ms FROM dashboards.newest_runs"
 
 
 def read_newest_runs(transaction: Transaction) -> dict[str, int]:
-    """Return as of when each job last ran; from the very view that people ask."""
+    """Return job → the `as_of` of its newest run, from the view `dashboards.newest_runs`."""
     return {row.kind: row.as_of_ms for row in transaction.execute(_NEWEST_RUNS)}
 
 
-# -- runs that are applied as soon as they are proposed ---------------------------------------------------------
+# -- runs that start as applying --------------------------------------------------------------------------------
 
 _TOPIC_CANDIDATES = """
 INSERT INTO expiry_candidates
@@ -183,7 +196,7 @@ SELECT %(run_id)s, group_id, shard_id, topic, partition, commit_version, committ
 FROM offsets WHERE topic = %(topic)s
 """
 
-# What was archived has no version any more: what stands there now is compared with what the change left.
+# Archived offsets have no commit version: applying compares the current offset with the result of the change.
 _UNDO_CANDIDATES = """
 INSERT INTO expiry_candidates
     (run_id, group_id, shard_id, topic, partition, commit_version, committed_at, reason)
@@ -193,29 +206,29 @@ FROM archived_offsets WHERE change_id = %(undoes)s
 
 
 def begin_topic_deletion(transaction: Transaction, topic: str, change: ChangeRow) -> int:
-    """Begin a run over every offset of a topic; return how many there are."""
+    """Start a run over all offsets of a topic; return their number."""
     found = transaction.execute(_TOPIC_CANDIDATES, {"run_id": change.change_id, "topic": topic})
     return _begin_run(transaction, TOPIC_DELETION, change, found.rowcount, None)
 
 
 def begin_undo_run(transaction: Transaction, undoes: str, change: ChangeRow) -> int:
-    """Begin a run over everything that a change archived; return how much that is.
+    """Start a run over all offsets that a change archived; return their number.
 
     Raises:
-        NotUndoable: the change is a run that is still under way, or one that took history and no offset.
+        NotUndoable: the change is a run that is still applying, or one that dropped history.
     """
     run = select(maintenance_runs.c.kind, maintenance_runs.c.status).where(maintenance_runs.c.change_id == undoes)
     kind, status = transaction.execute(run).first() or (None, None)
     if kind == HISTORY_ARCHIVE:
-        raise NotUndoable("what it dropped lies in the archive; history_restore brings it back")
+        raise NotUndoable("the run dropped history, which is in the archive; run history_restore to restore it")
     if status == RunStatus.APPLYING:
-        raise NotUndoable("its run is still being worked off; ask again when it is applied")
+        raise NotUndoable("its run is still applying; try again when it is applied")
     found = transaction.execute(_UNDO_CANDIDATES, {"run_id": change.change_id, "undoes": undoes})
     return _begin_run(transaction, UNDO, change, found.rowcount, undoes)
 
 
 def _begin_run(transaction: Transaction, kind: str, change: ChangeRow, candidates: int, undoes: str | None) -> int:
-    """Add a run under the change's own id."""
+    """Add a run under the id of the change."""
     row = {
         "run_id": change.change_id,
         "kind": kind,
@@ -230,7 +243,7 @@ def _begin_run(transaction: Transaction, kind: str, change: ChangeRow, candidate
     return candidates
 
 
-# -- the end ------------------------------------------------------------------------------------------------------
+# -- completion ---------------------------------------------------------------------------------------------------
 
 _OUTCOMES = """
 SELECT run_id, outcome FROM expiry_candidates UNION ALL SELECT run_id, outcome FROM cleanup_candidates
@@ -258,12 +271,12 @@ RETURNING run_id::text
 
 
 def finish_runs(transaction: Transaction) -> list[str]:
-    """Mark applying runs that have no undecided candidate as applied; return their ids, sorted."""
+    """Mark applying runs without undecided candidates as applied; return their ids, sorted."""
     return sorted(run_id for (run_id,) in transaction.execute(_FINISH_RUNS))
 
 
 def _is_uuid(text: str) -> bool:
-    """Tell whether the column can hold it; what it cannot hold is not there."""
+    """Return whether the text is a UUID; the column has no other values."""
     try:
         UUID(text)
     except ValueError:
@@ -272,7 +285,7 @@ def _is_uuid(text: str) -> bool:
 
 
 def _counted(transaction: Transaction, runs: Sequence[RunRow]) -> list[RunRow]:
-    """Add to the counts of runs under way how far they have come."""
+    """Add the number of candidates by outcome to the counts of applying runs."""
     under_way = [run.run_id for run in runs if run.status == RunStatus.APPLYING]
     if not under_way:
         return list(runs)

@@ -1,6 +1,6 @@
-"""The overview is one statement: groups are filtered and sorted whole, and only a page of them is looked at closely.
+"""The overview of groups, in one statement: filters and sorts all groups, and reads details of one page only.
 
-Lag and rebalances of all groups are added up only where they decide the order.
+Sums lag and rebalances of all groups only if the order needs them.
 """
 
 from typing import Any, Final
@@ -8,10 +8,10 @@ from typing import Any, Final
 from coordinator_core.protocol.log_ends import LAG_MAX_RECORDS
 from coordinator_core.store.overview import (
     LAG_UNKNOWN_KEY,
+    REBALANCING_STATES,
     RECENT_MS,
-    UNSETTLED,
-    GroupGlance,
     GroupOrder,
+    GroupSummary,
     Overview,
     OverviewFilter,
 )
@@ -21,7 +21,7 @@ _MS: Final = "floor(extract(epoch FROM {}) * 1000)::bigint"
 
 
 def _shown(column: str) -> str:
-    """Return a time that can be shown: a row that people wrote may say infinity, and must not hide the other groups."""
+    """Return a time within the range of Python: a row that was edited by hand may have infinity."""
     return f"least(greatest({column}, '1970-01-01 00:00:00+00'), '9999-12-31 23:59:59+00')"
 
 
@@ -36,19 +36,19 @@ _LAG: Final = f"""
         CASE WHEN sum(greatest(log_end_offset - committed_offset, 0)) > 0
                 OR min(log_end_at) >= to_timestamp(%(fresh_since_ms)s / 1000.0)
             THEN least(sum(greatest(log_end_offset - committed_offset, 0)), {LAG_MAX_RECORDS})::bigint END AS lag,
-        coalesce(min(log_end_at) < to_timestamp(%(fresh_since_ms)s / 1000.0), false) AS is_lag_at_least,
+        coalesce(min(log_end_at) < to_timestamp(%(fresh_since_ms)s / 1000.0), false) AS is_lag_lower_bound,
         floor(extract(epoch FROM min(log_end_at)) * 1000)::bigint AS log_end_at_ms
     FROM dashboards.known_log_ends
 """  # noqa: S608 - all of it is written here
-"""Of offsets, added up; a partition whose end is not known adds nothing, and a lower bound of 0 is null."""
-_BEHIND: Final = f"""
+"""The sum over partitions with a known log end; a lower bound of 0 becomes null."""
+_LAG_BY_GROUP: Final = f"""
 LEFT JOIN (
     {_LAG} GROUP BY group_id
 ) AS behind USING (group_id)
 """
 _REBALANCES: Final = "coalesce(recent.rebalances, 0)"
 _ATTENTION: Final = (
-    "-((state = ANY(%(unsettled)s::text[]))::int::bigint * 1000000000000"
+    "-((state = ANY(%(rebalancing)s::text[]))::int::bigint * 1000000000000"
     f" + {_REBALANCES} * 10 + (member_count > 0)::int)"
 )
 _KEYS: Final[dict[GroupOrder, tuple[str, str]]] = {
@@ -56,15 +56,15 @@ _KEYS: Final[dict[GroupOrder, tuple[str, str]]] = {
     GroupOrder.GROUP_ID: ("0", ""),
     GroupOrder.SINCE: (_MS.format(_shown("state_since")), ""),
     GroupOrder.MEMBERS: ("-member_count", ""),
-    GroupOrder.LAG: ("coalesce(-behind.lag, %(lag_unknown)s)", _BEHIND),
+    GroupOrder.LAG: ("coalesce(-behind.lag, %(lag_unknown)s)", _LAG_BY_GROUP),
     GroupOrder.REBALANCES: (f"-{_REBALANCES}", _RECENT),
 }
-"""An order → its number, and what that is made of beside the group."""
+"""An order → the SQL expression of its key, and the joins that it needs."""
 
 _OVERVIEW: Final = """
 WITH matching AS (
     SELECT groups.*, ({key})::bigint AS key
-    FROM groups {beside}
+    FROM groups {joins}
     WHERE state <> 'Dead' AND strpos(lower(group_id), %(text)s) > 0
         AND (%(prefixes)s::text[] IS NULL OR EXISTS (
             SELECT FROM unnest(%(prefixes)s::text[]) AS own (prefix) WHERE starts_with(group_id, own.prefix)
@@ -85,7 +85,7 @@ SELECT counts.counts, page.key, page.group_id, page.state, {since},
     CASE WHEN page.rebalance_started_at IS NOT NULL THEN {started} END, page.rebalance_trigger,
     (SELECT count(*) FROM rebalances
         WHERE group_id = page.group_id AND completed_at > now() - %(recent_ms)s * interval '1 ms'),
-    lag.lag, coalesce(lag.is_lag_at_least, false), lag.log_end_at_ms,
+    lag.lag, coalesce(lag.is_lag_lower_bound, false), lag.log_end_at_ms,
     last.trigger, floor(extract(epoch FROM last.completed_at) * 1000)::bigint
 FROM counts
 LEFT JOIN page ON true
@@ -103,19 +103,19 @@ ORDER BY page.key, page.group_id
 _STATEMENTS: Final = {
     order: _OVERVIEW.format(
         key=key,
-        beside=beside,
+        joins=joins,
         lag=_LAG,
         since=_MS.format(_shown("page.state_since")),
         started=_MS.format(_shown("page.rebalance_started_at")),
     )
-    for order, (key, beside) in _KEYS.items()
+    for order, (key, joins) in _KEYS.items()
 }
 
 
 def read_overview(transaction: Transaction, which: OverviewFilter) -> Overview:
-    """Return a page of groups, and the counts of all that the text and the prefixes let through."""
+    """Return a page of groups, and the number of groups by state that match text and prefixes."""
     rows = list(transaction.execute(_STATEMENTS[which.order], _parameters(which)))
-    return Overview(rows[0][0], [_glance(*row[1:]) for row in rows if row[2] is not None])
+    return Overview(rows[0][0], [_summary(*row[1:]) for row in rows if row[2] is not None])
 
 
 def _parameters(which: OverviewFilter) -> dict[str, Any]:
@@ -127,14 +127,14 @@ def _parameters(which: OverviewFilter) -> dict[str, Any]:
         "after_id": which.after and which.after.group_id,
         "limit": which.limit,
         "recent_ms": RECENT_MS,
-        "unsettled": [str(state) for state in UNSETTLED],
+        "rebalancing": [str(state) for state in REBALANCING_STATES],
         "lag_unknown": LAG_UNKNOWN_KEY,
         "fresh_since_ms": which.fresh_since_ms,
     }
 
 
-def _glance(*row: Any) -> GroupGlance:  # noqa: ANN401 - columns of a row
-    return GroupGlance(**dict(zip(_GLANCE, row, strict=True)))
+def _summary(*row: Any) -> GroupSummary:  # noqa: ANN401 - columns of a row
+    return GroupSummary(**dict(zip(_SUMMARY, row, strict=True)))
 
 
-_GLANCE: Final = tuple(GroupGlance.__dataclass_fields__)
+_SUMMARY: Final = tuple(GroupSummary.__dataclass_fields__)

@@ -1,50 +1,50 @@
-"""Every history table has a partition a day, made ahead; whatever finds none falls into the default partition.
+"""Daily partitions of the history tables, created ahead; rows without one go to the default partition.
 
 Rules:
 
-* A partition is made beside its table and then attached, because that holds up those who write history least: they
-  wait for the default partition alone, and for `DDL_LOCK_TIMEOUT_MS` at most. Whoever gives up tries again later.
-* A day of which the default partition holds rows already is left to it. `lack` then says so until somebody moves them.
-* Nodes that come at the same time take turns.
+* A partition is created as a separate table and then attached, which blocks writers of history least: they wait only
+  for the lock on the default partition, for at most `DDL_LOCK_TIMEOUT_MS`. After a timeout the next run tries again.
+* A day with rows in the default partition gets no partition. `are_missing` reports it until the rows are moved.
+* Nodes create partitions one after the other, under a lock.
 """
 
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from functools import partial
 
-from coordinator_core.store.postgres.connections import Line, Transaction
-from coordinator_core.store.postgres.failures import Blocked, DataRefused
+from coordinator_core.store.postgres.connections import ConnectionPool, Transaction
+from coordinator_core.store.postgres.failures import DataRefused, LockTimeout
 from coordinator_core.store.tables import HISTORY_TABLES
 
 DDL_LOCK_TIMEOUT_MS = 500
-TAKE_TURN = "LOCK TABLE archived_partitions IN SHARE ROW EXCLUSIVE MODE"
-"""Taken by every transaction that makes, drops or restores a partition. A role that only reads cannot hold it."""
+LOCK_PARTITION_MOVES = "LOCK TABLE archived_partitions IN SHARE ROW EXCLUSIVE MODE"
+"""Run by every transaction that creates, drops or restores a partition. Read-only roles cannot take this lock."""
 
 
-def create_ahead(line: Line, days_ahead: int) -> None:
-    """Create the partitions of today and the days ahead, where they are missing."""
-    today, present = line.read(_look_around)
-    blocked: Blocked | None = None
+def create_ahead(pool: ConnectionPool, days_ahead: int) -> None:
+    """Create the missing partitions of today and the days ahead."""
+    today, present = pool.read(_read_partitions)
+    blocked: LockTimeout | None = None
     for table, day in _wanted(today, days_ahead):
         if partition_name(table, day) not in present:
             try:
-                _create(line, table, day)
-            except Blocked as failure:
-                blocked = failure  # Who reads one table for long shall not keep the others from theirs.
+                _create(pool, table, day)
+            except LockTimeout as failure:
+                blocked = failure  # A long read of one table does not delay the partitions of the others.
     if blocked is not None:
         raise blocked
 
 
-def lack(line: Line) -> bool:
-    """Tell whether today or tomorrow has no partition of its own, or a default partition holds rows."""
-    today, present = line.read(_look_around)
+def are_missing(pool: ConnectionPool) -> bool:
+    """Return whether the partition of today or tomorrow is missing, or a default partition has rows."""
+    today, present = pool.read(_read_partitions)
     if any(partition_name(table, day) not in present for table, day in _wanted(today, days_ahead=1)):
         return True
-    return line.read(_has_strays)
+    return pool.read(_has_late_rows)
 
 
 def partition_name(table: str, day: date) -> str:
-    """Name the partition of a day."""
+    """Return the name of a day's partition."""
     return f"{table}_p{day:%Y%m%d}"
 
 
@@ -54,15 +54,15 @@ def _wanted(today: date, days_ahead: int) -> Iterator[tuple[str, date]]:
             yield table, today + timedelta(days=days)
 
 
-def _create(line: Line, table: str, day: date) -> None:
+def _create(pool: ConnectionPool, table: str, day: date) -> None:
     try:
-        line.transact(partial(_attach, table=table, day=day))
+        pool.transact(partial(_attach, table=table, day=day))
     except DataRefused:
-        return  # Rows of the day have come into the default partition since we looked.
+        return  # Rows of the day were inserted into the default partition in between.
 
 
 def _attach(transaction: Transaction, table: str, day: date) -> None:
-    transaction.execute(TAKE_TURN)
+    transaction.execute(LOCK_PARTITION_MOVES)
     name, bounds = partition_name(table, day), {"first": midnight(day), "last": midnight(day + timedelta(days=1))}
     if name in present(transaction) or _holds(transaction, table, bounds):
         return
@@ -74,25 +74,25 @@ def _attach(transaction: Transaction, table: str, day: date) -> None:
 
 
 def _holds(transaction: Transaction, table: str, bounds: dict[str, str]) -> bool:
-    """Tell whether the default partition holds rows of a day. Names come from tables.py."""
+    """Return whether the default partition has rows of a day. Names come from tables.py."""
     at = HISTORY_TABLES[table]
     of_day = f"SELECT 1 FROM {table}_default WHERE {at} >= %(first)s AND {at} < %(last)s LIMIT 1"  # noqa: S608
     return transaction.execute(of_day, bounds).first() is not None
 
 
-def _has_strays(transaction: Transaction) -> bool:
-    strays = " OR ".join(f"EXISTS (SELECT FROM {table}_default)" for table in HISTORY_TABLES)
-    return bool(transaction.execute(f"SELECT {strays}").scalar_one())
+def _has_late_rows(transaction: Transaction) -> bool:
+    late_rows = " OR ".join(f"EXISTS (SELECT FROM {table}_default)" for table in HISTORY_TABLES)
+    return bool(transaction.execute(f"SELECT {late_rows}").scalar_one())
 
 
-def _look_around(transaction: Transaction) -> tuple[date, frozenset[str]]:
-    """Return today, by the database's clock in UTC, and the partitions there are."""
+def _read_partitions(transaction: Transaction) -> tuple[date, frozenset[str]]:
+    """Return today, by the database's clock in UTC, and the existing partitions."""
     now: datetime = transaction.execute("SELECT clock_timestamp() AT TIME ZONE 'UTC'").scalar_one()
     return now.date(), present(transaction)
 
 
 def present(transaction: Transaction) -> frozenset[str]:
-    """Return the partitions of history that there are, the default ones among them."""
+    """Return the existing partitions of history, including the default ones."""
     children = """
         SELECT child.relname
         FROM pg_inherits
@@ -103,5 +103,5 @@ def present(transaction: Transaction) -> frozenset[str]:
 
 
 def midnight(day: date) -> str:
-    """Return the instant at which a day begins, as Postgres reads it."""
+    """Return the start of a day as a Postgres literal."""
     return f"{day:%Y-%m-%d} 00:00:00+00"

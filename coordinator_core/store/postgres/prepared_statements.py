@@ -1,7 +1,7 @@
-"""A prepared statement is read and planned by the server once a connection, and then only run.
+"""Prepared statements: the server parses and plans them once per connection.
 
-The statement that stores commits is long and its batches are short: of a batch of 32 commits the server spent a third
-of its time on reading and planning. psycopg2 prepares nothing by itself, so PREPARE and EXECUTE are said here.
+The statement that stores commits is long and its batches are short: for a batch of 32 commits the server spent a third
+of its time on parsing and planning. psycopg2 does not prepare statements, so this module writes PREPARE and EXECUTE.
 """
 
 import re
@@ -13,7 +13,7 @@ PARAMETER: Final = re.compile(r"%\((\w+)\)s")
 
 @dataclass(frozen=True, slots=True)
 class PreparedStatement:
-    """A statement in two parts; what connections remember it by is its name, which no other has."""
+    """The PREPARE and EXECUTE of a statement; its name is unique."""
 
     name: str
     prepare: str
@@ -23,7 +23,7 @@ class PreparedStatement:
 
     @classmethod
     def of(cls, name: str, text: str) -> Self:
-        """Make one of a text with psycopg2's named parameters, each of which says its type or stands where one fits."""
+        """Return the prepared form of a statement with named parameters, whose types the server can infer."""
         names = list(dict.fromkeys(PARAMETER.findall(text)))
         numbered = PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text)
         given = ", ".join(f"%({each})s" for each in names)

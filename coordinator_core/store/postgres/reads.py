@@ -1,4 +1,4 @@
-"""What the front doors ask for: offsets, and lists of groups, those that are gone included."""
+"""Reads of committed offsets, and lists of groups, including dead ones from history."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import columns_of
+from coordinator_core.store.postgres.timestamps import columns_of
 from coordinator_core.store.rows import FetchedOffset, GroupFilter, ListedGroup
 from coordinator_core.store.tables import group_transitions, groups, offsets, shard_leases
 
@@ -50,7 +50,7 @@ def fetch_offsets(transaction: Transaction, group_id: str, topics: Sequence[str]
 def stored_offsets(
     transaction: Transaction, group_id: str, partitions: Sequence[tuple[str, int]] | None
 ) -> list[StoredOffset]:
-    """Return offsets by topic and partition, each with the version that names it."""
+    """Return offsets by topic and partition, each with its commit version."""
     wanted = _READ.where(offsets.c.group_id == group_id)
     if partitions is not None:
         wanted = wanted.where(tuple_(*_BY_PARTITION).in_(named_partitions(partitions)))
@@ -58,7 +58,7 @@ def stored_offsets(
 
 
 def named_partitions(partitions: Sequence[tuple[str, int]]) -> Select[Any]:
-    """Return partitions as rows to compare with: two arrays, however many there are."""
+    """Return partitions as a subquery over two arrays, so that the statement does not depend on their number."""
     topics = literal([topic for topic, _ in partitions], ARRAY(Text))
     numbers = literal([number for _, number in partitions], ARRAY(Integer))
     named = func.unnest(topics, numbers).table_valued("topic", "partition").render_derived()
@@ -66,7 +66,7 @@ def named_partitions(partitions: Sequence[tuple[str, int]]) -> Select[Any]:
 
 
 def has_offsets(transaction: Transaction, group_id: str) -> bool:
-    """Tell whether the group has an offset."""
+    """Return whether the group has an offset."""
     return _exists(transaction, select(literal(1)).where(offsets.c.group_id == group_id))
 
 
@@ -77,7 +77,7 @@ def list_groups(transaction: Transaction, which: GroupFilter) -> list[ListedGrou
     """Return a page of groups by id."""
     living = sorted(which.states - {DEAD})
     parts = [_living(which, living)] if living or not which.states else []
-    # What type a dead group was is forgotten.
+    # The protocol type of a dead group is not stored.
     if DEAD in which.states and which.protocol_type is None:
         parts.append(_dead(which))
     if not parts:
@@ -105,9 +105,9 @@ def _living(which: GroupFilter, states: Sequence[str]) -> Select[Any]:
 
 
 def _dead(which: GroupFilter) -> Select[Any]:
-    """Groups that history saw die and that have no row: a group that lives again has one."""
+    """Select groups whose last transition in history was to Dead and that do not exist again."""
     ended = group_transitions
-    lives_again = select(literal(1)).where(groups.c.group_id == ended.c.group_id).exists()
+    exists_again = select(literal(1)).where(groups.c.group_id == ended.c.group_id).exists()
     return (
         select(
             ended.c.shard_id,
@@ -118,14 +118,14 @@ def _dead(which: GroupFilter) -> Select[Any]:
             literal(0).label("member_count"),
         )
         .ext(distinct_on(ended.c.group_id))
-        .where(ended.c.to_state == DEAD, ~lives_again, *_in_page(ended, which))
+        .where(ended.c.to_state == DEAD, ~exists_again, *_in_page(ended, which))
         .order_by(ended.c.group_id, ended.c.at.desc())
         .limit(which.limit)
     )
 
 
 def _in_page(table: Table, which: GroupFilter) -> list[ColumnElement[bool]]:
-    """Narrow a table to a page, by conditions that its index on group_id serves."""
+    """Return the conditions of a page, which the index on group_id serves."""
     narrowing: list[ColumnElement[bool]] = []
     if which.prefix:
         narrowing += [table.c.group_id >= which.prefix, func.starts_with(table.c.group_id, which.prefix)]
@@ -134,8 +134,8 @@ def _in_page(table: Table, which: GroupFilter) -> list[ColumnElement[bool]]:
     return narrowing
 
 
-def was_seen(transaction: Transaction, group_id: str) -> bool:
-    """Tell whether history knows the group."""
+def has_history(transaction: Transaction, group_id: str) -> bool:
+    """Return whether history has rows of the group."""
     return _exists(transaction, select(literal(1)).where(group_transitions.c.group_id == group_id))
 
 

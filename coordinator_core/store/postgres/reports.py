@@ -1,4 +1,4 @@
-"""Reports are read from the tables that jobs write, the newest of each group."""
+"""Queries of reports: the newest of each group, from the tables that jobs write."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -39,7 +39,7 @@ def _parts(transaction: Transaction, which: ReportFilter, reports: list[Report])
 
 
 def _in_utc(row: RowMapping) -> Report:
-    # SQLAlchemy's names know whether they want quotes, and are not quite text.
+    # SQLAlchemy's names are a subclass of str.
     return {str(name): _value(value) for name, value in row.items()}
 
 

@@ -1,6 +1,6 @@
-"""What a folded batch writes: one statement a table, each taking its rows as arrays.
+"""Writes of a folded batch: one statement per table, with its rows as arrays.
 
-The order matters in one place only: what goes, goes before what comes, so that a key may do both.
+Deletions come before insertions, so that one batch can delete a key and insert it again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,24 +16,29 @@ from coordinator_core.store.postgres.commits import store_commits
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.folding import Folded, FoldedGroup, OffsetKey
 from coordinator_core.store.postgres.upserts import Rows, insert, run, upsert
-from coordinator_core.store.rows import ChangeRow, MemberRow, Undone
+from coordinator_core.store.rows import ChangeRow, MemberRow, UndoneChange
 
 
 def store(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey] = frozenset()) -> None:
-    """Write everything that the batch left.
+    """Write a folded batch.
 
     Args:
-        transaction: the one to write in.
-        folded: what there is to write.
-        known: partitions whose stored position is certainly none that a commit of this batch sends to history.
+        transaction: the transaction.
+        folded: the batch.
+        known: partitions whose stored offset is of the same minute, so that a commit does not add it to history.
     """
     _store_groups(transaction, folded.groups)
     _store_removals(transaction, folded)
     store_commits(transaction, folded, known)
     insert(transaction, "group_transitions", _TRANSITIONS, map(_TRANSITIONS.values_of, folded.transitions))
     insert(transaction, "rebalances", _REBALANCES, map(_REBALANCES.values_of, folded.rebalances))
-    insert(transaction, "assignments", _OWNERSHIPS, map(_OWNERSHIPS.values_of, folded.ownerships))
-    insert(transaction, "rebalance_members", _PARTS, map(_PARTS.values_of, folded.rebalance_members))
+    insert(transaction, "partition_ownership", _OWNERSHIPS, map(_OWNERSHIPS.values_of, folded.ownerships))
+    insert(
+        transaction,
+        "rebalance_members",
+        _REBALANCE_MEMBERS,
+        map(_REBALANCE_MEMBERS.values_of, folded.rebalance_members),
+    )
     insert(transaction, "member_sessions", _SESSIONS, map(_SESSIONS.values_of, folded.sessions))
     run(transaction, _DECIDE_CANDIDATES, _OUTCOMES, (one for one in folded.outcomes.values() if not one.is_of_group))
     run(transaction, _DECIDE_GROUPS, _OUTCOMES, (one for one in folded.outcomes.values() if one.is_of_group))
@@ -46,31 +51,31 @@ def insert_changes(transaction: Transaction, changes: Iterable[ChangeRow]) -> No
     insert(transaction, "changes", _CHANGES, map(_CHANGES.values_of, changes))
 
 
-def mark_undone(transaction: Transaction, undone: Iterable[Undone]) -> None:
-    """Say of changes that they are taken back."""
+def mark_undone(transaction: Transaction, undone: Iterable[UndoneChange]) -> None:
+    """Mark changes as undone."""
     run(transaction, _MARK_UNDONE, _UNDONE, undone)
 
 
 def _store_groups(transaction: Transaction, groups: Mapping[str, FoldedGroup]) -> None:
-    wiped = [(group_id,) for group_id, group in groups.items() if group.is_wiped]
+    deleted = [(group_id,) for group_id, group in groups.items() if group.is_deleted]
     for table in ("members", "groups"):
-        run(transaction, _delete(table, _GROUP_KEY), _GROUP_KEY, wiped)
-    run(transaction, _delete("members", _MEMBER_KEY), _MEMBER_KEY, _members_gone(groups))
+        run(transaction, _delete(table, _GROUP_KEY), _GROUP_KEY, deleted)
+    run(transaction, _delete("members", _MEMBER_KEY), _MEMBER_KEY, _deleted_members(groups))
     rows = [_GROUPS.values_of(group.row) for group in groups.values() if group.row is not None]
     run(transaction, upsert(tables.groups, _GROUPS), _GROUPS, rows)
-    run(transaction, upsert(tables.members, _MEMBERS), _MEMBERS, _members_present(groups))
+    run(transaction, upsert(tables.members, _MEMBERS), _MEMBERS, _present_members(groups))
 
 
-def _members_gone(groups: Mapping[str, FoldedGroup]) -> Rows:
+def _deleted_members(groups: Mapping[str, FoldedGroup]) -> Rows:
     return [
         (group_id, member_id)
         for group_id, group in groups.items()
         for member_id, member in group.members.items()
-        if member is None and not group.is_wiped
+        if member is None and not group.is_deleted
     ]
 
 
-def _members_present(groups: Mapping[str, FoldedGroup]) -> Rows:
+def _present_members(groups: Mapping[str, FoldedGroup]) -> Rows:
     return [
         _member_values(member) for group in groups.values() for member in group.members.values() if member is not None
     ]
@@ -81,11 +86,11 @@ def _store_removals(transaction: Transaction, folded: Folded) -> None:
     run(transaction, _ARCHIVE, _REMOVALS, rows)
 
 
-# -- columns, and where their values come from ---------------------------------------------------------------
+# -- columns and their values --------------------------------------------------------------------------------
 
 
-def _all_but(table: Table, *left_out: str) -> Arrays:
-    return Arrays(*(column for column in table.columns if column.name not in left_out))
+def _all_but(table: Table, *omitted_members: str) -> Arrays:
+    return Arrays(*(column for column in table.columns if column.name not in omitted_members))
 
 
 _GROUP_KEY = Arrays(tables.groups.c.group_id)
@@ -93,11 +98,11 @@ _MEMBER_KEY = Arrays(tables.members.c.group_id, tables.members.c.member_id)
 _GROUPS = _all_but(tables.groups)
 _TRANSITIONS = _all_but(tables.group_transitions)
 _REBALANCES = _all_but(tables.rebalances)
-_OWNERSHIPS = _all_but(tables.assignments)
-_PARTS = _all_but(tables.rebalance_members)
+_OWNERSHIPS = _all_but(tables.partition_ownership)
+_REBALANCE_MEMBERS = _all_but(tables.rebalance_members)
 _SESSIONS = _all_but(tables.member_sessions)
-_CHANGES = _all_but(tables.changes, "undone_at", "undone_by")
-_UNDONE = Arrays(*(tables.changes.c[name] for name in ("change_id", "undone_at", "undone_by")))
+_CHANGES = _all_but(tables.changes, "undone_at", "undone_by_change_id")
+_UNDONE = Arrays(*(tables.changes.c[name] for name in ("change_id", "undone_at", "undone_by_change_id")))
 _MEMBERS = _all_but(tables.members)
 _REMOVALS = Arrays(
     tables.offsets.c.group_id,
@@ -116,7 +121,7 @@ _REMOVAL_VALUES = attrgetter("offset.topic", "offset.partition", "offset.commit_
 
 
 def _member_values(member: MemberRow) -> tuple[Any, ...]:
-    """Return what the columns of `members` take, in their order."""
+    """Return the values of the columns of `members`, in order."""
     return (
         member.group_id,
         member.shard_id,
@@ -129,27 +134,27 @@ def _member_values(member: MemberRow) -> tuple[Any, ...]:
         member.subscription_json,
         member.assignment_json,
         member.assigned_since_ms,
-        member.held,
+        member.ownership,
         member.joined_at_ms,
-        [offer.name for offer in member.protocols],
-        [offer.metadata for offer in member.protocols],
+        [protocol.name for protocol in member.protocols],
+        [protocol.metadata for protocol in member.protocols],
         member.assignment,
-        member.position,
+        member.join_order,
     )
 
 
 # -- statements ------------------------------------------------------------------------------------------------
-# Every name that is put into one comes from tables.py, and every value travels as a parameter.
+# Every inserted name comes from tables.py, and every value is a parameter.
 
 
 def _delete(table: str, key: Arrays) -> str:
     return f"DELETE FROM {table} WHERE ({key.column_list}) IN ({key.source})"  # noqa: S608
 
 
-# What goes to the archive is what was deleted: the row as it stood, and only if it is still the one that was seen.
+# Archives the deleted row with its current values, and only if it is still the commit that the decision saw.
 _ARCHIVE = f"""
 WITH given AS MATERIALIZED ({_REMOVALS.source}),
-gone AS (
+deleted AS (
     DELETE FROM offsets AS stored USING given
     WHERE (stored.group_id, stored.topic, stored.partition) = (given.group_id, given.topic, given.partition)
         AND stored.commit_version = given.seen_version
@@ -159,11 +164,11 @@ INSERT INTO archived_offsets (change_id, group_id, shard_id, topic, partition, c
     metadata, log_end_offset, log_end_at, committed_at, archived_at, cause)
 SELECT change_id, group_id, shard_id, topic, partition, committed_offset, leader_epoch,
     metadata, log_end_offset, log_end_at, committed_at, archived_at, cause
-FROM gone
+FROM deleted
 """  # noqa: S608
 
 _MARK_UNDONE = f"""
-UPDATE changes SET undone_at = given.undone_at, undone_by = given.undone_by
+UPDATE changes SET undone_at = given.undone_at, undone_by_change_id = given.undone_by_change_id
 FROM ({_UNDONE.source}) AS given
 WHERE changes.change_id = given.change_id
 """  # noqa: S608

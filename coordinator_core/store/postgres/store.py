@@ -1,4 +1,4 @@
-"""`PostgresStore` is the `Store` over a Postgres database: which line each call takes, and nothing else."""
+"""`PostgresStore`, the `Store` on a Postgres database: assigns each call to a connection pool."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -6,49 +6,50 @@ from functools import partial
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.store.candidates import CandidatePlace, ListedCandidate, ListedDay
-from coordinator_core.store.dropping import DroppedDay, HasCopy
+from coordinator_core.store.candidates import CandidateCursor, ListedCandidate, ListedDay
+from coordinator_core.store.committed_offsets import GroupOffsets, LaggingOffset, PastLogEnd, PastOffset, TimeRange
 from coordinator_core.store.history import (
     ExpiryForecast,
-    GroupPosition,
     ListedRebalance,
     Moment,
-    OwnedSpan,
-    PositionThen,
-    RebalancePlace,
+    OffsetAtTime,
+    OffsetTotal,
+    PartitionOwnership,
+    RebalanceCursor,
     RebalanceWait,
-    TransitionPlace,
-    WaitQuestion,
+    TransitionCursor,
+    WaitQuery,
 )
 from coordinator_core.store.log_ends import LogEndReport
+from coordinator_core.store.member_session_lists import ListedMemberSession, MemberSessionCursor, MemberSessionFilter
 from coordinator_core.store.overview import Overview, OverviewFilter
-from coordinator_core.store.positions import GroupPositions, LaggingPosition, PastLogEnd, PastPosition, Stretch
+from coordinator_core.store.partition_drop import DroppedDay, HasCopy
 from coordinator_core.store.postgres import (
     archive,
     candidates,
     changes,
+    committed_offsets,
     history,
     incarnations,
     leases,
     loading,
     log_ends,
     maintenance,
+    member_sessions,
     overview,
     partitions,
-    positions,
     reads,
     reports,
     revision,
-    small_tables,
-    stays,
+    settings_and_topics,
     tuning,
     writes,
 )
-from coordinator_core.store.postgres.at_once import AtOnce
-from coordinator_core.store.postgres.connections import Limits, Line
+from coordinator_core.store.postgres.autocommit import AutocommitConnection
+from coordinator_core.store.postgres.connections import ConnectionPool, Limits
 from coordinator_core.store.postgres.identity import read_incarnation
 from coordinator_core.store.postgres.known_server import KnownServer
-from coordinator_core.store.postgres.present_minute import PresentMinute
+from coordinator_core.store.postgres.minute_cache import MinuteCache
 from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
     ArchivedOffset,
@@ -70,25 +71,23 @@ from coordinator_core.store.rows import (
     TransitionRow,
     UnreadableGroup,
     Versions,
-    Written,
+    WriteResult,
 )
 from coordinator_core.store.runs import CandidateRow, RunRow
-from coordinator_core.store.stay_lists import ListedStay, StayFilter, StayPlace
-from coordinator_core.store.tuning import TuningPast, TuningQuestion
+from coordinator_core.store.tuning import TuningHistory, TuningQuery
 
 KEY_LOOKUPS_ONLY = {"enable_hashjoin": "off", "enable_mergejoin": "off"}
-"""The writer finds every row by its key; old statistics shall not talk it into reading whole tables."""
+"""The writer finds every row by its key; outdated statistics must not make the planner read whole tables."""
 
 
 CHANGES_AT_ONCE = 2
-"""How many settings, topics and runs may be changed at once; each waits for others of its kind in any case."""
+"""The maximum number of concurrent changes of settings, topics and runs; those of one kind are serialized anyway."""
 
 
 class PostgresStore:
-    """Keep everything in one Postgres database, migrated to this program's own schema.
+    """Stores everything in one Postgres database, which has the schema of this version.
 
-    Five lines: two connections of the writer's own and one of the leases', and small pools for what people change and
-    for reads.
+    It has two connections for the writer, one for leases, and small pools for administrative changes and for reads.
     """
 
     def __init__(
@@ -100,14 +99,14 @@ class PostgresStore:
         connect_timeout_s: int = 2,
         readers: int = 4,
     ) -> None:
-        """Prepare; nothing is connected before the first call.
+        """Do not connect before the first call.
 
         Args:
             url: `postgresql+psycopg2://user:password@host:port/database`.
-            lease_ttl_ms: how long a lease runs. Whatever a transaction may wait for is bounded below half of it.
-            read_timeout_ms: how long one read may take.
+            lease_ttl_ms: how long a lease lasts. The timeouts of transactions are below half of it.
+            read_timeout_ms: the timeout of one read.
             connect_timeout_s: how long connecting may take.
-            readers: how many reads may be under way at once.
+            readers: the maximum number of concurrent reads.
         """
         bounded = Limits(
             statement_timeout_ms=lease_ttl_ms * 4 // 10,
@@ -116,26 +115,26 @@ class PostgresStore:
             connect_timeout_s=connect_timeout_s,
         )
         patient = replace(bounded, statement_timeout_ms=read_timeout_ms)
-        self._writer = Line(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
-        self._commits = AtOnce(url, "writer", bounded, KEY_LOOKUPS_ONLY)
-        self._minute = PresentMinute()
+        self._writer = ConnectionPool(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
+        self._commits = AutocommitConnection(url, "writer", bounded, KEY_LOOKUPS_ONLY)
+        self._minute = MinuteCache()
         self._server = KnownServer()
-        self._leases = Line(url, "leases", 1, bounded)
-        self._changes = Line(url, "changes", CHANGES_AT_ONCE, patient)
-        self._readers = Line(url, "reader", readers, patient, stands_alone=True)
+        self._leases = ConnectionPool(url, "leases", 1, bounded)
+        self._changes = ConnectionPool(url, "changes", CHANGES_AT_ONCE, patient)
+        self._readers = ConnectionPool(url, "reader", readers, patient, is_autocommit=True)
 
     def close(self) -> None:
         """Close every connection."""
-        for line in (self._writer, self._commits, self._leases, self._changes, self._readers):
-            line.close()
+        for pool in (self._writer, self._commits, self._leases, self._changes, self._readers):
+            pool.close()
 
     # -- writes -------------------------------------------------------------------------------------------
 
-    def write(self, batch: Batch) -> Written:
+    def write(self, batch: Batch) -> WriteResult:
         """Store a batch in one transaction, or say which shards and groups of it are not stored."""
         return self.prepare(batch)()
 
-    def prepare(self, batch: Batch) -> Callable[[], Written]:
+    def prepare(self, batch: Batch) -> Callable[[], WriteResult]:
         """Turn a batch into what is sent, and return the call that sends it."""
         prepared = writes.prepare(batch)
         return partial(writes.write, self._writer, self._commits, self._server, prepared, self._minute)
@@ -158,30 +157,30 @@ class PostgresStore:
         """Return the incarnation that is stored."""
         return self._readers.read(read_incarnation)
 
-    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+    def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         """Take every one of these shards that is free, expired or already ours; return shard → new epoch."""
         wanted = sorted(shard_ids)
-        take = partial(leases.take_over, server=self._server, node_id=node_id, shard_ids=wanted, ttl_ms=ttl_ms)
+        take = partial(leases.acquire_leases, server=self._server, node_id=node_id, shard_ids=wanted, ttl_ms=ttl_ms)
         return self._leases.transact(take)
 
     def release(self, node_id: str, epochs: Mapping[int, int]) -> None:
         """Give these shards up, where they are still ours."""
         self._leases.transact(partial(leases.release, node_id=node_id, epochs=epochs))
 
-    def retire_node(self, node_id: str) -> None:
+    def delete_node(self, node_id: str) -> None:
         """Take the node's own row away."""
-        self._leases.transact(partial(leases.retire_node, node_id=node_id))
+        self._leases.transact(partial(leases.delete_node, node_id=node_id))
 
-    def forget_nodes(self, gone_for_ms: int) -> None:
+    def delete_lost_nodes(self, lost_for_ms: int) -> None:
         """Take the rows of nodes away that were lost so long ago."""
-        self._leases.transact(partial(leases.forget_nodes, gone_for_ms=gone_for_ms))
+        self._leases.transact(partial(leases.delete_lost_nodes, lost_for_ms=lost_for_ms))
 
     def leases(self) -> tuple[LeaseRow, ...]:
         """Return every lease, by shard."""
         return self._readers.read(leases.read_leases)
 
     def shard_count(self) -> int:
-        """Return how many shards the database was made for."""
+        """Return the number of shards of the database."""
         return self._readers.read(leases.read_shard_count)
 
     # -- reads --------------------------------------------------------------------------------------------
@@ -195,15 +194,15 @@ class PostgresStore:
         return self._readers.read(partial(loading.load_group, group_id=group_id))
 
     def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
-        """Return committed offsets by topic and partition; of all topics where none is named."""
+        """Return committed offsets by topic and partition; None: of all topics."""
         return self._readers.read(partial(reads.fetch_offsets, group_id=group_id, topics=topics))
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
-        """Return offsets as a decision needs them; all of the group's where no partition is named."""
+        """Return offsets in the form that a decision needs; None: of all partitions."""
         return self._readers.read(partial(reads.stored_offsets, group_id=group_id, partitions=partitions))
 
     def has_offsets(self, group_id: str) -> bool:
-        """Tell whether the group has any offset left."""
+        """Return whether the group has any offset."""
         return self._readers.read(partial(reads.has_offsets, group_id=group_id))
 
     def list_groups(self, which: GroupFilter) -> list[ListedGroup]:
@@ -211,97 +210,97 @@ class PostgresStore:
         return self._readers.read(partial(reads.list_groups, which=which))
 
     def overview(self, which: OverviewFilter) -> Overview:
-        """Return at most `limit` groups in the order asked for, and how many there are in each state."""
+        """Return at most `limit` groups in the requested order, and the number of groups by state."""
         return self._readers.read(partial(overview.read_overview, which=which))
 
-    def was_seen(self, group_id: str) -> bool:
-        """Tell whether history knows the group."""
-        return self._readers.read(partial(reads.was_seen, group_id=group_id))
+    def has_history(self, group_id: str) -> bool:
+        """Return whether history has rows of the group."""
+        return self._readers.read(partial(reads.has_history, group_id=group_id))
 
     def schema(self) -> str | None:
         """Return the revision of the database's schema."""
         return self._readers.read(revision.read_schema)
 
     def lacks_history_partitions(self) -> bool:
-        """Tell whether a day ahead has no partition of its own, or rows have fallen into a default partition."""
-        return partitions.lack(self._changes)
+        """Return whether the partition of today or tomorrow is missing, or a default partition has rows."""
+        return partitions.are_missing(self._changes)
 
     def create_history_partitions(self, days_ahead: int) -> None:
-        """Create the partitions of today and the days ahead, where they are missing."""
+        """Create the missing partitions of today and the days ahead."""
         partitions.create_ahead(self._changes, days_ahead)
 
     # -- history ------------------------------------------------------------------------------------------
 
-    def knows(self, group_id: str) -> bool:
-        """Tell whether there is, or ever was, such a group."""
-        return self._readers.read(partial(history.knows, group_id=group_id))
+    def is_known_group(self, group_id: str) -> bool:
+        """Return whether the group exists or existed."""
+        return self._readers.read(partial(history.is_known_group, group_id=group_id))
 
-    def rebalances(self, group_id: str, after: RebalancePlace | None, limit: int) -> list[ListedRebalance]:
-        """Return a page of rebalances, the newest first and the one under way before it."""
+    def rebalances(self, group_id: str, after: RebalanceCursor | None, limit: int) -> list[ListedRebalance]:
+        """Return a page of rebalances, the one in progress first, then the newest first."""
         return self._readers.read(partial(history.read_rebalances, group_id=group_id, after=after, limit=limit))
 
     def rebalance_members(self, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:
-        """Return everybody's part in a rebalance that is over."""
+        """Return the members of a rebalance that is over."""
         read = partial(history.read_rebalance_members, group_id=group_id, rebalance_id=rebalance_id)
         return self._readers.read(read)
 
-    def rebalance_waits(self, question: WaitQuestion, limit: int) -> list[RebalanceWait]:
+    def rebalance_waits(self, query: WaitQuery, limit: int) -> list[RebalanceWait]:
         """Return at most `limit` waits, the longest first."""
-        return self._readers.read(partial(history.read_waits, question=question, limit=limit))
+        return self._readers.read(partial(history.read_waits, query=query, limit=limit))
 
-    def stays(self, which: StayFilter, after: StayPlace | None, limit: int) -> list[ListedStay]:
-        """Return a page of stays, the newest first."""
-        return self._readers.read(partial(stays.read_stays, which=which, after=after, limit=limit))
+    def member_sessions(
+        self, which: MemberSessionFilter, after: MemberSessionCursor | None, limit: int
+    ) -> list[ListedMemberSession]:
+        """Return a page of member sessions, the newest first."""
+        return self._readers.read(partial(member_sessions.read_member_sessions, which=which, after=after, limit=limit))
 
-    def transitions(self, group_id: str, after: TransitionPlace | None, limit: int) -> list[TransitionRow]:
-        """Return a page of changes of the group's state, the newest first."""
+    def transitions(self, group_id: str, after: TransitionCursor | None, limit: int) -> list[TransitionRow]:
+        """Return a page of the group's state transitions, the newest first."""
         return self._readers.read(partial(history.read_transitions, group_id=group_id, after=after, limit=limit))
 
-    def tuning(self, question: TuningQuestion) -> TuningPast:
-        """Return what a group's past tells of its timeouts, and the newest advice that a job has written down."""
-        return self._readers.read(partial(tuning.read_past, question=question))
+    def tuning(self, query: TuningQuery) -> TuningHistory:
+        """Return the history that timeout advice is computed from, and the newest advice that a job has stored."""
+        return self._readers.read(partial(tuning.read_past, query=query))
 
-    def ownership(self, moment: Moment) -> list[OwnedSpan]:
-        """Return who held which partitions at a moment."""
+    def ownership(self, moment: Moment) -> list[PartitionOwnership]:
+        """Return which members owned which partitions at a time."""
         return self._readers.read(partial(history.read_ownership, moment=moment))
 
-    def group_positions(
-        self, shard_ids: Iterable[int], fresh_since_ms: int, *, by_partition: bool
-    ) -> list[GroupPosition]:
-        """Return what the groups of these shards have committed, added up by topic or partition."""
+    def offset_totals(self, shard_ids: Iterable[int], fresh_since_ms: int, *, by_partition: bool) -> list[OffsetTotal]:
+        """Return the sums of the committed offsets of these shards' groups, by topic or by partition."""
         wanted = list(shard_ids)
-        read = partial(history.read_group_positions, shard_ids=wanted, fresh_since_ms=fresh_since_ms)
+        read = partial(history.read_offset_totals, shard_ids=wanted, fresh_since_ms=fresh_since_ms)
         return self._readers.read(partial(read, by_partition=by_partition))
 
     def expiring(self, shard_ids: Iterable[int]) -> ExpiryForecast | None:
-        """Return what will expire of the groups of these shards; None where no run has ever looked."""
+        """Return how many offsets of these shards' groups will expire; None: there was no run yet."""
         return self._readers.read(partial(maintenance.read_forecast, shard_ids=list(shard_ids)))
 
     def reports(self, which: ReportFilter) -> list[Report]:
-        """Return at most `limit` reports by group: the newest of each, with its parts."""
+        """Return at most `limit` reports by group: the newest of each, with its topics."""
         return self._readers.read(partial(reports.read_reports, which=which))
 
-    def positions(self, moment: Moment) -> list[PositionThen]:
-        """Return what was committed as of a moment."""
-        return self._readers.read(partial(history.read_positions, moment=moment))
+    def offsets_at(self, moment: Moment) -> list[OffsetAtTime]:
+        """Return the committed offsets as of a time."""
+        return self._readers.read(partial(history.read_offsets_at, moment=moment))
 
-    def held_positions(self, group_id: str, since_ms: int) -> GroupPositions:
-        """Return where a group stands, partition by partition."""
-        return self._readers.read(partial(positions.read_group_positions, group_id=group_id, since_ms=since_ms))
+    def group_offsets(self, group_id: str, since_ms: int) -> GroupOffsets:
+        """Return a group's offsets and log ends by partition."""
+        return self._readers.read(partial(committed_offsets.read_group_offsets, group_id=group_id, since_ms=since_ms))
 
-    def lagging_positions(self, shard_ids: Iterable[int], since_ms: int) -> list[LaggingPosition]:
-        """Return which offsets of these shards' groups are behind, in order."""
+    def lagging_offsets(self, shard_ids: Iterable[int], since_ms: int) -> list[LaggingOffset]:
+        """Return the offsets of these shards' groups that lag, in order."""
         wanted = list(shard_ids)
-        return self._readers.read(partial(positions.read_lagging, shard_ids=wanted, since_ms=since_ms))
+        return self._readers.read(partial(committed_offsets.read_lagging, shard_ids=wanted, since_ms=since_ms))
 
-    def past_positions(self, stretch: Stretch, limit: int) -> list[PastPosition]:
-        """Return at most `limit` of a group's positions over time."""
-        return self._readers.read(partial(positions.read_past_positions, stretch=stretch, limit=limit))
+    def past_offsets(self, time_range: TimeRange, limit: int) -> list[PastOffset]:
+        """Return at most `limit` of a group's committed offsets over time."""
+        return self._readers.read(partial(committed_offsets.read_past_offsets, time_range=time_range, limit=limit))
 
-    # -- changes, and what they took ----------------------------------------------------------------------
+    # -- changes and archived offsets ---------------------------------------------------------------------
 
     def change(self, change_id: str) -> RecordedChange | None:
-        """Return one change, or None if there is none."""
+        """Return one change, or None if it does not exist."""
         return self._readers.read(partial(changes.find_change, change_id=change_id))
 
     def changes(self, which: ChangeFilter) -> list[RecordedChange]:
@@ -311,44 +310,44 @@ class PostgresStore:
     def archived_offsets(
         self, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
     ) -> list[ArchivedOffset]:
-        """Return what a change took from a group, by topic and partition."""
+        """Return a group's offsets that a change archived, by topic and partition."""
         find = partial(changes.archived_offsets, change_id=change_id, group_id=group_id, partitions=partitions)
         return self._readers.read(find)
 
-    # -- ends of logs -------------------------------------------------------------------------------------
+    # -- log ends -----------------------------------------------------------------------------------------
 
     def report_log_ends(self, reports: Sequence[LogEndReport], deletions: int) -> bool:
-        """Store ends that trusted reporters named, no partition twice; an end never falls."""
+        """Store log ends from trusted reporters; a log end never decreases."""
         return self._changes.transact(partial(log_ends.report_log_ends, reports=reports, deletions=deletions))
 
     def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
-        """Delete what is known of the end of a partition's log, or of all of a topic's."""
+        """Delete the log end of a partition, or of all partitions of a topic."""
         return self._changes.transact(
-            partial(small_tables.delete_log_ends, topic=topic, partition=partition, change=change)
+            partial(settings_and_topics.delete_log_ends, topic=topic, partition=partition, change=change)
         )
 
     def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
-        """Return the furthest end that trusted reporters named, by topic and partition, and when one did so last."""
+        """Return the highest reported log end by topic and partition, with the time of its last report."""
         return self._readers.read(partial(log_ends.read_log_ends, topics=topics))
 
-    def past_log_ends(self, stretch: Stretch, limit: int) -> list[PastLogEnd]:
-        """Return at most `limit` such ends of the logs that a group has committed."""
-        return self._readers.read(partial(log_ends.read_past_log_ends, stretch=stretch, limit=limit))
+    def past_log_ends(self, time_range: TimeRange, limit: int) -> list[PastLogEnd]:
+        """Return at most `limit` log ends of the partitions that a group has committed."""
+        return self._readers.read(partial(log_ends.read_past_log_ends, time_range=time_range, limit=limit))
 
-    # -- settings and catalogue ---------------------------------------------------------------------------
+    # -- settings and topic metadata ---------------------------------------------------------------------------
 
     def versions(self) -> Versions:
-        """Return how often each small table was changed."""
+        """Return how often each table of settings and topic metadata was changed."""
         return self._readers.read(leases.read_versions)
 
     def topics(self) -> list[TopicRow]:
-        """Return the catalogue, by topic."""
-        return self._readers.read(small_tables.read_topics)
+        """Return the topic metadata, by topic."""
+        return self._readers.read(settings_and_topics.read_topics)
 
     def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow) -> TopicRow:
-        """Put a topic into the catalogue, or raise its count; ValueError if it would fall."""
+        """Add a topic, or raise its number of partitions; ValueError if it has more."""
         put = partial(
-            small_tables.put_topic,
+            settings_and_topics.put_topic,
             topic=topic,
             partitions=partitions,
             log_start_offset=log_start_offset,
@@ -357,71 +356,83 @@ class PostgresStore:
         return self._changes.transact(put)
 
     def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
-        """Take a topic out of the catalogue, and begin a run that archives its offsets."""
-        return self._changes.transact(partial(small_tables.delete_topic, topic=topic, change=change))
+        """Delete a topic, and start a run that archives its offsets."""
+        return self._changes.transact(partial(settings_and_topics.delete_topic, topic=topic, change=change))
 
     def settings(self) -> StoredSettings:
         """Return every stored setting."""
-        return self._readers.read(small_tables.read_settings)
+        return self._readers.read(settings_and_topics.read_settings)
 
     def setting_origins(self, group_id: str) -> dict[str, SettingOrigin]:
-        """Return by whom and when each stored setting of the group or the cluster was set."""
-        return self._readers.read(partial(small_tables.read_origins, group_id=group_id))
+        """Return the actor and time of each stored setting of the group or the cluster."""
+        return self._readers.read(partial(settings_and_topics.read_origins, group_id=group_id))
 
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
         """Set or (None) unset settings of a group, or of the cluster."""
-        put = partial(small_tables.put_settings, group_id=group_id, values=values, change=change)
+        put = partial(settings_and_topics.put_settings, group_id=group_id, values=values, change=change)
         self._changes.transact(put)
 
     def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
-        """Take a change of settings back, key by key, where what it set still stands."""
-        return self._changes.transact(partial(small_tables.undo_settings, change_id=change_id, change=change))
+        """Undo a change of settings, for the keys that were not set again since."""
+        return self._changes.transact(partial(settings_and_topics.undo_settings, change_id=change_id, change=change))
 
     # -- maintenance --------------------------------------------------------------------------------------
 
     def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
-        """Begin a run that takes back what a change archived."""
-        return self._changes.transact(partial(small_tables.begin_undo, change_id=change_id, change=change))
+        """Start a run that restores what a change archived."""
+        return self._changes.transact(partial(settings_and_topics.begin_undo, change_id=change_id, change=change))
 
     def runs(self, limit: int = 100) -> list[RunRow]:
-        """Return the newest runs first."""
+        """Return at most `limit` runs, the newest first."""
         return self._readers.read(partial(maintenance.read_runs, limit=limit))
 
     def run(self, run_id: str) -> RunRow:
-        """Return one run, its counts by outcome included; RunNotFound if there is none."""
+        """Return one run, with its counts by outcome; RunNotFound if it does not exist."""
         return self._readers.read(partial(maintenance.read_run, run_id=run_id))
 
-    def run_candidates(self, run_id: str, after: CandidatePlace | None, limit: int) -> list[ListedCandidate]:
-        """Return at most `limit` candidates of a run after a place; RunNotFound if there is none."""
+    def run_candidates(self, run_id: str, after: CandidateCursor | None, limit: int) -> list[ListedCandidate]:
+        """Return at most `limit` candidates of a run after a cursor; RunNotFound if it does not exist."""
         return self._readers.read(partial(candidates.read_candidates, run_id=run_id, after=after, limit=limit))
 
     def run_days(self, run_id: str) -> list[ListedDay]:
-        """Return the days of history that a run names, the oldest first; RunNotFound if there is none."""
+        """Return the days of history that a run proposes to drop; RunNotFound if it does not exist."""
         return self._readers.read(partial(candidates.read_days, run_id=run_id))
 
     def begin_apply(self, run_id: str, change: ChangeRow, candidates: int | None = None) -> RunRow:
-        """Mark a proposed run as applying, and note the change; not if it names other candidates than were seen."""
+        """Mark a proposed run as applying, and record the change, unless its number of candidates has changed."""
         begin = partial(maintenance.begin_apply, run_id=run_id, change=change, candidates=candidates)
         return self._changes.transact(begin)
 
     def reject(self, run_id: str, change: ChangeRow) -> RunRow:
-        """Mark a proposed run as rejected, and note the change."""
+        """Mark a proposed run as rejected, and record the change."""
         return self._changes.transact(partial(maintenance.reject, run_id=run_id, change=change))
 
     def newest_runs(self) -> dict[str, int]:
-        """Return as of when each job last ran."""
+        """Return job → the `as_of` of its newest run."""
         return self._readers.read(maintenance.read_newest_runs)
 
-    def next_candidates(self, shard_ids: Iterable[int], limit: int, without: Sequence[str] = ()) -> list[CandidateRow]:
+    def next_candidates(
+        self,
+        shard_ids: Iterable[int],
+        limit: int,
+        without_groups: Sequence[str] = (),
+        without_runs: Sequence[str] = (),
+    ) -> list[CandidateRow]:
         """Return at most `limit` undecided candidates of applying runs in these shards, by run and group."""
         wanted = list(shard_ids)
-        read = partial(maintenance.next_candidates, shard_ids=wanted, limit=limit, without=without)
+        read = partial(
+            maintenance.next_candidates,
+            shard_ids=wanted,
+            limit=limit,
+            without_groups=without_groups,
+            without_runs=without_runs,
+        )
         return self._readers.read(read)
 
     def finish_runs(self) -> list[str]:
-        """Mark every applying run that has no undecided candidate as applied, and return their ids."""
+        """Mark every applying run without undecided candidates as applied; return their ids."""
         return self._changes.transact(maintenance.finish_runs)
 
     def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
-        """Decide about one day of history that an applying run names; None if none is left."""
+        """Decide about one day of history of an applying run; None if none is undecided."""
         return self._changes.transact(partial(archive.drop_next, has_copy=has_copy))

@@ -1,7 +1,7 @@
-"""What a group's past says of its timeouts is found by a few statements that look at that group's rows only.
+"""Queries of the history that timeout advice is computed from, for one group.
 
-Each names the column by which its table is partitioned, looks at a bounded number of rows, the newest, and adds up in
-the database whatever can be added up there.
+Each names the column by which its table is partitioned, reads a limited number of rows, the newest, and aggregates in
+the database where possible.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,19 +11,19 @@ from typing import Any, Final
 from sqlalchemy import Row, RowMapping, select
 
 from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS, Day
-from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Advice, Assigned
+from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Advice, CurrentAssignment
 from coordinator_core.protocol.advice.recommend import Recommendation
 from coordinator_core.protocol.advice.what_if import Eviction
 from coordinator_core.store.advice_tables import ADVISED, timeout_advice
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.instants import as_ms
+from coordinator_core.store.postgres.timestamps import as_ms
 from coordinator_core.store.tuning import (
     DAY_MS,
-    EndedStay,
+    EndedSession,
     PastRebalance,
     StoredAdvice,
-    TuningPast,
-    TuningQuestion,
+    TuningHistory,
+    TuningQuery,
     evicted,
 )
 
@@ -34,17 +34,17 @@ _MS: Final = "floor(extract(epoch FROM {}) * 1000)::bigint"
 _IDENTITY: Final = (
     "CASE WHEN group_instance_id IS NULL THEN ARRAY[client_id, client_host] ELSE ARRAY[group_instance_id] END"
 )
-"""Who a member is, whatever its id: its instance, or else its client id and host."""
+"""Identifies a client across member ids: its instance id, or else its client id and host."""
 
 _HEARD_AT: Final = "coalesce(last_heartbeat_at, started_at)"
 
 _SILENT_MS: Final = f"{_MS.format('ended_at')} - {_MS.format(_HEARD_AT)}"
 
-_SILENT_SINCE: Final = "least(gone.heard_at, gone.ended_at - interval '1 microsecond')"
-"""Who joined after that and before the end is the successor of a dead member: that one is not back."""
+_SILENT_SINCE: Final = "least(ended.heard_at, ended.ended_at - interval '1 microsecond')"
+"""A client that joined after that and before the end of the session is the successor of a dead member, no reconnect."""
 
 _EVICTIONS: Final = f"""
-WITH gone AS (
+WITH ended AS (
     SELECT *, {_IDENTITY} AS identity, {_HEARD_AT} AS heard_at, {_SILENT_MS} AS silent_ms,
         CASE WHEN end_reason = 'rebalance_timeout' AND ({_SILENT_MS}) * {SIGNS_PER_SESSION} <= session_timeout_ms
             THEN {LATE_GRACE_MS} ELSE %(grace_ms)s END AS own_grace_ms
@@ -63,19 +63,19 @@ WITH gone AS (
     FROM member_sessions
     WHERE group_id = %(group_id)s
         AND ended_at >= to_timestamp(%(from_ms)s / 1000.0) AND joined_at >= to_timestamp(%(from_ms)s / 1000.0)
-), came AS (
-    SELECT gone.member_id, gone.ended_at,
-        gone.end_reason <> 'left' AND min(arrivals.joined_at) < gone.ended_at AS has_successor,
-        min(arrivals.joined_at) FILTER (WHERE arrivals.joined_at >= gone.ended_at) AS back_at
-    FROM gone
-    JOIN arrivals ON arrivals.identity = gone.identity
-        AND arrivals.member_id <> gone.member_id
+), arrived AS (
+    SELECT ended.member_id, ended.ended_at,
+        ended.end_reason <> 'left' AND min(arrivals.joined_at) < ended.ended_at AS has_successor,
+        min(arrivals.joined_at) FILTER (WHERE arrivals.joined_at >= ended.ended_at) AS reconnected_at
+    FROM ended
+    JOIN arrivals ON arrivals.identity = ended.identity
+        AND arrivals.member_id <> ended.member_id
         AND arrivals.joined_at > {_SILENT_SINCE}
-        AND arrivals.joined_at <= gone.ended_at + gone.own_grace_ms * interval '1 millisecond'
-    GROUP BY gone.member_id, gone.ended_at, gone.end_reason
-), back AS (
-    SELECT member_id, ended_at, has_successor, CASE WHEN NOT has_successor THEN back_at END AS back_at
-    FROM came
+        AND arrivals.joined_at <= ended.ended_at + ended.own_grace_ms * interval '1 millisecond'
+    GROUP BY ended.member_id, ended.ended_at, ended.end_reason
+), reconnects AS (
+    SELECT member_id, ended_at, has_successor, CASE WHEN NOT has_successor THEN reconnected_at END AS reconnected_at
+    FROM arrived
 ), waited AS (
     SELECT part.member_id, past.started_at, past.completed_at, part.waited_for_ms
     FROM rebalances AS past
@@ -85,18 +85,18 @@ WITH gone AS (
     WHERE past.group_id = %(group_id)s AND part.outcome = 'evicted'
         AND past.completed_at >= to_timestamp(%(from_ms)s / 1000.0)
 )
-SELECT gone.member_id, gone.group_instance_id, gone.client_id, gone.client_host, gone.end_reason,
-    {_MS.format("gone.ended_at")} AS at_ms, gone.silent_ms, gone.session_timeout_ms,
-    CASE gone.end_reason WHEN 'rebalance_timeout' THEN waited.waited_for_ms ELSE gone.session_timeout_ms END
+SELECT ended.member_id, ended.group_instance_id, ended.client_id, ended.client_host, ended.end_reason,
+    {_MS.format("ended.ended_at")} AS at_ms, ended.silent_ms, ended.session_timeout_ms,
+    CASE ended.end_reason WHEN 'rebalance_timeout' THEN waited.waited_for_ms ELSE ended.session_timeout_ms END
         AS limit_ms,
-    {_MS.format("back.back_at")} AS back_at_ms,
-    coalesce(back.has_successor, false) AS has_successor
-FROM gone
-LEFT JOIN back ON (back.member_id, back.ended_at) = (gone.member_id, gone.ended_at)
-LEFT JOIN waited ON waited.member_id = gone.member_id AND gone.end_reason = 'rebalance_timeout'
-    AND gone.ended_at BETWEEN waited.started_at AND waited.completed_at
-WHERE back.back_at IS NOT NULL OR gone.ended_at < to_timestamp((%(to_ms)s - gone.own_grace_ms) / 1000.0)
-ORDER BY gone.ended_at DESC, gone.member_id
+    {_MS.format("reconnects.reconnected_at")} AS reconnected_at_ms,
+    coalesce(reconnects.has_successor, false) AS has_successor
+FROM ended
+LEFT JOIN reconnects ON (reconnects.member_id, reconnects.ended_at) = (ended.member_id, ended.ended_at)
+LEFT JOIN waited ON waited.member_id = ended.member_id AND ended.end_reason = 'rebalance_timeout'
+    AND ended.ended_at BETWEEN waited.started_at AND waited.completed_at
+WHERE reconnects.reconnected_at IS NOT NULL OR ended.ended_at < to_timestamp((%(to_ms)s - ended.own_grace_ms) / 1000.0)
+ORDER BY ended.ended_at DESC, ended.member_id
 """  # noqa: S608 - words of ours
 
 _DAYS: Final = f"""
@@ -119,7 +119,7 @@ ORDER BY 1
 _JOINED_MS: Final = (
     "CASE WHEN part.outcome = 'joined' THEN least(part.joined_after_ms, part.waited_for_ms) ELSE part.waited_for_ms END"
 )
-"""How long a rebalance waited for a member to join; `least` leaves NULL out, of a member that never did."""
+"""How long a rebalance waited for a member to join; `least` ignores the NULL of a member that did not join."""
 
 _REJOINS: Final = f"""
 SELECT array_agg(join_ms) FILTER (WHERE outcome = 'joined' AND joined_after_ms IS NOT NULL) AS rejoins_ms,
@@ -175,38 +175,38 @@ WHERE group_id = %(group_id)s
 """
 
 
-def read_past(transaction: Transaction, question: TuningQuestion) -> TuningPast:
-    """Return what was found, from as early on as may be looked at."""
-    limits: dict[str, Any] = asdict(question)
-    gone = transaction.execute(_EVICTIONS, limits).all()
-    if len(gone) == question.max_evictions:
-        limits["from_ms"] = gone[-1].at_ms
+def read_past(transaction: Transaction, query: TuningQuery) -> TuningHistory:
+    """Return the history of a group, as early as the query's limits allow."""
+    limits: dict[str, Any] = asdict(query)
+    ended = transaction.execute(_EVICTIONS, limits).all()
+    if len(ended) == query.max_evictions:
+        limits["from_ms"] = ended[-1].at_ms
     days = transaction.execute(_DAYS, limits).all()
-    if sum(day.row_count for day in days) == question.max_rows:
+    if sum(day.row_count for day in days) == query.max_rows:
         limits["from_ms"] = min(day.from_ms for day in days)
-    asked_session_ms, asked_rebalance_ms = transaction.execute(_ASKED, limits).one()
+    requested_session_ms, requested_rebalance_ms = transaction.execute(_ASKED, limits).one()
     waits = transaction.execute(_REJOINS, limits).all()
-    return TuningPast(
-        question=question,
+    return TuningHistory(
+        query=query,
         from_ms=limits["from_ms"],
         days=tuple(Day(day[0], day.heartbeats, tuple(day[5:]), day.longest_gap_ms) for day in days),
-        evictions=tuple(_evictions(gone, limits["from_ms"])),
+        evictions=tuple(_evictions(ended, limits["from_ms"])),
         rejoins_ms=tuple(length_ms for wait in waits for length_ms in wait.rejoins_ms or ()),
         waits_ms=tuple(wait.wait_ms for wait in waits),
         rebalances=tuple(reversed([PastRebalance(*row) for row in transaction.execute(_REBALANCES, limits)])),
-        asked_session_ms=asked_session_ms,
-        asked_rebalance_ms=asked_rebalance_ms,
-        assigned=Assigned(*transaction.execute(_ASSIGNED, limits).one()),
-        stored=_read_stored(transaction, question.group_id),
+        requested_session_ms=requested_session_ms,
+        requested_rebalance_ms=requested_rebalance_ms,
+        assigned=CurrentAssignment(*transaction.execute(_ASSIGNED, limits).one()),
+        stored=_read_stored(transaction, query.group_id),
     )
 
 
-def _evictions(gone: Iterable[Row[*tuple[Any, ...]]], from_ms: int) -> Iterator[Eviction]:
-    """Read evictions; one by a limit on rejoining is known when its rebalance is over."""
-    for row in gone:
+def _evictions(ended: Iterable[Row[*tuple[Any, ...]]], from_ms: int) -> Iterator[Eviction]:
+    """Yield evictions; those by the rebalance timeout only after their rebalance has ended."""
+    for row in ended:
         if row.limit_ms is not None and row.at_ms >= from_ms:
-            *columns, limit_ms, back_at_ms, has_successor = row
-            yield evicted(EndedStay(*columns), limit_ms, back_at_ms, has_successor=has_successor)
+            *columns, limit_ms, reconnected_at_ms, has_successor = row
+            yield evicted(EndedSession(*columns), limit_ms, reconnected_at_ms, has_successor=has_successor)
 
 
 def _read_stored(transaction: Transaction, group_id: str) -> StoredAdvice | None:
@@ -240,6 +240,6 @@ def _piece(row: RowMapping, name: str) -> Advice:
         present_ms=row[f"{name}_present_ms"],
         verdict=row[f"{name}_verdict"],
         confidence=row[f"{name}_confidence"],
-        because=row[f"{name}_because"],
+        because=row[f"{name}_reason"],
         effect=row[f"{name}_effect"],
     )

@@ -1,6 +1,6 @@
-"""Rows given as arrays are inserted, or put in the place of those that stand under their keys; one statement a table.
+"""INSERT statements with rows from arrays, with or without replacing existing rows.
 
-Every name that is put into a statement comes from tables.py, and every value travels as a parameter.
+Every inserted name comes from tables.py, and every value is a parameter.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def run(transaction: Transaction, statement: str, arrays: Arrays, rows: Iterable[tuple[Any, ...]]) -> None:
-    """Run a statement over rows, unless there are none."""
+    """Run a statement with rows, unless there are none."""
     rows = list(rows)
     if rows:
         transaction.execute(statement, arrays.parameters(rows))
@@ -28,12 +28,12 @@ def insert(transaction: Transaction, table: str, arrays: Arrays, rows: Iterable[
 
 
 def upsert(table: Table, arrays: Arrays) -> str:
-    """Return the statement that inserts rows, or replaces those of the same keys."""
+    """Return the statement that inserts rows or replaces those with the same keys."""
     return f"INSERT INTO {table.name} ({arrays.column_list}) {arrays.source} {or_replace(table)}"
 
 
 def or_replace(table: Table) -> str:
-    """Return what an INSERT ends with to replace rows of the same keys; what is not given gets its default anew."""
+    """Return the ON CONFLICT clause that replaces rows; columns without a given value are reset to their defaults."""
     key = ", ".join(quoted(column.name) for column in table.primary_key)
     names = [quoted(column.name) for column in table.columns if not column.primary_key]
     values = ", ".join(f"{name} = excluded.{name}" for name in names)

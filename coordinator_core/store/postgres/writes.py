@@ -1,46 +1,46 @@
-"""A batch is one transaction: it proves the leases, then takes one statement a table, then one COMMIT.
+"""Writes of batches: one transaction checks the leases, runs one statement per table, and commits.
 
 Rules:
 
-* The proof comes first, and holds until the transaction ends.
-* A batch of nothing but commits, which most are, is a single statement that does all of it.
-* Shards whose lease has moved on leave the batch; the others go on.
-* Where nothing of a batch is proven, the server may have been restarted, or be another one. The incarnation is then
-  compared in full, and the batch is written again if it is still the same (`known_server`).
-* When the database refuses the data, the batch begins again, and is written in halves, each behind a savepoint, and
-  halves of the refused halves, down to single groups. So one bad group among a thousand costs some twenty
-  statements more and nobody else anything. Savepoints rather than a transaction a group: there is still one proof
-  and one COMMIT, so that the whole batch is stored, or not, or of unknown outcome.
-* One unnest a table: what a batch writes is found by key. COPY into a temporary table and a merge take Postgres a fifth
-  less in batches of thousands of rows, a tenth more in batches of tens, and leave dead rows that nobody vacuums.
+* The lease check comes first, and locks the leases until the transaction ends.
+* A batch of commits only, the most frequent kind, is a single statement, which checks the leases too.
+* Writes to shards whose lease is lost are dropped; the others are stored.
+* If no lease of a batch matches, the server may have been restarted, or be another one. The incarnation is then
+  compared in full, and the batch is written again if it is the same (`known_server`).
+* If the database rejects the data, the batch is written again in halves, each in a savepoint, and rejected halves are
+  halved again, down to single groups. One bad group among a thousand costs about twenty more statements and does not
+  affect the others. There is still one lease check and one COMMIT, so that the whole batch is stored, not stored, or of
+  unknown outcome.
+* Rows are passed as one unnest per table. COPY into a temporary table and a merge are a fifth faster in batches of
+  thousands of rows, a tenth slower in batches of tens, and leave dead rows that are not vacuumed.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from coordinator_core.store.postgres.at_once import AtOnce
-from coordinator_core.store.postgres.commits import PreparedCommits, commit_at_once, prepare_commits
-from coordinator_core.store.postgres.connections import Line, Transaction
+from coordinator_core.store.postgres.autocommit import AutocommitConnection
+from coordinator_core.store.postgres.commits import PreparedCommits, commit_in_one_statement, prepare_commits
+from coordinator_core.store.postgres.connections import ConnectionPool, Transaction
 from coordinator_core.store.postgres.failures import DataRefused
 from coordinator_core.store.postgres.folding import Folded, fold, fold_commits
 from coordinator_core.store.postgres.known_server import KnownServer
-from coordinator_core.store.postgres.present_minute import PresentMinute
-from coordinator_core.store.postgres.proof import PROOF, proof_parameters, shards_of
+from coordinator_core.store.postgres.lease_check import LEASE_CHECK, lease_check_parameters, shards_of
+from coordinator_core.store.postgres.minute_cache import MinuteCache
 from coordinator_core.store.postgres.statements import store
-from coordinator_core.store.rows import Batch, GroupWrite, Written
+from coordinator_core.store.rows import Batch, GroupWrite, WriteResult
 
 
 class Prepared(NamedTuple):
-    """A batch, and what could be done of it without the database."""
+    """A batch, and its parameters as far as they do not depend on the database."""
 
     batch: Batch
     commits: PreparedCommits | None
-    """What the single statement takes, where there is nothing but commits."""
+    """The parameters of the single statement; None: the batch has more than commits."""
 
 
 def prepare(batch: Batch) -> Prepared:
-    """Do what needs neither the database nor to know what it has taken before."""
+    """Prepare a batch, without access to the database or to the results of earlier batches."""
     if not all(group_write.is_only_commits for group_write in batch.writes):
         return Prepared(batch, None)
     folded = fold_commits(batch.writes)
@@ -48,56 +48,62 @@ def prepare(batch: Batch) -> Prepared:
     return Prepared(batch, prepare_commits(batch, folded) if is_one_statement else None)
 
 
-def write(line: Line, at_once: AtOnce, server: KnownServer, prepared: Prepared, minute: PresentMinute) -> Written:
-    """Store a batch, or say which shards and groups of it are not stored.
+def write(
+    pool: ConnectionPool, autocommit: AutocommitConnection, server: KnownServer, prepared: Prepared, cache: MinuteCache
+) -> WriteResult:
+    """Store a batch; return the shards and groups that were not stored.
 
     Args:
-        line: one for transactions.
-        at_once: a connection for batches that are a single statement.
-        server: the one that the leases hold on.
-        prepared: what to store.
-        minute: what was stored lately.
+        pool: connections for transactions.
+        autocommit: the connection for batches that are a single statement.
+        server: the server on which the leases are valid.
+        prepared: the batch.
+        cache: the partitions that were stored in the current minute.
     """
     batch = prepared.batch
-    written = _write(line, at_once, server, prepared, minute)
+    written = _write(pool, autocommit, server, prepared, cache)
     is_lost = written.lost_shards == shards_of(batch)
-    if is_lost and line.transact(partial(server.recognize, node_id=batch.node_id)):
-        return _write(line, at_once, server, prepared, minute)
+    if is_lost and pool.transact(partial(server.recognize, node_id=batch.node_id)):
+        return _write(pool, autocommit, server, prepared, cache)
     return written
 
 
-def _write(line: Line, at_once: AtOnce, server: KnownServer, prepared: Prepared, minute: PresentMinute) -> Written:
+def _write(
+    pool: ConnectionPool, autocommit: AutocommitConnection, server: KnownServer, prepared: Prepared, cache: MinuteCache
+) -> WriteResult:
     batch, commits = prepared
     try:
         if commits is None:
-            lost, folded = line.transact(partial(_write_whole, server=server, batch=batch, minute=minute))
+            lost, folded = pool.transact(partial(_write_whole, server=server, batch=batch, cache=cache))
         else:
             folded = commits.folded
-            lost = shards_of(batch) - commit_at_once(at_once, server, commits, minute.known(folded, batch.epochs))
+            lost = shards_of(batch) - commit_in_one_statement(
+                autocommit, server, commits, cache.known(folded, batch.epochs)
+            )
     except DataRefused:
-        return line.transact(partial(_write_in_halves, server=server, batch=batch))
+        return pool.transact(partial(_write_in_halves, server=server, batch=batch))
     if not lost:
-        minute.note(folded, batch.epochs)
-    return Written(lost_shards=lost)
+        cache.add(folded, batch.epochs)
+    return WriteResult(lost_shards=lost)
 
 
 def _write_whole(
-    transaction: Transaction, server: KnownServer, batch: Batch, minute: PresentMinute
+    transaction: Transaction, server: KnownServer, batch: Batch, cache: MinuteCache
 ) -> tuple[frozenset[int], Folded]:
-    lost, writes = _prove_leases(transaction, server, batch)
+    lost, writes = _check_leases(transaction, server, batch)
     folded = fold(writes)
-    store(transaction, folded, minute.known(folded, batch.epochs))
+    store(transaction, folded, cache.known(folded, batch.epochs))
     return lost, folded
 
 
-def _write_in_halves(transaction: Transaction, server: KnownServer, batch: Batch) -> Written:
-    lost, writes = _prove_leases(transaction, server, batch)
+def _write_in_halves(transaction: Transaction, server: KnownServer, batch: Batch) -> WriteResult:
+    lost, writes = _check_leases(transaction, server, batch)
     by_group: dict[str, list[GroupWrite]] = {}
     for group_write in writes:
         by_group.setdefault(group_write.group_id, []).append(group_write)
     refused: dict[str, str] = {}
     _store_by_halves(transaction, list(by_group.values()), refused)
-    return Written(lost_shards=lost, refused_groups=refused)
+    return WriteResult(lost_shards=lost, refused_groups=refused)
 
 
 def _store_by_halves(transaction: Transaction, groups: Sequence[list[GroupWrite]], refused: dict[str, str]) -> None:
@@ -113,10 +119,10 @@ def _store_by_halves(transaction: Transaction, groups: Sequence[list[GroupWrite]
         _store_by_halves(transaction, groups[middle:], refused)
 
 
-def _prove_leases(
+def _check_leases(
     transaction: Transaction, server: KnownServer, batch: Batch
 ) -> tuple[frozenset[int], list[GroupWrite]]:
-    """Lock the leases that hold; return the shards that are lost, and the writes to the others."""
-    parameters = {**proof_parameters(batch), **server.proof_parameters()}
-    held = {shard for (shard,) in transaction.execute(PROOF, parameters)}
+    """Lock the valid leases; return the lost shards, and the writes to the others."""
+    parameters = {**lease_check_parameters(batch), **server.lease_check_parameters()}
+    held = {shard for (shard,) in transaction.execute(LEASE_CHECK, parameters)}
     return shards_of(batch) - held, [group_write for group_write in batch.writes if group_write.shard_id in held]

@@ -1,1 +1,1 @@
-"""The agent against a fake coordinator and against a real node."""
+"""Tests of the agent with a fake coordinator and with a real node."""

@@ -1,4 +1,4 @@
-"""What agents in tests are made with, and a diary of their callbacks."""
+"""Settings of test agents, and a recorder of their callbacks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUICK: dict[str, Any] = {
 
 @dataclass
 class Diary:
-    """What the callbacks were told, in order: ("assigned", [0, 1]) and so on."""
+    """The calls of the callbacks, in order: ("assigned", [0, 1]) and so on."""
 
     lines: list[tuple[str, list[int]]] = field(default_factory=list)
 
@@ -55,14 +55,14 @@ def orders(*partitions: int) -> list[dict[str, Any]]:
 
 
 def rebalance(coordinator: FakeCoordinator, agent: ConsumerAgent, diary: Diary, *partitions: int) -> None:
-    """Have the leader, somebody else, assign these next, and go through with it."""
+    """Make another member the leader, which assigns these next, and complete the rebalance."""
     coordinator.assigned = orders(*partitions)
     coordinator.next("heartbeat", REBALANCE)
     diary.until_assigned(agent, diary.count("assigned") + 1)
 
 
 def poll_on(agent: ConsumerAgent) -> None:
-    """Poll whenever there is something to do, until that raises."""
+    """Poll whenever there is work, until poll() raises."""
     while agent.wait(PATIENCE_S):
         agent.poll()
 

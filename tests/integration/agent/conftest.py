@@ -1,4 +1,4 @@
-"""What the agent's tests share: a fake coordinator, agents that are closed in the end, and a diary of callbacks."""
+"""Fixtures of the agent's tests: a fake coordinator, agents that are closed after the test, and a callback recorder."""
 
 from __future__ import annotations
 

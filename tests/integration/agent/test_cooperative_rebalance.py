@@ -1,4 +1,4 @@
-"""With cooperative assignors a member keeps its partitions while it rejoins, and gives up only what is taken."""
+"""Cooperative rebalances: partitions are kept during the rejoin, and only moved ones are revoked."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.waiting import PATIENCE_S
 
 
 def member_of_two(coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary) -> ConsumerAgent:
-    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     coordinator.heartbeat_interval_ms = 5
     return joined(assignors=[PATIENT], **diary.callbacks())
 
 
-def test_what_is_kept_is_neither_revoked_nor_read_from_anew(
+def test_kept_partition_is_not_revoked_and_keeps_its_position(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     agent = member_of_two(coordinator, joined, diary)
@@ -34,7 +34,7 @@ def test_what_is_kept_is_neither_revoked_nor_read_from_anew(
     assert [body["partitions"] for body in coordinator.bodies("query")] == [orders(0, 1), orders(2)]
 
 
-def test_what_is_taken_is_revoked_after_the_sync_and_a_second_join_follows(
+def test_moved_partition_is_revoked_after_the_sync_and_a_second_join_follows(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     agent = member_of_two(coordinator, joined, diary)
@@ -46,7 +46,7 @@ def test_what_is_taken_is_revoked_after_the_sync_and_a_second_join_follows(
     assert numbers(agent.poll()) == [0]
 
 
-def test_a_topic_that_is_no_longer_wanted_is_revoked_before_the_join(
+def test_unsubscribed_topic_is_revoked_before_the_join(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     agent = member_of_two(coordinator, joined, diary)
@@ -58,7 +58,7 @@ def test_a_topic_that_is_no_longer_wanted_is_revoked_before_the_join(
     assert coordinator.bodies("join")[-1]["protocols"][0]["metadata"]["owned_partitions"] == []
 
 
-def test_a_member_put_out_while_it_rejoins_loses_what_it_had_kept(
+def test_member_removed_while_rejoining_loses_its_partitions(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     agent = member_of_two(coordinator, joined, diary)
@@ -68,26 +68,26 @@ def test_a_member_put_out_while_it_rejoins_loses_what_it_had_kept(
     assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1]), ("assigned", [0, 1])]
 
 
-def test_closing_in_the_midst_of_a_rejoin_loses_what_was_kept_through_it(
+def test_closing_during_a_rejoin_loses_kept_partitions(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     agent = member_of_two(coordinator, joined, diary)
-    is_over = threading.Event()
-    coordinator.next("join", Hold(is_over))
+    should_stop = threading.Event()
+    coordinator.next("join", Hold(should_stop))
     coordinator.next("heartbeat", REBALANCE)
     while coordinator.count("join") < 3:
         agent.poll()
         agent.wait(timeout_s=0.05)
     agent.close(timeout_s=0.2)
-    is_over.set()
+    should_stop.set()
 
     assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
 
 
-def test_a_member_that_learns_while_giving_back_that_it_was_put_out_loses_the_rest(
+def test_member_evicted_during_revocation_loses_the_rest(
     coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
 ) -> None:
-    coordinator.leader = "somebody-else"
+    coordinator.leader = "other-member"
     coordinator.assigned = [*orders(0), {"topic": "refunds", "partitions": [7]}]
     agents: list[ConsumerAgent] = []
 
@@ -107,10 +107,10 @@ def test_a_member_that_learns_while_giving_back_that_it_was_put_out_loses_the_re
     assert diary.lines == [("assigned", [0, 7]), ("revoked", [7]), ("lost", [0]), ("assigned", [0])]
 
 
-def test_a_member_tells_the_sticky_assignors_what_it_had_last(
+def test_member_sends_its_last_assignment_to_sticky_assignors(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
-    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     coordinator.heartbeat_interval_ms = 5
     agent = joined(assignors=["sticky", "cooperative-sticky"], **diary.callbacks())
     rebalance(coordinator, agent, diary, 0)
@@ -123,7 +123,7 @@ def test_a_member_tells_the_sticky_assignors_what_it_had_last(
     assert owned_claim(Member("m", (), user_data=cooperative)) == Claim((), generation=1)
 
 
-def test_the_leader_of_a_sticky_group_is_told_what_others_had(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_leader_of_a_sticky_group_gets_previous_assignments(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     remembered = remembered_data([TopicPartition("orders", 0), TopicPartition("orders", 2)], 1)
     metadata = {"topics": ["orders"], "owned_partitions": [], "user_data": b64encode(remembered).decode()}
     coordinator.others = [{"member_id": "other", "group_instance_id": None, "metadata": metadata}]
@@ -135,7 +135,7 @@ def test_the_leader_of_a_sticky_group_is_told_what_others_had(coordinator: FakeC
 def test_one_eager_assignor_among_those_offered_makes_the_member_eager(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
-    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     coordinator.heartbeat_interval_ms = 5
     agent = joined(assignors=[PATIENT, "range"], **diary.callbacks())
     rebalance(coordinator, agent, diary, 0, 1)
@@ -143,7 +143,7 @@ def test_one_eager_assignor_among_those_offered_makes_the_member_eager(
     assert diary.lines == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0, 1])]
 
 
-def test_auto_commit_stores_how_far_a_partition_is_before_it_is_revoked(
+def test_auto_commit_stores_positions_before_cooperative_revocation(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     stored: list[int] = []
@@ -151,7 +151,7 @@ def test_auto_commit_stores_how_far_a_partition_is_before_it_is_revoked(
     def look(partitions: tuple[TopicPartition, ...]) -> None:
         stored.extend(coordinator.offsets[each]["offset"] for each in partitions)
 
-    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     coordinator.heartbeat_interval_ms = 5
     callbacks = diary.callbacks() | {"on_revoked": look}
     agent = joined(assignors=[PATIENT], enable_auto_commit=True, auto_commit_interval_ms=600_000, **callbacks)
@@ -169,7 +169,7 @@ def test_auto_commit_stores_how_far_a_partition_is_before_it_is_revoked(
     assert stored == [60]
 
 
-def test_an_end_that_is_not_known_when_partitions_go_keeps_none_from_being_revoked(
+def test_raising_end_offset_of_does_not_prevent_revocation(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     is_gone = False
@@ -179,7 +179,7 @@ def test_an_end_that_is_not_known_when_partitions_go_keeps_none_from_being_revok
             raise FileNotFoundError("gone")
         return 100
 
-    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     agent = joined(
         assignors=[PATIENT],
         enable_auto_commit=True,
@@ -199,10 +199,10 @@ def test_an_end_that_is_not_known_when_partitions_go_keeps_none_from_being_revok
     assert diary.lines == [("assigned", [0, 1]), ("revoked", [1]), ("assigned", [])]
 
 
-def test_a_member_that_may_not_rejoin_loses_what_it_had_kept_at_once(
+def test_rejected_rejoin_loses_kept_partitions_at_once(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
-    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     agent = joined(assignors=[PATIENT], retry_backoff_ms=600_000, retry_backoff_max_ms=600_000, **diary.callbacks())
     coordinator.next("join", Problem("GROUP_MAX_SIZE_REACHED", 409, "fix"))
     agent.subscribe(["orders", "refunds"])
@@ -214,7 +214,7 @@ def test_a_member_that_may_not_rejoin_loses_what_it_had_kept_at_once(
     assert agent.wait(timeout_s=0.01) is False
 
 
-def test_a_member_put_out_while_its_sync_waits_reads_on_no_longer(
+def test_member_removed_while_syncing_stops_reading(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     agent = member_of_two(coordinator, joined, diary)

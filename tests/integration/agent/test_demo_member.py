@@ -1,4 +1,4 @@
-"""The demonstration member is a process that consumes what is only pretended, and that nobody has to clean up after."""
+"""The demonstration member: a process that consumes generated records and ends with its parent."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def test_a_demo_member_leaves_the_group_when_it_is_asked_to_stop(
     assert member.stdout.read().splitlines()[-1] == "left the group"
 
 
-def test_a_demo_member_stops_although_nobody_answers_it(coordinator: FakeCoordinator, member: Process) -> None:
+def test_demo_member_stops_without_responses(coordinator: FakeCoordinator, member: Process) -> None:
     coordinator.wait_for_calls("commit", 1)
-    nobody = [Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")] * 1_000
-    coordinator.next("commit", *nobody)
-    coordinator.next("leave", *nobody)
+    unavailable = [Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")] * 1_000
+    coordinator.next("commit", *unavailable)
+    coordinator.next("leave", *unavailable)
     coordinator.wait_for_calls("commit", 3)
     member.terminate()
 
@@ -82,7 +82,7 @@ def test_a_demo_member_dies_with_its_parent(coordinator: FakeCoordinator) -> Non
         coordinator.wait_for_calls("commit", 1)
         parent.kill()
         assert parent.stdout is not None
-        parent.stdout.read()  # comes to its end when nobody holds the pipe any more
+        parent.stdout.read()  # ends when no process holds the pipe
 
     assert coordinator.count("leave") == 0
 
@@ -95,12 +95,12 @@ def test_a_demo_member_that_is_refused_says_why_in_one_line(coordinator: FakeCoo
     assert done.stdout == "cannot go on: GROUP_MAX_SIZE_REACHED: as the test says\n"
 
 
-def test_an_address_that_is_none_is_refused_in_one_line(coordinator: FakeCoordinator) -> None:
+def test_invalid_url_is_rejected_in_one_line(coordinator: FakeCoordinator) -> None:
     wrong = [part.replace("http://", "") for part in command(coordinator)]
     done = subprocess.run(wrong, capture_output=True, text=True, check=False)
 
     assert done.returncode == 2
-    assert done.stderr.startswith("a base URL looks like http://host:port")
+    assert done.stderr.startswith("a base URL must look like http://host:port")
     assert done.stderr.count("\n") == 1
 
 

@@ -1,4 +1,4 @@
-"""The heartbeat thread keeps an agent alive beside its caller, and gives up when the caller does."""
+"""The heartbeat thread, max_poll_interval_ms, close() and wakeup()."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_shorter_interval_of_the_callers_own_is_kept(
     clock.wait_for_sleeper("-heartbeat", (100, 100))
 
 
-def test_a_caller_slower_than_the_session_stays_a_member(
+def test_caller_slower_than_its_session_remains_a_member(
     coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, diary: Diary
 ) -> None:
     agent = joined(clock=clock, session_timeout_ms=6_000, max_poll_interval_ms=60_000, **diary.callbacks())
@@ -74,7 +74,7 @@ def test_a_caller_slower_than_max_poll_interval_leaves_and_joins_again(
     assert agent.member_id == "me-2"
 
 
-def test_a_slow_static_member_does_not_leave_and_only_falls_silent(
+def test_slow_static_member_stops_heartbeats_without_leaving(
     coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, diary: Diary
 ) -> None:
     agent = joined(clock=clock, max_poll_interval_ms=60_000, group_instance_id="pod-0", **diary.callbacks())
@@ -91,7 +91,7 @@ def test_a_slow_static_member_does_not_leave_and_only_falls_silent(
     assert [body["member_id"] for body in coordinator.bodies("join")] == ["", ""]
 
 
-def test_an_assignment_that_was_lost_before_the_caller_took_it_is_never_told(
+def test_assignment_lost_before_delivery_is_never_reported(
     coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock, diary: Diary
 ) -> None:
     agent = make_agent(clock=clock, client_id="me", **diary.callbacks())
@@ -112,7 +112,7 @@ def test_an_assignment_that_was_lost_before_the_caller_took_it_is_never_told(
 def test_waiting_inside_poll_is_polling(
     coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock
 ) -> None:
-    coordinator.leader, coordinator.assigned = "somebody-else", []
+    coordinator.leader, coordinator.assigned = "other-member", []
     agent = make_agent(clock=clock, max_poll_interval_ms=60_000)
     caller = threading.Thread(target=agent.poll, kwargs={"timeout_s": 100}, name="caller")
     caller.start()
@@ -144,9 +144,7 @@ def test_closing_leaves_with_a_reason_and_ends_the_heartbeats(
     assert agent.member_id == ""
 
 
-def test_closing_a_static_member_leaves_its_place_free_for_its_return(
-    coordinator: FakeCoordinator, joined: AgentMaker
-) -> None:
+def test_closing_a_static_member_does_not_leave_the_group(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     joined(group_instance_id="pod-0").close()
 
     assert coordinator.count("leave") == 0
@@ -161,9 +159,9 @@ def test_leaving_the_with_block_closes(coordinator: FakeCoordinator, joined: Age
         agent.poll()
 
 
-def test_closing_closes_although_a_callback_raises(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_close_completes_if_a_callback_raises(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     def refuse(_: object) -> None:
-        raise LookupError("no room")
+        raise LookupError("no slot")
 
     agent = joined(on_revoked=refuse)
     with pytest.raises(LookupError):
@@ -172,7 +170,7 @@ def test_closing_closes_although_a_callback_raises(coordinator: FakeCoordinator,
     assert coordinator.member_id == ""
 
 
-def test_a_forked_child_that_closes_takes_its_parents_member_out_of_no_group(
+def test_close_in_a_forked_child_does_not_leave_the_group(
     coordinator: FakeCoordinator, joined: AgentMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = joined()
@@ -185,10 +183,8 @@ def test_a_forked_child_that_closes_takes_its_parents_member_out_of_no_group(
 
 
 @pytest.mark.parametrize("timeout_s", [float("inf"), 1e300])
-def test_a_poll_and_a_wait_may_be_without_end(
-    coordinator: FakeCoordinator, make_agent: AgentMaker, timeout_s: float
-) -> None:
-    coordinator.leader, coordinator.assigned = "somebody-else", []
+def test_infinite_timeout_is_accepted(coordinator: FakeCoordinator, make_agent: AgentMaker, timeout_s: float) -> None:
+    coordinator.leader, coordinator.assigned = "other-member", []
     agent = make_agent()
 
     def wake() -> None:
@@ -202,8 +198,8 @@ def test_a_poll_and_a_wait_may_be_without_end(
     waker.join()
 
 
-def test_a_time_that_is_no_number_is_one_sentence(make_agent: AgentMaker) -> None:
-    with pytest.raises(ValueError, match="timeout_s is a number of seconds, and not nan"):
+def test_nan_timeout_is_rejected(make_agent: AgentMaker) -> None:
+    with pytest.raises(ValueError, match="timeout_s must be a number of seconds, and is nan"):
         make_agent().poll(float("nan"))
 
 
@@ -218,14 +214,14 @@ def test_an_agent_closed_by_its_own_callback_does_not_join_again(
     assert [seen.call for seen in coordinator.seen if seen.call in ("join", "leave")] == ["join", "join", "leave"]
 
 
-def test_an_agent_that_never_polled_closes_without_a_word(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+def test_agent_that_never_polled_closes_without_requests(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     make_agent().close()
 
     assert coordinator.seen == []
 
 
 def test_wakeup_ends_a_poll_under_way(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
-    coordinator.leader, coordinator.assigned = "somebody-else", []
+    coordinator.leader, coordinator.assigned = "other-member", []
     agent = make_agent()
 
     def wake() -> None:
@@ -249,7 +245,7 @@ def test_wakeup_before_a_poll_makes_it_return_at_once(coordinator: FakeCoordinat
     never.set()
 
 
-def test_waiting_tells_whether_there_is_something_to_do(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_wait_reports_whether_there_is_work(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     agent = joined()
 
     assert agent.wait(timeout_s=0.01) is False
@@ -257,7 +253,7 @@ def test_waiting_tells_whether_there_is_something_to_do(coordinator: FakeCoordin
     assert agent.wait(PATIENCE_S) is True
 
 
-def test_a_poll_with_nothing_to_consume_waits_no_longer_than_it_may(joined: AgentMaker, clock: ManualClock) -> None:
+def test_poll_without_partitions_ends_at_its_timeout(joined: AgentMaker, clock: ManualClock) -> None:
     agent = joined(clock=clock)
     agent.pause(agent.assignment())
     caller = threading.Thread(target=agent.poll, kwargs={"timeout_s": 5}, name="caller")

@@ -1,4 +1,4 @@
-"""An agent gets into its group, stays there and gets out, whatever the coordinator says meanwhile."""
+"""Joining, syncing, rebalancing and leaving, with every error of the coordinator."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def test_a_first_poll_joins_and_returns_all_partitions_from_their_beginning(
     assert diary.lines == [("assigned", [0, 1, 2])]
 
 
-def test_joining_takes_two_requests_of_which_the_second_has_the_id_that_was_given(
-    coordinator: FakeCoordinator, joined: AgentMaker
-) -> None:
+def test_second_join_request_carries_the_issued_member_id(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     joined(client_id="consumer-billing-x", session_timeout_ms=12_000, max_poll_interval_ms=70_000)
 
     first, second = coordinator.bodies("join")
@@ -72,9 +70,7 @@ def test_a_leader_assigns_by_range_for_all_members(coordinator: FakeCoordinator,
     assert coordinator.given["elsewhere"]["partitions"] == [{"topic": "refunds", "partitions": [0]}]
 
 
-def test_an_assignor_of_ones_own_is_told_of_topics_that_have_partitions(
-    coordinator: FakeCoordinator, make_agent: AgentMaker
-) -> None:
+def test_custom_assignor_gets_topics_with_partitions(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     asked: list[tuple[dict[str, int], list[str]]] = []
 
     def give_nothing(counts: Mapping[str, int], members: Sequence[Member]) -> dict[str, list[TopicPartition]]:
@@ -87,10 +83,8 @@ def test_an_assignor_of_ones_own_is_told_of_topics_that_have_partitions(
     assert asked == [({"orders": 3}, ["me-1"])]
 
 
-def test_a_follower_hands_in_nothing_and_takes_what_it_is_given(
-    coordinator: FakeCoordinator, joined: AgentMaker
-) -> None:
-    coordinator.leader = "somebody-else"
+def test_follower_sends_no_assignment_and_applies_its_own(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    coordinator.leader = "other-member"
     coordinator.assigned = [{"topic": "orders", "partitions": [1]}]
     agent = joined()
 
@@ -98,9 +92,7 @@ def test_a_follower_hands_in_nothing_and_takes_what_it_is_given(
     assert [body["assignments"] for body in coordinator.bodies("sync")] == [[]]
 
 
-def test_a_leader_that_is_told_to_skip_the_assignment_hands_in_nothing(
-    coordinator: FakeCoordinator, joined: AgentMaker
-) -> None:
+def test_leader_that_skips_the_assignment_sends_none(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     coordinator.assigned = [{"topic": "orders", "partitions": [2]}]
     coordinator.skips_assignment = True
     agent = joined(group_instance_id="pod-0")
@@ -117,10 +109,10 @@ def test_a_token_goes_with_every_request(coordinator: FakeCoordinator, joined: A
 
 
 @pytest.mark.parametrize("nothing", [None, "", {"partitions": [], "user_data": None}])
-def test_a_member_may_be_given_nothing(
+def test_member_without_partitions_is_assigned_none(
     coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary, nothing: object
 ) -> None:
-    coordinator.leader, coordinator.answers["sync"] = "somebody-else", {"assignment": nothing}
+    coordinator.leader, coordinator.answers["sync"] = "other-member", {"assignment": nothing}
     agent = make_agent(**diary.callbacks())
     diary.until_assigned(agent, 1)
 
@@ -128,7 +120,7 @@ def test_a_member_may_be_given_nothing(
     assert diary.lines == [("assigned", [])]
 
 
-def test_partition_counts_come_from_the_callers_function_where_the_catalogue_has_none(
+def test_partition_counts_come_from_the_callers_function_where_the_topic_metadata_has_none(
     coordinator: FakeCoordinator, joined: AgentMaker
 ) -> None:
     agent = joined(topics=["orders", "files"], partitions_of={"files": 2, "orders": 99}.__getitem__)
@@ -139,7 +131,7 @@ def test_partition_counts_come_from_the_callers_function_where_the_catalogue_has
 NOT_FOR_AGENTS = Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix")
 
 
-def test_a_refused_catalogue_does_not_matter_to_a_caller_who_knows_the_counts(
+def test_unreadable_topic_metadata_is_ignored_with_partitions_of(
     coordinator: FakeCoordinator, make_agent: AgentMaker
 ) -> None:
     coordinator.next("topics", NOT_FOR_AGENTS, NOT_FOR_AGENTS)
@@ -148,7 +140,9 @@ def test_a_refused_catalogue_does_not_matter_to_a_caller_who_knows_the_counts(
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1]
 
 
-def test_a_refused_catalogue_comes_out_of_poll_otherwise(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+def test_unreadable_topic_metadata_is_raised_without_partitions_of(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
     coordinator.next("topics", NOT_FOR_AGENTS)
     agent = make_agent()
 
@@ -157,14 +151,14 @@ def test_a_refused_catalogue_comes_out_of_poll_otherwise(coordinator: FakeCoordi
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
-def test_what_partitions_of_raises_comes_out_of_poll(make_agent: AgentMaker) -> None:
+def test_poll_raises_the_error_of_partitions_of(make_agent: AgentMaker) -> None:
     agent = make_agent(topics=["files"], partitions_of=int)
 
     with pytest.raises(ValueError, match="invalid literal"):
         agent.poll(PATIENCE_S)
 
 
-def test_a_join_that_waited_long_enough_is_asked_again_with_the_id_of_the_answer(
+def test_expired_join_long_poll_is_repeated_with_the_issued_id(
     coordinator: FakeCoordinator, joined: AgentMaker
 ) -> None:
     still = Problem("REBALANCE_IN_PROGRESS", 409, "retry", {"member_id": "pod-0-1"})
@@ -176,7 +170,7 @@ def test_a_join_that_waited_long_enough_is_asked_again_with_the_id_of_the_answer
     assert agent.member_id == "pod-0-1"
 
 
-def test_a_sync_that_waited_long_enough_is_asked_again(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_expired_sync_long_poll_is_repeated(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     coordinator.next("sync", Problem("REBALANCE_IN_PROGRESS", 409, "retry"))
     joined()
 
@@ -192,7 +186,7 @@ def test_a_sync_that_waited_long_enough_is_asked_again(coordinator: FakeCoordina
         (UNKNOWN, ["", "me-1", "", "me-2"]),
     ],
 )
-def test_a_refused_sync_joins_again_and_tells_the_caller_nothing(
+def test_rejected_sync_rejoins_without_a_callback(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, problem: Problem, member_ids: list[str]
 ) -> None:
     coordinator.next("sync", problem)
@@ -202,7 +196,7 @@ def test_a_refused_sync_joins_again_and_tells_the_caller_nothing(
     assert diary.lines == [("assigned", [0, 1, 2])]
 
 
-def test_a_join_refused_as_unknown_begins_anew_as_a_stranger(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_join_rejected_as_unknown_restarts_without_member_id(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     anything = Problem("MEMBER_ID_REQUIRED", 409, "rejoin", {"member_id": "expired"})
     coordinator.next("join", anything)
     joined(client_id="me")
@@ -223,10 +217,8 @@ def test_a_rebalance_revokes_everything_before_the_join_and_assigns_after_it(
     assert "rebalancing" in coordinator.bodies("join")[-1]["reason"]
 
 
-def test_an_idle_member_is_told_of_each_rebalance_too(
-    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
-) -> None:
-    coordinator.leader, coordinator.assigned = "somebody-else", []
+def test_idle_member_gets_every_rebalance(coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary) -> None:
+    coordinator.leader, coordinator.assigned = "other-member", []
     coordinator.heartbeat_interval_ms = 5
     agent = make_agent(**diary.callbacks())
     diary.until_assigned(agent, 1)
@@ -237,7 +229,7 @@ def test_an_idle_member_is_told_of_each_rebalance_too(
 
 
 @pytest.mark.parametrize(("problem", "member_ids"), [(UNKNOWN, ["", "me-2"]), (OLD_GENERATION, ["me-1"])])
-def test_a_member_that_was_put_out_loses_everything_and_joins_again(
+def test_evicted_member_loses_its_partitions_and_rejoins(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, problem: Problem, member_ids: list[str]
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
@@ -249,7 +241,7 @@ def test_a_member_that_was_put_out_loses_everything_and_joins_again(
     assert [body["member_id"] for body in coordinator.bodies("join")[2:]] == member_ids
 
 
-def test_a_fenced_agent_loses_everything_and_says_so_at_every_poll(
+def test_fenced_agent_loses_its_partitions_and_every_poll_raises(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
@@ -266,7 +258,7 @@ def test_a_fenced_agent_loses_everything_and_says_so_at_every_poll(
     assert coordinator.count("join") == 1
 
 
-def test_a_member_that_may_no_longer_take_part_loses_everything_and_may_try_again(
+def test_fatal_heartbeat_error_loses_partitions_and_next_poll_rejoins(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
@@ -300,7 +292,7 @@ def test_a_fenced_join_or_sync_is_final(coordinator: FakeCoordinator, make_agent
         (Problem("A_NEW_KIND_OF_REFUSAL", 409, "fix"), RequestError),
     ],
 )
-def test_a_refused_join_comes_out_of_poll_and_the_next_poll_tries_again(
+def test_poll_raises_a_rejected_join_and_the_next_poll_retries(
     coordinator: FakeCoordinator, make_agent: AgentMaker, problem: Problem, error: type[Exception]
 ) -> None:
     coordinator.next("join", problem)
@@ -311,7 +303,7 @@ def test_a_refused_join_comes_out_of_poll_and_the_next_poll_tries_again(
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
-def test_a_new_subscription_is_joined_with_at_the_next_poll(
+def test_new_subscription_rejoins_at_the_next_poll(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     coordinator.topics["refunds"] = {"partitions": 1}
@@ -322,7 +314,7 @@ def test_a_new_subscription_is_joined_with_at_the_next_poll(
     assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0])]
 
 
-def test_a_subscription_that_changes_during_a_join_is_joined_with_right_after(
+def test_subscription_changed_during_a_join_rejoins_after_it(
     coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
 ) -> None:
     coordinator.topics["refunds"] = {"partitions": 1}
@@ -346,7 +338,7 @@ def test_the_same_subscription_again_changes_nothing(coordinator: FakeCoordinato
     assert coordinator.count("sync") == 1
 
 
-def test_unsubscribing_gives_everything_back_and_leaves_and_a_subscription_joins_again(
+def test_unsubscribe_revokes_and_leaves_and_subscribe_rejoins(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     agent = joined(**diary.callbacks())
@@ -362,11 +354,9 @@ def test_unsubscribing_gives_everything_back_and_leaves_and_a_subscription_joins
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
-def test_unsubscribing_unsubscribes_although_a_callback_raises(
-    coordinator: FakeCoordinator, joined: AgentMaker
-) -> None:
+def test_unsubscribe_completes_if_a_callback_raises(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     def refuse(_: object) -> None:
-        raise LookupError("no room")
+        raise LookupError("no slot")
 
     agent = joined(on_revoked=refuse)
     with pytest.raises(LookupError):
@@ -395,15 +385,15 @@ def test_a_thread_that_could_not_be_started_is_started_at_the_next_poll(
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
-def test_an_exception_in_a_callback_comes_out_of_poll_and_the_membership_goes_on(
+def test_poll_raises_a_callbacks_error_and_the_membership_continues(
     coordinator: FakeCoordinator, make_agent: AgentMaker
 ) -> None:
     def refuse(_: object) -> None:
-        raise LookupError("no room")
+        raise LookupError("no slot")
 
     agent = make_agent(on_assigned=refuse)
 
-    with pytest.raises(LookupError, match="no room"):
+    with pytest.raises(LookupError, match="no slot"):
         agent.poll(PATIENCE_S)
     assert numbers(agent.poll()) == [0, 1, 2]
     assert coordinator.count("sync") == 1

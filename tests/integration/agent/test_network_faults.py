@@ -1,4 +1,4 @@
-"""Whatever is lost, refused for a while or answered by the wrong node, at any point of the cycle, is made good."""
+"""Lost requests and responses, unavailable nodes and wrong nodes at each point of the protocol."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import suppress
 import pytest
 
 from agent import CommitFailed, RequestError, RetryError, TopicPartition
-from agent.answers import topics
-from agent.coordinators import Coordinators
 from agent.errors import Unreachable
-from agent.transport import POOLS_MAX, Lane
+from agent.node_selector import NodeSelector
+from agent.responses import parse_topics
+from agent.transport import POOLS_MAX, Connection
 from tests.integration.agent.agents import AgentMaker, Diary
 from tests.support.fake_coordinator import Drop, FakeCoordinator, Fault, Hold, Problem, Raw, numbers
 from tests.support.manual_clock import ManualClock
@@ -21,7 +21,7 @@ from tests.support.waiting import PATIENCE_S
 
 LOST_ON_THE_WAY = Drop(is_handled=False)
 LOST_ON_THE_WAY_BACK = Drop(is_handled=True)
-NOBODY = Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")
+UNAVAILABLE = Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")
 LOADING = Problem("COORDINATOR_LOAD_IN_PROGRESS", 503, "retry")
 BUSY = Problem("THROTTLING_QUOTA_EXCEEDED", 429, "retry", headers={"Retry-After": "0"})
 MOVED = Problem("NOT_COORDINATOR", 421, "retry")
@@ -32,10 +32,10 @@ NOT_JSON = Raw(200, b"<html>Welcome</html>")
 FAULTS: dict[str, Fault] = {
     "the request is lost": LOST_ON_THE_WAY,
     "the answer is lost": LOST_ON_THE_WAY_BACK,
-    "nobody coordinates": NOBODY,
+    "no coordinator": UNAVAILABLE,
     "the group is loading": LOADING,
     "the node is busy": BUSY,
-    "the group has moved, nobody knows where to": MOVED,
+    "the group has moved to an unknown node": MOVED,
     "a proxy answers": NOT_OURS,
     "an answer holds something else": NONSENSE,
     "an answer is no JSON": NOT_JSON,
@@ -98,12 +98,12 @@ def test_a_leave_gets_through(coordinator: FakeCoordinator, joined: AgentMaker, 
     assert coordinator.member_id == ""
 
 
-def test_a_commit_that_is_not_answered_in_time_says_so(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_unanswered_commit_raises_retry_error(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     agent = joined(api_timeout_ms=50)
-    coordinator.next("commit", *[NOBODY] * 1_000)
+    coordinator.next("commit", *[UNAVAILABLE] * 1_000)
 
     # The last attempt may be refused, or cut short by the time that is left.
-    with pytest.raises(RetryError, match=r"COORDINATOR_NOT_AVAILABLE|no answer from .*: timed out"):
+    with pytest.raises(RetryError, match=r"COORDINATOR_NOT_AVAILABLE|no response from .*: timed out"):
         agent.commit({TopicPartition("orders", 1): 12})
 
 
@@ -118,7 +118,7 @@ def test_an_agent_waits_as_long_as_the_coordinator_asks_it_to(
     coordinator.wait_for_calls("join", 2)
 
 
-def test_an_agent_that_was_sent_away_goes_to_the_owner(
+def test_redirected_agent_uses_the_owner(
     coordinator: FakeCoordinator, other_node: FakeCoordinator, joined: AgentMaker
 ) -> None:
     coordinator.next("join", Problem("NOT_COORDINATOR", 421, "retry", {"coordinator": other_node.url}))
@@ -142,9 +142,7 @@ def test_an_agent_goes_directly_to_the_owner_that_an_answer_names(
     assert other_node.offsets["orders", 0]["offset"] == 5
 
 
-def test_an_owner_that_cannot_be_reached_is_left_alone_for_the_base_url(
-    coordinator: FakeCoordinator, make_agent: AgentMaker
-) -> None:
+def test_unreachable_owner_is_avoided_for_the_base_url(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     coordinator.headers = {"X-Muster-Coordinator": f"http://127.0.0.1:{free_port()}"}
     agent = make_agent()
 
@@ -153,14 +151,14 @@ def test_an_owner_that_cannot_be_reached_is_left_alone_for_the_base_url(
     assert coordinator.offsets["orders", 0]["offset"] == 5
 
 
-def test_any_of_several_base_urls_will_do(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+def test_any_of_several_base_urls_is_used(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     agent = make_agent(base_url=[f"http://127.0.0.1:{free_port()}", coordinator.url])
 
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("answer", [NOT_JSON, NONSENSE, Raw(404, b"404 page not found")])
-def test_a_base_url_where_no_muster_answers_holds_nobody_up(
+def test_unreachable_base_url_does_not_block_the_agent(
     coordinator: FakeCoordinator, other_node: FakeCoordinator, make_agent: AgentMaker, answer: Raw
 ) -> None:
     for call in ("join", "commit"):
@@ -173,7 +171,7 @@ def test_a_base_url_where_no_muster_answers_holds_nobody_up(
     assert coordinator.count("join") == 1
 
 
-def test_a_proxy_that_knows_no_heartbeats_for_a_moment_ends_no_membership(
+def test_proxy_error_does_not_end_the_membership(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
@@ -185,21 +183,20 @@ def test_a_proxy_that_knows_no_heartbeats_for_a_moment_ends_no_membership(
     assert diary.lines == [("assigned", [0, 1, 2])]
 
 
-def test_an_outage_is_warned_of_once_with_its_reason(
+def test_outage_is_logged_once_with_its_reason(
     coordinator: FakeCoordinator, joined: AgentMaker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "muster.agent")
     coordinator.heartbeat_interval_ms = 5
     joined()
     caplog.clear()
-    coordinator.next("heartbeat", *[NOBODY] * 20)
+    coordinator.next("heartbeat", *[UNAVAILABLE] * 20)
     coordinator.wait_for_calls("heartbeat", 22)
 
     assert caplog.messages[0] == (
-        f"{coordinator.url} cannot be reached or cannot serve now "
-        "(COORDINATOR_NOT_AVAILABLE: as the test says); trying again"
+        f"{coordinator.url} is unreachable or unavailable (COORDINATOR_NOT_AVAILABLE: as the test says); retrying"
     )
-    assert caplog.messages[1:] in ([], [f"{coordinator.url} answers"])
+    assert caplog.messages[1:] in ([], [f"{coordinator.url} is reachable again"])
 
 
 def test_closing_ends_a_join_that_waits_on_a_connection_opened_before_the_last_one(
@@ -208,7 +205,7 @@ def test_closing_ends_a_join_that_waits_on_a_connection_opened_before_the_last_o
     never = threading.Event()
     moved = Problem("NOT_COORDINATOR", 421, "retry", {"coordinator": other_node.url})
     coordinator.next("join", moved, Hold(never))
-    other_node.next("join", NOBODY)
+    other_node.next("join", UNAVAILABLE)
     agent = make_agent(client_id="consumer-billing-between")
     agent.poll()
     coordinator.wait_for_calls("join", 2)
@@ -221,27 +218,27 @@ def test_closing_ends_a_join_that_waits_on_a_connection_opened_before_the_last_o
 
 def test_an_agent_keeps_connections_to_a_few_nodes_only(clock: ManualClock) -> None:
     nodes = [FakeCoordinator() for _ in range(6)]
-    lane = Lane(Coordinators([node.url for node in nodes], clock.now_ms, 1), None, 1_000, None)
+    connection = Connection(NodeSelector([node.url for node in nodes], clock.now_ms, 1), None, 1_000, None)
     for node in nodes:
         node.start()
-        node.next("topics", NOBODY)
+        node.next("topics", UNAVAILABLE)
         with pytest.raises(RetryError):
-            lane.call(topics, "GET", "/v1/topics", timeout_ms=1_000 * PATIENCE_S)
-    kept = list(lane._pools)
-    lane.close()
+            connection.call(parse_topics, "GET", "/v1/topics", timeout_ms=1_000 * PATIENCE_S)
+    kept = list(connection._pools)
+    connection.close()
     for node in nodes:
         node.stop()
 
     assert kept == [node.url for node in nodes[-POOLS_MAX:]]
 
 
-def test_an_agent_that_finds_nobody_keeps_on_trying_and_can_be_closed(make_agent: AgentMaker) -> None:
+def test_agent_retries_without_a_node_and_can_be_closed(make_agent: AgentMaker) -> None:
     agent = make_agent(base_url=f"http://127.0.0.1:{free_port()}")
 
     assert dict(agent.poll(timeout_s=0.1)) == {}
     with pytest.raises(CommitFailed):
         agent.commit({TopicPartition("orders", 0): 5})
-    with pytest.raises(Unreachable, match=r"no answer from http://127.0.0.1:\d+: \[Errno 111\] Connection refused$"):
+    with pytest.raises(Unreachable, match=r"no response from http://127.0.0.1:\d+: \[Errno 111\] Connection refused$"):
         make_agent(base_url=f"http://127.0.0.1:{free_port()}", api_timeout_ms=20).committed(
             [TopicPartition("orders", 0)]
         )
@@ -263,7 +260,7 @@ def test_closing_ends_a_join_that_waits_at_the_coordinator(
 
 
 def free_port() -> int:
-    """Return a port at which nobody listens."""
+    """Return a port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

@@ -1,4 +1,4 @@
-"""The hook of an assignor: it gets each new assignment of its member, whole, between on_revoked and on_assigned."""
+"""The assignor's on_assignment hook: called with each new assignment, between on_revoked and on_assigned."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Remembering:
         return Assignor("range", self.assign, self.is_cooperative, self.user_data, self.on_assignment)
 
 
-def test_a_leader_s_assignor_gets_the_assignment_before_the_caller_does(joined: AgentMaker, diary: Diary) -> None:
+def test_leaders_hook_runs_before_on_assigned(joined: AgentMaker, diary: Diary) -> None:
     own = Remembering(diary)
     agent = joined(assignors=[own.assignor()], **diary.callbacks())
 
@@ -56,7 +56,7 @@ def test_a_leader_s_assignor_gets_the_assignment_before_the_caller_does(joined: 
     ],
     ids=["eager", "cooperative"],
 )
-def test_a_follower_s_assignor_gets_all_that_is_assigned_after_what_goes_was_revoked(
+def test_followers_hook_gets_the_whole_assignment_after_revocation(
     coordinator: FakeCoordinator,
     joined: AgentMaker,
     diary: Diary,
@@ -64,7 +64,7 @@ def test_a_follower_s_assignor_gets_all_that_is_assigned_after_what_goes_was_rev
     later: list[tuple[str, list[int]]],
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     own = Remembering(diary, is_cooperative)
     agent = joined(assignors=[own.assignor()], **diary.callbacks())
     rebalance(coordinator, agent, diary, 1, 2)
@@ -73,11 +73,11 @@ def test_a_follower_s_assignor_gets_all_that_is_assigned_after_what_goes_was_rev
     assert diary.lines[2:5] == later
 
 
-def test_what_an_assignor_keeps_of_an_assignment_goes_with_the_next_join(
+def test_assignor_sends_its_last_assignment_with_the_next_join(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     agent = joined(assignors=[Remembering(diary).assignor()], **diary.callbacks())
     rebalance(coordinator, agent, diary, 1)
 
@@ -92,7 +92,7 @@ def test_only_the_assignor_that_was_chosen_is_called(joined: AgentMaker, diary: 
     assert diary.lines == [("assigned", [0, 1, 2])]
 
 
-def test_if_it_raises_the_caller_is_assigned_its_partitions_all_the_same(make_agent: AgentMaker, diary: Diary) -> None:
+def test_raising_hook_does_not_prevent_the_assignment(make_agent: AgentMaker, diary: Diary) -> None:
     def refuse(partitions: Sequence[TopicPartition], generation: int) -> None:
         raise LookupError("no state for this assignment")
 
@@ -105,7 +105,7 @@ def test_if_it_raises_the_caller_is_assigned_its_partitions_all_the_same(make_ag
     assert sorted(each.partition for each in agent.poll()) == [0, 1, 2]
 
 
-def test_if_it_closes_the_agent_nothing_is_assigned(make_agent: AgentMaker, diary: Diary) -> None:
+def test_hook_that_closes_the_agent_prevents_the_assignment(make_agent: AgentMaker, diary: Diary) -> None:
     agents: list[ConsumerAgent] = []
     called: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Positions, commits and what is committed: where an agent goes on reading, and what it leaves for its successor."""
+"""Positions, commits, committed offsets, auto-commit and log end offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent import (
     TopicPartition,
 )
 from agent.commit_queue import Offsets
-from agent.membership import Identity
+from agent.membership import MemberIdentity
 from tests.integration.agent.agents import AgentMaker, Diary
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
 from tests.support.manual_clock import ManualClock
@@ -87,7 +87,7 @@ def test_large_commits_and_fetches_are_split(coordinator: FakeCoordinator, joine
     assert len(coordinator.bodies("query")) == 2
 
 
-def test_nothing_to_commit_is_nothing_to_send(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+def test_empty_commit_sends_no_request(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     make_agent().commit()
 
     assert coordinator.seen == []
@@ -116,7 +116,7 @@ def test_partitions_that_are_refused_are_named(coordinator: FakeCoordinator, joi
         (Problem("REBALANCE_IN_PROGRESS", 409, "rejoin"), RebalanceInProgress),
     ],
 )
-def test_a_commit_that_comes_too_late_says_so_and_the_next_poll_rejoins(
+def test_late_commit_fails_and_the_next_poll_rejoins(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, problem: Problem, error: type[AgentError]
 ) -> None:
     agent = joined(**diary.callbacks())
@@ -129,7 +129,7 @@ def test_a_commit_that_comes_too_late_says_so_and_the_next_poll_rejoins(
     assert diary.lines == [("assigned", [0, 1, 2]), (given_back, [0, 1, 2]), ("assigned", [0, 1, 2])]
 
 
-def test_a_commit_that_may_not_be_made_ends_no_membership(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_rejected_commit_does_not_end_the_membership(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     agent = joined()
     coordinator.next("commit", Problem("INVALID_REQUEST", 400, "fix"))
     with pytest.raises(RequestError, match="INVALID_REQUEST"):
@@ -140,7 +140,7 @@ def test_a_commit_that_may_not_be_made_ends_no_membership(coordinator: FakeCoord
     assert stored(coordinator) == {0: 0, 1: 0, 2: 0}
 
 
-def test_what_is_revoked_can_still_be_committed(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_on_revoked_can_commit(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     agents: list[ConsumerAgent] = []
     agent = joined(on_revoked=lambda _: agents[0].commit())
     agents.append(agent)
@@ -164,7 +164,7 @@ def test_a_position_committed_on_revocation_is_where_the_next_generation_begins(
     assert agent.position(ONE) == 0
 
 
-def test_during_a_join_there_is_nothing_to_commit_under(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_commit_during_a_join_raises(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     agent = joined()
     gate = threading.Event()
     coordinator.next("join", Hold(gate))
@@ -175,31 +175,31 @@ def test_during_a_join_there_is_nothing_to_commit_under(coordinator: FakeCoordin
     gate.set()
 
 
-def test_asynchronous_commits_arrive_in_order_and_tell_their_outcome_at_a_poll(
+def test_asynchronous_commits_arrive_in_order_and_report_at_a_poll(
     coordinator: FakeCoordinator, joined: AgentMaker
 ) -> None:
-    told: list[tuple[dict[TopicPartition, int], AgentError | None]] = []
+    reported: list[tuple[dict[TopicPartition, int], AgentError | None]] = []
     done = threading.Event()
 
-    def on_done(offsets: Offsets, error: AgentError | None) -> None:
-        told.append(({partition: offset.offset for partition, offset in offsets.items()}, error))
-        if len(told) == 3:
+    def on_complete(offsets: Offsets, error: AgentError | None) -> None:
+        reported.append(({partition: offset.offset for partition, offset in offsets.items()}, error))
+        if len(reported) == 3:
             done.set()
 
     gate = threading.Event()
     coordinator.next("commit", Hold(gate))
     agent = joined()
-    agent.commit({ZERO: 1}, asynchronous=True, on_done=on_done)
+    agent.commit({ZERO: 1}, asynchronous=True, on_complete=on_complete)
     coordinator.wait_for_calls("commit", 1)
-    agent.commit({ZERO: 2, ONE: 2}, asynchronous=True, on_done=on_done)
-    agent.commit({ZERO: 3}, asynchronous=True, on_done=on_done)
-    assert told == []
+    agent.commit({ZERO: 2, ONE: 2}, asynchronous=True, on_complete=on_complete)
+    agent.commit({ZERO: 3}, asynchronous=True, on_complete=on_complete)
+    assert reported == []
     gate.set()
     while not done.is_set():
         agent.wait(PATIENCE_S)
         agent.poll()
 
-    assert told == [({ZERO: 1}, None), ({ZERO: 2, ONE: 2}, None), ({ZERO: 3}, None)]
+    assert reported == [({ZERO: 1}, None), ({ZERO: 2, ONE: 2}, None), ({ZERO: 3}, None)]
     assert stored(coordinator) == {0: 3, 1: 2}
     assert coordinator.count("commit") == 2
 
@@ -222,10 +222,10 @@ def test_asynchronous_commits_of_two_generations_are_never_sent_as_one(
     gate = threading.Event()
     coordinator.next("commit", Hold(gate))
     agent = joined()
-    queue, now = agent._commits._queue, agent._session.membership.identity
+    queue, now = agent._commits._queue, agent._shared.membership.identity
     queue.put(now, {ZERO: OffsetAndMetadata(1)}, None)
     coordinator.wait_for_calls("commit", 1)
-    queue.put(Identity(now.member_id, 0), {ONE: OffsetAndMetadata(9)}, None)
+    queue.put(MemberIdentity(now.member_id, 0), {ONE: OffsetAndMetadata(9)}, None)
     queue.put(now, {TWO: OffsetAndMetadata(2)}, None)
     gate.set()
 
@@ -234,16 +234,16 @@ def test_asynchronous_commits_of_two_generations_are_never_sent_as_one(
     assert stored(coordinator) == {0: 1, 2: 2}
 
 
-def test_an_asynchronous_commit_tells_why_it_failed(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
-    told: list[AgentError | None] = []
+def test_asynchronous_commit_reports_why_it_failed(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    reported: list[AgentError | None] = []
     agent = joined()
     coordinator.next("commit", Problem("ILLEGAL_GENERATION", 409, "rejoin"))
-    agent.commit({ZERO: 1}, asynchronous=True, on_done=lambda _, error: told.append(error))
-    while not told:
+    agent.commit({ZERO: 1}, asynchronous=True, on_complete=lambda _, error: reported.append(error))
+    while not reported:
         agent.wait(PATIENCE_S)
         agent.poll(timeout_s=0.05)
 
-    assert [type(error) for error in told] == [CommitFailed]
+    assert [type(error) for error in reported] == [CommitFailed]
 
 
 def test_changed_positions_are_committed_by_themselves_every_interval(
@@ -288,7 +288,7 @@ def test_auto_commit_stores_positions_before_the_agent_unsubscribes(
     assert [seen.call for seen in coordinator.seen[-2:]] == ["commit", "leave"]
 
 
-def test_an_auto_commit_that_fails_holds_no_rebalance_up(
+def test_failing_auto_commit_does_not_block_a_rebalance(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     agent = joined(enable_auto_commit=True, **diary.callbacks())
@@ -348,7 +348,7 @@ def test_a_consumer_that_knows_no_ends_reports_none(
     assert coordinator.count("commit") == 1
 
 
-def test_an_end_that_cannot_be_told_ends_no_poll(
+def test_failing_log_end_function_does_not_fail_poll(
     joined: AgentMaker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(_: TopicPartition) -> int:
@@ -405,20 +405,20 @@ def test_paused_partitions_are_kept_and_not_consumed(joined: AgentMaker) -> None
     assert numbers(agent.poll()) == [0, 1, 2]
 
 
-def test_partitions_of_others_are_none_of_an_agents_business(joined: AgentMaker) -> None:
+def test_unassigned_partition_is_rejected(joined: AgentMaker) -> None:
     agent = joined()
-    stranger = TopicPartition("orders", 99)
+    unknown = TopicPartition("orders", 99)
 
     with pytest.raises(ValueError, match="orders-99 is not assigned"):
-        agent.seek(stranger, 1)
+        agent.seek(unknown, 1)
     with pytest.raises(ValueError, match="orders-99 is not assigned"):
-        agent.position(stranger)
+        agent.position(unknown)
     with pytest.raises(ValueError, match="orders-99 is not assigned"):
-        agent.pause([ONE, stranger])
+        agent.pause([ONE, unknown])
     assert agent.paused() == frozenset()
 
 
-def test_negative_offsets_go_nowhere(joined: AgentMaker) -> None:
+def test_negative_offset_is_rejected(joined: AgentMaker) -> None:
     agent = joined()
 
     with pytest.raises(ValueError, match="0 or more"):

@@ -1,4 +1,4 @@
-"""Agents of one group share partitions, hand them over and find each other's commits, on a real node."""
+"""Agents of one group on a real node."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_partitions_are_shared_anew_as_agents_come_and_go(scene: Scene, assignor
     assert scene.overlaps == []
 
 
-def test_cooperative_agents_are_told_only_of_what_changes_hands(scene: Scene) -> None:
+def test_cooperative_callbacks_report_only_moved_partitions(scene: Scene) -> None:
     first = scene.start("first", assignors=["cooperative-sticky"])
     scene.wait_for(lambda: scene.is_shared(6))
     scene.start("second", assignors=["cooperative-sticky"])
@@ -90,7 +90,7 @@ def test_a_successor_goes_on_where_its_predecessor_has_committed(scene: Scene) -
     assert committed[TopicPartition(scene.topic, 2)] == OffsetAndMetadata(42, log_end_offset=50)
 
 
-def test_a_static_member_that_comes_back_finds_its_partitions_and_disturbs_nobody(scene: Scene) -> None:
+def test_returning_static_member_keeps_its_partitions_without_rebalance(scene: Scene) -> None:
     scene.start("other")
     pod = scene.start("pod", group_instance_id="pod-0")
     scene.wait_for(lambda: scene.is_shared(3, 3))
@@ -103,7 +103,7 @@ def test_a_static_member_that_comes_back_finds_its_partitions_and_disturbs_nobod
     assert scene.agents["other"].agent.generation == generation
 
 
-def test_a_static_member_whose_place_is_taken_is_fenced(scene: Scene) -> None:
+def test_replaced_static_member_is_fenced(scene: Scene) -> None:
     former = scene.start("former", group_instance_id="pod-0")
     scene.wait_for(lambda: scene.is_shared(6))
     scene.start("present", group_instance_id="pod-0")
@@ -114,7 +114,7 @@ def test_a_static_member_whose_place_is_taken_is_fenced(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("group_id", ["größe / ~1?", "~", "..", "a" * 255])
-def test_any_group_id_will_do(scene: Scene, group_id: str) -> None:
+def test_any_group_id_is_accepted(scene: Scene, group_id: str) -> None:
     scene.configure(group_id)
     with ConsumerAgent(scene.node_url, group_id, [scene.topic]) as agent:
         assert len(agent.poll(timeout_s=PATIENCE_S)) == PARTITIONS
@@ -131,7 +131,7 @@ def test_a_topic_that_grows_is_shared_anew(scene: Scene) -> None:
 
 @pytest.mark.parametrize("number", range(11))
 @pytest.mark.parametrize("what", ["lost_requests", "lost_answers"])
-def test_whatever_is_lost_between_agent_and_node_is_made_good(scene: Scene, what: str, number: int) -> None:
+def test_agent_recovers_from_lost_requests_and_responses(scene: Scene, what: str, number: int) -> None:
     proxy = CuttingProxy(scene.node_url)
     setattr(proxy, what, {number})
     with proxy.running():
@@ -159,7 +159,7 @@ def test_whatever_is_lost_between_agent_and_node_is_made_good(scene: Scene, what
 
 @pytest.mark.parametrize("kind", ["request", "answer"])
 @pytest.mark.parametrize("call", ["heartbeat", "join", "sync", "offsets/query"])
-def test_whatever_is_lost_while_another_member_comes_is_made_good(scene: Scene, call: str, kind: str) -> None:
+def test_agent_recovers_from_losses_during_a_rebalance(scene: Scene, call: str, kind: str) -> None:
     proxy = CuttingProxy(scene.node_url)
     with proxy.running():
         first = scene.start("first", base_urls=[proxy.url], retry_backoff_ms=1, heartbeat_interval_ms=100)

@@ -1,4 +1,4 @@
-"""A callback may call the agent: it may even close it, and is told of the same partitions once all the same."""
+"""Callbacks that call the agent or close it; no partition is passed to two callbacks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LEAVING: dict[str, Callable[[ConsumerAgent], object]] = {
 }
 
 
-def agent_that_calls(
+def agent_calling(
     joined: AgentMaker, diary: Diary, what: str, call: Callable[[ConsumerAgent], object], **options: object
 ) -> ConsumerAgent:
-    """Return a member that calls this, whenever it is told this, after it has written it down."""
+    """Return a member whose callback of this name calls this function after recording its call."""
     agents: list[ConsumerAgent] = []
 
     def write_and_call(partitions: tuple[TopicPartition, ...]) -> None:
@@ -37,14 +37,14 @@ def agent_that_calls(
 
 @pytest.mark.parametrize("leaving", LEAVING.values(), ids=LEAVING.keys())
 @pytest.mark.parametrize("again", LEAVING.values(), ids=LEAVING.keys())
-def test_who_leaves_while_it_gives_back_gives_back_once_and_leaves_once(
+def test_unsubscribe_in_on_revoked_revokes_and_leaves_once(
     coordinator: FakeCoordinator,
     joined: AgentMaker,
     diary: Diary,
     leaving: Callable[[ConsumerAgent], object],
     again: Callable[[ConsumerAgent], object],
 ) -> None:
-    leaving(agent_that_calls(joined, diary, "on_revoked", again))
+    leaving(agent_calling(joined, diary, "on_revoked", again))
 
     assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
     assert coordinator.count("leave") == 1
@@ -52,11 +52,11 @@ def test_who_leaves_while_it_gives_back_gives_back_once_and_leaves_once(
 
 
 @pytest.mark.parametrize("leaving", LEAVING.values(), ids=LEAVING.keys())
-def test_who_leaves_because_everything_is_lost_is_told_so_once_and_does_not_join_again(
+def test_member_leaving_after_losing_everything_is_notified_once(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, leaving: Callable[[ConsumerAgent], object]
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    agent = agent_that_calls(joined, diary, "on_lost", leaving)
+    agent = agent_calling(joined, diary, "on_lost", leaving)
     coordinator.next("heartbeat", UNKNOWN)
     assert agent.wait(PATIENCE_S)
     joins = coordinator.count("join")
@@ -69,10 +69,10 @@ def test_who_leaves_because_everything_is_lost_is_told_so_once_and_does_not_join
     assert agent.assignment() == frozenset()
 
 
-def test_who_closes_when_a_rebalance_takes_everything_does_not_join_again(
+def test_close_in_eager_revocation_does_not_rejoin(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
-    agent = agent_that_calls(joined, diary, "on_revoked", ConsumerAgent.close)
+    agent = agent_calling(joined, diary, "on_revoked", ConsumerAgent.close)
     joins = coordinator.count("join")
     agent.subscribe(["orders", "refunds"])
     with pytest.raises(AgentClosed):
@@ -82,11 +82,11 @@ def test_who_closes_when_a_rebalance_takes_everything_does_not_join_again(
     assert (coordinator.count("join"), coordinator.count("leave")) == (joins, 1)
 
 
-def test_who_closes_when_a_rebalance_takes_some_gives_back_the_rest_and_is_given_nothing(
+def test_close_in_cooperative_revocation_revokes_the_rest(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
-    coordinator.leader, coordinator.assigned = "somebody-else", orders(0, 1)
-    agent = agent_that_calls(joined, diary, "on_revoked", ConsumerAgent.close, assignors=[PATIENT])
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
+    agent = agent_calling(joined, diary, "on_revoked", ConsumerAgent.close, assignors=[PATIENT])
     coordinator.assigned = orders(1, 2)
     agent.subscribe(["orders", "refunds"])
     with pytest.raises(AgentClosed):
@@ -100,9 +100,7 @@ def test_a_poll_in_a_callback_begins_no_other_round(
     coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
 ) -> None:
     polled: list[list[int]] = []
-    agent = agent_that_calls(
-        joined, diary, "on_revoked", lambda agent: polled.append(numbers(agent.poll(timeout_s=0.05)))
-    )
+    agent = agent_calling(joined, diary, "on_revoked", lambda agent: polled.append(numbers(agent.poll(timeout_s=0.05))))
     joins = coordinator.count("join")
     agent.subscribe(["orders", "refunds"])
 
@@ -115,7 +113,7 @@ def test_a_poll_in_a_callback_begins_no_other_round(
 def test_a_poll_in_a_callback_waits_as_long_as_it_may_and_does_not_spin(
     joined: AgentMaker, diary: Diary, clock: ManualClock
 ) -> None:
-    agent = agent_that_calls(joined, diary, "on_revoked", lambda agent: agent.poll(timeout_s=5), clock=clock)
+    agent = agent_calling(joined, diary, "on_revoked", lambda agent: agent.poll(timeout_s=5), clock=clock)
     agent.pause(agent.assignment())
     agent.subscribe(["orders", "refunds"])
     caller = threading.Thread(target=agent.poll, name="caller")

@@ -1,4 +1,4 @@
-"""One thread at a time is in an agent; another one is refused, and wakeup() is for everybody."""
+"""Rejection of concurrent calls; wakeup() is allowed from any thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Over https an agent talks only to nodes whose certificate an authority vouches for that it was told to trust."""
+"""TLS: certificate checks, and no token over plain HTTP."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_agent_that_does_not_trust_the_authority_sends_nothing(secure: FakeCo
     assert secure.seen == []
 
 
-def test_a_token_that_came_over_tls_never_goes_out_in_plain(
+def test_token_is_never_sent_over_plain_http(
     secure: FakeCoordinator, other_node: FakeCoordinator, certificate: Path
 ) -> None:
     secure.headers = {"X-Muster-Coordinator": other_node.url}
@@ -98,8 +98,8 @@ def test_a_token_that_came_over_tls_never_goes_out_in_plain(
 
 
 def test_closing_ends_a_long_poll_over_tls_too(secure: FakeCoordinator, certificate: Path) -> None:
-    is_over = threading.Event()
-    secure.next("join", Hold(is_over))
+    should_stop = threading.Event()
+    secure.next("join", Hold(should_stop))
     agent = ConsumerAgent(
         secure.url, "billing", ["orders"], ssl_context=ssl.create_default_context(cafile=certificate), **QUICK
     )
@@ -107,6 +107,6 @@ def test_closing_ends_a_long_poll_over_tls_too(secure: FakeCoordinator, certific
     secure.wait_for_calls("join", 1)
     agent.close(timeout_s=0.2)
     threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("consumer-billing")]
-    is_over.set()
+    should_stop.set()
 
     assert threads == []

@@ -1,1 +1,1 @@
-"""What holds for every DAG, and each DAG run for real: its own tasks, real Spark, a real Postgres."""
+"""Tests of the DAGs: policies for all of them, and real runs with Spark and Postgres."""

@@ -1,7 +1,7 @@
-"""Airflow lives in a process of its own, because importing it changes logging, warnings and more for everybody else.
+"""Run Airflow in a separate process, because importing it changes logging and warnings.
 
-Run as a program it reads one JSON command a line and answers each with one JSON line: `describe` tells what the DAG
-files hold, `run` tests a DAG for real and tells the state of every task.
+Run as a program it reads one JSON command a line and answers each with one JSON line: `describe` lists what the DAG
+files hold, `run` tests a DAG for real and returns the state of every task.
 """
 
 import json
@@ -46,7 +46,7 @@ class AirflowProcess:
             dag_id: which.
             conf: its params.
             env: the variables.
-            answer: what somebody says when the run asks; None: it must not ask.
+            answer: the answer to the approval request; None: the run must not request approval.
             as_the_form: name a logical date, as the form of Airflow's pages does; the run has the last whole interval.
 
         Returns:
@@ -109,7 +109,7 @@ def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
 
 def main() -> None:
     """Answer commands until there are no more."""
-    # Answers go where the test reads; whatever else is printed, by anybody, goes to the log.
+    # Responses go to the pipe that the test reads; all other output goes to the log.
     with os.fdopen(os.dup(1), "w", buffering=1) as answers:
         os.dup2(2, 1)
         from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - this process may have it
@@ -188,16 +188,16 @@ def _seconds(length: Any) -> float | None:  # noqa: ANN401 - likewise
 def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - likewise
     before = dict(os.environ)
     os.environ.update(command["env"])
-    somebody = None if command["answer"] is None else Answering(command["answer"])
-    if somebody is not None:
-        somebody.start()
+    approver = None if command["answer"] is None else Answering(command["answer"])
+    if approver is not None:
+        approver.start()
     dag = bag.dags[command["dag_id"]]
     # `test` looks for a deadline under an id that only a scheduler would have given it.
     dag.deadline = None
     logical_date = datetime.now(UTC) if command["has_logical_date"] else None
     run = dag.test(run_conf=command["conf"], logical_date=logical_date)
-    if somebody is not None:
-        somebody.stop()
+    if approver is not None:
+        approver.stop()
     os.environ.clear()
     os.environ.update(before)
     return {
@@ -205,7 +205,7 @@ def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
         "run_id": run.run_id,
         "run_after": run.run_after.isoformat(),
         "tasks": {instance.task_id: str(instance.state) for instance in run.get_task_instances()},
-        "answered": None if somebody is None else somebody.status,
+        "answered": None if approver is None else approver.status,
     }
 
 

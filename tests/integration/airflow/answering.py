@@ -1,4 +1,4 @@
-"""Somebody answers what a DAG run asks: through Airflow's own REST API, or not at all, until its time is over."""
+"""Answer a DAG run's approval request through Airflow's REST API, or let it time out."""
 
 import threading
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 USER, PASSWORD = "olga", "a-password"
-NOBODY = "nobody"
+NO_ANSWER = "nobody"
 """The answer that never comes."""
 LOOK_INTERVAL_S = 0.2
 
 
 class Answering(threading.Thread):
-    """Waits until a task waits for a person, answers once, and is done; `stop` ends it when nobody ever asks."""
+    """Wait for a task that requests approval and answer it once; `stop` ends the wait."""
 
     def __init__(self, answer: str) -> None:
         super().__init__(daemon=True)
@@ -23,7 +23,7 @@ class Answering(threading.Thread):
 
     def run(self) -> None:
         """Answer the first question."""
-        respond: Callable[[Any], None] = self._run_out if self._answer == NOBODY else self._respond
+        respond: Callable[[Any], None] = self._run_out if self._answer == NO_ANSWER else self._respond
         while not self._is_over.wait(LOOK_INTERVAL_S):
             instance = _waiting()
             if instance is not None:

@@ -1,4 +1,4 @@
-"""One Airflow process serves all tests of a test session, with real Spark beside it and a fake node behind it."""
+"""Fixtures for one Airflow process per test session, with real Spark and a fake node."""
 
 import os
 from collections.abc import Iterator

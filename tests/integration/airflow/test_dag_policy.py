@@ -1,4 +1,4 @@
-"""What holds for every DAG, whoever writes the next one."""
+"""Policy tests for every DAG."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_every_file_can_be_imported(bag: dict[str, Any]) -> None:
     assert bag["import_errors"] == {}
 
 
-def test_no_file_of_ours_uses_what_is_going_away(bag: dict[str, Any]) -> None:
+def test_dag_files_use_no_deprecated_api(bag: dict[str, Any]) -> None:
     """Airflow's own packages warn of each other; a warning names the file that caused it."""
     assert [warning for warning in bag["warnings"] if warning.startswith(str(DAGS))] == []
 
@@ -44,7 +44,7 @@ def test_every_job_has_a_dag_and_every_file_one_dag_of_its_own_name(dags: list[d
 
 
 @pytest.mark.parametrize("section", ["**What.**", "**Why.**", "**When it fails.**"])
-def test_every_dag_tells_what_why_and_what_to_do(dags: list[dict[str, Any]], section: str) -> None:
+def test_every_dag_documents_its_purpose_and_failures(dags: list[dict[str, Any]], section: str) -> None:
     assert [dag["dag_id"] for dag in dags if section not in (dag["doc_md"] or "")] == []
 
 
@@ -61,7 +61,7 @@ def test_a_run_has_time_for_everything_that_it_waits_for(dags: list[dict[str, An
     assert [(whole, parts) for whole, parts in waiting if whole <= parts] == []
 
 
-def test_every_dag_has_a_deadline_that_tells_somebody(dags: list[dict[str, Any]]) -> None:
+def test_every_dag_has_a_deadline_with_an_alert(dags: list[dict[str, Any]]) -> None:
     assert [dag["dag_id"] for dag in dags if dag["deadlines"] != ["spark_jobs.submit.deadline_missed"]] == []
 
 
@@ -70,24 +70,24 @@ def test_deadlines_are_kept_in_seconds_so_that_a_failed_task_can_be_cleared(dags
     assert {tuple(dag["deadlines_s"]) for dag in dags} == {(3_600.0,)}
 
 
-def test_every_failure_is_told(dags: list[dict[str, Any]]) -> None:
+def test_every_failure_is_reported(dags: list[dict[str, Any]]) -> None:
     assert [dag["dag_id"] for dag in dags if not dag["tells_of_failure"]] == []
     assert [name for name, task in tasks_of(dags) if not task["tells_of_failure"]] == []
 
 
-def test_no_dag_catches_up_on_what_only_the_present_can_tell(dags: list[dict[str, Any]]) -> None:
+def test_current_state_dags_do_not_catch_up(dags: list[dict[str, Any]]) -> None:
     assert {dag["dag_id"]: dag["catchup"] for dag in dags if dag["dag_id"] in PROPOSING} == dict.fromkeys(
         PROPOSING, False
     )
 
 
-def test_what_tells_of_the_past_catches_up_and_what_tells_of_the_present_does_not(dags: list[dict[str, Any]]) -> None:
+def test_only_reports_of_the_past_catch_up(dags: list[dict[str, Any]]) -> None:
     catching_up = {dag["dag_id"]: dag["catchup"] for dag in dags}
     assert catching_up["rebalance_frequency_report"]
     assert not catching_up["assignment_balance_audit"]
 
 
-def test_no_report_is_told_of_the_time_before_there_was_anything_to_report(dags: list[dict[str, Any]]) -> None:
+def test_no_report_covers_time_before_the_first_data(dags: list[dict[str, Any]]) -> None:
     reporting = {dag["dag_id"]: dag["start_date"] for dag in dags if dag["dag_id"] in REPORTS}
     assert reporting == dict.fromkeys(REPORTS, "2026-11-20T00:00:00+00:00")
 
@@ -100,7 +100,7 @@ def test_every_option_of_a_report_is_a_parameter_with_its_bounds(dags: list[dict
             assert (schema["minimum"], schema["maximum"]) == (option.least, option.most), (job, option.name)
 
 
-def test_whoever_takes_something_away_comes_before_a_report_where_there_is_room_for_one(
+def test_proposal_has_priority_over_a_report(
     dags: list[dict[str, Any]],
 ) -> None:
     spark = [
@@ -130,11 +130,11 @@ def test_whatever_changes_groups_passes_a_gate(dags: list[dict[str, Any]]) -> No
     """Nothing leads to `apply` but the gate and a person's word."""
     for dag in (dag for dag in dags if dag["dag_id"] in PROPOSING):
         before = {task["task_id"] for task in dag["tasks"] if "apply" in task["downstream"]}
-        assert before == {"gate", "verdict"}, dag["dag_id"]
+        assert before == {"gate", "decision"}, dag["dag_id"]
         assert {"max_candidates", "max_share"} <= dag["params"].keys(), dag["dag_id"]
 
 
-def test_whoever_does_not_answer_has_said_no(dags: list[dict[str, Any]]) -> None:
+def test_unanswered_approval_is_a_rejection(dags: list[dict[str, Any]]) -> None:
     asking = [(name, task) for name, task in tasks_of(dags) if task["operator"] == "HITLOperator"]
     assert len(asking) >= len(PROPOSING)
     assert [name for name, task in asking if task["default_answer"] != ["Reject"]] == []

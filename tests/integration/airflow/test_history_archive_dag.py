@@ -1,8 +1,9 @@
-"""The DAG of `history_archive` runs for real: real Spark copies a day into Parquet, and a fake node is asked."""
+"""Run the history_archive DAG with real Spark and a fake node."""
 
 from datetime import date
 from pathlib import Path
 
+import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from spark_jobs.submit import maintenance_run_id
@@ -19,7 +20,8 @@ VALUES ('g', 1, 'orders', 0, '2026-01-02 10:00:00+00', 5, ''), ('g', 1, 'orders'
 # Spark starts anew in every run.
 
 
-def test_old_history_is_copied_and_a_node_is_asked_to_drop_it(
+@pytest.mark.slow
+def test_old_history_is_copied_and_its_drop_requested(
     airflow: AirflowProcess, node: FakeNode, sql_connection: PsycopgConnection, jobs_url: str, tmp_path: Path
 ) -> None:
     with sql_connection.cursor() as cursor:
@@ -27,7 +29,11 @@ def test_old_history_is_copied_and_a_node_is_asked_to_drop_it(
     archive = (tmp_path / "archive").as_uri()
     settings = {"MUSTER_JOBS_DATABASE_URL": jobs_url, "MUSTER_URL": node.url, "MUSTER_ARCHIVE_URI": archive}
     run = airflow.run(DAG, {"keep_days": 40}, settings)
-    assert (run["state"], run["tasks"]["applied"], run["tasks"]["ask"]) == ("success", "success", "skipped")
+    assert (run["state"], run["tasks"]["wait_until_applied"], run["tasks"]["request_approval"]) == (
+        "success",
+        "success",
+        "skipped",
+    )
     run_id = maintenance_run_id(DAG, run["run_id"])
     with sql_connection.cursor() as cursor:
         cursor.execute("SELECT run_id::text, table_name, day, row_count, path FROM archive_candidates")
@@ -38,7 +44,7 @@ def test_old_history_is_copied_and_a_node_is_asked_to_drop_it(
     assert node.seen[1].headers["X-Muster-Actor"] == "dag:history_archive"
 
 
-def test_how_long_history_stays_can_be_set_for_one_run(airflow: AirflowProcess) -> None:
+def test_history_retention_can_be_set_for_one_run(airflow: AirflowProcess) -> None:
     (dag,) = [dag for dag in airflow.describe()["dags"] if dag["dag_id"] == DAG]
     assert dag["catchup"] is False
     assert dag["params"]["keep_days"]["minimum"] == 1

@@ -1,4 +1,4 @@
-"""The DAGs run for real: their own tasks, real Spark and Postgres, and a fake node that keeps what it was asked."""
+"""Run the proposing DAGs with real Spark and Postgres, and a fake node that records its requests."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import pytest
 from spark_jobs.database import parse_url
 from spark_jobs.submit import PROPOSALS, maintenance_run_id
 from tests.integration.airflow.airflow_process import AirflowProcess
-from tests.integration.airflow.answering import NOBODY, USER
+from tests.integration.airflow.answering import NO_ANSWER, USER
 from tests.integration.airflow.queries import rows
 from tests.support.fake_maintenance_node import FakeNode
 from tests.support.webhook import Webhook
@@ -41,18 +41,18 @@ def env(jobs_url: str, node: FakeNode) -> dict[str, str]:
 WITHIN = {
     "propose": "success",
     "gate": "success",
-    "ask": "skipped",
-    "verdict": "skipped",
+    "request_approval": "skipped",
+    "decision": "skipped",
     "reject": "skipped",
     "apply": "success",
-    "applied": "success",
+    "wait_until_applied": "success",
 }
 DRY = {**dict.fromkeys(WITHIN, "skipped"), "propose": "success", "gate": "success"}
 APPROVED = {**dict.fromkeys(WITHIN, "success"), "reject": "skipped"}
-REJECTED = {**dict.fromkeys(WITHIN, "success"), "apply": "skipped", "applied": "skipped"}
+REJECTED = {**dict.fromkeys(WITHIN, "success"), "apply": "skipped", "wait_until_applied": "skipped"}
 
 
-def test_what_is_due_is_proposed_and_applied(
+def test_due_offsets_are_proposed_and_applied(
     airflow: AirflowProcess, node: FakeNode, connection: pg.connection, env: dict[str, str]
 ) -> None:
     node.statuses = ["proposed", "applying", "applied"]
@@ -71,13 +71,14 @@ def test_what_is_due_is_proposed_and_applied(
     assert node.seen[1].body == {"reason": "it is within its limits", "candidates": 1}
 
 
-def test_a_dry_run_proposes_and_asks_nobody(
+@pytest.mark.slow
+def test_dry_run_proposes_without_approval(
     airflow: AirflowProcess, node: FakeNode, connection: pg.connection, env: dict[str, str]
 ) -> None:
     run = airflow.run(DAG, {"dry_run": True}, env, as_the_form=True)
     assert (run["state"], run["tasks"]) == ("success", DRY)
     assert rows(connection, "SELECT status, dry_run FROM maintenance_runs") == [("proposed", True)]
-    # Airflow's form has the run judge by the last whole interval; whoever asks by hand wants to know of now.
+    # Airflow's form assigns the last whole interval, but a manual run evaluates the present.
     assert rows(connection, "SELECT as_of, interval_start, interval_end FROM maintenance_runs") == [
         (datetime.fromisoformat(run["run_after"]), None, None)
     ]
@@ -85,6 +86,7 @@ def test_a_dry_run_proposes_and_asks_nobody(
     assert node.seen == []
 
 
+@pytest.mark.slow
 def test_groups_that_have_nothing_left_are_proposed_and_applied(
     airflow: AirflowProcess, node: FakeNode, connection: pg.connection, env: dict[str, str]
 ) -> None:
@@ -141,12 +143,12 @@ def test_a_person_rejects_and_nothing_is_applied(
     assert node.seen[1].body == {"reason": f"rejected in Airflow: {EXCEEDED}"}
 
 
-def test_nobody_s_answer_is_a_no(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:
-    run = airflow.run(DAG, {"max_candidates": 5}, beyond, answer=NOBODY)
+def test_unreachable_node_may_be_retried(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:
+    run = airflow.run(DAG, {"max_candidates": 5}, beyond, answer=NO_ANSWER)
     assert (run["state"], run["tasks"]) == ("success", REJECTED)
     assert node.calls()[1:] == ["POST reject"]
     assert node.seen[1].headers["X-Muster-Actor"] == "dag:offset_retention"
-    assert node.seen[1].body == {"reason": f"nobody answered within 240 minutes: {EXCEEDED}"}
+    assert node.seen[1].body == {"reason": f"no answer within 240 minutes: {EXCEEDED}"}
 
 
 def test_a_proposal_that_does_not_say_how_much_it_takes_waits_too(
@@ -155,55 +157,53 @@ def test_a_proposal_that_does_not_say_how_much_it_takes_waits_too(
     node.counts = {}
     run = airflow.run(DAG, {}, beyond, answer="Reject")
     assert run["tasks"] == REJECTED
-    assert "does not say how much it takes" in node.seen[1].body["reason"]
+    assert "has no counts" in node.seen[1].body["reason"]
 
 
-def test_a_run_that_waits_tells_the_webhook(
+def test_waiting_run_calls_the_webhook(
     airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str], webhook: Webhook
 ) -> None:
     airflow.run(DAG, {"max_candidates": 5}, {**beyond, "MUSTER_ALERT_WEBHOOK_URL": webhook.url}, answer="Reject")
-    (told,) = webhook.told
-    assert (told["event"], told["dag_id"]) == ("approval_needed", DAG)
-    assert told["text"] == f"offset_retention waits for a person: {EXCEEDED}"
+    (alert,) = webhook.alerts
+    assert (alert["event"], alert["dag_id"]) == ("approval_needed", DAG)
+    assert alert["text"] == f"offset_retention waits for approval: {EXCEEDED}"
 
 
 @pytest.mark.parametrize("status", ["applying", "applied"])
-def test_nobody_is_asked_again_about_a_run_that_is_decided(
+def test_decided_run_requests_no_second_approval(
     airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str], status: str
 ) -> None:
-    """As when somebody clears the gate of a run that is over."""
+    """As after clearing the gate of a finished run."""
     node.statuses = [status, "applied"]
     run = airflow.run(DAG, {"max_candidates": 5}, beyond)
     assert (run["state"], run["tasks"]) == ("success", WITHIN)
     assert node.seen[1].body == {"reason": f"it is {status} already"}
 
 
-def test_a_run_that_is_rejected_stays_so_and_says_so_at_the_gate(
-    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]
-) -> None:
+def test_rejected_run_fails_at_the_gate(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:
     node.statuses = ["rejected"]
     run = airflow.run(DAG, {"max_candidates": 5}, beyond)
     assert (run["state"], run["tasks"]["gate"]) == ("failed", "failed")
-    assert f"Run {maintenance_run_id(DAG, run['run_id'])} was rejected; nothing of it is applied." in airflow.log()
+    assert f"Run {maintenance_run_id(DAG, run['run_id'])} was rejected and is not applied." in airflow.log()
     assert len(node.seen) == 1
 
 
 # -- failures -------------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_is_final_and_told_in_the_coordinator_s_words(
+def test_rejection_is_final_and_reported_in_the_nodes_words(
     airflow: AirflowProcess, node: FakeNode, env_without_spark: dict[str, str], webhook: Webhook
 ) -> None:
-    node.refusals = [(409, {"code": "INVALID_REQUEST", "detail": "somebody rejected this run"})] * 9
+    node.refusals = [(409, {"code": "INVALID_REQUEST", "detail": "an operator rejected this run"})] * 9
     run = airflow.run(DAG, {}, {**env_without_spark, "MUSTER_ALERT_WEBHOOK_URL": webhook.url})
     assert run["state"] == "failed"
-    assert run["tasks"] == {**WITHIN, "apply": "failed", "applied": "upstream_failed"}
+    assert run["tasks"] == {**WITHIN, "apply": "failed", "wait_until_applied": "upstream_failed"}
     assert node.calls()[1:] == ["POST apply"]
-    assert "INVALID_REQUEST (409): somebody rejected this run" in airflow.log()
-    told = {one["event"]: one for one in webhook.told}
-    assert told.keys() == {"task_failed", "run_failed"}
-    assert told["task_failed"]["task_id"] == "apply"
-    assert "somebody rejected this run" in told["task_failed"]["text"]
+    assert "INVALID_REQUEST (409): an operator rejected this run" in airflow.log()
+    alert = {one["event"]: one for one in webhook.alerts}
+    assert alert.keys() == {"task_failed", "run_failed"}
+    assert alert["task_failed"]["task_id"] == "apply"
+    assert "an operator rejected this run" in alert["task_failed"]["text"]
 
 
 def test_a_run_that_is_rejected_while_it_waits_fails(
@@ -211,8 +211,8 @@ def test_a_run_that_is_rejected_while_it_waits_fails(
 ) -> None:
     node.statuses = ["proposed", "applying", "rejected"]
     run = airflow.run(DAG, {}, env_without_spark)
-    assert (run["state"], run["tasks"]["applied"]) == ("failed", "failed")
-    assert f"Run {maintenance_run_id(DAG, run['run_id'])} was rejected; its candidates stay." in airflow.log()
+    assert (run["state"], run["tasks"]["wait_until_applied"]) == ("failed", "failed")
+    assert f"Run {maintenance_run_id(DAG, run['run_id'])} was rejected; its candidates are kept." in airflow.log()
     assert len(node.seen) == 4
 
 

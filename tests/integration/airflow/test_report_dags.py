@@ -1,4 +1,4 @@
-"""The DAGs of reports run for real: their own tasks, real Spark and Postgres."""
+"""Run the report DAGs with real Spark and Postgres."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,26 +26,29 @@ def env(jobs_url: str) -> dict[str, str]:
     return {"MUSTER_JOBS_DATABASE_URL": jobs_url}
 
 
-def test_a_run_by_hand_tells_of_the_last_whole_day(
+@pytest.mark.slow
+def test_manual_run_reports_the_last_whole_day(
     airflow: AirflowProcess, connection: pg.connection, env: dict[str, str]
 ) -> None:
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     insert(connection, "rebalances", rebalance(midnight - timedelta(hours=5), took_s=3))
-    run = airflow.run("rebalance_frequency_report", {"storm_rebalances": 2, "report_days": 30}, env)
-    assert (run["state"], run["tasks"]) == ("success", {"settled": "success", "tell": "success"})
+    run = airflow.run("rebalance_frequency_report", {"churn_min_rebalances": 2, "report_days": 30}, env)
+    assert (run["state"], run["tasks"]) == ("success", {"wait_until_settled": "success", "report": "success"})
     (row,) = table_rows(connection, "rebalance_frequency_reports")
     assert (row["interval_start"], row["interval_end"]) == (midnight - timedelta(days=1), midnight)
-    assert (row["run_id"], row["took_ms_max"]) == (
+    assert (row["run_id"], row["took_max_ms"]) == (
         maintenance_run_id("rebalance_frequency_report", run["run_id"]),
         3_000,
     )
 
 
-def test_an_audit_tells_of_what_stands(airflow: AirflowProcess, connection: pg.connection, env: dict[str, str]) -> None:
+def test_audit_reports_the_current_state(
+    airflow: AirflowProcess, connection: pg.connection, env: dict[str, str]
+) -> None:
     insert(connection, "groups", group())
     insert(connection, "members", member("a", ["t"], {"t": {0: 1, 1: 1}}), member("b", ["t"], {}))
     run = airflow.run("assignment_balance_audit", {}, env, as_the_form=True)
-    assert (run["state"], run["tasks"]) == ("success", {"tell": "success"})
+    assert (run["state"], run["tasks"]) == ("success", {"report": "success"})
     (row,) = table_rows(connection, "assignment_balance_audits")
     asked_at = datetime.fromisoformat(run["run_after"])
     assert (row["interval_start"], row["interval_end"], row["score"]) == (asked_at, asked_at, 50)
@@ -53,6 +56,7 @@ def test_an_audit_tells_of_what_stands(airflow: AirflowProcess, connection: pg.c
     assert row["run_id"] == maintenance_run_id("assignment_balance_audit", run["run_id"])
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_and_keeps_nothing(
     airflow: AirflowProcess, connection: pg.connection, env: dict[str, str]
 ) -> None:
@@ -61,4 +65,4 @@ def test_a_dry_run_counts_and_keeps_nothing(
     run = airflow.run("assignment_balance_audit", {"dry_run": True}, env)
     assert run["state"] == "success"
     assert table_rows(connection, "assignment_balance_audits") == []
-    assert "would tell of" in airflow.log()
+    assert "would write the report" in airflow.log()

@@ -1,4 +1,4 @@
-"""The DAG runs for real: its own tasks, real Spark and Postgres, and a row a group when it is done."""
+"""Run the timeout_advice DAG with real Spark and Postgres."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,7 +14,7 @@ from tests.integration.airflow.queries import rows
 from tests.support.random_history import Past
 
 DAG = "timeout_advice"
-TOLD = {"settled": "success", "tell": "success"}
+REPORT_TASKS = {"wait_until_settled": "success", "report": "success"}
 
 # Spark starts anew in every run.
 
@@ -28,17 +28,19 @@ def connection(database_url: str) -> Iterator[pg.connection]:
         yield connection
 
 
+@pytest.mark.slow
 def test_each_group_is_advised_and_the_run_is_named_after_the_dag_s(
     airflow: AirflowProcess, connection: pg.connection, jobs_url: str
 ) -> None:
     run = airflow.run(DAG, {"spurious_per_week": 2}, {"MUSTER_JOBS_DATABASE_URL": jobs_url})
-    assert (run["state"], run["tasks"]) == ("success", TOLD)
-    told = "SELECT run_id::text, group_id, session_verdict, as_of, interval_end FROM timeout_advice"
+    assert (run["state"], run["tasks"]) == ("success", REPORT_TASKS)
+    advice_query = "SELECT run_id::text, group_id, session_verdict, as_of, interval_end FROM timeout_advice"
     at = datetime.fromisoformat(run["run_after"])
-    assert rows(connection, told) == [(maintenance_run_id(DAG, run["run_id"]), "flapping-1", "change", at, at)]
+    assert rows(connection, advice_query) == [(maintenance_run_id(DAG, run["run_id"]), "flapping-1", "change", at, at)]
 
 
+@pytest.mark.slow
 def test_a_dry_run_keeps_nothing(airflow: AirflowProcess, connection: pg.connection, jobs_url: str) -> None:
     run = airflow.run(DAG, {"dry_run": True}, {"MUSTER_JOBS_DATABASE_URL": jobs_url})
-    assert (run["state"], run["tasks"]) == ("success", TOLD)
+    assert (run["state"], run["tasks"]) == ("success", REPORT_TASKS)
     assert rows(connection, "SELECT * FROM timeout_advice") == []

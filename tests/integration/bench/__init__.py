@@ -1,1 +1,1 @@
-"""Each benchmark works, in a tiny form; what it finds out is not judged here."""
+"""Tests that run every benchmark with tiny sizes; results are not evaluated."""

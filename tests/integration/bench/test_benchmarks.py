@@ -1,4 +1,4 @@
-"""Each benchmark runs through in a tiny form and tells its figures; how large they are is not judged here."""
+"""Run each benchmark with tiny sizes and check that it reports figures."""
 
 import json
 import subprocess
@@ -11,8 +11,8 @@ import pytest
 
 from bench import commits, groups, heartbeats, rebalance, recovery, scale
 from bench.__main__ import LONG, NAMES
+from bench.bench_servers import Place
 from bench.figures import Figure, report, table
-from bench.servers import Place
 from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -28,7 +28,7 @@ MEASURES: dict[str, Callable[[Place], Sequence[Figure]]] = {
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_a_benchmark_tells_its_figures(name: str, database_url: str, tmp_path: Path) -> None:
+def test_benchmark_reports_figures(name: str, database_url: str, tmp_path: Path) -> None:
     figures = MEASURES[name](Place(database_url, tmp_path))
     assert figures
     assert all(figure.value > 0 for figure in figures)
@@ -50,12 +50,12 @@ def test_an_unknown_benchmark_is_refused() -> None:
     ],
     ids=["times", "rows"],
 )
-def test_what_people_ask_for_next_stands_beside_a_figure(details: dict[str, float], shown: str) -> None:
+def test_table_shows_details_of_a_figure(details: dict[str, float], shown: str) -> None:
     figure = Figure("x", 5.0, "a second", "y", 10.0, details=details)
     assert table([report("x", [figure])]).endswith(f"0.50 x y (10)  {shown}")
 
 
-def test_the_page_tells_of_every_benchmark_and_of_no_other() -> None:
+def test_page_lists_every_benchmark() -> None:
     headings = {line.removeprefix("## ") for line in PAGE.read_text().splitlines() if line.startswith("## `")}
     assert headings == {f"`{name}`" for name in (*NAMES, *LONG)}
 
@@ -63,7 +63,7 @@ def test_the_page_tells_of_every_benchmark_and_of_no_other() -> None:
 @pytest.mark.parametrize(
     ("better", "value", "is_as_wanted"), [("more", 6.0, True), ("more", 5.0, False), ("less", 7.0, False)]
 )
-def test_a_figure_is_judged_by_its_ratio(better: str, value: float, is_as_wanted: bool) -> None:
+def test_a_figure_meets_its_target_by_its_ratio(better: str, value: float, is_as_wanted: bool) -> None:
     figure = Figure("x", value, "a second", "y", 10.0, wanted=0.6, better=better)  # type: ignore[arg-type]  # both are kinds of it
     assert figure.is_as_wanted is is_as_wanted
     assert ("MISSED" in table([report("x", [figure])])) is not is_as_wanted

@@ -1,12 +1,12 @@
-"""The ledger's benchmark runs through in a tiny form, and what it strips of history says the same of the present."""
+"""Run the ledger benchmark with tiny sizes, and check that removing history does not change the current state."""
 
 from pathlib import Path
 
-from bench.ledger import Played, Size, _stripped, measure
-from bench.servers import Place
+from bench.bench_servers import Place
+from bench.ledger import SimulatedGroup, Size, _stripped, measure
 
 
-def test_the_ledger_s_benchmark_tells_its_figures(database_url: str, tmp_path: Path) -> None:
+def test_ledger_benchmark_reports_figures(database_url: str, tmp_path: Path) -> None:
     tiny = Size(members=(2,), partitions_a_member=1, commits=2, heartbeats=10, rounds=1)
     figures = measure(Place(database_url, tmp_path), tiny)
     assert [figure.what for figure in figures] == [
@@ -20,7 +20,7 @@ def test_the_ledger_s_benchmark_tells_its_figures(database_url: str, tmp_path: P
 
 
 def test_a_rebalance_is_written_whole_and_stripped_of_history_alone() -> None:
-    played = Played("g", 3, 2)
+    played = SimulatedGroup("g", 3, 2)
     played.began()
     writes = played.rebalanced(moves=True)
     last, bare = writes[-1], _stripped(writes)[-1]

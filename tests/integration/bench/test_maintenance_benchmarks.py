@@ -1,4 +1,4 @@
-"""The benchmarks of jobs and expiries run through in a tiny form, on as many rows as asked for."""
+"""Run the benchmarks of jobs and expiries with tiny sizes."""
 
 from contextlib import closing
 from pathlib import Path
@@ -7,43 +7,42 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from bench import expiries, jobs
-from bench.past import HISTORY_DAYS, Past, fill_history, fill_offsets
-from bench.servers import Place
+from bench.bench_servers import Place
+from bench.synthetic_history import HISTORY_DAYS, HistorySize, fill_history, fill_offsets
 from spark_jobs.database import parse_url
 
-TINY = Past(groups=3, days=2, members=2, rebalances_a_day=1, stays_a_day=2, positions_a_day=2)
+pytestmark = pytest.mark.jvm
+
+TINY = HistorySize(groups=3, days=2, members=2, rebalances_a_day=1, sessions_a_day=2, commits_a_day=2)
 
 
-def test_the_benchmark_of_jobs_tells_its_figures(
-    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.slow
+def test_jobs_benchmark_reports_figures(database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     size = jobs.Size((200, 400), 50, TINY, rounds=1, jobs=("offset_retention",))
     figures = jobs.measure(Place(database_url, tmp_path), size)
     assert [figure.what for figure in figures] == [
-        "offset_retention, 200 offsets, beside all of them",
+        "offset_retention, 200 offsets, against all of them",
         "offset_retention, 200 offsets",
-        "  its heap at most",
-        "offset_retention, 400 offsets, beside all of them",
+        "  its peak heap",
+        "offset_retention, 400 offsets, against all of them",
         "offset_retention, 400 offsets",
-        "  its heap at most",
+        "  its peak heap",
         "offset_retention, a million of 400 offsets",
     ]
     assert all(figure.value > 0 for figure in figures)
     progress = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
-    of_offsets = ["making 200 offsets", "offset_retention", "offset_retention"]
-    assert progress == [*of_offsets, *of_offsets, "making 2 days of history of 3 groups"]
+    of_offsets = ["generating 200 offsets", "offset_retention", "offset_retention"]
+    assert progress == [*of_offsets, *of_offsets, "generating 2 days of history of 3 groups"]
 
 
-def test_the_benchmark_of_expiries_tells_its_figures(database_url: str, tmp_path: Path) -> None:
+def test_expiries_benchmark_reports_figures(database_url: str, tmp_path: Path) -> None:
     size = expiries.Size(offsets=100, offsets_a_group=50, connections=2, rounds=1, round_s=0.2)
     figures = expiries.measure(Place(database_url, tmp_path), size)
-    assert figures[-1].what == "100 offsets expired meanwhile"
+    assert figures[-1].what == "100 offsets expired"
     assert all(figure.value > 0 for figure in figures)
 
 
-def test_there_are_as_many_rows_as_asked_for_each_in_its_day(
-    database_url: str, sql_connection: PsycopgConnection
-) -> None:
+def test_history_has_the_requested_rows_in_each_day(database_url: str, sql_connection: PsycopgConnection) -> None:
     with closing(parse_url(database_url).connect()) as connection:
         fill_offsets(connection, 500, 10, seed=7)
         fill_history(connection, TINY, seed=7)
@@ -63,6 +62,6 @@ def test_there_are_as_many_rows_as_asked_for_each_in_its_day(
         "rebalances": (6,),
         "rebalance_members": (12,),
         "member_sessions": (24 + came_back,),
-        "assignments": (12,),
+        "partition_ownership": (12,),
         "offset_history": (12,),
     }

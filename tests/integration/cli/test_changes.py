@@ -9,11 +9,11 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from muster.commands import proposals
-from muster.commands.asking import Json
-from muster.commands.asking import Node as Asked
-from muster.commands.undoing import undo
-from muster.patience import apply_timeout_s
+from muster.apply_timeout import apply_timeout_s
+from muster.commands import maintenance_runs
+from muster.commands.change_undo import undo
+from muster.commands.http_client import Json
+from muster.commands.http_client import NodeClient as Asked
 from muster.settings import psql_url
 from spark_jobs import submit
 from tests.support.http_client import Client, Group, fresh_id, position
@@ -63,7 +63,7 @@ def test_the_cluster_has_settings_too(muster: Muster, group: Group) -> None:
     finally:
         muster.ok("config", "undo")
     assert in_force(muster, "offsets_retention_minutes") == (10_080, "default")
-    assert len(muster.ok("config", "get").rows) == 15
+    assert len(muster.ok("config", "get").rows) == 16
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_setting_that_will_not_do_is_refused(
 
 def test_a_setting_that_is_none_is_wrong_usage(muster: Muster) -> None:
     assert muster.refused(2, "config", "get", "--key", "speed").startswith(
-        "There is no setting speed; there are: session"
+        "Unknown setting speed; the settings are: session"
     )
 
 
@@ -110,7 +110,7 @@ def test_changes_are_listed_and_shown_in_full(muster: Muster, group: Group) -> N
     assert muster.ok("changes", "show", listed["change_id"], "--json").json == listed
 
 
-def test_what_an_undo_left_alone_is_told(muster: Muster, group: Group) -> None:
+def test_values_kept_by_an_undo_are_reported(muster: Muster, group: Group) -> None:
     commit(group, position(5), position(6, partition=1))
     plan = muster.ok(
         "groups", "reset-offsets", group.group_id, "--all-topics", "--to-offset", "1", "--execute", "--json"
@@ -142,7 +142,7 @@ def test_a_change_that_is_not_there_is_said_to_be_none(muster: Muster, change: s
 
 
 def test_a_group_without_changes_says_so(muster: Muster, group: Group) -> None:
-    assert muster.ok("changes", "list", group.group_id).out.startswith("Nobody has changed anything")
+    assert muster.ok("changes", "list", group.group_id).out.startswith("No changes")
 
 
 # -- runs ---------------------------------------------------------------------------------------------------
@@ -179,9 +179,9 @@ def run_id(rows: PsycopgConnection, client: Client) -> str:
     return run_id
 
 
-def test_a_run_is_told_first_and_applied_when_asked_for(muster: Muster, run_id: str) -> None:
-    told = muster.ok("runs", "apply", run_id).out
-    assert "1 candidate would be judged again. Nothing was changed; --execute does it." in told
+def test_run_is_a_dry_run_unless_executed(muster: Muster, run_id: str) -> None:
+    output = muster.ok("runs", "apply", run_id).out
+    assert "1 candidate would be judged again. Dry run; use --execute to apply." in output
     assert muster.ok("runs", "show", run_id, "--json").json["status"] == "proposed"
 
     applied = muster.ok("runs", "apply", run_id, "--execute", "--wait", "--json").json
@@ -191,19 +191,19 @@ def test_a_run_is_told_first_and_applied_when_asked_for(muster: Muster, run_id: 
     assert "there is nothing to decide" in muster.ok("runs", "apply", run_id).out
 
 
-def test_a_run_that_is_not_over_in_time_is_told_and_goes_on(
+def test_run_that_exceeds_the_timeout_is_reported_and_continues(
     muster: Muster, run_id: str, rows: PsycopgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proposals, "apply_timeout_s", lambda: -1.0)
+    monkeypatch.setattr(maintenance_runs, "apply_timeout_s", lambda: -1.0)
     with rows.cursor() as cursor:  # Of a shard that nobody owns, so that it is never worked off.
         cursor.execute("UPDATE expiry_candidates SET shard_id = 99 WHERE run_id = %s", (run_id,))
 
     said = muster.refused(1, "runs", "apply", run_id, "--execute", "--wait")
 
-    assert said.endswith(f"it goes on, and muster runs show {run_id} tells how far.")
+    assert said.endswith(f"it continues; muster runs show {run_id} shows its progress.")
 
 
-def test_a_command_waits_as_long_as_a_dag_and_a_wrong_time_is_told_before_anything_is_done(
+def test_command_waits_for_the_dag_timeout_and_rejects_a_bad_time_first(
     muster: Muster, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MUSTER_APPLY_TIMEOUT_MINUTES", raising=False)
@@ -253,14 +253,14 @@ def test_a_run_is_rejected_for_good(muster: Muster, run_id: str) -> None:
     listed = muster.ok("runs", "list", "--status", "rejected", "--json").json["runs"]
     assert run_id in {each["run_id"] for each in listed}
     assert run_id in muster.ok("runs", "list").out
-    assert muster.ok("runs", "list", "--status", "failed").out == "There are no such runs.\n"
+    assert muster.ok("runs", "list", "--status", "failed").out == "No matching runs.\n"
 
 
 def test_a_run_that_is_not_there_is_said_to_be_none(muster: Muster) -> None:
     assert "(RESOURCE_NOT_FOUND)." in muster.refused(1, "runs", "show", "nothing")
 
 
-class Undone:
+class UndoneChange:
     """A node at which a change of many groups is taken back, by a run."""
 
     def __init__(self, candidates: int) -> None:
@@ -278,6 +278,6 @@ class Undone:
 def test_how_many_offsets_come_back_is_said_as_people_say_it(
     capsys: pytest.CaptureFixture[str], candidates: int, words: str
 ) -> None:
-    undo(cast(Asked, Undone(candidates)), "c1", "too early", as_json=False)
+    undo(cast(Asked, UndoneChange(candidates)), "c1", "too early", as_json=False)
 
     assert capsys.readouterr().out.startswith(words)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.commands.tree import COMMANDS, Listed
+from muster.commands.command_tree import COMMANDS, Listed
 from scripts.reference_pages import DOCS, commands
 from tests.support.muster_command import Muster
 
@@ -26,9 +26,11 @@ HEAVY = (
 
 
 def test_the_readme_names_every_command() -> None:
-    told = (DOCS.parent / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
+    section = (DOCS.parent / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
 
-    assert [each.name for each in COMMANDS if f"`{each.name}`" not in told and f"`muster {each.name}" not in told] == []
+    assert [
+        each.name for each in COMMANDS if f"`{each.name}`" not in section and f"`muster {each.name}" not in section
+    ] == []
 
 
 def test_the_help_lists_every_command_in_one_line_under_its_section(bare_muster: Muster) -> None:
@@ -67,7 +69,7 @@ def test_the_help_loads_nothing_heavy() -> None:
         (["groups", "fly"], "No such command 'fly'."),
         (["groups", "describe", "--verbos"], "No such option: --verbos"),
         (["runs", "show"], "Missing argument 'RUN'."),
-        (["groups", "describe"], "Name a group, or say --all-groups."),
+        (["groups", "describe"], "Name a group or use --all-groups."),
         (["groups", "members"], "Name a group."),
         (["groups", "members", "a", "--group", "b"], "Two groups are named, a and b; one is wanted."),
         (["groups", "describe", "\udcff"], "An argument is not UTF-8."),

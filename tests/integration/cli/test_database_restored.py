@@ -1,4 +1,4 @@
-"""`muster database-restored` starts a new incarnation once, and the doctor tells of incarnations."""
+"""`muster database-restored` and the doctor's check of the incarnation."""
 
 from contextlib import closing
 
@@ -20,8 +20,8 @@ def store(postgres_store: PostgresStore, database_url: str, monkeypatch: pytest.
 
 
 def doctor(muster: Muster) -> tuple[str, str]:
-    (found,) = [each for each in muster("doctor", "--json").json["findings"] if each["check"] == "incarnation"]
-    return found["verdict"], found["saw"]
+    (found,) = [each for each in muster("doctor", "--json").json["checks"] if each["check"] == "incarnation"]
+    return found["status"], found["message"]
 
 
 def test_without_execute_nothing_is_changed(bare_muster: Muster, store: PostgresStore) -> None:
@@ -62,14 +62,14 @@ def test_an_incarnation_to_come_cannot_end(bare_muster: Muster, store: PostgresS
 def test_the_doctor_sees_a_new_incarnation_and_one_to_come(
     bare_muster: Muster, store: PostgresStore, database_url: str
 ) -> None:
-    assert doctor(bare_muster)[0] == "fine"
-    store.take_over("a", [], 1_000)
-    assert doctor(bare_muster)[0] == "fine"
+    assert doctor(bare_muster)[0] == "ok"
+    store.acquire_leases("a", [], 1_000)
+    assert doctor(bare_muster)[0] == "ok"
     with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
         cursor.execute("UPDATE incarnation SET timeline = 99")
         connection.commit()
     verdict, saw = doctor(bare_muster)
-    assert (verdict, "it has been restored or failed over since" in saw) == ("look", True)
-    store.take_over("a", [], 1_000)
+    assert (verdict, "it has been restored or failed over since" in saw) == ("warning", True)
+    store.acquire_leases("a", [], 1_000)
     verdict, saw = doctor(bare_muster)
-    assert (verdict, saw.startswith("the database is at incarnation 2,")) == ("look", True)
+    assert (verdict, saw.startswith("the database is at incarnation 2,")) == ("warning", True)

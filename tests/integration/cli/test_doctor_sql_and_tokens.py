@@ -32,7 +32,7 @@ from tests.support.nodes import CLUSTER_SECRET, Node, running_node
 def findings(muster: Muster, *arguments: str) -> tuple[int, dict[str, tuple[str, str]]]:
     """Return the exit code, and each check's verdict and what it saw."""
     ran = muster("doctor", *arguments, "--json")
-    return ran.exit_code, {each["check"]: (each["verdict"], each["saw"]) for each in ran.json["findings"]}
+    return ran.exit_code, {each["check"]: (each["status"], each["message"]) for each in ran.json["checks"]}
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def test_a_healthy_node_and_database_are_fine(muster: Muster, database_in_use: s
     _, found = findings(muster)
 
     for check in ("settings", "disk", "schema", "leases", "node", "tokens"):
-        assert found[check][0] == "fine", (check, found[check])
+        assert found[check][0] == "ok", (check, found[check])
     # A busy machine may make these worth a look.
-    assert "wrong" not in {found[check][0] for check in ("Postgres", "clocks", "node's clock")}
+    assert "error" not in {found[check][0] for check in ("Postgres", "clocks", "node's clock")}
     assert "50 shards of 50 have an owner; 1 node alive" in found["leases"][1]
     assert {"Java", "JDBC driver", "Airflow", "node's port", "Airflow's port"} <= found.keys()
 
@@ -61,11 +61,11 @@ def test_where_nothing_runs_the_doctor_says_what_to_do(bare_muster: Muster) -> N
 
     ran = bare_muster("doctor", "--url", url)
 
-    assert (ran.exit_code, ran.err) == (1, "muster: 2 things are wrong.\n")
-    told = {line.split()[0]: line for line in ran.out.splitlines()}
-    assert "Nothing runs in " in told["Postgres"]
-    assert told["Postgres"].endswith("start muster up, or set MUSTER_DATABASE_URL")
-    assert f"nobody answers at {url}" in told["node"]
+    assert (ran.exit_code, ran.err) == (1, "muster: 2 checks failed.\n")
+    lines = {line.split()[0]: line for line in ran.out.splitlines()}
+    assert "Nothing runs in " in lines["Postgres"]
+    assert lines["Postgres"].endswith("start muster up, or set MUSTER_DATABASE_URL")
+    assert f"no node answers at {url}" in lines["node"]
 
 
 def test_a_schema_that_is_not_this_programs_is_wrong(
@@ -76,8 +76,8 @@ def test_a_schema_that_is_not_this_programs_is_wrong(
         with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
             cursor.execute("UPDATE alembic_version SET version_num = %s", (revision,))
             connection.commit()
-        (found,) = [each for each in bare_muster("doctor", "--json").json["findings"] if each["check"] == "schema"]
-        assert (found["verdict"], found["advice"]) == ("wrong", advice)
+        (found,) = [each for each in bare_muster("doctor", "--json").json["checks"] if each["check"] == "schema"]
+        assert (found["status"], found["advice"]) == ("error", advice)
 
 
 def test_an_empty_database_has_no_schema_and_no_leases(
@@ -89,8 +89,8 @@ def test_an_empty_database_has_no_schema_and_no_leases(
 
     assert exit_code == 1
     assert found["schema"][1].startswith("it is empty, and this program needs ")
-    assert found["leases"][0] == "wrong"
-    assert found["Postgres"][0] != "wrong"
+    assert found["leases"][0] == "error"
+    assert found["Postgres"][0] != "error"
 
 
 def test_the_doctor_names_a_superuser_and_finds_the_jobs_role_fine(
@@ -100,9 +100,9 @@ def test_the_doctor_names_a_superuser_and_finds_the_jobs_role_fine(
 
     found = findings(bare_muster)[1]
 
-    assert found["database role"][0] == "look"
+    assert found["database role"][0] == "warning"
     assert found["database role"][1].startswith("muster is a superuser")
-    assert found["jobs role"][0] == "fine"
+    assert found["jobs role"][0] == "ok"
     assert "muster_jobs_login" in found["jobs role"][1]
 
 
@@ -117,7 +117,7 @@ def test_the_doctor_finds_what_jobs_can_write_beyond_their_reports(
 
     verdict, saw = findings(bare_muster)[1]["jobs role"]
 
-    assert verdict == "wrong"
+    assert verdict == "error"
     assert "can write maintenance_runs, offsets" in saw
 
 
@@ -128,7 +128,7 @@ def test_shards_without_a_node_are_wrong(
 
     verdict, saw = findings(bare_muster)[1]["leases"]
 
-    assert verdict == "wrong"
+    assert verdict == "error"
     assert "0 nodes alive" in saw
 
 
@@ -138,7 +138,7 @@ def test_a_port_that_is_taken_names_who_has_it(bare_muster: Muster, monkeypatch:
         monkeypatch.setenv("MUSTER_HTTP_PORT", str(port))
         verdict, saw = findings(bare_muster)[1]["node's port"]
 
-    assert verdict == "look"
+    assert verdict == "warning"
     assert f"{port} is taken by " in saw
     assert f"(pid {os.getpid()})" in saw
 
@@ -150,7 +150,7 @@ def test_the_ports_of_a_run_are_its_own(bare_muster: Muster, monkeypatch: pytest
         monkeypatch.setenv("MUSTER_HTTP_PORT", str(server.getsockname()[1]))
         found = findings(bare_muster, "--data-dir", str(tmp_path))[1]
 
-    assert found["node's port"][0] == "fine"
+    assert found["node's port"][0] == "ok"
     assert f"and muster up (pid {os.getpid()}) runs" in found["node's port"][1]
 
 
@@ -163,7 +163,7 @@ def test_the_airflow_of_a_run_is_asked_where_it_is(bare_muster: Muster, fake: Fa
         lock.publish_airflow_url(fake.url)
         verdict, saw = findings(bare_muster, "--data-dir", str(tmp_path))[1]["Airflow"]
 
-    assert verdict == "fine"
+    assert verdict == "ok"
     assert saw.endswith(f" is healthy at {fake.url}")
     assert fake.seen[0][0] == "/api/v2/monitor/health"
 
@@ -174,7 +174,7 @@ def test_the_airflow_of_a_run_is_asked_where_it_is(bare_muster: Muster, fake: Fa
         ("MUSTER_SHARDS", "0", "settings", "MUSTER_SHARDS should be greater than or equal to 1."),
         ("MUSTER_MIN_FREE_DISK_MB", "1000000000", "disk", "MB free at "),
         ("MUSTER_TOKENS_FILE", "/nowhere/tokens.json", "tokens", "/nowhere/tokens.json cannot be read"),
-        ("MUSTER_JDBC_JAR", "/nowhere/driver.jar", "JDBC driver", "/nowhere/driver.jar, which is not a file"),
+        ("MUSTER_JDBC_JAR", "/nowhere/driver.jar", "JDBC driver", "/nowhere/driver.jar, which is not a readable file"),
         ("MUSTER_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/m", "Postgres", "Connection refused"),
     ],
 )
@@ -186,7 +186,7 @@ def test_what_is_wrong_is_named(
     exit_code, found = findings(bare_muster)
 
     assert exit_code == 1
-    assert found[check][0] == "wrong"
+    assert found[check][0] == "error"
     assert said in found[check][1]
     assert "hunter2" not in str(found)
 
@@ -239,7 +239,7 @@ def test_every_kind_of_value_has_its_json(muster: Muster, database_in_use: str, 
     assert all(isinstance(each, str) for each in (row["it"] if isinstance(row["it"], list) else [row["it"]]))
 
 
-def test_sql_only_reads_unless_it_is_told_to_write(muster: Muster, database_in_use: str) -> None:
+def test_sql_is_read_only_unless_write_is_given(muster: Muster, database_in_use: str) -> None:
     assert database_in_use
     change = "INSERT INTO topics (topic, partitions, log_start_offset) VALUES ('by-hand', 1, 0)"
 
@@ -249,7 +249,7 @@ def test_sql_only_reads_unless_it_is_told_to_write(muster: Muster, database_in_u
     assert "syntax error" in muster.refused(1, "sql", "SELEKT 1")
 
 
-def test_a_database_that_is_away_is_told_without_its_password(
+def test_unreachable_database_is_reported_without_password(
     bare_muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/m")
@@ -296,7 +296,7 @@ def test_a_token_is_printed_once_with_its_entry(bare_muster: Muster) -> None:
     assert (entry["actor"], entry["role"], entry["prefixes"]) == ("ada", "agent", ["billing-"])
 
 
-def test_a_token_that_expires_soon_is_told_by_the_doctor(
+def test_expiring_token_is_reported_by_the_doctor(
     bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "tokens.json"
@@ -304,12 +304,12 @@ def test_a_token_that_expires_soon_is_told_by_the_doctor(
     monkeypatch.setenv("MUSTER_CLUSTER_SECRET", CLUSTER_SECRET)
     flags = ["token", "new", "--actor", "ada", "--role", "viewer", "--add-to", str(file)]
     bare_muster.ok(*flags, "--days", "90")
-    assert findings(bare_muster)[1]["tokens"][0] == "fine"
+    assert findings(bare_muster)[1]["tokens"][0] == "ok"
 
     bare_muster.ok(*flags, "--days", "6")
 
     verdict, saw = findings(bare_muster)[1]["tokens"][:2]
-    assert verdict == "look"
+    assert verdict == "warning"
     assert saw.startswith("1 token of 2 expired or will within a week, the first at ")
 
 
@@ -325,9 +325,7 @@ def test_a_file_that_will_not_do_is_not_added_to(bare_muster: Muster, tmp_path: 
     assert "Invalid value for '--role'" in bare_muster.refused(2, "token", "new", "--actor", "a", "--role", "root")
 
 
-def test_an_entry_is_added_to_the_file_that_a_link_names_and_its_mode_stays(
-    bare_muster: Muster, tmp_path: Path
-) -> None:
+def test_entry_is_added_to_a_linked_file_and_its_mode_kept(bare_muster: Muster, tmp_path: Path) -> None:
     file, link = tmp_path / "tokens-2.json", tmp_path / "tokens.json"
     new_token(bare_muster, file, "viewer")
     file.chmod(0o640)
@@ -375,9 +373,7 @@ def test_an_agent_an_operator_and_a_viewer_each_come_with_their_token(
     bare_muster.ok(*reset)
     assert bare_muster.ok("changes", "list", group_id).rows[0][2:4] == ["the", "operator"]
     monkeypatch.setenv("MUSTER_TOKEN", "nobody's")
-    assert bare_muster.refused(1, *reset) == (
-        f"{group_id}: the bearer token is not known here (SASL_AUTHENTICATION_FAILED)."
-    )
+    assert bare_muster.refused(1, *reset) == (f"{group_id}: the bearer token is unknown (SASL_AUTHENTICATION_FAILED).")
 
 
 def test_muster_up_needs_a_token_of_its_own_where_there_are_tokens(

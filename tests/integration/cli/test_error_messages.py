@@ -37,7 +37,7 @@ def complaint(ran: subprocess.CompletedProcess[str], exit_code: int) -> str:
     return line.removeprefix("muster: ")
 
 
-def test_without_a_command_it_tells_what_there_is() -> None:
+def test_help_lists_the_commands() -> None:
     ran = muster()
     assert "database-url" in ran.stdout
     assert ran.stderr == ""
@@ -76,13 +76,13 @@ def in_shell(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["groups", "--help"]])
-def test_output_that_finds_no_room_is_one_sentence(tmp_path: Path, arguments: list[str]) -> None:
+def test_output_to_a_full_disk_is_one_sentence(tmp_path: Path, arguments: list[str]) -> None:
     # A file that may not grow stands for a disk that is full.
     ran = in_shell(f"ulimit -f 0; exec \"$@\" > '{tmp_path}/output'", *arguments)
     assert complaint(ran, 1) == "The output cannot be written (File too large)."
 
 
-def test_a_long_output_that_finds_no_room_is_one_sentence(tmp_path: Path) -> None:
+def test_long_output_on_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     groups = [{"group_id": f"group-{number}"} for number in range(1_000)]
     with closing(FakeNode()) as node:
         node.says(200, {"groups": groups, "next_cursor": None})
@@ -99,7 +99,7 @@ def test_where_the_output_is_closed_the_command_does_its_work() -> None:
     assert len(node.seen) == 1
 
 
-def test_a_file_that_finds_no_room_is_named(tmp_path: Path) -> None:
+def test_file_on_a_full_disk_is_named(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     ran = in_shell(f"ulimit -f 0; exec \"$@\" --data-dir '{data_dir}'", "up", "--no-airflow")
     assert str(data_dir) in complaint(ran, 1)
@@ -152,7 +152,7 @@ def test_a_directory_in_use_is_refused_to_a_second_run(tmp_path: Path) -> None:
             assert said.startswith(f"muster serve (pid {os.getpid()}) is using {tmp_path};")
 
 
-def test_a_disk_without_room_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_full_disk_is_rejected_before_start(tmp_path: Path) -> None:
     ran = muster("up", "--no-airflow", "--data-dir", str(tmp_path), MUSTER_MIN_FREE_DISK_MB="1000000000")
     assert complaint(ran, 1).startswith(f"The disk of {tmp_path} has ")
     assert not (tmp_path / "postgres").exists()
@@ -167,7 +167,7 @@ def test_a_taken_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
     assert not (tmp_path / "postgres").exists()
 
 
-def test_up_does_not_take_a_database_of_somebody_elses(tmp_path: Path) -> None:
+def test_up_does_not_use_a_foreign_database(tmp_path: Path) -> None:
     ran = muster("up", "--data-dir", str(tmp_path), MUSTER_DATABASE_URL="postgresql://db/muster")
     assert "unset MUSTER_DATABASE_URL" in complaint(ran, 1)
 

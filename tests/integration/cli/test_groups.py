@@ -29,7 +29,7 @@ def test_groups_are_listed_with_their_states(muster: Muster, client: Client) -> 
 def test_a_list_goes_on_over_pages_up_to_its_limit(
     muster: Muster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.commands.asking.PAGE", 2)
+    monkeypatch.setattr("muster.commands.http_client.PAGE", 2)
     prefix = fresh_id("paged-")
     ids = [f"{prefix}{number}" for number in range(5)]
     for group_id in ids:
@@ -41,7 +41,7 @@ def test_a_list_goes_on_over_pages_up_to_its_limit(
 
 
 def test_no_groups_are_said_to_be_none(muster: Muster) -> None:
-    assert muster.ok("groups", "list", "--prefix", "nobody's").out == "There are no such groups.\n"
+    assert muster.ok("groups", "list", "--prefix", "nobody's").out == "No matching groups.\n"
     assert muster.ok("groups", "list", "--prefix", "nobody's", "--json").json == {"groups": []}
 
 
@@ -147,13 +147,13 @@ def test_who_is_waited_for_is_named(muster: Muster, group: Group) -> None:
     group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": first.member_id}]})
 
 
-def test_a_stranger_is_not_found_and_the_others_are_shown(muster: Muster, group: Group) -> None:
+def test_unknown_group_is_reported_and_the_others_are_shown(muster: Muster, group: Group) -> None:
     commit(group, position(1))
 
     ran = muster("groups", "describe", "nobody", group.group_id)
 
     assert ran.exit_code == 1
-    assert ran.err == "muster: nobody: nobody has ever seen this group (GROUP_ID_NOT_FOUND).\n"
+    assert ran.err == "muster: nobody: the group does not exist and has no history (GROUP_ID_NOT_FOUND).\n"
     assert " Empty " in ran.out
 
 
@@ -223,15 +223,15 @@ def test_a_group_without_rebalances_says_so(muster: Muster, group: Group) -> Non
 # -- owners, overview ---------------------------------------------------------------------------------------
 
 
-def test_who_owned_what_is_told_for_any_time(muster: Muster, group: Group) -> None:
+def test_ownership_is_returned_for_any_time(muster: Muster, group: Group) -> None:
     member = group.stable()
     member.commit(position(5))
 
     (row,) = muster.ok("groups", "owners", group.group_id, "--topic", "orders:0").rows
     assert row[:3] == ["orders", "0", member.member_id]
-    assert muster.ok("groups", "owners", group.group_id, "--at", "2020-01-01").out.startswith("Nobody owned anything")
+    assert muster.ok("groups", "owners", group.group_id, "--at", "2020-01-01").out.startswith("No ownership")
     shown = muster.ok("groups", "owners", group.group_id, "--json").json
-    assert (shown["assignments"][0]["partitions"], shown["offsets"][0]["offset"]) == ([0], 5)
+    assert (shown["ownership"][0]["partitions"], shown["offsets"][0]["offset"]) == ([0], 5)
     assert "--at yesterday: a time looks like" in muster.refused(2, "groups", "owners", "g", "--at", "yesterday")
     assert "Name one partition" in muster.refused(2, "groups", "owners", "g", "--topic", "orders:1,2")
 
@@ -247,7 +247,7 @@ def test_the_overview_begins_with_who_is_in_trouble(muster: Muster, client: Clie
     assert [row[:2] for row in rows] == [[unsettled.group_id, "CompletingRebalance"], [settled.group_id, "Empty"]]
     (lagging,) = muster.ok("groups", "overview", "--search", prefix, "--state", "empty", "--json").json["groups"]
     assert lagging["lag"] == 7
-    assert muster.ok("groups", "overview", "--search", "nobody's").out == "There are no such groups.\n"
+    assert muster.ok("groups", "overview", "--search", "nobody's").out == "No matching groups.\n"
     unsettled.post("leave", {"members": [{"member_id": member.member_id}]})
 
 
@@ -266,7 +266,7 @@ def test_a_group_is_made_to_rebalance(muster: Muster, group: Group) -> None:
 
 
 @pytest.mark.parametrize("name", ["client", "member"])
-def test_a_member_is_put_out_when_asked_for(muster: Muster, group: Group, name: str) -> None:
+def test_member_is_removed_on_request(muster: Muster, group: Group, name: str) -> None:
     member = group.stable(client_id="slow one")
     wanted = [
         "groups",
@@ -276,9 +276,9 @@ def test_a_member_is_put_out_when_asked_for(muster: Muster, group: Group, name: 
         group.group_id,
     ]
 
-    told = muster.ok(*wanted).out
+    output = muster.ok(*wanted).out
     owned = "Its 1 partition (orders:0) have no owner until another member joins."
-    assert told.startswith(f"slow one at 127.0.0.1 ({member.member_id}) would be removed. {owned}")
+    assert output.startswith(f"slow one at 127.0.0.1 ({member.member_id}) would be removed. {owned}")
     assert len(group.describe()["members"]) == 1
     would = muster.ok(*wanted, "--json").json
     assert (would["dry_run"], would["member_id"], would["change_id"]) == (True, member.member_id, None)
@@ -296,13 +296,13 @@ def test_members_own_and_wait_in_a_rebalance_as_they_do(muster: Muster, group: G
     poll_until(lambda: group.describe()["state"] == "PreparingRebalance")
 
     rows = {row[3]: row for row in muster.ok("groups", "members", group.group_id).rows}
-    told = muster.ok("groups", "remove-member", slow.member_id, "--group", group.group_id).out
+    output = muster.ok("groups", "remove-member", slow.member_id, "--group", group.group_id).out
     counted = muster.ok("groups", "remove-member", slow.member_id, "--group", group.group_id, "--json").json
 
     assert (rows["slow-one"][4], rows["slow-one"][-1]) == ("1", "join")
     assert rows["slow-one"][5:7] != ["joining,", "waiting"]
     assert (rows["ready"][4], rows["ready"][5:7], rows["ready"][-1]) == ("0", ["joining,", "waiting"], "-")
-    assert "Its 1 partition (orders:0) go to the other members." in told
+    assert "Its 1 partition (orders:0) go to the other members." in output
     assert counted["partition_count"] == 1
     group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": slow.member_id}]})
 
@@ -317,7 +317,7 @@ def test_the_leader_of_a_sync_phase_is_named(muster: Muster, group: Group) -> No
     group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": leader.member_id}]})
 
 
-def test_of_two_members_of_one_name_none_is_put_out(muster: Muster, group: Group) -> None:
+def test_removal_by_an_ambiguous_name_is_rejected(muster: Muster, group: Group) -> None:
     first = group.stable(**PATIENT)
     group.client.later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
     poll_until(lambda: len(group.describe()["members"]) == 2)
@@ -331,12 +331,12 @@ def test_of_two_members_of_one_name_none_is_put_out(muster: Muster, group: Group
 # -- delete -------------------------------------------------------------------------------------------------
 
 
-def test_deleting_is_told_first_and_done_when_asked_for(muster: Muster, group: Group) -> None:
+def test_deletion_is_a_dry_run_unless_executed(muster: Muster, group: Group) -> None:
     commit(group, position(5), position(6, partition=1))
 
-    told = muster.ok("groups", "delete", group.group_id).out
-    assert "would be deleted  2 offsets would be archived" in told
-    assert "Nothing was changed; --execute does it." in told
+    output = muster.ok("groups", "delete", group.group_id).out
+    assert "would be deleted  2 offsets would be archived" in output
+    assert "Dry run; use --execute to apply." in output
     assert len(offsets_of(group)) == 2
 
     (done,) = muster.ok("groups", "delete", group.group_id, "--execute", "--reason", "it is old", "--json").json[
@@ -390,9 +390,9 @@ def test_all_groups_can_be_narrowed_by_state_and_prefix(muster: Muster, client: 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "Name a group, or say --all-groups."),
-        (["a", "--all-groups"], "Name groups, or say --all-groups, and not both."),
-        (["a", "--state", "Empty"], "--state and --prefix choose among --all-groups."),
+        ([], "Name a group or use --all-groups."),
+        (["a", "--all-groups"], "Name groups or use --all-groups, not both."),
+        (["a", "--state", "Empty"], "--state and --prefix require --all-groups."),
     ],
 )
 def test_it_must_be_clear_which_groups_are_meant(muster: Muster, arguments: list[str], said: str) -> None:
@@ -403,7 +403,7 @@ def test_it_must_be_clear_which_groups_are_meant(muster: Muster, arguments: list
 # -- tuning -------------------------------------------------------------------------------------------------
 
 
-def test_advice_is_told_and_a_timeout_can_be_tried_out(muster: Muster, group: Group) -> None:
+def test_advice_is_shown_and_timeouts_can_be_tried(muster: Muster, group: Group) -> None:
     group.stable()
 
     said = muster.ok(
@@ -414,7 +414,7 @@ def test_advice_is_told_and_a_timeout_can_be_tried_out(muster: Muster, group: Gr
     (row,) = [line.split() for line in said.splitlines() if line.startswith("session_timeout_ms")]
     assert row[1:5] == ["10000", "-", "too", "little"]
     assert "A session timeout of 20000 ms\n  would have cost " in said
-    assert "  would have spared 0 of 0 members put out and back soon;" in said
+    assert "  would have kept 0 of 0 members that were evicted" in said
     assert "A rebalance timeout of 9000 ms" in said
     assert shown["what_if"]["session_timeout_ms"]["value"] == 20_000
     assert "INVALID_REQUEST" in muster.refused(1, "groups", "tuning", group.group_id, "--session-timeout-ms", "0")

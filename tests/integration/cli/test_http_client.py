@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.commands import asking
+from muster.commands import http_client
 from muster.data_dir import DataDir
-from muster.database import own_database
+from muster.database import command_database
 from muster.settings import load_settings
 from tests.support.fake_node import FakeNode
 from tests.support.http_client import Group, position
@@ -19,7 +19,7 @@ from tests.support.nodes import Node
 NOT_NOW = {"code": "COORDINATOR_NOT_AVAILABLE", "action": "retry", "detail": "the shard is between two owners"}
 
 
-def test_nobody_at_the_address_is_one_sentence_and_an_exit_code_of_its_own(bare_muster: Muster) -> None:
+def test_unreachable_node_has_its_own_sentence_and_exit_code(bare_muster: Muster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
 
@@ -29,12 +29,12 @@ def test_nobody_at_the_address_is_one_sentence_and_an_exit_code_of_its_own(bare_
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"3"])
-def test_whoever_is_no_node_is_told_apart(bare_muster: Muster, fake: FakeNode, body: bytes) -> None:
+def test_foreign_server_is_reported(bare_muster: Muster, fake: FakeNode, body: bytes) -> None:
     fake.answers = [(200, body)]
 
     said = bare_muster.refused(3, "groups", "list", "--url", fake.url)
 
-    assert said == f"What answers at {fake.url} (status 200) is no Muster node."
+    assert said == f"What answers at {fake.url} (status 200) is not a Muster node."
 
 
 def test_a_busy_node_is_asked_again_under_the_same_key(fake: FakeNode) -> None:
@@ -42,16 +42,16 @@ def test_a_busy_node_is_asked_again_under_the_same_key(fake: FakeNode) -> None:
     fake.says(429, {**NOT_NOW, "code": "THROTTLING_QUOTA_EXCEEDED"})
     fake.answers.append((204, b""))
 
-    asking.Node(fake.url, "ada").delete("/v1/groups/g", "a test")
+    http_client.NodeClient(fake.url, "ada").delete("/v1/groups/g", "a test")
 
     keys = {headers["Idempotency-Key"] for _, headers in fake.seen}
     assert (len(fake.seen), len(keys)) == (3, 1)
 
 
-def test_a_node_that_stays_busy_is_given_up(
+def test_busy_node_is_given_up_after_the_timeout(
     bare_muster: Muster, fake: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking.Node.__init__, "__defaults__", (None, None, 0.05))
+    monkeypatch.setattr(http_client.NodeClient.__init__, "__defaults__", (None, None, 0.05))
     fake.says(503, NOT_NOW)
 
     assert bare_muster.refused(3, "groups", "list", "--url", fake.url) == (
@@ -105,13 +105,13 @@ def test_a_token_that_no_request_can_carry_is_refused_and_not_shown(
     assert not list(Path(os.environ["MUSTER_DATA_DIR"]).iterdir())
 
 
-def test_the_doctor_tells_of_such_a_token_too(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_such_a_token(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_TOKEN", "hunter2\n")
 
     ran = bare_muster("doctor", "--json")
 
-    (found,) = [each for each in ran.json["findings"] if each["check"] == "node"]
-    assert found["saw"].startswith("MUSTER_TOKEN: a token is one line")
+    (found,) = [each for each in ran.json["checks"] if each["check"] == "node"]
+    assert found["message"].startswith("MUSTER_TOKEN: a token is one line")
     assert "hunter2" not in ran.out + ran.err
 
 
@@ -134,7 +134,7 @@ def test_an_actor_that_no_request_can_carry_is_refused(bare_muster: Muster, acto
         ("http://u:hunter2@[::1", "http://[::1"),
     ],
 )
-def test_an_address_that_is_none_is_told_without_its_password(
+def test_invalid_address_is_reported_without_password(
     bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, url: str, shown: str
 ) -> None:
     monkeypatch.setenv("MUSTER_URL", url)
@@ -159,16 +159,14 @@ def test_the_node_of_the_run_in_the_data_directory_is_found(
 def test_the_node_of_muster_serve_is_found_too(tmp_path: Path) -> None:
     settings = load_settings(data_dir=tmp_path, http_port=9_999)
 
-    with own_database(settings, "serve", node_url=settings.node_url):
+    with command_database(settings, "serve", node_url=settings.node_url):
         holder = DataDir(tmp_path).holder()
 
     assert holder is not None
     assert holder.node_url == "http://127.0.0.1:9999"
 
 
-def test_a_refusal_is_told_in_the_nodes_words_and_cannot_command_the_terminal(
-    bare_muster: Muster, fake: FakeNode
-) -> None:
+def test_rejection_is_escaped_for_the_terminal(bare_muster: Muster, fake: FakeNode) -> None:
     fake.says(403, {"code": "GROUP_AUTHORIZATION_FAILED", "action": "fix", "detail": "the token \x1b[2J is not"})
 
     said = bare_muster.refused(1, "groups", "list", "--url", fake.url)

@@ -1,17 +1,17 @@
-"""`muster groups stays` says how stays ended, who was back at once, and which session timeout to try then."""
+"""`muster groups sessions` says how stays ended, who was back at once, and which session timeout to try then."""
 
 import json
 from typing import Any, cast
 
 import pytest
 
-from muster.commands.asking import Json, Node
-from muster.commands.stays import ENDS, print_stays
+from muster.commands.http_client import Json, NodeClient
+from muster.commands.member_sessions import END_REASONS, print_sessions
 from tests.support.http_client import Group
 from tests.support.muster_command import Muster
 
 
-def stay(second: int, end_reason: str = "session_expired", back_second: int | None = None, **given: object) -> Json:
+def session(second: int, end_reason: str = "session_expired", back_second: int | None = None, **given: object) -> Json:
     """Return a stay that ended at a second of 02:13, and whose client was back at another."""
     return {
         "client_id": "courier",
@@ -24,18 +24,18 @@ def stay(second: int, end_reason: str = "session_expired", back_second: int | No
         "heartbeat_count": 12,
         "heartbeat_gap_ms_max": 3_100,
         "session_timeout_ms": 10_000,
-        "back_at": None if back_second is None else f"2026-11-21T02:13:{back_second:02}Z",
+        "reconnected_at": None if back_second is None else f"2026-11-21T02:13:{back_second:02}Z",
         "successor_at": None,
         "cause": None,
         **given,
     }
 
 
-class Told:
+class CannedNode:
     """A node that answers with these stays, and notes what it was asked."""
 
-    def __init__(self, *stays: Json) -> None:
-        self.stays = list(stays)
+    def __init__(self, *sessions: Json) -> None:
+        self.sessions = list(sessions)
         self.asked: dict[str, Any] = {}
         self.session_timeout_ms: int | None = None
 
@@ -45,76 +45,89 @@ class Told:
 
     def pages(self, path: str, field: str, limit: int, **query: object) -> list[Json]:
         self.asked = {"path": path, "limit": limit, **query}
-        assert field == "stays"
-        return self.stays
+        assert field == "member_sessions"
+        return self.sessions
 
 
 def said(
-    node: Told,
+    node: CannedNode,
     capsys: pytest.CaptureFixture[str],
     since: str | None = None,
     *,
-    with_hours: bool = False,
+    with_intervals: bool = False,
     as_json: bool = False,
 ) -> str:
-    print_stays(cast(Node, node), "couriers", 20, since, None, with_hours=with_hours, as_json=as_json)
+    print_sessions(cast(NodeClient, node), "couriers", 20, since, None, with_intervals=with_intervals, as_json=as_json)
     return capsys.readouterr().out
 
 
-def test_who_was_put_out_and_back_at_once_is_named_with_a_timeout_to_try(capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(Told(stay(0, back_second=4), stay(30, back_second=31), stay(40, "left", client_id="other")), capsys)
+def test_evicted_and_rejoined_client_is_listed_with_a_timeout_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(
+        CannedNode(session(0, back_second=4), session(30, back_second=31), session(40, "left", client_id="other")),
+        capsys,
+    )
 
     assert out.splitlines()[1].split()[:4] == ["2026-11-21", "02:13:00", "session_expired", "courier"]
-    assert "courier was put out for silence 2 times, and was back within 4.0 s." in out
+    assert "courier was evicted 2 times for missed heartbeats, and rejoined within 4.0 s." in out
     assert "muster groups tuning --group=couriers --session-timeout-ms 20000" in out
-    assert "other was put out" not in out
+    assert "other was evicted" not in out
 
 
 def test_a_member_that_missed_a_rebalance_is_said_to_have_been_alive(capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(Told(stay(0, "rebalance_timeout", cause="late_join"), stay(1, "sync_timeout", cause="silent")), capsys)
+    out = said(
+        CannedNode(session(0, "rebalance_timeout", cause="late_join"), session(1, "sync_timeout", cause="silent")),
+        capsys,
+    )
     assert "rebalance_timeout, alive" in out
     assert "sync_timeout, alive" not in out
 
 
 def test_who_stayed_away_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "put out for silence" not in said(Told(stay(0), stay(1, "left", back_second=2)), capsys)
+    assert "was evicted" not in said(CannedNode(session(0), session(1, "left", back_second=2)), capsys)
 
 
 def test_what_the_timeout_in_force_would_have_kept_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
-    node = Told(stay(0, back_second=4))
+    node = CannedNode(session(0, back_second=4))
     node.session_timeout_ms = 13_999
     assert "muster groups tuning" in said(node, capsys)
     node.session_timeout_ms = 14_000
     out = said(node, capsys)
-    assert "The session timeout in force, 14.0 s, would have kept it" in out
+    assert "The effective session timeout, 14.0 s, would have kept it" in out
     assert "muster groups tuning" not in out
 
 
-def test_who_died_before_it_was_put_out_gets_no_longer_timeout(capsys: pytest.CaptureFixture[str]) -> None:
+def test_crash_before_eviction_gets_no_longer_timeout(capsys: pytest.CaptureFixture[str]) -> None:
     followed_at = "2026-11-21T02:12:55Z"
-    out = said(Told(stay(0, successor_at=followed_at), stay(30, successor_at=followed_at)), capsys)
-    assert "courier died 2 times: it had joined anew before the silent member was put out." in out
-    assert "No timeout cures that." in out
+    out = said(CannedNode(session(0, successor_at=followed_at), session(30, successor_at=followed_at)), capsys)
+    assert "courier crashed 2 times: it rejoined before its old session expired." in out
+    assert "A longer session timeout does not help" in out
     assert "muster groups tuning" not in out
 
 
-def test_only_stays_that_ended_are_asked_for_unless_hours_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    node = Told()
-    assert "No stay in couriers has ended" in said(node, capsys, since="2026-11-21T02:00:00")
-    assert (node.asked["from"], node.asked["to"], node.asked["end_reason"]) == ("2026-11-21T02:00:00+00:00", None, ENDS)
-    node.stays = [stay(0, "hour")]
-    assert "goes on" in said(node, capsys, with_hours=True)
+def test_only_ended_sessions_are_listed_without_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+    node = CannedNode()
+    assert "No member session of couriers has ended" in said(node, capsys, since="2026-11-21T02:00:00")
+    assert (node.asked["from"], node.asked["to"], node.asked["end_reason"]) == (
+        "2026-11-21T02:00:00+00:00",
+        None,
+        END_REASONS,
+    )
+    node.sessions = [session(0, "hour")]
+    assert "ongoing" in said(node, capsys, with_intervals=True)
     assert node.asked["end_reason"] is None
 
 
 def test_as_json_it_is_what_the_node_says(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [stay(0)]
-    assert json.loads(said(Told(*rows), capsys, as_json=True)) == {"group_id": "couriers", "stays": rows}
+    rows = [session(0)]
+    assert json.loads(said(CannedNode(*rows), capsys, as_json=True)) == {
+        "group_id": "couriers",
+        "member_sessions": rows,
+    }
 
 
-def test_a_stay_of_a_real_group_is_shown(muster: Muster, group: Group) -> None:
+def test_session_of_a_real_group_is_shown(muster: Muster, group: Group) -> None:
     member = group.stable(client_id="passing-by")
     group.post("leave", {"members": [{"member_id": member.member_id}]})
 
-    assert "passing-by" in muster.ok("groups", "stays", group.group_id, "--limit", "5").out
-    assert muster.ok("groups", "stays", group.group_id, "--json").json["stays"][0]["end_reason"] == "left"
+    assert "passing-by" in muster.ok("groups", "sessions", group.group_id, "--limit", "5").out
+    assert muster.ok("groups", "sessions", group.group_id, "--json").json["member_sessions"][0]["end_reason"] == "left"

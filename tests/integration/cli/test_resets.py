@@ -78,10 +78,10 @@ def test_topics_and_partitions_are_chosen_as_kafkas_tool_has_them(muster: Muster
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--all-topics"], "Say where to with exactly one of --to-earliest, --to-latest"),
-        (["--all-topics", "--to-earliest", "--to-latest"], "Say where to with exactly one of"),
-        (["--to-earliest"], "Name topics with --topic, or say --all-topics."),
-        (["--to-earliest", "--all-topics", "--topic", "t"], "Name topics, or say --all-topics, and not both."),
+        (["--all-topics"], "Use exactly one of --to-earliest, --to-latest"),
+        (["--all-topics", "--to-earliest", "--to-latest"], "Use exactly one of"),
+        (["--to-earliest"], "Name topics with --topic or use --all-topics."),
+        (["--to-earliest", "--all-topics", "--topic", "t"], "Name topics or use --all-topics, not both."),
         (["--all-topics", "--to-datetime", "yesterday"], "--to-datetime yesterday: a time looks like 2026-11-21"),
         (["--all-topics", "--by-duration", "1h"], "--by-duration 1h: a duration looks like PT1H30M, or P2D."),
         (["--all-topics", "--by-duration", "-PT1H"], "--by-duration -PT1H: a duration looks like"),
@@ -103,7 +103,7 @@ def test_a_typing_error_makes_no_group(muster: Muster, group: Group) -> None:
     flags = ["groups", "reset-offsets", group.group_id, "--topic", "orders:0", "--to-offset", "3", "--execute"]
 
     assert muster.refused(1, *flags) == (
-        f"{group.group_id}: nobody has ever seen this group; --create makes it (GROUP_ID_NOT_FOUND)."
+        f"{group.group_id}: the group does not exist; --create creates it (GROUP_ID_NOT_FOUND)."
     )
     assert offsets_of(group) == {}
     muster.ok(*flags, "--create")
@@ -123,7 +123,7 @@ def test_several_groups_have_one_summary_and_their_own_refusals(muster: Muster, 
     assert offsets_of(idle) == {("orders", 0): 0}
 
 
-def test_a_reset_tells_how_to_take_it_back(muster: Muster, group: Group) -> None:
+def test_reset_prints_its_undo_command(muster: Muster, group: Group) -> None:
     commit(group, position(5))
     said = muster.ok("groups", "reset-offsets", group.group_id, *ORDERS, "--to-offset", "1", "--execute").out
     undo = said.splitlines()[-1].split()
@@ -133,7 +133,7 @@ def test_a_reset_tells_how_to_take_it_back(muster: Muster, group: Group) -> None
     assert offsets_of(group) == {("orders", 0): 5}
 
 
-def test_a_position_outside_of_the_log_is_noted(muster: Muster, group: Group, topic: str) -> None:
+def test_a_position_outside_of_the_log_is_recorded(muster: Muster, group: Group, topic: str) -> None:
     commit(group, position(5, topic=topic, log_end_offset=9))
 
     said = muster.ok("groups", "reset-offsets", group.group_id, "--topic", topic, "--to-offset", "90").out
@@ -173,7 +173,7 @@ def test_offsets_are_taken_out_and_in_again(muster: Muster, client: Client, tmp_
     for group in groups:
         muster.ok("groups", "reset-offsets", f"--group={group.group_id}", "--all-topics", "--to-earliest", "--execute")
 
-    assert "Nothing was changed" in muster.ok("offsets", "import", str(file)).out
+    assert "Dry run" in muster.ok("offsets", "import", str(file)).out
     muster.ok("offsets", "import", str(file), f"--group={groups[0].group_id}", "--execute")
     assert [offsets_of(group) for group in groups] == [before[0], {("a,b", 0): 0, ("orders", 3): 0}]
     muster.ok("offsets", "import", str(file), "--execute")
@@ -182,7 +182,7 @@ def test_offsets_are_taken_out_and_in_again(muster: Muster, client: Client, tmp_
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_pipe_is_written_into_and_stays_one(muster: Muster, group: Group, tmp_path: Path) -> None:
+def test_pipe_is_written_into_and_kept(muster: Muster, group: Group, tmp_path: Path) -> None:
     commit(group, position(5))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -197,13 +197,13 @@ def test_a_pipe_is_written_into_and_stays_one(muster: Muster, group: Group, tmp_
     assert pipe.is_fifo()
 
 
-def test_a_group_that_nobody_knows_has_no_offsets_to_take_out(muster: Muster, group: Group, tmp_path: Path) -> None:
+def test_unknown_group_has_no_offsets_to_delete(muster: Muster, group: Group, tmp_path: Path) -> None:
     commit(group, position(5))
     file = tmp_path / "backup.csv"
 
     said = muster.refused(1, "offsets", "export", group.group_id, "typo", "--to", str(file))
 
-    assert said == "typo: nobody has ever seen this group (GROUP_ID_NOT_FOUND)."
+    assert said == "typo: the group does not exist and has no history (GROUP_ID_NOT_FOUND)."
     assert not file.exists()
 
 
@@ -234,11 +234,11 @@ def test_one_groups_offsets_can_be_given_to_another(
         ("{", "FILE is not JSON as muster offsets export writes it"),
         ('{"offsets": [{"topic": "orders"}]}', "FILE is not JSON as muster offsets export writes it"),
         ('{"groups": 3}', "FILE is not JSON as muster offsets export writes it"),
-        ("another,orders,0,1\n", "The file says nothing of "),
+        ("another,orders,0,1\n", "The file has no offsets of "),
         ("\xff", "FILE is not UTF-8."),
     ],
 )
-def test_a_file_that_will_not_do_is_told_with_its_line(
+def test_invalid_file_is_reported_with_its_line(
     muster: Muster, group: Group, tmp_path: Path, text: str, said: str
 ) -> None:
     file = tmp_path / "offsets.csv"
@@ -270,7 +270,7 @@ def test_a_file_without_groups_needs_one(muster: Muster, tmp_path: Path) -> None
 def test_more_partitions_than_a_request_holds_are_asked_for_in_parts(
     muster: Muster, group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.commands.resetting.PARTITIONS_A_REQUEST", 2)
+    monkeypatch.setattr("muster.commands.offset_reset.PARTITIONS_A_REQUEST", 2)
     file = tmp_path / "offsets.csv"
     file.write_text("".join(f"orders,{number},{number}\n" for number in range(5)))
 
@@ -287,8 +287,8 @@ def test_offsets_are_deleted_when_asked_for_and_come_back(muster: Muster, group:
     commit(group, *(position(5, partition=number) for number in range(3)), position(6, topic="visits"))
     wanted = ["offsets", "delete", group.group_id, "--topic", "orders:0,2", "--topic", "visits"]
 
-    told = muster.ok(*wanted).out
-    assert "3 offsets would be deleted. Nothing was changed; --execute does it." in told
+    output = muster.ok(*wanted).out
+    assert "3 offsets would be deleted. Dry run; use --execute to apply." in output
     assert len(offsets_of(group)) == 4
     done = muster.ok(*wanted, "--execute", "--json").json
     assert {each["outcome"] for each in done["offsets"]} == {"deleted"}
@@ -303,27 +303,27 @@ def test_offsets_that_a_live_group_reads_are_not_deleted(muster: Muster, group: 
 
     wanted = ["offsets", "delete", "--group", group.group_id, "--topic", "orders"]
 
-    told, ran = muster(*wanted), muster(*wanted, "--execute")
+    output, ran = muster(*wanted), muster(*wanted, "--execute")
 
-    assert (told.exit_code, told.err) == (1, "muster: Some offsets would be refused.\n")
+    assert (output.exit_code, output.err) == (1, "muster: Some offsets would be refused.\n")
     assert (ran.exit_code, ran.err) == (1, "muster: Some offsets were refused.\n")
-    assert told.rows[0] == ran.rows[0] == ["orders", "0", "5", "GROUP_SUBSCRIBED_TO_TOPIC"]
-    assert told.out.splitlines()[-1] == "0 offsets would be deleted, 1 refused. Nothing was changed."
+    assert output.rows[0] == ran.rows[0] == ["orders", "0", "5", "GROUP_SUBSCRIBED_TO_TOPIC"]
+    assert output.out.splitlines()[-1] == "0 offsets would be deleted, 1 refused. Nothing was changed."
     assert ran.out.splitlines()[-1] == "0 offsets deleted, 1 refused."
     assert offsets_of(group) == {("orders", 0): 5}
     assert muster.ok("changes", "list", group.group_id, "--json").json == {"changes": []}
 
 
-def test_offsets_that_nobody_reads_go_while_those_beside_them_are_refused(muster: Muster, group: Group) -> None:
+def test_offsets_of_unsubscribed_topics_are_deleted_and_others_rejected(muster: Muster, group: Group) -> None:
     member = group.stable()
     member.commit(position(5), position(6, topic="visits"))
     wanted = ["offsets", "delete", group.group_id, "--topic", "orders", "--topic", "visits"]
 
-    told, ran = muster(*wanted, "--json"), muster(*wanted, "--execute", "--json")
+    output, ran = muster(*wanted, "--json"), muster(*wanted, "--execute", "--json")
 
-    outcomes = [[each["outcome"] for each in one.json["offsets"]] for one in (told, ran)]
+    outcomes = [[each["outcome"] for each in one.json["offsets"]] for one in (output, ran)]
     assert outcomes == [["GROUP_SUBSCRIBED_TO_TOPIC", which] for which in ("would be deleted", "deleted")]
-    assert (told.exit_code, told.json["change_ids"], ran.exit_code) == (1, [], 1)
+    assert (output.exit_code, output.json["change_ids"], ran.exit_code) == (1, [], 1)
     (change_id,) = ran.json["change_ids"]
     (change,) = muster.ok("changes", "list", group.group_id, "--json").json["changes"]
     assert (change["change_id"], change["before"]["offset_count"]) == (change_id, 1)
@@ -338,9 +338,7 @@ def test_a_topic_without_offsets_has_nothing_to_take_back(muster: Muster, group:
     assert muster.ok(*wanted, "--execute").out == "0 offsets deleted.\n"
 
 
-def test_offsets_of_a_group_that_nobody_knows_are_refused_before_they_are_asked_for(
-    muster: Muster, group: Group
-) -> None:
+def test_offsets_of_unknown_groups_are_rejected_before_a_request(muster: Muster, group: Group) -> None:
     wanted = ["offsets", "delete", group.group_id, "--topic", "orders"]
 
     assert "(GROUP_ID_NOT_FOUND)." in muster.refused(1, *wanted)
@@ -426,7 +424,7 @@ def test_wrong_log_ends_are_listed_first_and_deleted_when_asked_for(
 
     tried = muster.ok(*command)
     assert [row[:3] for row in tried.rows[:2]] == [[topic, each, str(largest)] for each in ("0", "2")]
-    assert "2 log ends would be deleted. Nothing was changed; --execute does it.\n" in tried.out
+    assert "2 log ends would be deleted. Dry run; use --execute to apply.\n" in tried.out
     assert len(ask(rows, stored, topic)) == 3
     done = muster.ok(*command, "--execute", "--reason", "a faulty reporter").out
     assert "2 log ends deleted. The next report of each begins anew.\n" in done

@@ -8,8 +8,8 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from rich.console import Console
 
-from muster import wording
-from muster.demo_data import insert_past_groups
+from muster import display
+from muster.demo_data import insert_expired_groups
 from muster.demo_fleet import GROUPS
 from muster.member_names import client_id_of
 from muster.overview import GroupView, MemberView, Overview, OverviewReader, RebalanceView, RunView
@@ -17,11 +17,12 @@ from muster.screen import Address, LiveScreen, PlainScreen, group_table
 from tests.support.waiting import poll_until
 
 LIVE_GROUP_SQL = """
-INSERT INTO groups (group_id, shard_id, state, state_since, settled_state, generation, protocol_type, member_count,
+INSERT INTO groups (group_id, shard_id, state, state_since, state_before_join_phase, generation, protocol_type,
+    member_count,
                     subscribed_topics, created_at)
 VALUES ('billing', 0, 'Stable', now(), 'Stable', 4, 'consumer', 1, '{orders}', now());
 INSERT INTO members (group_id, shard_id, member_id, client_id, client_host, session_timeout_ms, rebalance_timeout_ms,
-                     held, joined_at, protocol_names, protocol_metadata, assignment_bytes, position)
+                     ownership, joined_at, protocol_names, protocol_metadata, assignment_bytes, join_order)
 VALUES ('billing', 0, 'a-1', 'a', '127.0.0.1', 6000, 6000, '[{"topic": "orders", "partitions": [0, 1, 2]}]', now(),
         '{range}', '{""}', '', 0);
 INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, log_end_offset, committed_at)
@@ -85,7 +86,7 @@ def test_a_rebalance_under_way_is_shown_with_its_reason(
 
 
 def test_simple_groups_are_shown_beside_the_others(reader: OverviewReader, database_url: str) -> None:
-    assert insert_past_groups(database_url, shard_count=50) == 15
+    assert insert_expired_groups(database_url, shard_count=50) == 15
     reader.refresh()
     assert [group.group_id for group in reader.last.groups] == ["nightly-export", "orders-replay", "orders-v1"]
     assert reader.last.groups[0].generation is None
@@ -93,8 +94,8 @@ def test_simple_groups_are_shown_beside_the_others(reader: OverviewReader, datab
 
 
 def test_the_demonstrations_past_is_inserted_once(reader: OverviewReader, database_url: str) -> None:
-    insert_past_groups(database_url, shard_count=50)
-    insert_past_groups(database_url, shard_count=50)
+    insert_expired_groups(database_url, shard_count=50)
+    insert_expired_groups(database_url, shard_count=50)
     reader.refresh()
     assert reader.last.groups[0].committed_records == 1_000 + 1_010 + 1_020
 
@@ -115,7 +116,7 @@ def test_of_many_groups_the_first_are_shown_and_the_others_counted(
 def test_live_groups_come_before_empty_ones(
     reader: OverviewReader, sql_connection: PsycopgConnection, database_url: str
 ) -> None:
-    insert_past_groups(database_url, shard_count=50)
+    insert_expired_groups(database_url, shard_count=50)
     run_sql(sql_connection, LIVE_GROUP_SQL.replace("'billing'", "'z-billing'"))
     reader.refresh()
     assert [group.group_id for group in reader.last.groups][:2] == ["z-billing", "nightly-export"]
@@ -128,14 +129,14 @@ def test_a_run_is_shown_with_what_it_expired_and_what_it_kept(
     reader.refresh()
     (run,) = reader.last.runs
     assert run.is_over
-    assert wording.run(run) == "offset_retention applied: expired 3 of old; 2 committed_since"
+    assert display.run(run) == "offset_retention applied: expired 3 of old; 2 committed_since"
 
 
 def test_a_cleanup_is_shown_with_what_it_retired(reader: OverviewReader, sql_connection: PsycopgConnection) -> None:
     run_sql(sql_connection, CLEANUP_SQL)
     reader.refresh()
     (run,) = reader.last.runs
-    assert wording.run(run) == "group_cleanup applied: 1 has_offsets, 2 retired"
+    assert display.run(run) == "group_cleanup applied: 1 has_offsets, 2 retired"
 
 
 CLEANUP_SQL = """
@@ -152,7 +153,7 @@ def test_a_second_look_waits_for_its_time(reader: OverviewReader) -> None:
     assert not reader.refresh()
 
 
-def test_without_a_database_the_last_look_stays() -> None:
+def test_last_view_remains_without_a_database() -> None:
     reader = OverviewReader("postgresql+psycopg2://muster:secret@127.0.0.1:1/muster")
     assert not reader.refresh()
     assert reader.last == Overview()
@@ -182,21 +183,21 @@ def test_a_member_id_begins_with_the_client_id(member_id: str | None, client_id:
     ],
 )
 def test_a_span_has_one_unit(seconds: float, words: str) -> None:
-    assert wording.span(seconds) == words
+    assert display.duration(seconds) == words
 
 
 def test_a_groups_line_says_all_about_it() -> None:
-    assert wording.group(BILLING) == (
+    assert display.group(BILLING) == (
         "billing: Stable, generation 4, members a (3), committed 30, lag 5, "
         "last rebalance session_expired of b, 0 s ago"
     )
 
 
 def test_a_name_cannot_command_the_terminal() -> None:
-    assert wording.name("\x1b[2Jgone\n") == "�[2Jgone�"
+    assert display.printable("\x1b[2Jgone\n") == "�[2Jgone�"
 
 
-def test_plain_lines_tell_of_changes_and_of_nothing_else() -> None:
+def test_plain_output_reports_only_changes() -> None:
     stream = io.StringIO()
     screen = PlainScreen(stream)
     with screen.step("Postgres") as step:
@@ -207,7 +208,7 @@ def test_plain_lines_tell_of_changes_and_of_nothing_else() -> None:
     first, *others = stream.getvalue().splitlines()
     assert first.startswith("✓ Postgres")
     assert first.endswith("on 127.0.0.1:5432")
-    assert others == ["Node     http://127.0.0.1:8080", wording.group(BILLING), wording.run(run)]
+    assert others == ["Node     http://127.0.0.1:8080", display.group(BILLING), display.run(run)]
 
 
 def test_a_step_that_fails_leaves_no_line() -> None:
@@ -299,7 +300,7 @@ def test_of_many_members_the_first_are_named_and_the_others_counted() -> None:
     assert "and 92 more" in stream.getvalue()
 
 
-def test_names_that_are_too_long_leave_the_others_their_room() -> None:
+def test_long_names_leave_space_for_other_columns() -> None:
     long = replace(BILLING, group_id="g" * 100, members=(MemberView("1", "c" * 200, 3),))
     stream = io.StringIO()
     Console(file=stream, width=80).print(group_table(Overview((long, demo_overview(7525).groups[0])), 80))

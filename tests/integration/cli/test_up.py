@@ -20,6 +20,8 @@ from muster.process_table import ProcessKey
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.waiting import PATIENCE_S, poll_until
 
+pytestmark = pytest.mark.postgres
+
 PORTS = range(10_000, 15_000)
 """Where nothing else of the tests listens, and no client's end of a connection lies."""
 

@@ -14,9 +14,9 @@ from typing import cast
 
 import pytest
 
-from muster.commands import asking
-from muster.commands.asking import Json
-from muster.commands.watching import watch
+from muster.commands import http_client
+from muster.commands.group_watch import watch
+from muster.commands.http_client import Json
 from tests.support.http_client import Client, Group, fresh_id, join_body, position
 from tests.support.muster_command import PATIENT, Muster, commit
 from tests.support.nodes import Node, running_node
@@ -138,7 +138,7 @@ def test_without_a_name_all_are_watched(muster: Muster, client: Client) -> None:
     poll_until(lambda: unsettled.describe()["state"] == "Empty")
 
 
-def test_a_node_that_goes_away_is_told_and_ctrl_c_still_ends_it(bare_muster: Muster, database_url: str) -> None:
+def test_stopped_node_is_reported_and_ctrl_c_still_works(bare_muster: Muster, database_url: str) -> None:
     assert bare_muster is not None
     with ExitStack() as of_node:
         node = of_node.enter_context(running_node(database_url))
@@ -164,8 +164,13 @@ class Crowd:
 
     def get(self, path: str) -> Json:
         state = {"group_id": path.rpartition("/")[2], "state": "PreparingRebalance", "generation": 1, "members": []}
-        nobody: dict[str, Json] = {"waiting_for": [], "waiting_until": None, "pending_members": 0, "state_since": None}
-        return {**state, **nobody, "protocol_name": None, "coordinator": {"node_id": "n"}}
+        no_awaited: dict[str, Json] = {
+            "waiting_for": [],
+            "waiting_until": None,
+            "pending_members": 0,
+            "state_since": None,
+        }
+        return {**state, **no_awaited, "protocol_name": None, "coordinator": {"node_id": "n"}}
 
     def pages(self, path: str, field: str, limit: int, **query: object) -> list[Json]:
         names = self.unsettled if "state" in query else self.names
@@ -178,17 +183,17 @@ class Crowd:
     [
         (100, 20, None),
         (101, 0, "Only the first 100 groups are shown; name those to watch, or see muster groups list."),
-        (101, 21, "Only the first 20 unsettled groups and the first 100 groups are shown; name those to watch, or"),
+        (101, 21, "Only the first 20 rebalancing groups and the first 100 groups are shown; name those to watch, or"),
     ],
 )
 def test_what_is_left_out_of_a_look_at_all_is_said_once(
     capsys: pytest.CaptureFixture[str], groups: int, unsettled: int, hint: str | None
 ) -> None:
-    watch(cast(asking.Node, Crowd(groups, unsettled)), (), interval_s=0, count=2)
+    watch(cast(http_client.NodeClient, Crowd(groups, unsettled)), (), interval_s=0, count=2)
     out = capsys.readouterr().out
     assert out.count("Only the first") == (hint is not None)
     assert (hint or "") in out
 
 
-def test_a_stranger_is_refused(muster: Muster) -> None:
+def test_unauthorized_request_is_rejected(muster: Muster) -> None:
     assert "GROUP_ID_NOT_FOUND" in muster.refused(1, "groups", "watch", "nobody", "--count", "1")

@@ -1,1 +1,1 @@
-"""The console in a real browser: what somebody on call does with it, and what must never happen."""
+"""Tests of the console in a real browser."""

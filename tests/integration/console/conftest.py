@@ -1,4 +1,4 @@
-"""One browser serves a test session, one node a module; every page tells of whatever went wrong in it."""
+"""Fixtures of the console's tests: one browser and one node per module; pages fail a test on errors in their log."""
 
 import os
 from collections.abc import Callable, Iterator

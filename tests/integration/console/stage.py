@@ -1,4 +1,4 @@
-"""Groups to look at: a healthy one, one that flaps, one that waits for somebody, and what maintenance proposes."""
+"""Groups for the console's tests: healthy, flapping, stuck, many, and maintenance runs."""
 
 from concurrent.futures import Future, wait
 from uuid import uuid4
@@ -12,8 +12,8 @@ from tests.support.nodes import Node
 from tests.support.waiting import PATIENCE_S
 
 LONG_MS = 900_000
-"""Nobody is put out while a test looks."""
-NOBODY = {"generation": -1, "member_id": ""}
+"""Timeouts long enough that no member is evicted during a test."""
+SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
 
 class Stage:
@@ -27,14 +27,14 @@ class Stage:
         self._parked: list[tuple[Member, Future[Answer]]] = []
 
     def close(self) -> None:
-        """Let everybody go who still waits, or has given up waiting."""
+        """Remove the members whose joins are parked, and end."""
         for member, _ in self._parked:
             member.group.post("leave", {"members": [{"member_id": member.member_id}]})
         wait([parked for _, parked in self._parked], PATIENCE_S)
         self.rows.close()
 
     def healthy(self, name: str = "healthy", partitions: int = 12) -> Group:
-        """Make a stable group of two that reads a topic with some lag."""
+        """Create a stable group of two members with lag."""
         group = self.client.group(fresh_id(name))
         first = group.join(**_long("payments-1"))
         assert first.sync(_gives(first.member_id, range(partitions))).status == 200
@@ -54,7 +54,7 @@ class Stage:
         return group
 
     def flapping(self, times: int = 12) -> Group:
-        """Make a group whose one member comes and goes."""
+        """Create a group whose one member joins and leaves repeatedly."""
         group = self.client.group(fresh_id("flapping"))
         for number in range(times):
             member = group.join(**_long("courier"), reason="the consumer is started")
@@ -65,7 +65,7 @@ class Stage:
         return group
 
     def stuck(self) -> Group:
-        """Make a group that waits for its old member to join again."""
+        """Create a group that waits for its first member to rejoin."""
         group = self.client.group(fresh_id("stuck"))
         member = group.join(**_long("slowpoke"))
         assert member.sync(_gives(member.member_id, range(4))).status == 200
@@ -75,8 +75,10 @@ class Stage:
         return group
 
     def proposal(self, group: Group, offsets: int = 3) -> str:
-        """Propose to expire offsets of a group that nobody is in; none of them is due."""
-        group.post("offsets", {**NOBODY, "offsets": [position(7, partition=number) for number in range(offsets)]})
+        """Add a proposed run with offsets of an empty group; none of them is due."""
+        group.post(
+            "offsets", {**SIMPLE_CONSUMER, "offsets": [position(7, partition=number) for number in range(offsets)]}
+        )
         run_id = str(uuid4())
         with self.rows.cursor() as cursor:
             cursor.execute(
@@ -94,12 +96,12 @@ class Stage:
         return run_id
 
     def crowd(self, number: int) -> None:
-        """Write so many groups by SQL, each with four offsets, and every tenth with rebalances in the last hour."""
+        """Insert groups by SQL, each with four offsets, every tenth with rebalances in the last hour."""
         with self.rows.cursor() as cursor:
             cursor.execute(_CROWD, {"number": number})
 
     def _again(self, member: Member, client_id: str) -> Member:
-        """Join again once the group has noticed that somebody came."""
+        """Rejoin once the group is rebalancing."""
         while member.ask("heartbeat").status == 200:
             pass
         answer = member.group.post("join", join_body(member_id=member.member_id, **_long(client_id)))
@@ -107,7 +109,8 @@ class Stage:
 
 
 _CROWD = """
-INSERT INTO groups (group_id, shard_id, state, state_since, settled_state, generation, protocol_type, member_count,
+INSERT INTO groups (group_id, shard_id, state, state_since, state_before_join_phase, generation, protocol_type,
+    member_count,
     topics_version, must_rebalance, created_at)
 SELECT 'crowd-' || n, n %% 50, CASE n %% 3 WHEN 0 THEN 'Empty' ELSE 'Stable' END, now(),
     CASE n %% 3 WHEN 0 THEN 'Empty' ELSE 'Stable' END, 1, 'consumer', n %% 3, 0, false, now()

@@ -1,4 +1,4 @@
-"""Everybody can use it: controls have names, texts stand out, the keyboard reaches all, and colour is never alone."""
+"""Accessibility: names of controls, contrast, keyboard operation, and information beside colour."""
 
 from collections.abc import Callable
 
@@ -69,7 +69,7 @@ def test_every_text_stands_out_and_every_control_has_a_name(
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a parameter's words are not narrowed
     for place in places:
         page.goto(f"{node.url}/#/{place}")
-        expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+        expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
         expect(page.locator("main")).not_to_contain_text("Loading…")
         assert page.evaluate(FAINT) == [], place
         assert page.evaluate(NAMELESS) == [], place
@@ -80,7 +80,7 @@ def test_every_text_stands_out_and_every_control_has_a_name(
 def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(f"{node.url}/#/settings")
-    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
     for control in page.locator(".bar a, .bar button").all():
         box = control.bounding_box()
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, control.text_content()  # noqa: PT018 - one place
@@ -98,9 +98,7 @@ def test_a_dialogue_holds_the_focus_and_gives_it_back(page: Page, node: Node, he
     expect(opener).to_be_focused()
 
 
-def test_the_focus_stays_where_it_is_while_the_page_lives_on(
-    page: Page, node: Node, stage: Stage, healthy: Group
-) -> None:
+def test_focus_is_kept_while_the_page_refreshes(page: Page, node: Node, stage: Stage, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     button = page.get_by_role("button", name="Change offsets_retention_minutes")
     button.focus()
@@ -110,11 +108,11 @@ def test_the_focus_stays_where_it_is_while_the_page_lives_on(
     expect(button).to_be_focused()
 
 
-def test_keys_are_told_on_every_screen(page: Page, node: Node, places: list[str]) -> None:
+def test_keys_are_listed_on_every_screen(page: Page, node: Node, places: list[str]) -> None:
     for place in places:
         page.goto(f"{node.url}/#/{place}")
         page.keyboard.press("?")
-        expect(page.get_by_role("dialog")).to_contain_text("this help")
+        expect(page.get_by_role("dialog")).to_contain_text("keyboard shortcuts")
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -129,7 +127,7 @@ def test_a_section_is_one_key_away(page: Page, node: Node, healthy: Group) -> No
     expect(page).to_have_url(f"{node.url}/#/")
 
 
-def test_light_and_dark_follow_the_system_until_somebody_chooses(page: Page, node: Node) -> None:
+def test_color_scheme_follows_the_system_until_chosen(page: Page, node: Node) -> None:
     ground: Callable[[], str] = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731 - a word for a question
     page.emulate_media(color_scheme="dark")
     page.goto(f"{node.url}/")
@@ -146,8 +144,6 @@ def test_light_and_dark_follow_the_system_until_somebody_chooses(page: Page, nod
 
 
 @pytest.mark.parametrize("sign", ["◐ Preparing", "● Stable", "○ Empty"])
-def test_a_state_is_told_by_sign_and_word_beside_its_colour(
-    page: Page, node: Node, places: list[str], sign: str
-) -> None:
+def test_state_is_shown_by_sign_and_word_beside_its_color(page: Page, node: Node, places: list[str], sign: str) -> None:
     page.goto(f"{node.url}/")
     expect(page.locator("tbody .badge", has_text=sign).first).to_be_visible()

@@ -1,4 +1,4 @@
-"""A real browser on a page of another site changes nothing at a node, and reads nothing by DNS rebinding."""
+"""Cross-site requests and DNS rebinding from a real browser."""
 
 import os
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def refused(events: list[Json]) -> list[Json]:
     return [each for each in events if each["event"] == "request_refused"]
 
 
-def test_a_page_whose_name_is_rebound_to_this_machine_reads_nothing(browser: Browser, node: Node) -> None:
+def test_dns_rebinding_reads_nothing(browser: Browser, node: Node) -> None:
     page = browser.new_page()
     answer = page.goto(f"http://rebound.test:{urlsplit(node.url).port}/")
     assert answer is not None

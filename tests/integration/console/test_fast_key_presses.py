@@ -1,4 +1,4 @@
-"""Keys may be pressed faster than the node answers, and still mean what they meant when they were pressed."""
+"""Key presses before the node has answered the previous request."""
 
 import re
 
@@ -22,7 +22,7 @@ def shown(page: Page, node: Node) -> None:
     expect(page.locator("tbody tr")).to_have_count(50)
 
 
-def test_part_of_a_name_and_enter_twice_opens_the_group_that_is_like_it(page: Page, node: Node, crowd: int) -> None:
+def test_second_enter_opens_the_first_matching_group(page: Page, node: Node, crowd: int) -> None:
     shown(page, node)
     page.keyboard.press("/")
     page.keyboard.type("CROWD-77")
@@ -31,30 +31,30 @@ def test_part_of_a_name_and_enter_twice_opens_the_group_that_is_like_it(page: Pa
     expect(page.get_by_role("heading", level=1)).to_have_text("crowd-77")
 
 
-def test_enter_once_goes_to_the_list_of_what_was_typed(page: Page, node: Node, crowd: int) -> None:
+def test_enter_focuses_the_first_matching_group(page: Page, node: Node, crowd: int) -> None:
     shown(page, node)
     page.keyboard.press("/")
     page.keyboard.type("crowd-7")
     page.keyboard.press("Enter")
     expect(page.locator("tbody tr").first).to_be_focused()
-    expect(page.locator(".foot")).to_contain_text("1–11 of 11")
+    expect(page.locator(".pagination")).to_contain_text("1–11 of 11")
 
 
-def test_a_page_is_turned_once_however_quickly_it_is_asked_for(page: Page, node: Node, crowd: int) -> None:
+def test_repeated_key_turns_one_page(page: Page, node: Node, crowd: int) -> None:
     shown(page, node)
     page.evaluate("for (let n = 0; n < 3; n += 1) document.querySelector('[data-key=next]').click()")
-    expect(page.locator(".foot")).to_contain_text("51–100 of 120")
+    expect(page.locator(".pagination")).to_contain_text("51–100 of 120")
     page.keyboard.press("n")
-    expect(page.locator(".foot")).to_contain_text("101–120 of 120")
+    expect(page.locator(".pagination")).to_contain_text("101–120 of 120")
     page.evaluate("for (let n = 0; n < 5; n += 1) document.querySelector('[data-key=previous]').click()")
-    expect(page.locator(".foot")).to_contain_text("1–50 of 120")
+    expect(page.locator(".pagination")).to_contain_text("1–50 of 120")
 
 
 def test_going_to_the_groups_shows_them_all_again(page: Page, node: Node, crowd: int) -> None:
     shown(page, node)
     page.get_by_role("button", name=re.compile("Empty")).click()
-    expect(page.locator(".foot")).to_contain_text("of 40")
+    expect(page.locator(".pagination")).to_contain_text("of 40")
     page.keyboard.press("g")
     page.keyboard.press("g")
-    expect(page.locator(".foot")).to_contain_text("of 120")
+    expect(page.locator(".pagination")).to_contain_text("of 120")
     expect(page.get_by_role("button", name=re.compile("Empty"))).to_have_attribute("aria-pressed", "false")

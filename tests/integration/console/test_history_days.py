@@ -1,4 +1,4 @@
-"""A run about days of history shows each day, how many rows it has, where its copy lies and what came of it."""
+"""Days of history in a history_archive run: rows, archive path and outcome."""
 
 from uuid import uuid4
 
@@ -27,4 +27,4 @@ def test_a_run_about_history_shows_its_days(page: Page, node: Node, stage: Stage
     expect(days).to_have_count(2)
     expect(days.first).to_have_text("rebalances2026-10-011,234file:///a/0dropped")
     expect(days.last).to_contain_text("undecided")
-    expect(page.locator(".foot")).to_have_text("2 shown")
+    expect(page.locator(".pagination")).to_have_text("2 shown")

@@ -1,11 +1,11 @@
-"""A group that has rebalanced more often than the page asks for is told of honestly, however far back one looks."""
+"""The timeline of a group with more rebalances than the page loads."""
 
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.integration.console.stage import NOBODY, Stage
+from tests.integration.console.stage import SIMPLE_CONSUMER, Stage
 from tests.support.http_client import Group, position
 from tests.support.nodes import Node
 
@@ -25,37 +25,37 @@ FROM rebalances WHERE group_id = %(group_id)s
 
 
 @pytest.fixture(scope="module")
-def restless(stage: Stage) -> Group:
+def churning(stage: Stage) -> Group:
     """Make a group that was unsettled for two fifths of the last day."""
-    group = stage.client.group("restless")
-    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    group = stage.client.group("churning")
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     with stage.rows.cursor() as cursor:
         cursor.execute(PAST, {"group_id": group.group_id, "every_s": EVERY_S, "long_s": LONG_S})
     return group
 
 
 @pytest.mark.parametrize(
-    ("window", "told"),
+    ("window", "reported"),
     [
-        ("1 h", r"(79|80) rebalances within 1 h, 2[34] min .* unsettled \(40 %\)"),
-        ("6 h", r"(479|480) rebalances within 6 h, 2 h 2[34] min .* unsettled \(40 %\)"),
-        ("24 h", r"At least 500 rebalances within 1 d, these in the last 6 h 1[456] min, 2 h (29|30) min .* \(40 %\)"),
+        ("1 h", r"(79|80) rebalances in the last 1 h. Time spent rebalancing: 2[34] min .* \(40 %\)"),
+        ("6 h", r"(479|480) rebalances in the last 6 h. Time spent rebalancing: 2 h 2[34] min .* \(40 %\)"),
+        ("24 h", r"Latest 500 rebalances in the last 6 h 1[456] min. Time .*: 2 h (29|30) min .* \(40 %\)"),
     ],
 )
-def test_the_share_of_time_that_was_lost_is_that_of_the_time_looked_at(
-    page: Page, node: Node, restless: Group, window: str, told: str
+def test_timeline_sums_the_time_spent_rebalancing(
+    page: Page, node: Node, churning: Group, window: str, reported: str
 ) -> None:
-    page.goto(f"{node.url}/#/groups/{restless.group_id}")
+    page.goto(f"{node.url}/#/groups/{churning.group_id}")
     timeline = page.get_by_role("region", name=re.compile("^Timeline"))
     timeline.get_by_role("button", name=window, exact=True).click()
-    expect(timeline).to_contain_text(re.compile(told))
+    expect(timeline).to_contain_text(re.compile(reported))
 
 
-def test_the_band_says_where_it_is_not_known(page: Page, node: Node, restless: Group) -> None:
-    page.goto(f"{node.url}/#/groups/{restless.group_id}")
+def test_timeline_marks_unknown_states(page: Page, node: Node, churning: Group) -> None:
+    page.goto(f"{node.url}/#/groups/{churning.group_id}")
     timeline = page.get_by_role("region", name=re.compile("^Timeline"))
     timeline.get_by_role("button", name="1 h", exact=True).click()
     expect(timeline.locator("rect.state.unknown")).to_have_count(0)
     timeline.get_by_role("button", name="6 h", exact=True).click()
     expect(timeline.locator("rect.state.unknown")).to_have_count(1)
-    expect(timeline.locator("rect.state.unknown title")).to_contain_text("only the newest changes of state are drawn")
+    expect(timeline.locator("rect.state.unknown title")).to_contain_text("only the latest state changes are loaded")

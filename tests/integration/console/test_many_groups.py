@@ -1,4 +1,4 @@
-"""At 10,000 groups the list is as quick to use as at ten: the node filters, sorts and cuts."""
+"""The list of 10,000 groups: filter, sort order and pages."""
 
 import re
 
@@ -20,7 +20,7 @@ def crowd(stage: Stage) -> int:
 def test_the_first_page_counts_them_all_and_shows_fifty(page: Page, node: Node, crowd: int) -> None:
     page.goto(f"{node.url}/")
     expect(page.locator("tbody tr")).to_have_count(50)
-    expect(page.locator(".foot")).to_contain_text("1–50 of 10,000")
+    expect(page.locator(".pagination")).to_contain_text("1–50 of 10,000")
     expect(page.get_by_role("button", name=re.compile("Empty"))).to_contain_text("3,333")
     expect(page.locator("tbody tr").first).to_contain_text("11")
 
@@ -29,7 +29,7 @@ def test_a_filter_finds_one_of_them(page: Page, node: Node, crowd: int) -> None:
     page.goto(f"{node.url}/")
     page.get_by_label(re.compile("Filter")).fill("crowd-9876")
     expect(page.locator("tbody tr")).to_have_count(1)
-    expect(page.locator(".foot")).to_contain_text("1–1 of 1")
+    expect(page.locator(".pagination")).to_contain_text("1–1 of 1")
     expect(page).to_have_url(re.compile("q=crowd-9876"))
     page.reload()
     expect(page.locator("tbody tr")).to_have_count(1)
@@ -39,7 +39,7 @@ def test_pages_follow_each_other_without_a_repeat(page: Page, node: Node, crowd:
     page.goto(f"{node.url}/#/?sort=lag")
     seen: list[str] = []
     for first in (1, 51, 101):
-        expect(page.locator(".foot")).to_contain_text(f"{first}–{first + 49} of 10,000")
+        expect(page.locator(".pagination")).to_contain_text(f"{first}–{first + 49} of 10,000")
         seen += page.locator("tbody tr .id").all_text_contents()
         page.keyboard.press("n")
     assert len(set(seen)) == 150
@@ -48,14 +48,14 @@ def test_pages_follow_each_other_without_a_repeat(page: Page, node: Node, crowd:
 def test_a_state_narrows_them(page: Page, node: Node, crowd: int) -> None:
     page.goto(f"{node.url}/")
     page.get_by_role("button", name=re.compile("Empty")).click()
-    expect(page.locator(".foot")).to_contain_text("of 3,333")
+    expect(page.locator(".pagination")).to_contain_text("of 3,333")
     expect(page.get_by_role("button", name=re.compile("Empty"))).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("x")
-    expect(page.locator(".foot")).to_contain_text("of 10,000")
+    expect(page.locator(".pagination")).to_contain_text("of 10,000")
 
 
-def test_no_group_like_that_is_said_with_the_way_out(page: Page, node: Node, crowd: int) -> None:
+def test_filter_without_matches_offers_to_clear_it(page: Page, node: Node, crowd: int) -> None:
     page.goto(f"{node.url}/#/?q=nowhere-to-be-found")
-    expect(page.locator("main")).to_contain_text("No group is like that.")
+    expect(page.locator("main")).to_contain_text("No matching groups.")
     page.keyboard.press("x")
     expect(page.locator("tbody tr")).to_have_count(50)

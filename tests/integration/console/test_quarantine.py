@@ -1,4 +1,4 @@
-"""A quarantined group has a notice of its own: what happened, to which group, and the command that serves it again."""
+"""The notice of a quarantined group, and the command that reloads it."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def rows(databases: Databases) -> Iterator[tuple[str, PsycopgConnection]]:
     databases.drop(url)
 
 
-def test_a_quarantined_group_says_why_and_how_it_is_served_again(
+def test_quarantined_group_shows_reason_and_reload_command(
     context: BrowserContext, rows: tuple[str, PsycopgConnection]
 ) -> None:
     url, connection = rows

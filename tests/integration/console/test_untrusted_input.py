@@ -1,4 +1,4 @@
-"""The page trusts nobody: names stay text, nothing comes from elsewhere, and refusals and silence are told."""
+"""Untrusted names, the Content-Security-Policy, error responses, unreachable nodes and tokens."""
 
 import gzip
 import re
@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from api.http import base64url
-from tests.integration.console.stage import NOBODY, Stage
+from tests.integration.console.stage import SIMPLE_CONSUMER, Stage
 from tests.support.databases import Databases
 from tests.support.http_client import Client, position
 from tests.support.nodes import CLUSTER_SECRET, Node, running_node
@@ -41,7 +41,7 @@ def test_a_name_is_text_wherever_it_is_shown(page: Page, node: Node, stage: Stag
     group = stage.client.group(name)
     path = group.path if name not in {"..", "~tilde"} else f"/v1/groups/~{base64url.encode(name)}"
     topic = SCRIPT[:200]
-    body = {**NOBODY, "offsets": [position(3, topic=topic, log_end_offset=9)]}
+    body = {**SIMPLE_CONSUMER, "offsets": [position(3, topic=topic, log_end_offset=9)]}
     stage.client.ok("POST", f"{path}/offsets", body)
     reason = {"values": {"offsets_retention_minutes": -1}, "reason": SCRIPT}
     stage.client.ok("PUT", f"{path}/config", reason, {"X-Muster-Actor": SCRIPT})
@@ -58,7 +58,7 @@ def test_a_name_is_text_wherever_it_is_shown(page: Page, node: Node, stage: Stag
 
 
 def test_a_name_of_255_letters_leaves_the_list_in_shape(page: Page, node: Node, stage: Stage) -> None:
-    stage.client.ok("POST", f"/v1/groups/{'y' * 255}/offsets", {**NOBODY, "offsets": [position(1)]})
+    stage.client.ok("POST", f"/v1/groups/{'y' * 255}/offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     page.goto(f"{node.url}/#/?q={'y' * 255}")
     box = page.locator("tbody tr").bounding_box()
     assert box is not None
@@ -88,7 +88,7 @@ def test_the_page_takes_nothing_but_its_own_files(client: Client) -> None:
     assert re.findall(rb"https?://[^\"]+", answer.body) == []
 
 
-def test_files_are_packed_and_kept_for_ever_under_a_path_that_changes_with_them(client: Client) -> None:
+def test_files_are_compressed_and_cached_under_a_digest(client: Client) -> None:
     for path in files_of(client):
         plain = client.send("GET", path)
         packed = client.send("GET", path, headers={"Accept-Encoding": "gzip"})
@@ -111,11 +111,11 @@ def test_the_list_is_shown_without_plotly(page: Page, node: Node) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{node.url}/")
-    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
     assert [url for url in asked if "plotly.js" in url] == []
 
 
-def test_every_file_is_one_that_a_reader_can_hold_in_mind() -> None:
+def test_console_files_are_short() -> None:
     files = sorted((ROOT / "api/console/static").glob("*.js"))
     assert len(files) > 20
     for file in files:
@@ -134,42 +134,42 @@ def test_markup_is_never_made_from_text() -> None:
 # -- refusals and silence ---------------------------------------------------------------------------------
 
 
-def test_a_group_that_nobody_ever_saw_is_told_so(page: Page, node: Node) -> None:
+def test_unknown_group_is_reported(page: Page, node: Node) -> None:
     page.goto(f"{node.url}/#/groups/unheard-of")
-    expect(page.get_by_role("alert")).to_have_text("Nobody has ever seen this group.")
+    expect(page.get_by_role("alert")).to_have_text("The group does not exist and has no history.")
     expect(page.get_by_role("region")).to_have_count(0)
 
 
-def test_a_page_that_is_none_leads_back(page: Page, node: Node) -> None:
+def test_unknown_page_links_to_the_groups(page: Page, node: Node) -> None:
     page.goto(f"{node.url}/#/nowhere")
-    page.get_by_role("link", name="To the groups").click()
+    page.get_by_role("link", name="Go to groups").click()
     expect(page.get_by_label(re.compile("Filter"))).to_be_visible()
 
 
-def test_a_node_that_is_away_is_told_and_asked_again(context: BrowserContext, node: Node) -> None:
+def test_unreachable_node_is_reported_and_retried(context: BrowserContext, node: Node) -> None:
     page = context.new_page()
     page.goto(f"{node.url}/")
-    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
 
     def cut(route: Route) -> None:
         route.abort()
 
     page.route("**/v1/**", cut)
-    expect(page.locator("#pulse")).to_have_text("The node cannot be reached.")
+    expect(page.locator("#poll-status")).to_have_text("The node cannot be reached.")
     page.unroute("**/v1/**", cut)
-    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
 
 
-def test_nothing_is_asked_while_nobody_looks(page: Page, node: Node) -> None:
+def test_hidden_page_sends_no_requests(page: Page, node: Node) -> None:
     page.goto(f"{node.url}/")
-    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
     page.evaluate(
         "Object.defineProperty(document, 'hidden', { configurable: true, value: true });"
         "document.dispatchEvent(new Event('visibilitychange'))"
     )
-    expect(page.locator("#pulse")).to_have_text("Paused")
+    expect(page.locator("#poll-status")).to_have_text("Paused")
     page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
-    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
 
 
 # -- tokens -----------------------------------------------------------------------------------------------
@@ -188,28 +188,26 @@ def guarded(databases: Databases, tmp_path: Path) -> Iterator[Node]:
     databases.drop(url)
 
 
-def test_where_a_token_is_needed_it_is_asked_for_and_kept_with_the_tab_only(
-    context: BrowserContext, guarded: Node
-) -> None:
+def test_required_token_is_requested_and_stored_for_the_tab(context: BrowserContext, guarded: Node) -> None:
     page = context.new_page()
     page.goto(f"{guarded.url}/")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("A bearer token is needed.")
     dialog.get_by_label("Your name").fill("Ольга")
     dialog.get_by_label("Bearer token").fill("a wrong one")
-    dialog.get_by_role("button", name="Keep").click()
-    expect(page.get_by_role("dialog")).to_contain_text("The bearer token is not known here.")
+    dialog.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("dialog")).to_contain_text("The bearer token is unknown.")
     page.get_by_label("Bearer token").fill(TOKEN)
-    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("dialog").get_by_role("button", name="Sign in").click()
 
-    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
     expect(page.locator("#identity")).to_contain_text("Ольга")
     assert page.evaluate("[sessionStorage['muster.token'], localStorage['muster.actor']]") == [TOKEN, "Ольга"]
     assert page.evaluate("Object.values(localStorage)") == ["Ольга"]
     assert TOKEN not in page.content()
     with closing(Client(guarded.url)) as client:
         bearer = {"Authorization": f"Bearer {TOKEN}"}
-        client.ok("POST", "/v1/groups/theirs/offsets", {**NOBODY, "offsets": [position(1)]}, bearer)
+        client.ok("POST", "/v1/groups/theirs/offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]}, bearer)
     page.goto(f"{guarded.url}/#/groups/theirs")
     page.get_by_role("button", name="Delete the group…").click()
     page.get_by_role("dialog").get_by_label("Reason").fill("с причиной")
@@ -217,7 +215,7 @@ def test_where_a_token_is_needed_it_is_asked_for_and_kept_with_the_tab_only(
     expect(page.get_by_role("region", name=re.compile("^Changes"))).to_contain_text("olga (Ольга)")
 
 
-def test_whoever_gives_no_token_is_asked_once(context: BrowserContext, guarded: Node) -> None:
+def test_client_without_token_is_asked_once(context: BrowserContext, guarded: Node) -> None:
     page = context.new_page()
     page.goto(f"{guarded.url}/")
     expect(page.get_by_role("dialog")).to_have_count(1)
@@ -226,6 +224,6 @@ def test_whoever_gives_no_token_is_asked_once(context: BrowserContext, guarded: 
         pass
     assert asked_again.value.status == 401
     expect(page.get_by_role("dialog")).to_have_count(0)
-    expect(page.locator("#pulse")).to_have_text("A bearer token is needed.")
-    page.get_by_role("button", name="Who are you?").click()
+    expect(page.locator("#poll-status")).to_have_text("A bearer token is needed.")
+    page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("dialog")).to_have_count(1)

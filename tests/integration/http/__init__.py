@@ -1,1 +1,1 @@
-"""The front door over real HTTP: a real node, a real database, and a client that sends exactly what it is told."""
+"""Tests of the HTTP API with a real node, a real database, and a client that sends requests byte for byte."""

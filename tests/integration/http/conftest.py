@@ -1,4 +1,4 @@
-"""One node serves a whole file of tests; each test has groups of its own."""
+"""Fixtures: one node per test file; each test has groups of its own."""
 
 from collections.abc import Iterator
 from uuid import uuid4

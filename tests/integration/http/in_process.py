@@ -1,4 +1,4 @@
-"""A front door without a socket, before a coordinator whose database can fall silent."""
+"""The ASGI application without a socket, with a coordinator whose database can stop answering."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from api.http.app import make_app
-from api.http.edge import Edge
+from api.http.asgi import AsgiApp
 from api.http.limits import HttpLimits
 from coordinator_core.runtime.clock import SystemThreads
 from coordinator_core.runtime.config import NodeConfig
@@ -24,7 +24,7 @@ class Reads(SystemThreads):
         super().__init__(readers=1)
         self.is_silent = False
         self.unanswered = asyncio.Event()
-        """Set once somebody waits for an answer that will not come."""
+        """Set once a request waits for a response that will not come."""
 
     def read(self, call: Callable[[], T]) -> asyncio.Future[T]:
         if not self.is_silent:
@@ -34,7 +34,7 @@ class Reads(SystemThreads):
 
 
 @asynccontextmanager
-async def front_door(limits: HttpLimits | None = None) -> AsyncIterator[tuple[Edge, Reads]]:
+async def http_server(limits: HttpLimits | None = None) -> AsyncIterator[tuple[AsgiApp, Reads]]:
     """Give an application, and what its reads of the database go through."""
     reads = Reads()
     coordinator = Coordinator(MemoryStore(), NodeConfig("a", "http://a"), threads=reads)
@@ -44,10 +44,10 @@ async def front_door(limits: HttpLimits | None = None) -> AsyncIterator[tuple[Ed
         yield app, reads
     finally:
         await coordinator.stop()
-        await app.end()
+        await app.close()
 
 
-async def answer_of(app: Edge, path: str, query: str = "") -> tuple[int, bytes]:
+async def answer_of(app: AsgiApp, path: str, query: str = "") -> tuple[int, bytes]:
     """Return the status and the body with which a GET is answered."""
     sent: list[Json] = []
 

@@ -34,10 +34,10 @@ class Pair:
         url: str | None = self.clients[index].ok("GET", f"{group.path}/coordinator")["url"]
         return url
 
-    def share_evenly(self) -> None:
+    def balance_shards(self) -> None:
         """Wait until each owns half of the shards."""
-        poll_until(lambda: all(self._is_even(client) for client in self.clients))
+        poll_until(lambda: all(self._is_balanced(client) for client in self.clients))
 
-    def _is_even(self, client: Client) -> bool:
+    def _is_balanced(self, client: Client) -> bool:
         urls = [client.ok("GET", f"/v1/groups/g{n}/coordinator")["url"] for n in range(30)]
         return set(urls) == {node.url for node in self.nodes}

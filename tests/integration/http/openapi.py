@@ -1,4 +1,4 @@
-"""Answers compared with the OpenAPI document."""
+"""Comparison of responses with the OpenAPI document."""
 
 from jsonschema import Draft202012Validator
 

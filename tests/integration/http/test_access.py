@@ -1,4 +1,4 @@
-"""With tokens, every request needs its role and its groups; no route is without a row here."""
+"""Authorization: the role and the groups that each route needs; every route has a row here."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from api.http.app import make_app
 from api.http.limits import HttpLimits
 from api.http.tokens import Identity, Role
 from coordinator_core.runtime.coordinator import Coordinator
-from tests.integration.http.forwarding_marks import mark
+from tests.integration.http.forward_signatures import forward_headers
 from tests.support.databases import Databases
 from tests.support.http_client import OPERATOR as ACTING
 from tests.support.http_client import Answer, Client, Group, Json, fresh_id, join_body, position
@@ -64,8 +64,8 @@ ROUTES: Final[dict[tuple[str, str], tuple[set[str], str]]] = {
     ("GET", "/v1/groups/{group_id:str}/rebalances"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/rebalances/{rebalance_id:str}/members"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/transitions"): (READERS, "one"),
-    ("GET", "/v1/groups/{group_id:str}/assignments"): (READERS, "one"),
-    ("GET", "/v1/groups/{group_id:str}/stays"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/ownership"): (READERS, "one"),
+    ("GET", "/v1/groups/{group_id:str}/member-sessions"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/diagnosis"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/config"): (READERS, "one"),
     ("GET", "/v1/config"): (READERS, "own"),
@@ -149,7 +149,7 @@ def clients(databases: Databases, tokens_file: Path) -> Iterator[list[Client]]:
 
 
 def sees_both(client: Client) -> bool:
-    """Tell whether both nodes have their half of the shards, as one of them sees it."""
+    """Return whether both nodes own half of the shards, according to one of them."""
     asker = Asker(client, "viewers")
     return (
         len({asker.ask("GET", f"/v1/groups/g{number}/coordinator").json["url"] for number in range(30)} - {None}) == 2
@@ -193,7 +193,7 @@ def test_a_route_is_for_its_roles_and_its_groups_only(asker: Askers, method: str
 
     needs_token = "SASL_AUTHENTICATION_FAILED" if roles else None
     assert refused(None, "g") == needs_token
-    assert refused("nobody's", "g") == needs_token
+    assert refused("unknown", "g") == needs_token
     for role in sorted(ALL):
         of_role = "GROUP_AUTHORIZATION_FAILED" if roles and role not in roles else None
         of_scope = "GROUP_AUTHORIZATION_FAILED" if roles and scope in {"one", "all"} else None
@@ -228,12 +228,12 @@ def test_the_page_about_security_names_what_is_open() -> None:
     assert "the console's page and files" in row
 
 
-def test_who_brings_no_token_is_told_how(asker: Askers) -> None:
+def test_missing_token_is_reported_with_advice(asker: Askers) -> None:
     answer = asker[None].ask("GET", "/v1/groups")
 
     assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="muster"')
     assert answer.json["detail"] == "a bearer token is needed"
-    assert asker["nobody's"].ask("GET", "/v1/groups").json["detail"] == "the bearer token is not known here"
+    assert asker["unknown"].ask("GET", "/v1/groups").json["detail"] == "the bearer token is unknown"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_the_scheme_is_read_in_any_case(asker: Askers) -> None:
     assert asker[None].ask("GET", "/v1/groups", Authorization="bEARER operators").status == 200
 
 
-def test_a_stranger_is_not_told_whose_a_group_is(asker: Askers) -> None:
+def test_unauthorized_request_does_not_reveal_the_owner(asker: Askers) -> None:
     assert "x-muster-coordinator" not in asker[None].ask("GET", "/v1/groups/g").headers
     assert "x-muster-coordinator" in asker["viewers"].ask("GET", "/v1/groups/g/config").headers
 
@@ -268,7 +268,7 @@ def test_every_way_of_writing_an_own_id_is_let_in(asker: Askers, segment: str) -
     assert asker["my-operators"].ask("GET", f"/v1/groups/{segment}/config").status == 200
 
 
-def test_the_empty_group_is_for_whoever_has_all(asker: Askers) -> None:
+def test_empty_group_id_requires_all_permissions(asker: Askers) -> None:
     assert asker["my-agents"].ask("GET", "/v1/groups/~/offsets").status == 403
     assert asker["agents"].ask("GET", "/v1/groups/~/offsets").status == 200
 
@@ -303,7 +303,7 @@ def delete_offsets(asker: Asker, group_id: str, **headers: str) -> Answer:
     return asker.ask("DELETE", f"/v1/groups/{group_id}/offsets?topic=orders", **headers)
 
 
-def test_changes_are_seen_and_undone_by_whoever_may_touch_the_group(asker: Askers) -> None:
+def test_changes_are_visible_and_undoable_with_permission(asker: Askers) -> None:
     mine, other = fresh_id(MINE), fresh_id("other")
     ids = {}
     for group_id in (mine, other):
@@ -346,7 +346,7 @@ def test_an_agents_own_deletion_is_under_its_tokens_name(asker: Askers) -> None:
     assert asker["viewers"].ask("GET", f"/v1/changes/{change_id}").json["actor"] == "my agent"
 
 
-def test_an_answer_that_is_kept_is_kept_from_others(asker: Askers) -> None:
+def test_cached_response_is_not_returned_to_another_actor(asker: Askers) -> None:
     key = {"Idempotency-Key": RUN}
     body = {"values": {"group_max_size": 90}, "reason": "a test"}
     assert asker["operators"].ask("PUT", "/v1/config", body, **key).status == 200
@@ -367,7 +367,7 @@ def owned_by(clients: list[Client], number: int) -> Group:
             return group
 
 
-def test_who_asks_goes_along_with_what_is_passed_on(clients: list[Client]) -> None:
+def test_forwarded_request_carries_the_client_identity(clients: list[Client]) -> None:
     group = owned_by(clients, 1)
     body = {"values": {"group_max_size": 7}, "reason": "a test"}
 
@@ -386,22 +386,22 @@ def test_a_forged_identity_is_refused(clients: list[Client], secret: str) -> Non
     assert (answer.status, answer.code) == (403, "CLUSTER_AUTHORIZATION_FAILED")
 
 
-def test_an_identity_cannot_be_put_into_a_mark_that_has_none(clients: list[Client]) -> None:
-    strange = mark(CLUSTER_SECRET, clients[0].url, TARGET)
-    forged = mark("", clients[0].url, TARGET, identity=Identity("olga", Role.OPERATOR))
+def test_identity_cannot_be_added_to_a_signature(clients: list[Client]) -> None:
+    strange = forward_headers(CLUSTER_SECRET, clients[0].url, TARGET)
+    forged = forward_headers("", clients[0].url, TARGET, identity=Identity("olga", Role.OPERATOR))
 
     answer = clients[0].send("GET", "/v1/groups", None, {**forged, **strange})
 
     assert (answer.status, answer.code) == (403, "CLUSTER_AUTHORIZATION_FAILED")
 
 
-def test_a_mark_vouches_for_nobody_where_the_other_node_knows_no_tokens(clients: list[Client]) -> None:
+def test_signature_authenticates_no_user_on_a_node_without_tokens(clients: list[Client]) -> None:
     answer = passed_on(clients[0], CLUSTER_SECRET, None)
 
     assert (answer.status, answer.code) == (401, "SASL_AUTHENTICATION_FAILED")
 
 
-def test_a_marks_identity_has_its_own_role_and_no_more(clients: list[Client]) -> None:
+def test_forwarded_identity_keeps_its_role(clients: list[Client]) -> None:
     assert passed_on(clients[0], CLUSTER_SECRET, Identity("vera", Role.VIEWER)).status == 200
     assert passed_on(clients[0], CLUSTER_SECRET, Identity("billing", Role.AGENT)).status == 403
     assert passed_on(clients[0], CLUSTER_SECRET, Identity("jürgen", Role.VIEWER, (MINE,))).status == 200
@@ -411,4 +411,4 @@ TARGET: Final = "GET /v1/groups"
 
 
 def passed_on(client: Client, secret: str, identity: Identity | None) -> Answer:
-    return client.send("GET", "/v1/groups", None, mark(secret, client.url, TARGET, identity=identity))
+    return client.send("GET", "/v1/groups", None, forward_headers(secret, client.url, TARGET, identity=identity))

@@ -1,4 +1,4 @@
-"""What every request passes: ids, owners, deadlines, counters, and the wire itself."""
+"""Request ids, the owner header, deadlines, request counters, and malformed HTTP."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ import structlog
 
 from api.http.limits import HttpLimits
 from muster.settings import psql_url
-from tests.integration.http.in_process import answer_of, front_door
+from tests.integration.http.in_process import answer_of, http_server
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, Json, fresh_id, position
 from tests.support.nodes import running_node
@@ -63,7 +63,7 @@ def test_every_answer_about_a_group_names_its_coordinator(client: Client, group:
 # -- deadlines ------------------------------------------------------------------------------------------
 
 
-def test_a_request_that_takes_too_long_is_told_to_come_again(databases: Databases) -> None:
+def test_request_timeout_is_answered_with_retry(databases: Databases) -> None:
     url = databases.create()
     with (
         running_node(url, request_timeout_ms=200) as node,
@@ -80,7 +80,7 @@ def test_a_request_that_takes_too_long_is_told_to_come_again(databases: Database
 
 @contextmanager
 def _locked_topics(url: str) -> Iterator[None]:
-    """Keep everybody from reading the catalogue."""
+    """Keep everybody from reading the topic metadata."""
     with closing(psycopg2.connect(psql_url(url))) as connection, connection.cursor() as cursor:
         cursor.execute("LOCK TABLE topics IN ACCESS EXCLUSIVE MODE")
         yield
@@ -89,7 +89,7 @@ def _locked_topics(url: str) -> Iterator[None]:
 # -- a node that stops ------------------------------------------------------------------------------------
 
 
-def test_a_request_that_is_cut_off_while_the_node_stops_is_told_to_come_again() -> None:
+def test_request_cancelled_by_a_stop_is_answered_with_retry() -> None:
     status, body = asyncio.run(cut_off(is_stopping=True))
 
     assert status == 503
@@ -100,19 +100,19 @@ def test_a_request_that_is_cut_off_while_the_node_stops_is_told_to_come_again() 
     )
 
 
-def test_a_request_that_is_cut_off_by_anybody_else_is_not_answered() -> None:
+def test_request_cancelled_elsewhere_is_not_answered() -> None:
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cut_off(is_stopping=False))
 
 
 async def cut_off(*, is_stopping: bool) -> tuple[int, Json]:
     """Cancel a request that waits for the database, as the server does at the end, and return the answer."""
-    async with front_door(HttpLimits(request_timeout_ms=600_000)) as (app, reads):
+    async with http_server(HttpLimits(request_timeout_ms=600_000)) as (app, reads):
         reads.is_silent = True
         asking = asyncio.create_task(answer_of(app, "/v1/topics"))
         await reads.unanswered.wait()
         if is_stopping:
-            app.close()
+            app.begin_shutdown()
         asking.cancel()
         status, body = await asking
         return status, json.loads(body)
@@ -165,21 +165,21 @@ def test_a_refusal_leaves_one_event(client: Client, group: Group, events: list[J
     }
 
 
-def test_an_operators_act_leaves_one_event_with_who_did_it(client: Client, events: list[Json]) -> None:
+def test_operator_change_is_logged_once_with_its_actor(client: Client, events: list[Json]) -> None:
     answer = client.call("PUT", f"/v1/topics/{fresh_id()}", {"partitions": 1})
 
-    (event,) = [each for each in events if each["event"] == "request_answered"]
+    (event,) = [each for each in events if each["event"] == "change_recorded"]
     assert (event["request"], event["actor"]) == ("PutTopic", "ada")
     assert event["change_id"] == answer.headers["x-muster-change-id"]
 
 
-def test_what_agents_do_all_day_is_counted_and_not_logged(client: Client, group: Group, events: list[Json]) -> None:
+def test_requests_of_agents_are_counted_and_not_logged(client: Client, group: Group, events: list[Json]) -> None:
     member = group.stable()
     member.ask("heartbeat")
     member.commit(position(1))
     client.ok("GET", f"{group.path}/offsets")
 
-    assert [each for each in events if each["event"] in {"request_answered", "request_refused"}] == []
+    assert [each for each in events if each["event"] in {"change_recorded", "request_refused"}] == []
 
 
 # -- the wire -------------------------------------------------------------------------------------------
@@ -212,14 +212,14 @@ def test_a_connection_goes_on_after_a_refused_body(client: Client) -> None:
     assert b'{"status":"alive"}' in answer
 
 
-def test_a_body_that_says_it_is_too_large_is_not_waited_for(client: Client) -> None:
+def test_body_with_a_declared_length_over_the_limit_is_refused_at_once(client: Client) -> None:
     with _connected(client) as connection:
         connection.sendall(b"POST /v1/groups/g/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n")
 
         assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_caller_that_goes_away_hurts_nobody(client: Client, group: Group, events: list[Json]) -> None:
+def test_disconnecting_client_does_not_affect_others(client: Client, group: Group, events: list[Json]) -> None:
     head = f"POST {group.path}/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{"
     with _connected(client) as connection:
         connection.sendall(head.encode())

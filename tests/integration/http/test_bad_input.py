@@ -1,4 +1,4 @@
-"""Bad input gets one clear sentence and leaves nothing behind: no row, no traceback, no hurt node."""
+"""Invalid input gets an error in one sentence, and leaves no row and no traceback behind."""
 
 import gzip
 import json
@@ -190,7 +190,7 @@ def test_a_field_that_will_not_do_is_named(group: Group, action: str, body: Json
         ("POST", "/v1/maintenance/runs/6b0f3d4e-28f0-4a34-9f5e-0a4f1f2f3f4f/apply", {"reason": 1}, "reason"),
     ],
 )
-def test_an_operators_slip_is_named(client: Client, method: str, path: str, body: Json, named: str) -> None:
+def test_invalid_operator_request_is_reported(client: Client, method: str, path: str, body: Json, named: str) -> None:
     refuse(client.call(method, path, body), named)
 
 
@@ -246,7 +246,7 @@ def test_a_session_timeout_out_of_bounds_has_an_error_of_its_own(group: Group) -
         (b'{"generation": ' + b"9" * 10_000 + b', "member_id": "m"}', "generation"),
     ],
 )
-def test_text_that_will_not_do_is_told_so(group: Group, body: bytes, named: str) -> None:
+def test_invalid_text_is_reported(group: Group, body: bytes, named: str) -> None:
     refuse(group.client.send("POST", f"{group.path}/heartbeat", body, AS_JSON), named)
 
 
@@ -293,7 +293,7 @@ def test_metadata_beyond_the_limit_is_refused_and_no_group_is_made(group: Group)
     assert group.client.call("GET", group.path).status == 404
 
 
-def test_a_body_whose_length_is_not_told_is_measured(client: Client) -> None:
+def test_body_without_content_length_is_measured(client: Client) -> None:
     chunks = (b"x" * 1_000_000 for _ in range(10))
 
     answer = client.send("POST", "/v1/groups/g/heartbeat", chunks)  # type: ignore[arg-type]  # http.client sends chunks
@@ -386,7 +386,7 @@ def test_what_is_not_quite_http_is_refused_like_all_else(client: Client, sent: b
     assert json.loads(body)["code"] == "INVALID_REQUEST"
 
 
-def test_a_head_is_asked_for_in_vain_and_has_no_body(client: Client) -> None:
+def test_head_is_refused_without_a_body(client: Client) -> None:
     head, _, body = exchange(client, request(b"HEAD /v1/groups HTTP/1.1")).partition(b"\r\n\r\n")
 
     assert head.startswith(b"HTTP/1.1 405 ")

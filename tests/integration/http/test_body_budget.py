@@ -1,4 +1,4 @@
-"""Large bodies share a budget of memory, and small ones pass whatever the large ones take."""
+"""The memory budget of large bodies; small bodies do not count."""
 
 import socket
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Callers who are slow, or many, hold neither a node's connections nor its memory, and healthy ones go on meanwhile."""
+"""Slow or numerous clients hold neither a node's connections nor its memory; other clients are served."""
 
 import contextlib
 import os
@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import structlog
 
-from muster.descriptors import affordable_connections
 from muster.errors import UserError
+from muster.file_descriptors import connection_limit
 from muster.settings import Settings
-from tests.integration.http.forwarding_marks import mark
+from tests.integration.http.forward_signatures import forward_headers
 from tests.integration.http.ports import free_port
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Json, fresh_id
@@ -116,7 +116,7 @@ def test_a_request_that_arrives_slowly_is_cut_off(impatient: Client, sent: bytes
     assert closed_for(impatient, f"{phase}_timeout") == before + 1
 
 
-def test_a_connection_on_which_nothing_is_asked_is_closed(impatient: Client) -> None:
+def test_connection_without_a_request_is_closed(impatient: Client) -> None:
     with connected(impatient) as connection:
         assert read_all(connection) == b""
 
@@ -138,7 +138,7 @@ def test_a_refused_body_is_not_waited_for_without_end(impatient: Client) -> None
         assert read_all(connection) == b""
 
 
-def test_who_is_answered_may_be_silent_for_as_long_as_a_connection_may_be_idle(impatient: Client) -> None:
+def test_connection_remains_open_for_the_keep_alive_time_after_a_response(impatient: Client) -> None:
     with connected(impatient) as connection:
         for _ in range(2):
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -165,7 +165,7 @@ JOIN = {
 }
 
 
-def test_a_caller_that_does_not_read_its_answers_is_cut_off(databases: Databases) -> None:
+def test_connection_of_a_client_that_reads_nothing_is_closed(databases: Databases) -> None:
     url = databases.create()
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with (
@@ -277,7 +277,7 @@ def test_one_address_does_not_hold_all_connections(crowded: Client) -> None:
         assert closed_for(crowded, "max_connections_per_ip") == 15
 
 
-def test_who_was_connected_before_the_crowd_is_served_on(crowded: Client) -> None:
+def test_existing_connections_are_served_during_a_flood(crowded: Client) -> None:
     group = crowded.group(fresh_id())
     member = group.stable()
     host, _, port = crowded.address.partition(":")
@@ -293,7 +293,7 @@ def test_who_was_connected_before_the_crowd_is_served_on(crowded: Client) -> Non
             assert own.recv(65_536).startswith(b"HTTP/1.1 200 ")
 
 
-# -- bodies that nobody is asked for ------------------------------------------------------------------------
+# -- bodies of refused requests -----------------------------------------------------------------------------
 
 
 def answered_without_its_body(client: Client, *headers: str) -> tuple[int, Json]:
@@ -307,9 +307,9 @@ def answered_without_its_body(client: Client, *headers: str) -> tuple[int, Json]
 
 
 @pytest.mark.parametrize("is_signed", [False, True])
-def test_a_false_mark_is_refused_before_the_body_is_read(client: Client, is_signed: bool) -> None:
-    marks = mark("another secret, which is as long as ours", client.url, "POST /v1/groups/g/offsets")
-    given = marks if is_signed else {"X-Muster-Forwarded-For": "192.0.2.7"}
+def test_invalid_signature_is_refused_before_the_body_is_read(client: Client, is_signed: bool) -> None:
+    signature = forward_headers("another secret, which is as long as ours", client.url, "POST /v1/groups/g/offsets")
+    given = signature if is_signed else {"X-Muster-Forwarded-For": "192.0.2.7"}
 
     status, answer = answered_without_its_body(client, *(f"{name}: {value}" for name, value in given.items()))
 
@@ -317,7 +317,7 @@ def test_a_false_mark_is_refused_before_the_body_is_read(client: Client, is_sign
     assert b"CLUSTER_AUTHORIZATION_FAILED" in answer
 
 
-def test_a_stranger_and_a_page_from_elsewhere_are_refused_before_the_body_is_read(
+def test_unauthenticated_and_cross_site_requests_are_rejected_before_the_body(
     databases: Databases, client: Client, tmp_path: Path
 ) -> None:
     tokens = tmp_path / "tokens.json"
@@ -353,16 +353,16 @@ def test_connections_leave_descriptors_for_the_database_and_for_health(
 ) -> None:
     limited(monkeypatch, soft)
 
-    assert affordable_connections(Settings(**options)) == expected  # type: ignore[arg-type]  # validated there
+    assert connection_limit(Settings(**options)) == expected  # type: ignore[arg-type]  # validated there
 
 
-def test_too_few_descriptors_are_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_file_descriptors_are_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     limited(monkeypatch, 180)
 
     with pytest.raises(
         UserError, match=r"^A process may open 180 files here, and a node needs 185 at least; .*ulimit -n"
     ):
-        affordable_connections(Settings())
+        connection_limit(Settings())
 
 
 def test_a_flood_leaves_a_node_its_database(databases: Databases, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every paged list refuses a cursor that it did not give with a clear 400; see also each list's own tests of paging."""
+"""Every paged list refuses a foreign cursor with 400; the tests of each list cover paging."""
 
 from base64 import urlsafe_b64encode
 
@@ -16,7 +16,7 @@ LISTS = [
     "/v1/reports/timeouts",
     "/v1/groups/g/rebalances",
     "/v1/groups/g/transitions",
-    "/v1/groups/g/stays",
+    "/v1/groups/g/member-sessions",
 ]
 FOREIGN = [
     b"\x00",

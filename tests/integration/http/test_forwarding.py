@@ -1,4 +1,4 @@
-"""Any node takes any request: two nodes share a database, and every request here goes to the one that does not own."""
+"""Forwarding between two nodes that share a database: each request goes to the node that does not own the group."""
 
 import contextlib
 import http.client
@@ -14,7 +14,7 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from muster.settings import psql_url
-from tests.integration.http.forwarding_marks import mark
+from tests.integration.http.forward_signatures import forward_headers
 from tests.integration.http.node_pair import OPTIONS, Pair
 from tests.support.databases import Databases
 from tests.support.http_client import AS_JSON, Answer, Client, Group, Json, fresh_id, join_body, position
@@ -23,7 +23,7 @@ from tests.support.waiting import PATIENCE_S, poll_until
 
 DIRECT = {"X-Muster-Forward": "false"}
 PATIENT: Json = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
-NOBODY = "127.0.0.1:1"
+UNUSED_ADDRESS = "127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def pair(databases: Databases) -> Iterator[Pair]:
     url = databases.create()
     with contextlib.ExitStack() as stack:
         pair = Pair([stack.enter_context(running_node(url, **OPTIONS)) for _ in range(2)])
-        pair.share_evenly()
+        pair.balance_shards()
         yield pair
         for client in pair.clients:
             client.close()
@@ -70,9 +70,9 @@ def test_a_long_poll_is_answered_when_the_group_is_ready(pair: Pair, group: Grou
     assert waiting.result().json["generation"] == leader.generation == 2
 
 
-def test_a_refusal_comes_back_as_the_owner_said_it(group: Group) -> None:
+def test_error_of_the_owner_is_returned_unchanged(group: Group) -> None:
     group.stable()
-    answer = group.post("heartbeat", {"generation": 1, "member_id": "a stranger"})
+    answer = group.post("heartbeat", {"generation": 1, "member_id": "unknown"})
 
     assert (answer.status, answer.code, answer.json["kafka_code"]) == (404, "UNKNOWN_MEMBER_ID", 25)
 
@@ -98,17 +98,17 @@ def test_a_change_keeps_the_id_that_the_caller_gave_it(pair: Pair, group: Group)
     assert (answer.status, answer.headers["x-muster-change-id"]) == (204, key)
 
 
-def test_a_caller_that_wants_to_know_is_told_the_owner_instead(pair: Pair, group: Group) -> None:
+def test_request_without_forwarding_gets_the_owner_address(pair: Pair, group: Group) -> None:
     answer = pair.clients[0].call("POST", f"{group.path}/join", join_body(), DIRECT)
 
     assert (answer.status, answer.code, answer.json["coordinator"]) == (421, "NOT_COORDINATOR", pair.nodes[1].url)
 
 
-def test_a_node_can_be_told_never_to_pass_anything_on(databases: Databases) -> None:
+def test_node_can_be_configured_not_to_forward(databases: Databases) -> None:
     url = databases.create()
     with running_node(url, **OPTIONS, forward=False) as first, running_node(url, **OPTIONS) as second:
         pair = Pair([first, second])
-        pair.share_evenly()
+        pair.balance_shards()
         answer = pair.elsewhere().post("join", join_body())
         assert (answer.status, answer.json["coordinator"]) == (421, second.url)
         for client in pair.clients:
@@ -116,10 +116,10 @@ def test_a_node_can_be_told_never_to_pass_anything_on(databases: Databases) -> N
     databases.drop(url)
 
 
-# -- marks ----------------------------------------------------------------------------------------------
+# -- signatures -----------------------------------------------------------------------------------------
 
 
-def test_what_was_passed_on_once_is_not_passed_on_again(pair: Pair, group: Group) -> None:
+def test_forwarded_request_is_not_forwarded_again(pair: Pair, group: Group) -> None:
     body = pair.clients[0].encoded(join_body())
     answer = pair.clients[0].send("POST", f"{group.path}/join", body, joining(pair, group, body))
 
@@ -127,30 +127,30 @@ def test_what_was_passed_on_once_is_not_passed_on_again(pair: Pair, group: Group
 
 
 @pytest.mark.parametrize("secret", ["", "another cluster's"])
-def test_a_mark_that_the_cluster_did_not_sign_is_refused(pair: Pair, group: Group, secret: str) -> None:
+def test_signature_with_another_secret_is_refused(pair: Pair, group: Group, secret: str) -> None:
     body = pair.clients[0].encoded(join_body())
     answer = pair.clients[0].send("POST", f"{group.path}/join", body, joining(pair, group, body, secret))
 
     assert (answer.status, answer.code) == (403, "CLUSTER_AUTHORIZATION_FAILED")
 
 
-def test_a_mark_belongs_to_the_request_it_was_made_for(pair: Pair, group: Group) -> None:
+def test_signature_is_valid_for_its_own_request_only(pair: Pair, group: Group) -> None:
     body = pair.clients[0].encoded(join_body())
-    marks = joining(pair, group, b"another body")
+    signature = joining(pair, group, b"another body")
 
-    assert pair.clients[0].send("POST", f"{group.path}/join", body, marks).status == 403
+    assert pair.clients[0].send("POST", f"{group.path}/join", body, signature).status == 403
 
 
-def test_a_mark_without_a_signature_is_refused(pair: Pair, group: Group) -> None:
-    marks = AS_JSON | {"X-Muster-Forwarded-For": "192.0.2.7"}
+def test_forward_headers_without_signature_are_refused(pair: Pair, group: Group) -> None:
+    signature = AS_JSON | {"X-Muster-Forwarded-For": "192.0.2.7"}
     body = pair.clients[0].encoded(join_body())
 
-    assert pair.clients[0].send("POST", f"{group.path}/join", body, marks).status == 403
+    assert pair.clients[0].send("POST", f"{group.path}/join", body, signature).status == 403
 
 
 def joining(pair: Pair, group: Group, body: bytes, secret: str = CLUSTER_SECRET) -> dict[str, str]:
     """Return the headers of a join that another node forwards to the first one."""
-    return AS_JSON | mark(secret, pair.nodes[0].url, f"POST {group.path}/join", body)
+    return AS_JSON | forward_headers(secret, pair.nodes[0].url, f"POST {group.path}/join", body)
 
 
 # -- owners that go away ----------------------------------------------------------------------------------
@@ -202,18 +202,18 @@ class Lone:
 
 @pytest.fixture
 def silent_address() -> Iterator[str]:
-    """Give the address of somebody who takes connections and never says a word."""
+    """Yield the address of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_an_owner_that_is_gone_is_a_reason_to_ask_again(lone: Lone) -> None:
-    answer = lone.group_of(NOBODY).post("join", join_body())
+def test_unreachable_owner_is_answered_with_retry(lone: Lone) -> None:
+    answer = lone.group_of(UNUSED_ADDRESS).post("join", join_body())
 
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "COORDINATOR_NOT_AVAILABLE", "1")
 
 
-def test_an_owner_that_is_silent_is_a_reason_to_ask_again(lone: Lone, silent_address: str) -> None:
+def test_silent_owner_is_answered_with_retry(lone: Lone, silent_address: str) -> None:
     answer = lone.group_of(silent_address).post("heartbeat", {"generation": 1, "member_id": "m"})
 
     assert (answer.status, answer.code) == (503, "COORDINATOR_NOT_AVAILABLE")
@@ -230,13 +230,11 @@ def test_a_long_poll_ends_when_the_groups_shard_moves(lone: Lone, silent_address
 # -- a node that stops while others are to answer for it -----------------------------------------------------
 
 
-def test_a_node_that_stops_lets_the_long_polls_go_that_another_node_was_to_answer(
-    databases: Databases, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_stopping_node_ends_forwarded_long_polls(databases: Databases, caplog: pytest.LogCaptureFixture) -> None:
     url = databases.create()
     with running_node(url, **OPTIONS) as owner, contextlib.ExitStack() as stopping:
         pair = Pair([stopping.enter_context(running_node(url, **OPTIONS)), owner])
-        pair.share_evenly()
+        pair.balance_shards()
         waiting = [parked_join(pair, pair.elsewhere()), parked_sync(pair, pair.elsewhere())]
         stopping.close()
         answers = [each.result() for each in waiting]
@@ -247,7 +245,7 @@ def test_a_node_that_stops_lets_the_long_polls_go_that_another_node_was_to_answe
     for answer in answers:
         assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "COORDINATOR_NOT_AVAILABLE", "1")
         assert (answer.json["action"], answer.json["detail"]) == ("retry", "this node is stopping")
-    assert not caplog.records, "nobody had to be cut off"
+    assert not caplog.records, "no connection was cut off"
 
 
 def parked_join(pair: Pair, group: Group) -> Future[Answer]:

@@ -1,4 +1,4 @@
-"""Groups as operators see them."""
+"""Operator requests for groups: list, describe, delete, rebalance, remove a member."""
 
 from datetime import datetime
 from urllib.parse import quote
@@ -10,12 +10,12 @@ from tests.support.http_client import AS_JSON, Client, Group, fresh_id, gives, j
 from tests.support.nodes import Node
 from tests.support.waiting import PATIENCE_S
 
-NOBODY = {"generation": -1, "member_id": ""}
+SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
 # -- list -----------------------------------------------------------------------------------------------
 
 
-def test_a_list_tells_of_each_group_in_one_line(client: Client, group: Group) -> None:
+def test_list_shows_each_group_in_one_line(client: Client, group: Group) -> None:
     group.stable()
 
     answer = client.ok("GET", f"/v1/groups?prefix={group.group_id}")
@@ -62,7 +62,7 @@ def test_a_list_can_be_narrowed_by_state_and_type(client: Client) -> None:
     prefix = fresh_id("narrow")
     client.group(f"{prefix}-stable").stable()
     client.group(f"{prefix}-other").join(protocol_type="connect", protocols=[{"name": "v1"}])
-    client.group(f"{prefix}-simple").post("offsets", {**NOBODY, "offsets": [position(1)]})
+    client.group(f"{prefix}-simple").post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
 
     def listed(query: str) -> list[str]:
         answer = client.ok("GET", f"/v1/groups?prefix={prefix}&{query}")
@@ -76,7 +76,7 @@ def test_a_list_can_be_narrowed_by_state_and_type(client: Client) -> None:
 
 
 def test_dead_groups_are_listed_only_when_asked_for(client: Client, group: Group) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     client.call("DELETE", f"{group.path}?reason=tidy")
 
     assert client.ok("GET", f"/v1/groups?prefix={group.group_id}")["groups"] == []
@@ -136,49 +136,55 @@ def test_a_description_has_what_the_contract_says_and_nothing_else(client: Clien
         "rebalance_timeout_ms": 10_000,
         "assignment": {"partitions": [{"topic": "orders", "partitions": [0]}], "user_data": None},
         "owned_partitions": [{"topic": "orders", "partitions": [0]}],
-        "awaiting": None,
-        "awaited": None,
+        "parked_request": None,
+        "missing_request": None,
     }
 
 
 def test_a_description_says_who_is_waited_for(client: Client, group: Group) -> None:
     old = group.stable()
-    newcomer = client.later(group, "join", join_body(group_instance_id="i-1"))
+    new_member = client.later(group, "join", join_body(group_instance_id="i-1"))
     while (described := group.describe())["waiting_until"] is None:
         old.ask("heartbeat")
 
     assert described["state"] == "PreparingRebalance"
     assert described["waiting_for"] == [old.member_id]
     assert datetime.fromisoformat(described["waiting_until"]) > datetime.fromisoformat(described["state_since"])
-    awaiting = {each["group_instance_id"]: each["awaiting"] for each in described["members"]}
-    assert awaiting == {None: None, "i-1": "join"}
-    assert {each["group_instance_id"]: each["awaited"] for each in described["members"]} == {None: "join", "i-1": None}
+    parked_request = {each["group_instance_id"]: each["parked_request"] for each in described["members"]}
+    assert parked_request == {None: None, "i-1": "join"}
+    assert {each["group_instance_id"]: each["missing_request"] for each in described["members"]} == {
+        None: "join",
+        "i-1": None,
+    }
     assert [each["assignment"] for each in described["members"]] == [None, None]
     owned = {each["group_instance_id"]: each["owned_partitions"] for each in described["members"]}
     assert owned == {None: [{"topic": "orders", "partitions": [0]}], "i-1": []}
 
     group.post("join", join_body(member_id=old.member_id))
-    assert newcomer.result(PATIENCE_S).status == 200
+    assert new_member.result(PATIENCE_S).status == 200
 
 
 def test_a_sync_phase_waits_for_its_leader_first_and_members_own_what_they_owned(client: Client, group: Group) -> None:
     old = group.stable()
-    newcomer = client.later(group, "join", join_body(group_instance_id="i-1"))
+    new_member = client.later(group, "join", join_body(group_instance_id="i-1"))
     while old.ask("heartbeat").status == 200:
         pass
     leader = group.member(group.post("join", join_body(member_id=old.member_id)))
-    follower = group.member(newcomer.result(PATIENCE_S))
+    follower = group.member(new_member.result(PATIENCE_S))
 
     described = group.describe()
     by_id = {each["member_id"]: each for each in described["members"]}
     assert described["waiting_for"] == [described["leader"], follower.member_id]
-    assert {each["awaited"] for each in described["members"]} == {"sync"}
+    assert {each["missing_request"] for each in described["members"]} == {"sync"}
     assert by_id[leader.member_id]["owned_partitions"] == [{"topic": "orders", "partitions": [0]}]
     parked = client.later(group, "sync", {"generation": 2, "member_id": follower.member_id, "assignments": []})
     while group.describe()["waiting_for"] != [leader.member_id]:
         pass
     by_id = {each["member_id"]: each for each in group.describe()["members"]}
-    assert [(each["awaited"], each["awaiting"]) for each in (by_id[leader.member_id], by_id[follower.member_id])] == [
+    assert [
+        (each["missing_request"], each["parked_request"])
+        for each in (by_id[leader.member_id], by_id[follower.member_id])
+    ] == [
         ("sync", None),
         (None, "sync"),
     ]
@@ -189,7 +195,7 @@ def test_a_sync_phase_waits_for_its_leader_first_and_members_own_what_they_owned
     assert by_id == {leader.member_id: [], follower.member_id: [{"topic": "orders", "partitions": [0]}]}
 
 
-def test_handshake_ids_are_counted_and_not_shown(group: Group) -> None:
+def test_pending_member_ids_are_counted_and_not_shown(group: Group) -> None:
     group.handshake()
 
     described = group.describe()
@@ -197,14 +203,14 @@ def test_handshake_ids_are_counted_and_not_shown(group: Group) -> None:
     assert (described["pending_members"], described["members"]) == (1, [])
 
 
-def test_a_group_nobody_ever_saw_is_not_found(group: Group) -> None:
+def test_never_seen_group_is_not_found(group: Group) -> None:
     answer = group.client.call("GET", group.path)
 
     assert (answer.status, answer.code, answer.json["kafka_code"]) == (404, "GROUP_ID_NOT_FOUND", 69)
 
 
 def test_a_group_that_is_gone_is_dead_while_history_knows_it(client: Client, group: Group) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     client.call("DELETE", f"{group.path}?reason=tidy")
 
     described = group.describe()
@@ -224,7 +230,7 @@ def test_a_group_has_a_coordinator_before_it_exists(client: Client, group: Group
 
 
 def test_an_empty_group_is_deleted_with_its_offsets(client: Client, group: Group, rows: PsycopgConnection) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
 
     answer = client.call("DELETE", f"{group.path}?reason=tidy")
 
@@ -256,7 +262,7 @@ def test_an_operator_can_force_a_rebalance(client: Client, group: Group, rows: P
         assert cursor.fetchall() == [("admin",)]
 
 
-def test_an_operator_can_put_a_member_out(client: Client, group: Group) -> None:
+def test_operator_can_remove_a_member(client: Client, group: Group) -> None:
     member = group.stable(client_id="a/b c")
 
     answer = client.call("DELETE", f"{group.path}/members/{quote(member.member_id, safe='')}?reason=stuck")
@@ -265,23 +271,23 @@ def test_an_operator_can_put_a_member_out(client: Client, group: Group) -> None:
     assert member.ask("heartbeat").code == "UNKNOWN_MEMBER_ID"
 
 
-def test_an_operator_says_who_it_is_and_why(client: Client, group: Group) -> None:
+def test_change_records_actor_and_reason(client: Client, group: Group) -> None:
     group.stable()
     body = b'{"reason": "stuck"}'
 
-    nobody = client.send("POST", f"{group.path}/rebalance", body, AS_JSON)
+    rejected = client.send("POST", f"{group.path}/rebalance", body, AS_JSON)
     no_reason = client.call("POST", f"{group.path}/rebalance", {})
     empty_reason = client.call("DELETE", f"{group.path}?reason=")
 
-    assert nobody.json["detail"] == "the header X-Muster-Actor must say who changes this"
+    assert rejected.json["detail"] == "the header X-Muster-Actor is required and names who makes the change"
     assert "reason" in no_reason.json["detail"]
     assert "reason" in empty_reason.json["detail"]
-    assert [nobody.code, no_reason.code, empty_reason.code] == ["INVALID_REQUEST"] * 3
+    assert [rejected.code, no_reason.code, empty_reason.code] == ["INVALID_REQUEST"] * 3
     assert group.describe()["state"] == "Stable"
 
 
-def test_a_change_asked_for_again_is_answered_as_it_was(client: Client, group: Group) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+def test_repeated_change_gets_the_same_response(client: Client, group: Group) -> None:
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     key = {"Idempotency-Key": str(uuid4())}
 
     answers = [client.call("DELETE", f"{group.path}?reason=tidy", headers=key) for _ in range(2)]
@@ -294,7 +300,7 @@ def test_a_change_asked_for_again_is_answered_as_it_was(client: Client, group: G
 def test_a_refused_change_can_be_made_later_under_the_same_key(client: Client, group: Group) -> None:
     key = {"Idempotency-Key": str(uuid4())}
     refused = client.call("DELETE", f"{group.path}?reason=tidy", headers=key)
-    group.post("offsets", {**NOBODY, "offsets": [position(1)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
 
     assert refused.code == "GROUP_ID_NOT_FOUND"
     assert client.call("DELETE", f"{group.path}?reason=tidy", headers=key).status == 204

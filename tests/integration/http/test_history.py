@@ -1,4 +1,4 @@
-"""The ledger over HTTP: what the tables hold of a group, page by page and moment by moment."""
+"""History over HTTP: rebalances, transitions, member sessions and ownership, page by page."""
 
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -13,11 +13,11 @@ from tests.support.nodes import running_node
 from tests.support.waiting import PATIENCE_S
 
 Json = Any
-NOBODY = {"generation": -1, "member_id": ""}
+SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
 
 def listed(group: Group, what: str, query: str = "") -> Json:
-    return group.client.ok("GET", f"{group.path}/{what}{query}")
+    return group.client.ok("GET", f"{group.path}/{what.replace('_', '-')}{query}")
 
 
 def rebalanced(group: Group, times: int) -> None:
@@ -30,7 +30,7 @@ def rebalanced(group: Group, times: int) -> None:
 # -- rebalances -------------------------------------------------------------------------------------------
 
 
-def test_every_rebalance_is_told_with_its_reason_and_outcome(group: Group) -> None:
+def test_every_rebalance_is_logged_with_reason_and_outcome(group: Group) -> None:
     member = group.stable(reason="a new one")
     group.post("leave", {"members": [{"member_id": member.member_id, "reason": "going home"}]})
 
@@ -43,37 +43,37 @@ def test_every_rebalance_is_told_with_its_reason_and_outcome(group: Group) -> No
     assert (emptied["outcome"], emptied["client_reason"]) == ("emptied", "going home")
 
 
-def test_who_held_a_rebalance_up_is_told(client: Client, group: Group) -> None:
+def test_slowest_member_of_a_rebalance_is_returned(client: Client, group: Group) -> None:
     member = group.stable()
     parked = client.later(group, "join", join_body(member_id=group.handshake()))
     while member.ask("heartbeat").status == 200:
         pass
     group.post("leave", {"members": [{"member_id": member.member_id}]})
-    newcomer = group.member(parked.result(PATIENCE_S)).member_id
-    assert group.member(parked.result()).sync(gives(newcomer, 0)).status == 200
+    new_member = group.member(parked.result(PATIENCE_S)).member_id
+    assert group.member(parked.result()).sync(gives(new_member, 0)).status == 200
 
     newest = listed(group, "rebalances")["rebalances"][0]["rebalance_id"]
-    told = listed(group, f"rebalances/{newest}/members")
+    reported = listed(group, f"rebalances/{newest}/members")
 
-    left, joined = sorted(told["members"], key=lambda part: part["member_id"] == newcomer)
-    assert (told["group_id"], told["rebalance_id"]) == (group.group_id, newest)
+    left, joined = sorted(reported["members"], key=lambda part: part["member_id"] == new_member)
+    assert (reported["group_id"], reported["rebalance_id"]) == (group.group_id, newest)
     assert (left["member_id"], left["outcome"], left["joined_after_ms"]) == (member.member_id, "left", None)
-    assert (joined["member_id"], joined["outcome"], joined["joined_after_ms"]) == (newcomer, "joined", 0)
-    (waited,) = told["waited_for"]  # Both have one client id, on one host.
+    assert (joined["member_id"], joined["outcome"], joined["joined_after_ms"]) == (new_member, "joined", 0)
+    (waited,) = reported["waited_for"]  # Both have one client id, on one host.
     assert (waited["client_id"], waited["client_host"]) == (left["client_id"], left["client_host"])
     assert waited["waited_for_ms"] == left["waited_for_ms"] + joined["waited_for_ms"]
     assert waited["member_count"] == sum(part["waited_for_ms"] > 0 for part in (left, joined))
-    assert [part["waited_for_ms"] for part in told["members"]] == sorted(
+    assert [part["waited_for_ms"] for part in reported["members"]] == sorted(
         (left["waited_for_ms"], joined["waited_for_ms"]), reverse=True
     )
 
 
 def test_a_rebalance_that_is_not_over_or_not_there_has_no_members(client: Client, group: Group) -> None:
     group.stable()
-    nobody = "00000000-0000-4000-8000-000000000000"
-    assert listed(group, f"rebalances/{nobody}/members")["members"] == []
+    unknown_id = "00000000-0000-4000-8000-000000000000"
+    assert listed(group, f"rebalances/{unknown_id}/members")["members"] == []
     assert client.call("GET", f"{group.path}/rebalances/first/members").code == "INVALID_REQUEST"
-    unheard = client.call("GET", f"/v1/groups/unheard-of/rebalances/{nobody}/members")
+    unheard = client.call("GET", f"/v1/groups/unheard-of/rebalances/{unknown_id}/members")
     assert unheard.code == "GROUP_ID_NOT_FOUND"
 
 
@@ -104,7 +104,7 @@ def test_a_page_has_the_columns_of_its_table(group: Group, rows: PsycopgConnecti
         assert list(listed(group, table)[table][0]) == columns
 
 
-@pytest.mark.parametrize("what", ["rebalances", "transitions", "stays"])
+@pytest.mark.parametrize("what", ["rebalances", "transitions", "member_sessions"])
 def test_pages_join_without_gap_or_repeat(group: Group, what: str) -> None:
     rebalanced(group, 3)
     everything = listed(group, what)
@@ -120,7 +120,7 @@ def test_pages_join_without_gap_or_repeat(group: Group, what: str) -> None:
     assert pages == everything[what]
 
 
-def test_transitions_tell_a_life_from_its_end(client: Client, group: Group) -> None:
+def test_transitions_distinguish_lifetimes(client: Client, group: Group) -> None:
     rebalanced(group, 1)
     client.ok("DELETE", f"{group.path}?reason=test")
 
@@ -145,9 +145,9 @@ def test_who_owned_a_partition_and_what_was_committed_is_one_question(group: Gro
     assert first.sync(gives(first.member_id, 0, 7, topic=topic)).status == 200
     first.commit(position(5, partition=7, topic=topic, log_end_offset=9), position(1, topic=topic))
 
-    answer = listed(group, "assignments", f"?topic={topic}&partition=7")
+    answer = listed(group, "ownership", f"?topic={topic}&partition=7")
 
-    (owned,), (committed,) = answer["assignments"], answer["offsets"]
+    (owned,), (committed,) = answer["ownership"], answer["offsets"]
     assert (answer["group_id"], answer["at"]) == (group.group_id, None)
     assert (owned["member_id"], owned["topic"], owned["partitions"]) == (first.member_id, topic, [7])
     assert (owned["generation"], owned["valid_to"]) == (1, None)
@@ -156,10 +156,10 @@ def test_who_owned_a_partition_and_what_was_committed_is_one_question(group: Gro
     assert committed["committed_at"] >= owned["valid_from"]
 
 
-def test_the_past_is_told_by_the_moment(group: Group) -> None:
+def test_past_state_is_returned_for_a_time(group: Group) -> None:
     first = group.stable()
     first.commit(position(5))
-    (held,) = listed(group, "assignments")["assignments"]
+    (held,) = listed(group, "ownership")["ownership"]
     group.post("leave", {"members": [{"member_id": first.member_id}]})
     second = group.stable()
     since = datetime.fromisoformat(held["valid_from"])
@@ -168,15 +168,15 @@ def test_the_past_is_told_by_the_moment(group: Group) -> None:
     then = as_of(group, since)
     now = as_of(group, since + timedelta(days=1))
 
-    assert (before["assignments"], before["offsets"]) == ([], [])
-    assert [each["member_id"] for each in then["assignments"]] == [first.member_id]
-    assert then["assignments"][0]["valid_to"] is not None
-    assert [each["member_id"] for each in now["assignments"]] == [second.member_id]
+    assert (before["ownership"], before["offsets"]) == ([], [])
+    assert [each["member_id"] for each in then["ownership"]] == [first.member_id]
+    assert then["ownership"][0]["valid_to"] is not None
+    assert [each["member_id"] for each in now["ownership"]] == [second.member_id]
     assert [each["offset"] for each in now["offsets"]] == [5]
 
 
 def as_of(group: Group, at: datetime) -> Json:
-    answer = listed(group, "assignments", f"?at={quote(at.isoformat())}")
+    answer = listed(group, "ownership", f"?at={quote(at.isoformat())}")
     assert datetime.fromisoformat(answer["at"]) == at
     return answer
 
@@ -185,33 +185,33 @@ def test_a_moment_may_come_with_any_offset_and_its_plus_as_it_is(group: Group) -
     group.stable()
 
     moments = [
-        listed(group, "assignments", f"?at={at}")["at"]
+        listed(group, "ownership", f"?at={at}")["at"]
         for at in ("2026-11-21T02:13:00Z", "2026-11-21T03:13:00+01:00", "2026-11-21T03:13:00%2B01:00")
     ]
 
     assert {datetime.fromisoformat(at) for at in moments} == {datetime.fromisoformat("2026-11-21T02:13:00Z")}
 
 
-# -- stays --------------------------------------------------------------------------------------------------
+# -- member sessions ----------------------------------------------------------------------------------------
 
 
-def test_a_stay_is_told_with_how_it_ended_and_when_its_client_was_back(group: Group) -> None:
+def test_session_is_listed_with_end_reason_and_rejoin_time(group: Group) -> None:
     member = group.stable()
     member.ask("heartbeat")
     group.post("leave", {"members": [{"member_id": member.member_id}]})
     again = group.stable()
     group.post("leave", {"members": [{"member_id": again.member_id}]})
 
-    newest, first = listed(group, "stays")["stays"]
+    newest, first = listed(group, "member_sessions")["member_sessions"]
 
     assert (first["member_id"], first["end_reason"], first["client_id"]) == (member.member_id, "left", "agent-1")
     assert first["heartbeat_count"] >= sum(first["heartbeat_gap_histogram"]) > 0
-    assert first["ended_at"] <= first["back_at"] == newest["joined_at"]
-    assert newest["back_at"] is None
+    assert first["ended_at"] <= first["reconnected_at"] == newest["joined_at"]
+    assert newest["reconnected_at"] is None
     ended = quote(newest["ended_at"])
-    assert listed(group, "stays", f"?from={ended}")["stays"] == [newest]
-    assert listed(group, "stays", f"?to={ended}")["stays"] == [first]
-    assert listed(group, "stays", "?end_reason=admin&end_reason=session_expired")["stays"] == []
+    assert listed(group, "member_sessions", f"?from={ended}")["member_sessions"] == [newest]
+    assert listed(group, "member_sessions", f"?to={ended}")["member_sessions"] == [first]
+    assert listed(group, "member_sessions", "?end_reason=admin&end_reason=session_expired")["member_sessions"] == []
 
 
 def test_an_evicted_member_has_a_cause_and_its_client_a_finding(group: Group, rows: PsycopgConnection) -> None:
@@ -225,7 +225,7 @@ def test_an_evicted_member_has_a_cause_and_its_client_a_finding(group: Group, ro
             (group.group_id,),
         )
 
-    (evicted,) = listed(group, "stays")["stays"]
+    (evicted,) = listed(group, "member_sessions")["member_sessions"]
     (finding,) = listed(group, "diagnosis")["findings"]
 
     assert (evicted["cause"], evicted["late_by_ms"]) == ("late_join", None)
@@ -240,7 +240,7 @@ def test_an_evicted_member_has_a_cause_and_its_client_a_finding(group: Group, ro
     }
 
 
-def test_a_stay_has_the_columns_of_its_table(group: Group, rows: PsycopgConnection) -> None:
+def test_session_has_the_columns_of_its_table(group: Group, rows: PsycopgConnection) -> None:
     rebalanced(group, 1)
     with rows.cursor() as cursor:
         cursor.execute(
@@ -248,14 +248,20 @@ def test_a_stay_has_the_columns_of_its_table(group: Group, rows: PsycopgConnecti
             " ORDER BY attnum"
         )
         columns = [name for (name,) in cursor.fetchall()]
-    assert list(listed(group, "stays")["stays"][0]) == [*columns, "back_at", "successor_at", "cause", "late_by_ms"]
+    assert list(listed(group, "member_sessions")["member_sessions"][0]) == [
+        *columns,
+        "reconnected_at",
+        "successor_at",
+        "cause",
+        "late_by_ms",
+    ]
 
 
 # -- who is known, and who may answer -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["rebalances", "transitions", "assignments", "stays"])
-def test_a_group_that_nobody_saw_has_no_history(group: Group, what: str) -> None:
+@pytest.mark.parametrize("what", ["rebalances", "transitions", "ownership", "member-sessions"])
+def test_never_seen_group_has_no_history(group: Group, what: str) -> None:
     answer = group.client.call("GET", f"{group.path}/{what}")
 
     assert (answer.status, answer.code) == (404, "GROUP_ID_NOT_FOUND")
@@ -266,14 +272,14 @@ def test_a_group_that_is_gone_has_its_history(client: Client, group: Group) -> N
     client.ok("DELETE", f"{group.path}?reason=test")
 
     assert len(listed(group, "rebalances")["rebalances"]) == 2
-    assert listed(group, "assignments")["assignments"] == []
+    assert listed(group, "ownership")["ownership"] == []
 
 
 def test_a_group_that_never_rebalanced_is_known_all_the_same(group: Group) -> None:
-    assert group.post("offsets", {**NOBODY, "offsets": [position(3)]}).status == 200
+    assert group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(3)]}).status == 200
 
     assert listed(group, "rebalances") == {"rebalances": [], "next_cursor": None}
-    assert [each["member_id"] for each in listed(group, "assignments")["offsets"]] == [""]
+    assert [each["member_id"] for each in listed(group, "ownership")["offsets"]] == [""]
 
 
 def test_any_node_answers_alike(database_url: str) -> None:
@@ -281,7 +287,7 @@ def test_any_node_answers_alike(database_url: str) -> None:
         group = client.group("g")
         group.stable().commit(position(5))
         with running_node(database_url) as two, closing(Client(two.url)) as elsewhere:
-            for what in ("rebalances", "transitions", "assignments"):
+            for what in ("rebalances", "transitions", "ownership"):
                 assert listed(elsewhere.group("g"), what) == listed(group, what)
 
 
@@ -291,18 +297,18 @@ def test_any_node_answers_alike(database_url: str) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "assignments?at=yesterday",
-        "assignments?at=2026-11-21",
-        "assignments?at=2026-11-21T02:13:00",
-        "assignments?at=1763691180",
-        "assignments?at=2026-02-30T00:00:00Z",
-        "assignments?at=99999-01-01T00:00:00Z",
-        "assignments?at=0001-01-01T00:00:00%2B14:00",
-        "assignments?at=9999-12-31T23:59:59-14:00",
-        "assignments?partition=-1",
-        "assignments?partition=x",
-        "assignments?topic=",
-        "assignments?when=now",
+        "ownership?at=yesterday",
+        "ownership?at=2026-11-21",
+        "ownership?at=2026-11-21T02:13:00",
+        "ownership?at=1763691180",
+        "ownership?at=2026-02-30T00:00:00Z",
+        "ownership?at=99999-01-01T00:00:00Z",
+        "ownership?at=0001-01-01T00:00:00%2B14:00",
+        "ownership?at=9999-12-31T23:59:59-14:00",
+        "ownership?partition=-1",
+        "ownership?partition=x",
+        "ownership?topic=",
+        "ownership?when=now",
         "rebalances?limit=0",
         "rebalances?limit=1001",
         "rebalances?limit=many",
@@ -313,13 +319,13 @@ def test_any_node_answers_alike(database_url: str) -> None:
         "transitions?cursor=MSAyIDM",
         "transitions?limit=-1",
         "transitions?page=2",
-        "stays?cursor=!",
-        "stays?cursor=OTk5OTk5OTk5OTk5OTk5IGE",
-        "stays?cursor=MSAA",
-        "stays?end_reason=%00",
-        "stays?from=yesterday",
-        "stays?from=0001-01-01T00:00:00%2B14:00",
-        "stays?from=2026-11-21T03:00:00Z&to=2026-11-21T02:00:00Z",
+        "member-sessions?cursor=!",
+        "member-sessions?cursor=OTk5OTk5OTk5OTk5OTk5IGE",
+        "member-sessions?cursor=MSAA",
+        "member-sessions?end_reason=%00",
+        "member-sessions?from=yesterday",
+        "member-sessions?from=0001-01-01T00:00:00%2B14:00",
+        "member-sessions?from=2026-11-21T03:00:00Z&to=2026-11-21T02:00:00Z",
     ],
 )
 def test_what_cannot_be_read_is_refused_in_a_sentence(group: Group, query: str) -> None:
@@ -335,10 +341,10 @@ def test_the_first_and_the_last_moment_there_are_can_be_asked_for(group: Group) 
     group.stable()
 
     for at, count in (("0001-01-01T00:00:00Z", 0), ("9999-12-31T23:59:59.999999Z", 1)):
-        assert len(listed(group, "assignments", f"?at={at}")["assignments"]) == count
+        assert len(listed(group, "ownership", f"?at={at}")["ownership"]) == count
 
 
-def test_a_name_that_no_group_has_is_told_before_history_is_asked(client: Client) -> None:
+def test_unknown_group_name_is_reported_before_history_is_read(client: Client) -> None:
     assert client.call("GET", f"/v1/groups/{'g' * 256}/rebalances").code == "INVALID_GROUP_ID"
     assert client.call("GET", "/v1/groups/~/transitions").code == "INVALID_GROUP_ID"
-    assert client.call("GET", f"/v1/groups/{fresh_id('no%2Fgroup')}/assignments").code == "GROUP_ID_NOT_FOUND"
+    assert client.call("GET", f"/v1/groups/{fresh_id('no%2Fgroup')}/ownership").code == "GROUP_ID_NOT_FOUND"

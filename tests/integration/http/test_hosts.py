@@ -1,4 +1,4 @@
-"""A web page cannot drive a node: neither by DNS rebinding, nor by requests that a browser sends across origins."""
+"""Host and origin checks: DNS rebinding and cross-site requests are refused."""
 
 import socket
 from collections.abc import Iterator
@@ -109,7 +109,7 @@ def test_a_page_that_rebinds_its_name_to_loopback_reaches_nothing(client: Client
         (["GET HTTP://LOCALHOST:99/healthz HTTP/1.1", "Host: evil.example"], 200),
     ],
 )
-def test_a_host_is_told_once_and_the_target_decides(client: Client, lines: list[str], status: int) -> None:
+def test_host_is_added_once_and_the_target_decides(client: Client, lines: list[str], status: int) -> None:
     assert status_of(client, *lines) == status
 
 
@@ -188,9 +188,7 @@ def test_a_page_from_elsewhere_changes_nothing(client: Client, group: Group, hea
 
 
 @pytest.mark.parametrize("kind", ["text/plain;charset=UTF-8", "application/x-www-form-urlencoded", None])
-def test_a_no_cors_post_from_a_browser_without_these_headers_is_refused_too(
-    client: Client, group: Group, kind: str | None
-) -> None:
+def test_no_cors_post_without_origin_headers_is_refused(client: Client, group: Group, kind: str | None) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
     answer = client.send("POST", f"{group.path}/offsets", client.encoded(COMMIT), headers)
 
@@ -212,7 +210,7 @@ def test_reading_across_origins_is_left_to_the_browser_which_keeps_the_answer(cl
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_a_browser_that_asks_before_it_sends_gets_no_permission(client: Client, group: Group) -> None:
+def test_cors_preflight_is_refused(client: Client, group: Group) -> None:
     asked = {"Origin": EVIL, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
     answer = client.send("OPTIONS", f"{group.path}/offsets", headers=asked)
 
@@ -248,7 +246,7 @@ def test_the_advertised_origin_passes_and_its_other_ports_do_not() -> None:
 
 
 def protects(answer: Answer) -> bool:
-    """Tell whether an answer has every header that keeps browsers from misusing it."""
+    """Return whether a response has every security header."""
     policy = answer.headers.get("content-security-policy", "")
     return (
         "default-src 'none'" in policy

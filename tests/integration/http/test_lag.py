@@ -1,4 +1,4 @@
-"""How far a group is behind over HTTP, in records and in seconds, now and over time."""
+"""Lag over HTTP, in records and in seconds, now and over time."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from tests.support.http_client import Client, Group, gives, join_body, position
 
 Json = Any
-NOBODY = {"generation": -1, "member_id": ""}
+SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 AGO = "INSERT INTO offset_history SELECT %s, 1, %s, 0, now() - make_interval(secs => %s), %s, %s, ''"
 """A position of so many seconds ago, as history keeps it."""
 
@@ -35,15 +35,15 @@ def curve(group: Group, query: str = "") -> Json:
 # -- now --------------------------------------------------------------------------------------------------
 
 
-def test_lag_is_told_partition_by_partition_with_its_owner(group: Group, topic: str) -> None:
+def test_lag_is_listed_by_partition_with_owner(group: Group, topic: str) -> None:
     member = group.join(topic=topic)
     member.sync(gives(member.member_id, 0, 1, topic=topic))
     member.commit(position(5, topic=topic, log_end_offset=9), position(7, partition=2, topic=topic, log_end_offset=7))
 
-    told = lag_of(group)
+    reported = lag_of(group)
 
-    assert (told["group_id"], told["lag"]) == (group.group_id, 4)
-    behind, held, ahead = told["partitions"]
+    assert (reported["group_id"], reported["lag"]) == (group.group_id, 4)
+    behind, held, ahead = reported["partitions"]
     assert [behind[key] for key in ("topic", "partition", "member_id", "client_id")] == [
         topic,
         0,
@@ -61,7 +61,7 @@ def test_lag_is_told_partition_by_partition_with_its_owner(group: Group, topic: 
     assert (ahead["member_id"], ahead["lag"], ahead["lag_seconds"]) == (None, 0, 0)
 
 
-def test_a_lag_beyond_every_bound_is_told_as_the_most_that_a_number_of_64_bits_holds(group: Group, topic: str) -> None:
+def test_lag_beyond_int64_is_reported_as_the_maximum(group: Group, topic: str) -> None:
     group.stable(topic).commit(*(position(0, partition=each, topic=topic, log_end_offset=2**63 - 1) for each in (0, 1)))
     assert lag_of(group)["lag"] == 2**63 - 1
     assert max(point["lag"] or 0 for point in curve(group)["points"]) == 2**63 - 1
@@ -70,31 +70,31 @@ def test_a_lag_beyond_every_bound_is_told_as_the_most_that_a_number_of_64_bits_h
 def test_lag_in_seconds_is_since_the_log_went_past_the_position(
     group: Group, rows: PsycopgConnection, topic: str
 ) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(30, topic=topic, log_end_offset=90)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(30, topic=topic, log_end_offset=90)]})
     was(rows, group, topic, 600, 10, 20)
     was(rows, group, topic, 400, 15, 40)
 
-    told = lag_of(group)
-    (partition,) = told["partitions"]
+    reported = lag_of(group)
+    (partition,) = reported["partitions"]
 
-    assert 500 <= told["lag_seconds"] < 590
-    assert (partition["lag"], partition["is_lag_at_least"]) == (60, False)
-    assert partition["lag_seconds"] == told["lag_seconds"]
+    assert 500 <= reported["lag_seconds"] < 590
+    assert (partition["lag"], partition["is_lag_lower_bound"]) == (60, False)
+    assert partition["lag_seconds"] == reported["lag_seconds"]
 
 
-def test_a_group_that_was_always_behind_is_so_for_as_long_as_anything_is_known(
+def test_time_lag_of_a_group_that_always_lagged_covers_all_known_history(
     group: Group, rows: PsycopgConnection, topic: str
 ) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(3, topic=topic, log_end_offset=90)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(3, topic=topic, log_end_offset=90)]})
     was(rows, group, topic, 600, 2, 20)
 
-    told = lag_of(group)
+    reported = lag_of(group)
 
-    assert 600 <= told["lag_seconds"] < 690
-    assert told["partitions"][0]["is_lag_at_least"]
+    assert 600 <= reported["lag_seconds"] < 690
+    assert reported["partitions"][0]["is_lag_lower_bound"]
 
 
-def test_lag_is_told_while_a_group_rebalances_and_when_nobody_is_left(client: Client, group: Group, topic: str) -> None:
+def test_lag_is_returned_during_a_rebalance_and_without_members(client: Client, group: Group, topic: str) -> None:
     member = group.stable(topic)
     member.commit(position(5, topic=topic, log_end_offset=9))
     parked = client.later(group, "join", join_body(member_id=group.handshake()))
@@ -102,29 +102,29 @@ def test_lag_is_told_while_a_group_rebalances_and_when_nobody_is_left(client: Cl
         pass
     assert lag_of(group)["lag"] == 4
     group.post("leave", {"members": [{"member_id": member.member_id}]})
-    newcomer = parked.result().json["member_id"]
-    group.post("leave", {"members": [{"member_id": newcomer}]})
+    new_member = parked.result().json["member_id"]
+    group.post("leave", {"members": [{"member_id": new_member}]})
     assert group.describe()["state"] == "Empty"
 
-    told = lag_of(group)
+    reported = lag_of(group)
 
-    assert told["lag"] == 4
-    assert [each["member_id"] for each in told["partitions"]] == [None]
-
-
-def test_what_nobody_reported_is_not_made_up(group: Group) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(5)]})
-
-    told = lag_of(group)
-
-    assert (told["lag"], told["lag_seconds"]) == (None, None)
-    assert told["partitions"][0]["log_end_offset"] is None
+    assert reported["lag"] == 4
+    assert [each["member_id"] for each in reported["partitions"]] == [None]
 
 
-def test_when_an_offset_may_expire_is_told_by_the_retention_in_force(group: Group) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(5)]})
-    (told,) = lag_of(group)["partitions"]
-    assert seconds(told["expires_at"]) - seconds(told["committed_at"]) == 10_080 * 60
+def test_unreported_values_are_not_invented(group: Group) -> None:
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(5)]})
+
+    reported = lag_of(group)
+
+    assert (reported["lag"], reported["lag_seconds"]) == (None, None)
+    assert reported["partitions"][0]["log_end_offset"] is None
+
+
+def test_expiry_time_follows_the_effective_retention(group: Group) -> None:
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(5)]})
+    (reported,) = lag_of(group)["partitions"]
+    assert seconds(reported["expires_at"]) - seconds(reported["committed_at"]) == 10_080 * 60
 
     group.client.ok("PUT", f"{group.path}/config", {"values": {"offsets_retention_minutes": -1}, "reason": "keep"})
     assert lag_of(group)["partitions"][0]["expires_at"] is None
@@ -135,7 +135,7 @@ def test_an_offset_that_is_in_use_never_expires(group: Group) -> None:
     assert lag_of(group)["partitions"][0]["expires_at"] is None
 
 
-def test_a_group_that_nobody_saw_has_no_lag_and_one_that_did_nothing_has_none_yet(client: Client, group: Group) -> None:
+def test_never_seen_group_has_no_lag_and_idle_group_has_none_yet(client: Client, group: Group) -> None:
     group.handshake()
     assert lag_of(group)["partitions"] == []
     assert curve(group)["points"][-1]["lag"] is None
@@ -146,15 +146,15 @@ def test_a_group_that_nobody_saw_has_no_lag_and_one_that_did_nothing_has_none_ye
 # -- over time --------------------------------------------------------------------------------------------
 
 
-def test_the_last_hour_is_told_minute_by_minute(group: Group, rows: PsycopgConnection, topic: str) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(30, topic=topic, log_end_offset=30)]})
+def test_last_hour_is_shown_by_minute(group: Group, rows: PsycopgConnection, topic: str) -> None:
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(30, topic=topic, log_end_offset=30)]})
     was(rows, group, topic, 2_400, 10, 10)
     was(rows, group, topic, 1_200, 10, 30)
 
-    told = curve(group)
+    reported = curve(group)
 
-    assert (told["group_id"], told["step_ms"], len(told["points"])) == (group.group_id, 60_000, 61)
-    lags = {round(60 - number): (each["lag"], each["lag_seconds"]) for number, each in enumerate(told["points"])}
+    assert (reported["group_id"], reported["step_ms"], len(reported["points"])) == (group.group_id, 60_000, 61)
+    lags = {round(60 - number): (each["lag"], each["lag_seconds"]) for number, each in enumerate(reported["points"])}
     assert lags[59] == (None, None)
     assert [lags[minute][0] for minute in (39, 30, 21, 19, 1)] == [1, 10, 19, 20, 20]
     assert 590 <= lags[30][1] <= 610
@@ -162,7 +162,7 @@ def test_the_last_hour_is_told_minute_by_minute(group: Group, rows: PsycopgConne
 
 
 def test_what_was_reported_before_the_first_point_counts(group: Group, rows: PsycopgConnection, topic: str) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(10, topic=topic, log_end_offset=30)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(10, topic=topic, log_end_offset=30)]})
     was(rows, group, topic, 5_400, 10, 10)
     was(rows, group, topic, 4_200, 10, 30)
 
@@ -172,9 +172,9 @@ def test_what_was_reported_before_the_first_point_counts(group: Group, rows: Psy
     assert 1_790 <= first["lag_seconds"] <= 1_810
 
 
-def test_partitions_are_added_up_and_the_one_furthest_behind_tells_the_seconds(group: Group, topic: str) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(5, topic=topic, log_end_offset=9)]})
-    group.post("offsets", {**NOBODY, "offsets": [position(5, partition=1, topic=topic, log_end_offset=6)]})
+def test_lags_are_summed_and_time_lag_is_the_maximum(group: Group, topic: str) -> None:
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(5, topic=topic, log_end_offset=9)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(5, partition=1, topic=topic, log_end_offset=6)]})
     later = datetime.fromisoformat(lag_of(group)["partitions"][0]["committed_at"]) + timedelta(minutes=5)
 
     (point,) = curve(group, f"?from={quote(later.isoformat())}&to={quote(later.isoformat())}")["points"]
@@ -186,17 +186,17 @@ def test_partitions_are_added_up_and_the_one_furthest_behind_tells_the_seconds(g
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ("?from=yesterday", "from must be a moment"),
-        ("?from=0001-01-01T00:00:00%2B14:00", "from must be a moment"),
-        ("?to=9999-12-31T23:59:59-14:00", "to must be a moment"),
-        ("?to=0001-01-01T00:00:00Z", "to must be at least an hour after the year 1 begins"),
-        ("?to=2026-11-21", "to must be a moment"),
+        ("?from=yesterday", "from must be an RFC 3339 time"),
+        ("?from=0001-01-01T00:00:00%2B14:00", "from must be within the years"),
+        ("?to=9999-12-31T23:59:59-14:00", "to must be within the years"),
+        ("?to=0001-01-01T00:00:00Z", "to must be at least an hour after the start of the year 1"),
+        ("?to=2026-11-21", "to must be an RFC 3339 time"),
         ("?from=2026-11-21T03:00:00Z&to=2026-11-21T02:00:00Z", "from must not be after to"),
         ("?from=2026-11-20T00:00:00Z&to=2026-11-21T00:00:00Z&step_ms=1000", "more than 1000 points"),
         ("?step_ms=0", "step_ms"),
     ],
 )
-def test_a_history_that_cannot_be_told_is_refused_in_a_sentence(group: Group, query: str, why: str) -> None:
+def test_unreportable_history_is_rejected_in_one_sentence(group: Group, query: str, why: str) -> None:
     answer = group.client.call("GET", f"{group.path}/lag/history{query}")
     assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
     assert why in answer.json["detail"]

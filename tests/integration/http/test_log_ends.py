@@ -1,4 +1,4 @@
-"""The end of a log is topic-wide, has an age, and is moved for other groups by trusted reporters only."""
+"""Log end offsets are shared by all groups, have an age, and are raised for other groups by trusted reporters only."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from tests.support.nodes import Node, running_node
 from tests.support.waiting import poll_until
 
 Json = Any
-NOBODY: Final = {"generation": -1, "member_id": ""}
+SIMPLE_CONSUMER: Final = {"generation": -1, "member_id": ""}
 LARGEST: Final = 2**63 - 1
 STALE_S: Final = 3_000
 """Longer than the end of a log may have gone unreported."""
@@ -34,7 +34,7 @@ def other(client: Client) -> Group:
 
 
 def commit(group: Group, topic: str, offset: int, end: int | None, headers: dict[str, str] | None = None) -> None:
-    body = {**NOBODY, "offsets": [position(offset, topic=topic, log_end_offset=end)]}
+    body = {**SIMPLE_CONSUMER, "offsets": [position(offset, topic=topic, log_end_offset=end)]}
     answer = group.client.call("POST", f"{group.path}/offsets", body, headers)
     assert answer.json["offsets"][0]["code"] == "NONE", answer
 
@@ -80,21 +80,21 @@ def stuck(group: Group, other: Group, topic: str, rows: PsycopgConnection) -> Gr
 
 
 def test_the_lag_of_a_stuck_group_grows_in_records_and_in_seconds(stuck: Group) -> None:
-    told = lag_of(stuck)
-    (partition,) = told["partitions"]
+    reported = lag_of(stuck)
+    (partition,) = reported["partitions"]
 
-    assert (told["lag"], partition["lag"], partition["log_end_offset"]) == (60, 60, 160)
-    assert 240 <= told["lag_seconds"] <= 300
-    assert not told["is_log_end_stale"]
+    assert (reported["lag"], partition["lag"], partition["log_end_offset"]) == (60, 60, 160)
+    assert 240 <= reported["lag_seconds"] <= 300
+    assert not reported["is_log_end_stale"]
 
 
-def test_every_place_says_the_same_of_a_stuck_group(
+def test_every_view_reports_the_same_lag_of_a_stuck_group(
     client: Client, stuck: Group, topic: str, rows: PsycopgConnection
 ) -> None:
     of_group = (stuck.group_id,)
     seconds = lag_of(stuck)["lag_seconds"]
 
-    assert (glance(stuck)["lag"], glance(stuck)["is_lag_at_least"]) == (60, False)
+    assert (glance(stuck)["lag"], glance(stuck)["is_lag_lower_bound"]) == (60, False)
     assert ask(rows, "SELECT lag_records FROM dashboards.group_overview WHERE group_id = %s", *of_group) == [(60,)]
     in_sql = "SELECT lag_records, lag_seconds, is_log_end_stale FROM dashboards.partition_lag WHERE group_id = %s"
     ((records, behind_s, is_stale),) = ask(rows, in_sql, *of_group)
@@ -114,9 +114,7 @@ def test_every_place_says_the_same_of_a_stuck_group(
     assert [(each["new_offset"], each["note"]) for each in preview] == [(160, None)]
 
 
-def test_a_group_that_is_empty_falls_behind_as_well(
-    client: Client, group: Group, other: Group, rows: PsycopgConnection
-) -> None:
+def test_lag_of_an_empty_group_grows(client: Client, group: Group, other: Group, rows: PsycopgConnection) -> None:
     member = group.stable()
     topic = fresh_id("topic")
     member.commit(position(7, topic=topic, log_end_offset=7))
@@ -142,7 +140,7 @@ def test_a_lower_report_neither_moves_an_end_nor_renews_it(
     assert lag_of(group)["is_log_end_stale"]
 
 
-# -- an end that nobody has reported for long ------------------------------------------------------------------
+# -- stale log ends --------------------------------------------------------------------------------------------
 
 
 def test_a_lag_of_0_at_an_end_that_is_stale_is_unknown_everywhere(
@@ -152,20 +150,20 @@ def test_a_lag_of_0_at_an_end_that_is_stale_is_unknown_everywhere(
     end_is(rows, topic, 100)
     age(rows, topic, STALE_S)
 
-    told = lag_of(group)
-    (partition,) = told["partitions"]
-    for each in (told, partition):
-        assert (each["lag"], each["lag_seconds"], each["is_lag_at_least"], each["is_log_end_stale"]) == (
+    reported = lag_of(group)
+    (partition,) = reported["partitions"]
+    for each in (reported, partition):
+        assert (each["lag"], each["lag_seconds"], each["is_lag_lower_bound"], each["is_log_end_stale"]) == (
             None,
             None,
             True,
             True,
         )
         assert each["log_end_at"] == partition["committed_at"]
-    assert (glance(group)["lag"], glance(group)["is_lag_at_least"]) == (None, True)
+    assert (glance(group)["lag"], glance(group)["is_lag_lower_bound"]) == (None, True)
     in_sql = (
-        "SELECT lag_records, is_lag_at_least FROM dashboards.group_overview WHERE group_id = %s"
-        " UNION ALL SELECT lag_records, is_lag_at_least FROM dashboards.partition_lag WHERE group_id = %s"
+        "SELECT lag_records, is_lag_lower_bound FROM dashboards.group_overview WHERE group_id = %s"
+        " UNION ALL SELECT lag_records, is_lag_lower_bound FROM dashboards.partition_lag WHERE group_id = %s"
     )
     assert ask(rows, in_sql, group.group_id, group.group_id) == [(None, True)] * 2
     assert client.ok("GET", f"{group.path}/lag/history")["points"][-1]["lag"] is None
@@ -185,9 +183,9 @@ def test_a_lag_behind_an_end_that_is_stale_is_a_lower_bound(
     end_is(rows, topic, 100)
     age(rows, topic, STALE_S)
 
-    told = lag_of(group)
-    assert (told["lag"], told["is_log_end_stale"], told["is_lag_at_least"]) == (40, True, True)
-    assert (glance(group)["lag"], glance(group)["is_lag_at_least"]) == (40, True)
+    reported = lag_of(group)
+    assert (reported["lag"], reported["is_log_end_stale"], reported["is_lag_lower_bound"]) == (40, True, True)
+    assert (glance(group)["lag"], glance(group)["is_lag_lower_bound"]) == (40, True)
     poll_until(lambda: scraped(client, "kafka_consumergroup_lag", group.group_id) == [40])
     ((note, new_offset),) = [
         (each["note"], each["new_offset"]) for each in reset(group, topic, dry_run=True)["offsets"]
@@ -325,8 +323,8 @@ def test_a_reporter_that_is_not_trusted_moves_nothing_for_other_groups(
 
     ada = bearer("ada")
     assert ask(guarded_rows, "SELECT log_end_offset FROM log_end_offsets WHERE topic = %s", topic) == [(100,)]
-    told = clients[1].ok("GET", f"{billing.path}/lag", headers=ada)["partitions"]
-    assert [each["lag"] for each in told if each["topic"] == topic] == [10]
+    reported = clients[1].ok("GET", f"{billing.path}/lag", headers=ada)["partitions"]
+    assert [each["lag"] for each in reported if each["topic"] == topic] == [10]
     for dry_run in (True, False):
         offsets = reset(billing, topic, dry_run=dry_run, headers=ada)["offsets"]
         assert [each["new_offset"] for each in offsets] == [100]
@@ -343,7 +341,7 @@ def test_an_end_that_is_not_trusted_counts_for_its_own_group(clients: list[Clien
     assert missing["code"] in {"INVALID_REQUEST", "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
-def test_trust_travels_with_a_request_that_is_passed_on(clients: list[Client], guarded_rows: PsycopgConnection) -> None:
+def test_forwarded_request_keeps_the_trust_of_its_token(clients: list[Client], guarded_rows: PsycopgConnection) -> None:
     for number in range(8):
         topic = fresh_id("orders-")
         commit(clients[number % 2].group(fresh_id("billing-")), topic, 1, 5, bearer("billing"))
@@ -373,7 +371,7 @@ def set_max_age(client: Client) -> Iterator[Callable[[int], None]]:
     put(None)
 
 
-def test_every_place_goes_by_the_limit_that_is_set_for_the_cluster(
+def test_every_view_uses_the_age_limit_of_the_cluster(
     client: Client, group: Group, topic: str, rows: PsycopgConnection, set_max_age: Callable[[int], None]
 ) -> None:
     commit(group, topic, 100, 100)
@@ -385,9 +383,9 @@ def test_every_place_goes_by_the_limit_that_is_set_for_the_cluster(
 
         assert (lag_of(group)["lag"], lag_of(group)["is_log_end_stale"]) == (lag, is_stale)
         assert client.ok("GET", f"{group.path}/lag/history")["points"][-1]["lag"] == lag
-        assert (glance(group)["lag"], glance(group)["is_lag_at_least"]) == (lag, is_stale)
+        assert (glance(group)["lag"], glance(group)["is_lag_lower_bound"]) == (lag, is_stale)
         for view in ("group_overview", "partition_lag"):
-            in_sql = f"SELECT lag_records, is_lag_at_least FROM dashboards.{view} WHERE group_id = %s"  # noqa: S608
+            in_sql = f"SELECT lag_records, is_lag_lower_bound FROM dashboards.{view} WHERE group_id = %s"  # noqa: S608
             assert ask(rows, in_sql, group.group_id) == [(lag, is_stale)], view
         (preview,) = reset(group, topic, dry_run=True)["offsets"]
         assert (preview["note"] is not None) == is_stale
@@ -406,7 +404,7 @@ def test_history_goes_by_the_limit_that_is_set_for_the_cluster(
     end_is(rows, topic, 100)
     age(rows, topic, 400)
     commit(other, topic, 100, None)
-    of_other = "SELECT lag_records, is_lag_at_least FROM dashboards.lag_history WHERE group_id = %s ORDER BY at DESC"
+    of_other = "SELECT lag_records, is_lag_lower_bound FROM dashboards.lag_history WHERE group_id = %s ORDER BY at DESC"
     assert ask(rows, of_other, other.group_id) == [(None, True)]
     set_max_age(500)
     assert ask(rows, of_other, other.group_id) == [(0, False)]

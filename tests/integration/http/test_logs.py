@@ -1,4 +1,4 @@
-"""docs/logs.md names every event that the code writes, with its level, and an operator finds what happened."""
+"""Log events: docs/logs.md lists every event with its level, and each occurrence is logged."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from contextlib import closing
 import structlog
 
 from coordinator_core.protocol.records import AssignmentAccepted
-from coordinator_core.runtime.events import LOGGED_MEMBERS_MAX, tell_of_members
+from coordinator_core.runtime.events import LOGGED_MEMBERS_MAX, log_member_events
 from tests.support.http_client import Client, Json, join_body
 from tests.support.nodes import running_node
 from tests.support.repository import ROOT
@@ -22,8 +22,8 @@ LEVELS = {"info": "info", "warning": "warning", "error": "error", "exception": "
 
 def written() -> Iterator[tuple[str, str]]:
     """Return every event in the code, with its level."""
-    for room in ("api", "coordinator_core", "muster"):
-        for path in sorted((ROOT / room).rglob("*.py")):
+    for folder in ("api", "coordinator_core", "muster"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 match node:
                     case ast.Call(func=ast.Attribute(ast.Name("log"), method), args=[name]) if method in LEVELS:
@@ -34,13 +34,13 @@ def written() -> Iterator[tuple[str, str]]:
 
 def test_the_page_names_what_the_code_writes() -> None:
     promised = {row["event"]: row["level"] for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
-    of_requests = {event: promised.pop(event) for event in ("request_answered", "request_refused")}
+    of_requests = {event: promised.pop(event) for event in ("change_recorded", "request_refused")}
 
     assert promised == dict(written())
-    assert of_requests == {"request_answered": "info", "request_refused": "info"}
+    assert of_requests == {"change_recorded": "info", "request_refused": "info"}
 
 
-def test_a_nodes_life_and_its_groups_are_told(database_url: str) -> None:
+def test_node_and_group_lifecycle_is_logged(database_url: str) -> None:
     quick = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 1}
     with (
         structlog.testing.capture_logs() as events,
@@ -48,18 +48,18 @@ def test_a_nodes_life_and_its_groups_are_told(database_url: str) -> None:
         closing(Client(node.url)) as client,
     ):
         member = client.group("g").stable(session_timeout_ms=1_000)
-        poll_until(lambda: bool(of(events, "rebalance_over", outcome="emptied")))
+        poll_until(lambda: bool(of(events, "rebalance_ended", outcome="emptied")))
 
-    started, put_out = of(events, "node_started"), of(events, "member_put_out")
+    started, evicted = of(events, "node_started"), of(events, "member_removed")
     assert [event["url"] for event in started] == [node.url]
-    assert [(event["group"], event["member"], event["why"]) for event in put_out] == [
+    assert [(event["group"], event["member"], event["why"]) for event in evicted] == [
         ("g", member.member_id, "session_expired")
     ]
-    completed, emptied = of(events, "rebalance_over")
+    completed, emptied = of(events, "rebalance_ended")
     assert (completed["trigger"], completed["outcome"], completed["members_after"]) == ("member_joined", "completed", 1)
     assert (emptied["trigger"], emptied["outcome"]) == ("session_expired", "emptied")
-    assert sorted(shard for event in of(events, "shards_taken") for shard in event["shards"]) == list(range(50))
-    assert [event["event"] for event in events][-2:] == ["shards_given_up", "node_stopped"]
+    assert sorted(shard for event in of(events, "shards_acquired") for shard in event["shards"]) == list(range(50))
+    assert [event["event"] for event in events][-2:] == ["shards_released", "node_stopped"]
     assert of(events, "node_stopping")
 
 
@@ -67,14 +67,14 @@ def of(events: list[Json], name: str, **fields: str) -> list[Json]:
     return [event for event in events if event["event"] == name and fields.items() <= event.items()]
 
 
-def test_who_leaves_by_itself_is_no_news(client: Client) -> None:
+def test_leaving_member_is_not_logged(client: Client) -> None:
     with structlog.testing.capture_logs() as events:
         group = client.group("leaver")
         member = group.stable()
         group.post("leave", {"members": [{"member_id": member.member_id}]})
         group.post("join", join_body())
 
-    assert not of(events, "member_put_out")
+    assert not of(events, "member_removed")
 
 
 def test_members_that_the_leader_left_out_of_its_assignment_are_logged(client: Client) -> None:
@@ -84,7 +84,7 @@ def test_members_that_the_leader_left_out_of_its_assignment_are_logged(client: C
         assert leader.sync().json["assignment"]["partitions"] == []
         assert group.describe()["state"] == "Stable"
 
-    (event,) = of(events, "members_left_out_of_assignment")
+    (event,) = of(events, "members_omitted_from_assignment")
     assert (event["group"], event["generation"]) == ("incomplete", leader.generation)
     assert (event["members"], event["member_count"]) == ([leader.member_id], 1)
 
@@ -93,15 +93,15 @@ def test_an_assignment_that_names_every_member_is_not_logged(client: Client) -> 
     with structlog.testing.capture_logs() as events:
         client.group("complete").stable()
 
-    assert not of(events, "members_left_out_of_assignment")
+    assert not of(events, "members_omitted_from_assignment")
 
 
 def test_of_many_members_that_were_left_out_the_first_are_named_and_all_are_counted() -> None:
     names = tuple(f"m-{number}" for number in range(3 * LOGGED_MEMBERS_MAX))
     with structlog.testing.capture_logs() as events:
-        tell_of_members("g", [AssignmentAccepted(1, 7, (), left_out=names)])
+        log_member_events("g", [AssignmentAccepted(1, 7, (), omitted_members=names)])
 
     assert [(event["members"], event["member_count"]) for event in events] == [
         (list(names[:LOGGED_MEMBERS_MAX]), len(names))
     ]
-    assert f"`members` are the first {LOGGED_MEMBERS_MAX})" in PAGE.read_text()
+    assert f"`members`: the first {LOGGED_MEMBERS_MAX})" in PAGE.read_text()

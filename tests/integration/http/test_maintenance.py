@@ -1,4 +1,4 @@
-"""Maintenance runs: what a job proposed is looked at, applied or rejected."""
+"""Maintenance runs over HTTP: list, describe, apply and reject."""
 
 from uuid import uuid4
 
@@ -7,11 +7,11 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from tests.support.http_client import Client, Group
 
-NOBODY = {"generation": -1, "member_id": ""}
+SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 REASON = {"reason": "reviewed"}
 
 
-def test_a_run_tells_what_it_proposes(client: Client, run_id: str) -> None:
+def test_run_shows_its_proposal(client: Client, run_id: str) -> None:
     run = client.ok("GET", f"/v1/maintenance/runs/{run_id}")
 
     assert run == {
@@ -27,7 +27,7 @@ def test_a_run_tells_what_it_proposes(client: Client, run_id: str) -> None:
     assert run in client.ok("GET", "/v1/maintenance/runs")["runs"]
 
 
-def test_an_applied_run_is_worked_off_and_may_be_applied_again(client: Client, run_id: str) -> None:
+def test_applied_run_completes_and_may_be_applied_again(client: Client, run_id: str) -> None:
     answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
 
     assert answer.status == 202
@@ -69,14 +69,14 @@ def test_a_rejected_run_cannot_be_applied(client: Client, run_id: str) -> None:
     assert client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "rejected"
 
 
-def test_a_run_that_is_another_than_was_looked_at_is_not_applied(
+def test_run_with_another_number_of_candidates_is_not_applied(
     client: Client, run_id: str, rows: PsycopgConnection
 ) -> None:
     with rows.cursor() as cursor:
         cursor.execute("UPDATE maintenance_runs SET counts = '{\"candidates\": 50}' WHERE run_id = %s", (run_id,))
     refused = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", {**REASON, "candidates": 1})
     assert (refused.status, refused.code, refused.json["action"]) == (409, "INVALID_REQUEST", "fix")
-    assert refused.json["detail"] == "the run names 50 candidates now, and not 1: look at it again"
+    assert refused.json["detail"] == "the run has 50 candidates now, not 1: review it again"
     assert client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "proposed"
     applied = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", {**REASON, "candidates": 50})
     assert applied.status == 202
@@ -84,13 +84,13 @@ def test_a_run_that_is_another_than_was_looked_at_is_not_applied(
     assert wrong.status == 400
 
 
-def test_it_can_be_too_late_to_reject_a_run(client: Client, run_id: str) -> None:
+def test_applied_run_cannot_be_rejected(client: Client, run_id: str) -> None:
     client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
 
     answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON)
 
     assert answer.status == 409
-    assert "too late" in answer.json["detail"]
+    assert "can no longer be rejected" in answer.json["detail"]
 
 
 @pytest.mark.parametrize("unknown", ["nope", "6b0f3d4e-28f0-4a34-9f5e-0a4f1f2f3f4f", "%00"])
@@ -111,7 +111,7 @@ def test_who_decided_on_a_run_is_kept(client: Client, run_id: str, rows: Psycopg
         assert cursor.fetchall() == [("ada", "apply_run", "reviewed")]
 
 
-def test_a_group_that_has_nothing_left_is_retired_and_its_old_members_are_strangers(
+def test_empty_group_is_retired_and_its_members_become_unknown(
     client: Client, group: Group, rows: PsycopgConnection
 ) -> None:
     member = group.stable()

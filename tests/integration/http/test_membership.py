@@ -1,4 +1,4 @@
-"""Join, sync, heartbeat and leave, as a program without our agent would do them."""
+"""Join, sync, heartbeat and leave without the agent."""
 
 from base64 import b64decode, b64encode
 from concurrent.futures import wait
@@ -22,7 +22,7 @@ ONE_PARTITION = write_assignment(Assignment((TopicPartitions("orders", (0,)),)))
 # -- the cycle ------------------------------------------------------------------------------------------
 
 
-def test_a_stranger_is_given_a_member_id_to_join_with(group: Group) -> None:
+def test_new_member_gets_a_member_id_to_join_with(group: Group) -> None:
     answer = group.post("join", join_body())
 
     assert answer.status == 409
@@ -54,7 +54,7 @@ def test_the_only_member_leads_its_generation(group: Group) -> None:
     }
 
 
-def test_a_client_that_wants_no_handshake_joins_at_once(group: Group) -> None:
+def test_client_without_require_known_member_id_joins_at_once(group: Group) -> None:
     answer = group.post("join", join_body(require_known_member_id=False))
 
     assert group.member(answer).generation == 1
@@ -87,7 +87,7 @@ def test_a_heartbeat_answers_the_times_in_force(group: Group) -> None:
     assert (answer.status, answer.json) == (200, {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 3_000})
 
 
-def test_a_leaver_is_gone_and_a_stranger_cannot_leave(group: Group) -> None:
+def test_leaving_member_is_removed_and_unknown_member_cannot_leave(group: Group) -> None:
     member = group.stable()
 
     answer = group.post("leave", {"members": [{"member_id": member.member_id}, {"member_id": "nobody", "reason": "x"}]})
@@ -116,32 +116,32 @@ def test_a_static_member_comes_back_in_its_old_place(group: Group) -> None:
 # -- long polls -----------------------------------------------------------------------------------------
 
 
-def test_a_join_that_waits_too_long_is_asked_to_repeat_itself(group: Group) -> None:
+def test_join_beyond_max_wait_is_answered_with_retry(group: Group) -> None:
     group.stable()
-    newcomer = group.handshake()
+    new_member = group.handshake()
 
-    answer = group.post("join", join_body(member_id=newcomer, max_wait_ms=50))
+    answer = group.post("join", join_body(member_id=new_member, max_wait_ms=50))
 
     assert answer.status == 409
     assert answer.json["code"] == "REBALANCE_IN_PROGRESS"
     assert answer.json["action"] == "retry"
-    assert answer.json["member_id"] == newcomer
+    assert answer.json["member_id"] == new_member
 
 
-def test_a_static_joiner_that_waits_too_long_is_told_its_new_id(client: Client, group: Group) -> None:
+def test_static_join_that_waits_too_long_returns_its_new_id(client: Client, group: Group) -> None:
     leader = group.stable()
 
     answer = group.post("join", join_body(group_instance_id="i-1", max_wait_ms=50))
 
     assert answer.json["member_id"].startswith("i-1-")
-    newcomer = client.later(
+    new_member = client.later(
         group, "join", join_body(member_id=answer.json["member_id"], group_instance_id="i-1", max_wait_ms=20_000)
     )
     group.post("join", join_body(member_id=leader.member_id))
-    assert newcomer.result(PATIENCE_S).json["member_id"] == answer.json["member_id"]
+    assert new_member.result(PATIENCE_S).json["member_id"] == answer.json["member_id"]
 
 
-def test_a_sync_that_waits_too_long_is_asked_to_repeat_itself(client: Client, group: Group) -> None:
+def test_sync_beyond_max_wait_is_answered_with_retry(client: Client, group: Group) -> None:
     leader, follower = two_members(client, group)
 
     answer = follower.ask("sync", assignments=[], max_wait_ms=50)
@@ -161,7 +161,7 @@ def test_a_refusal_does_not_wait(group: Group) -> None:
 # -- JSON and Kafka's bytes --------------------------------------------------------------------------------
 
 
-def test_who_sends_base64_reads_base64(group: Group) -> None:
+def test_member_that_sends_base64_gets_base64(group: Group) -> None:
     member = group.join(**OPAQUE_JOIN)
     given = {"member_id": member.member_id, "assignment": b64encode(ONE_PARTITION).decode()}
 
@@ -169,7 +169,7 @@ def test_who_sends_base64_reads_base64(group: Group) -> None:
     assert b64decode(member.sync(given).json["assignment"]) == ONE_PARTITION
 
 
-def test_everybody_reads_the_others_in_its_own_form(client: Client, group: Group) -> None:
+def test_leader_reads_metadata_in_its_own_form(client: Client, group: Group) -> None:
     owned = [{"topic": "orders", "partitions": [0]}]
     in_json = {"topics": ["orders"], "owned_partitions": owned, "user_data": "aGk=", "generation": 4, "rack": "r1"}
     leader, follower = two_members(client, group, OPAQUE_JOIN, {"protocols": [{"name": "range", "metadata": in_json}]})
@@ -193,7 +193,7 @@ def test_a_follower_that_joined_with_base64_syncs_in_base64(client: Client, grou
     assert waiting.result(PATIENCE_S).json["assignment"] == ""
 
 
-def test_what_cannot_be_read_comes_as_base64_to_everybody(client: Client, group: Group) -> None:
+def test_bytes_that_cannot_be_decoded_are_returned_as_base64(client: Client, group: Group) -> None:
     unreadable = {"protocols": [{"name": "range", "metadata": "AAE="}]}
     leader, follower = two_members(client, group, {}, unreadable)
 

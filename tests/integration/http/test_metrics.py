@@ -1,4 +1,4 @@
-"""What `/metrics` shows: everything that docs/metrics.md promises, and nothing else."""
+"""`/metrics` exports the metrics that docs/metrics.md lists, and no others."""
 
 import asyncio
 import re
@@ -13,14 +13,14 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from api.http.limits import HttpLimits
 from muster.settings import psql_url
-from tests.integration.http.in_process import answer_of, front_door
+from tests.integration.http.in_process import answer_of, http_server
 from tests.support.http_client import Client, Group, gives, join_body, position
 from tests.support.nodes import running_node
 from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "metrics.md"
 ROW = re.compile(r"\| `(?P<name>[a-z_]+)` \| (?P<kind>[a-z]+) \| (?P<labels>[a-z_, ]*) ?\| (?P<meaning>[^|]+) \|")
-NOBODY = {"generation": -1, "member_id": ""}
+SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
 
 def scraped(client: Client, query: str = "?detail=partition") -> dict[str, Metric]:
@@ -38,7 +38,7 @@ def values(family: Metric, suffix: str = "", **labels: str) -> list[float]:
 
 
 def shown(client: Client, name: str, query: str = "?detail=partition", **labels: str) -> Metric:
-    """Scrape until a family has a sample with these labels: what the database said is told for a while."""
+    """Scrape until a family has a sample with these labels, since database values are cached for a while."""
     while True:
         family = scraped(client, query)[name]
         if values(family, **labels):
@@ -53,7 +53,7 @@ def labels_of(family: Metric) -> set[str]:
 
 
 def test_the_page_names_what_a_scrape_shows(client: Client, group: Group, topic: str) -> None:
-    let_something_happen(group, topic)
+    generate_activity(group, topic)
     promised = {row["name"]: row for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
 
     shown = {
@@ -67,7 +67,7 @@ def test_the_page_names_what_a_scrape_shows(client: Client, group: Group, topic:
         assert labels_of(shown[name]) in ([named] if shown[name].samples else [set()]), name
 
 
-def let_something_happen(group: Group, topic: str) -> None:
+def generate_activity(group: Group, topic: str) -> None:
     """Fill every family that has labels."""
     member = group.stable(topic)
     member.commit(position(5, topic=topic, log_end_offset=9))
@@ -80,7 +80,7 @@ def let_something_happen(group: Group, topic: str) -> None:
 # -- what is counted ----------------------------------------------------------------------------------------
 
 
-def test_what_groups_do_is_counted(database_url: str, topic: str) -> None:
+def test_group_events_are_counted(database_url: str, topic: str) -> None:
     with running_node(database_url, group_initial_rebalance_delay_ms=0) as node:
         client = Client(node.url)
         group = client.group("g")
@@ -105,22 +105,24 @@ def test_what_groups_do_is_counted(database_url: str, topic: str) -> None:
     assert values(found["muster_group_rebalance_time_seconds"], "_count", phase="join") == [1]
     assert values(found["muster_offset_commit"], "_total") == values(found["muster_num_offsets"]) == [2]
     assert values(found["muster_members_joined"], "_total") == [1]
-    assert values(found["muster_num_shards"], state="active") == values(found["muster_shards_taken"], "_total") == [50]
-    assert values(found["muster_shard_count"]) == [50]
-    assert values(found["muster_store_is_reached"]) == [1]
+    assert (
+        values(found["muster_num_shards"], state="active") == values(found["muster_shards_acquired"], "_total") == [50]
+    )
+    assert values(found["muster_configured_shards"]) == [50]
+    assert values(found["muster_database_up"]) == [1]
     assert values(found["muster_batch_flush_time_seconds"], "_count")[0] >= 4
     assert values(after["muster_members_removed"], "_total", reason="left") == [1]
     assert values(after["muster_group_completed_rebalance"], "_total", outcome="emptied") == [1]
     assert values(after["muster_num_groups"], state="Empty") == [1]
 
 
-def test_positions_are_shown_as_deep_as_asked(client: Client, group: Group, topic: str) -> None:
+def test_offsets_are_exported_at_the_requested_detail(client: Client, group: Group, topic: str) -> None:
     commits = [
         position(5, topic=topic, log_end_offset=9),
         position(7, partition=1, topic=topic, log_end_offset=8),
         position(1, partition=2, topic=topic),
     ]
-    group.post("offsets", {**NOBODY, "offsets": commits})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": commits})
 
     shown(client, "kafka_consumergroup_lag_sum", "?detail=topic", consumergroup=group.group_id)
     shown(client, "kafka_consumergroup_lag_seconds", consumergroup=group.group_id, partition="1")
@@ -150,17 +152,17 @@ def test_lag_is_shown_in_seconds_where_it_is_known(
         position(8, partition=1, topic=topic, log_end_offset=8),
         position(1, partition=2, topic=topic),
     ]
-    group.post("offsets", {**NOBODY, "offsets": commits})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": commits})
 
     # Positions and lags are looked at beside each other, so what was found may be of two moments for a while.
     lags = shown(client, "kafka_consumergroup_lag_seconds", consumergroup=group.group_id, partition="0")
 
-    told = [values(lags, consumergroup=group.group_id, partition=partition) for partition in "012"]
-    assert 500 <= told[0][0] < 560
-    assert told[1:] == [[0], []]
+    reported = [values(lags, consumergroup=group.group_id, partition=partition) for partition in "012"]
+    assert 500 <= reported[0][0] < 560
+    assert reported[1:] == [[0], []]
 
 
-def test_a_group_that_does_not_settle_is_named_with_whom_it_waits_for(client: Client, group: Group) -> None:
+def test_rebalancing_group_is_exported_with_the_members_it_waits_for(client: Client, group: Group) -> None:
     member = group.stable(rebalance_timeout_ms=60_000)
     parked = client.later(group, "join", join_body(member_id=group.handshake()))
     while group.describe()["state"] == "Stable":
@@ -171,62 +173,62 @@ def test_a_group_that_does_not_settle_is_named_with_whom_it_waits_for(client: Cl
     parked.result()
 
     of_group = {"consumergroup": group.group_id}
-    took = values(found["muster_unsettled_group_seconds"], **of_group, state="PreparingRebalance")
+    took = values(found["muster_group_rebalancing_seconds"], **of_group, state="PreparingRebalance")
     assert len(took) == 1
     assert 0 <= took[0] < 60
-    assert values(found["muster_awaited_members"], **of_group) == [1]
+    assert values(found["muster_group_awaited_members"], **of_group) == [1]
     who = {"member_id": member.member_id, "client_id": "agent-1"}
-    assert values(found["muster_awaited_member_info"], **of_group, **who) == [1]
-    assert "muster_unsettled_group_seconds" not in scraped(client, "?detail=node")
+    assert values(found["muster_group_awaited_member_info"], **of_group, **who) == [1]
+    assert "muster_group_rebalancing_seconds" not in scraped(client, "?detail=node")
 
 
-def test_a_group_that_rebalances_again_and_again_is_named(client: Client, group: Group) -> None:
+def test_group_with_a_high_rebalance_rate_is_exported(client: Client, group: Group) -> None:
     for _ in range(2):
         member = group.stable()
         group.post("leave", {"members": [{"member_id": member.member_id}]})
 
     found = scraped(client, "?detail=group")
 
-    assert values(found["muster_restless_group_rebalances"], consumergroup=group.group_id) == [4]
-    assert "muster_restless_group_rebalances" not in scraped(client, "?detail=node")
+    assert values(found["muster_group_recent_rebalances"], consumergroup=group.group_id) == [4]
+    assert "muster_group_recent_rebalances" not in scraped(client, "?detail=node")
 
 
-def test_commits_that_come_too_late_are_counted_from_nought(database_url: str) -> None:
+def test_commits_that_come_too_late_are_counted_from_zero(database_url: str) -> None:
     with running_node(database_url) as node, closing(Client(node.url)) as client:
         errors = scraped(client, "?detail=node")["muster_errors"]
-    told = {(sample.labels["request"], sample.labels["error"]): sample.value for sample in errors.samples}
-    assert told == {
+    reported = {(sample.labels["request"], sample.labels["error"]): sample.value for sample in errors.samples}
+    assert reported == {
         ("OffsetCommit", "UNKNOWN_MEMBER_ID"): 0,
         ("OffsetCommit", "ILLEGAL_GENERATION"): 0,
         ("OffsetCommit", "FENCED_INSTANCE_ID"): 0,
     }
 
 
-def test_when_a_job_last_ran_is_shown(client: Client, rows: PsycopgConnection) -> None:
+def test_last_run_of_a_job_is_exported(client: Client, rows: PsycopgConnection) -> None:
     with rows.cursor() as cursor:
         cursor.execute(
             "INSERT INTO maintenance_runs (run_id, kind, as_of, status)"
             " VALUES (gen_random_uuid(), 'group_cleanup', to_timestamp(1790000000.5), 'applied')"
         )
 
-    runs = shown(client, "muster_newest_run_timestamp_seconds", job_name="group_cleanup")
+    runs = shown(client, "muster_job_last_run_timestamp_seconds", job_name="group_cleanup")
 
     assert values(runs, job_name="group_cleanup") == [1790000000.5]
 
 
-def test_the_node_tells_its_time_and_how_much_may_wait(client: Client) -> None:
+def test_node_exports_its_time_and_queue_limit(client: Client) -> None:
     found = scraped(client, "?detail=node")
     assert abs(values(found["muster_node_time_seconds"])[0] - time.time()) < 60
     assert values(found["muster_write_queue_max_rows"]) == [50_000]
 
 
 def test_the_default_goes_down_to_topics(client: Client, group: Group) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(5)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(5)]})
 
     assert scraped(client, "").keys() == scraped(client, "?detail=topic").keys()
 
 
-def test_a_depth_that_there_is_none_of_is_refused(client: Client) -> None:
+def test_unknown_detail_is_refused(client: Client) -> None:
     answer = client.call("GET", "/metrics?detail=member")
 
     assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
@@ -235,7 +237,9 @@ def test_a_depth_that_there_is_none_of_is_refused(client: Client) -> None:
 
 def test_names_of_groups_are_quoted_as_prometheus_wants(client: Client) -> None:
     name = 'a "b"\\c\nd é'
-    client.group(name).post("offsets", {**NOBODY, "offsets": [position(2**63 - 1), position(2**63 - 1, partition=1)]})
+    client.group(name).post(
+        "offsets", {**SIMPLE_CONSUMER, "offsets": [position(2**63 - 1), position(2**63 - 1, partition=1)]}
+    )
 
     offsets = shown(client, "kafka_consumergroup_current_offset", consumergroup=name)
 
@@ -277,7 +281,7 @@ UPDATE offset_expiry_forecasts SET within_a_week = within_a_week + 1 WHERE group
 
 
 @pytest.mark.parametrize("detail", ["topic", "partition"])
-def test_what_the_database_does_not_tell_is_missing_and_everything_else_is_shown(detail: str) -> None:
+def test_metrics_without_database_values_are_omitted(detail: str) -> None:
     status, text = asyncio.run(scraped_while_the_database_hangs(detail))
 
     assert status == 200
@@ -288,6 +292,6 @@ def test_what_the_database_does_not_tell_is_missing_and_everything_else_is_shown
 
 async def scraped_while_the_database_hangs(detail: str) -> tuple[int, bytes]:
     """Return a scrape that has time for one question, and hardly for two, of which each waits a second."""
-    async with front_door(HttpLimits(request_timeout_ms=1_900)) as (app, reads):
+    async with http_server(HttpLimits(request_timeout_ms=1_900)) as (app, reads):
         reads.is_silent = True
         return await answer_of(app, "/metrics", f"detail={detail}")

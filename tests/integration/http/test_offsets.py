@@ -1,10 +1,10 @@
-"""Commit, fetch, query and delete."""
+"""Commit, fetch, query and delete offsets over HTTP."""
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from tests.support.http_client import Client, Group, fresh_id, position
 
-NOBODY = {"generation": -1, "member_id": ""}
+SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
 
 def test_what_a_member_commits_can_be_fetched(group: Group, topic: str) -> None:
@@ -26,15 +26,15 @@ def test_what_a_member_commits_can_be_fetched(group: Group, topic: str) -> None:
 
 
 def test_an_answered_commit_is_in_the_table(group: Group, rows: PsycopgConnection) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(41)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(41)]})
 
     with rows.cursor() as cursor:
         cursor.execute("SELECT committed_offset FROM offsets WHERE group_id = %s", (group.group_id,))
         assert cursor.fetchall() == [(41,)]
 
 
-def test_a_consumer_in_no_group_commits_without_being_anybody(group: Group) -> None:
-    answer = group.post("offsets", {**NOBODY, "offsets": [position(3), position(4, partition=1)]})
+def test_simple_consumer_commits_without_member_id(group: Group) -> None:
+    answer = group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(3), position(4, partition=1)]})
 
     assert [each["code"] for each in answer.json["offsets"]] == ["NONE", "NONE"]
 
@@ -47,7 +47,7 @@ def test_each_partition_has_a_result_of_its_own(client: Client, group: Group) ->
     answer = group.post(
         "offsets",
         {
-            **NOBODY,
+            **SIMPLE_CONSUMER,
             "offsets": [position(1, topic=topic), position(1, topic=topic, partition=1), position(1, metadata=long)],
         },
     )
@@ -68,7 +68,7 @@ def test_a_stale_member_commits_nothing(group: Group) -> None:
 
 def test_a_fetch_can_be_narrowed_to_topics(group: Group) -> None:
     offsets = [position(1, topic="b"), position(2, topic="a"), position(3, topic="c d")]
-    group.post("offsets", {**NOBODY, "offsets": offsets})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
 
     everything = group.client.ok("GET", f"{group.path}/offsets")["offsets"]
     some = group.client.ok("GET", f"{group.path}/offsets?topic=c%20d&topic=a")["offsets"]
@@ -78,7 +78,7 @@ def test_a_fetch_can_be_narrowed_to_topics(group: Group) -> None:
 
 
 def test_a_query_answers_every_partition_in_the_order_asked(group: Group) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(5, partition=1)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(5, partition=1)]})
 
     answer = group.post("offsets/query", {"partitions": [{"topic": "orders", "partitions": [2, 1]}]})
 
@@ -100,7 +100,7 @@ def test_a_query_for_nothing_is_answered_with_nothing(group: Group) -> None:
 
 
 def test_one_partition_or_a_whole_topic_can_be_deleted(group: Group) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(n, partition=n) for n in range(3)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(n, partition=n) for n in range(3)]})
 
     one = group.client.ok("DELETE", f"{group.path}/offsets?topic=orders&partition=1&reason=tidy")
     rest = group.client.ok("DELETE", f"{group.path}/offsets?topic=orders")
@@ -111,7 +111,7 @@ def test_one_partition_or_a_whole_topic_can_be_deleted(group: Group) -> None:
 
 
 def test_deleted_offsets_are_archived_under_the_change_that_is_answered(group: Group, rows: PsycopgConnection) -> None:
-    group.post("offsets", {**NOBODY, "offsets": [position(8)]})
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(8)]})
     key = "0f4e8d52-6d0b-4a57-9c3c-8a2f6e0f7b11"
 
     answer = group.client.call("DELETE", f"{group.path}/offsets?topic=orders", headers={"Idempotency-Key": key})
@@ -122,7 +122,7 @@ def test_deleted_offsets_are_archived_under_the_change_that_is_answered(group: G
         assert cursor.fetchall() == [(8,)]
 
 
-def test_offsets_that_a_live_group_reads_stay(group: Group) -> None:
+def test_offsets_of_subscribed_topics_are_kept(group: Group) -> None:
     member = group.stable()
     member.commit(position(7))
 
@@ -141,7 +141,7 @@ def test_a_deletion_that_is_refused_is_no_change(group: Group) -> None:
     assert group.client.ok("GET", f"/v1/changes?group_id={group.group_id}")["changes"] == []
 
 
-def test_a_dry_run_tells_what_a_deletion_would_be_answered(group: Group) -> None:
+def test_dry_run_reports_the_responses_of_a_deletion(group: Group) -> None:
     group.stable().commit(position(7), position(8, topic="visits"))
 
     answers = [
@@ -163,7 +163,7 @@ def test_offsets_of_an_unknown_group_cannot_be_deleted(group: Group) -> None:
 
 
 def test_the_group_without_a_name_keeps_offsets(client: Client) -> None:
-    client.ok("POST", "/v1/groups/~/offsets", {**NOBODY, "offsets": [position(6)]})
+    client.ok("POST", "/v1/groups/~/offsets", {**SIMPLE_CONSUMER, "offsets": [position(6)]})
 
     assert client.ok("GET", "/v1/groups/~/offsets")["offsets"][0]["offset"] == 6
     query = {"partitions": [{"topic": "orders", "partitions": [0]}]}

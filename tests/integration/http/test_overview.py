@@ -17,7 +17,7 @@ from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, Json, fresh_id, position
 from tests.support.nodes import CLUSTER_SECRET, running_node
 
-NOBODY = {"generation": -1, "member_id": ""}
+SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
 
 def overview(client: Client, **query: str) -> Json:
@@ -26,7 +26,7 @@ def overview(client: Client, **query: str) -> Json:
     )
 
 
-def test_a_glance_tells_members_lag_and_rebalances(client: Client, group: Group, topic: str) -> None:
+def test_summary_includes_members_lag_and_rebalances(client: Client, group: Group, topic: str) -> None:
     member = group.stable(topic)
     member.commit(position(5, topic=topic, log_end_offset=9))
 
@@ -46,7 +46,7 @@ def test_pages_join_in_every_order(client: Client, sort: str) -> None:
     prefix = fresh_id("paged")
     for number in range(5):
         offsets = [position(0, topic=f"{prefix}-{number}", log_end_offset=number % 2)]
-        client.ok("POST", f"/v1/groups/{prefix}-{number}/offsets", {**NOBODY, "offsets": offsets})
+        client.ok("POST", f"/v1/groups/{prefix}-{number}/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
     whole = [each["group_id"] for each in overview(client, q=prefix, sort=sort)["groups"]]
     pages: list[str] = []
     cursor: str | None = ""
@@ -63,14 +63,14 @@ def test_pages_join_in_every_order(client: Client, sort: str) -> None:
     ("query", "said"),
     [
         ("sort=size", "sort must be one of attention, group_id, since, members, lag, rebalances"),
-        ("cursor=x", "the cursor is not one that this list gave"),
-        ("cursor=MQ", "the cursor is not one that this list gave"),
+        ("cursor=x", "the cursor was not issued by this list"),
+        ("cursor=MQ", "the cursor was not issued by this list"),
         (f"q={'x' * 256}", "q: expected `str` of length <= 255"),
         ("limit=0", "limit: "),
         ("name=x", "the query has an unknown parameter name"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_a_sentence(client: Client, query: str, said: str) -> None:
+def test_invalid_parameters_are_refused_in_a_sentence(client: Client, query: str, said: str) -> None:
     answer = client.call("GET", f"/v1/overview/groups?{query}")
     assert answer.code == "INVALID_REQUEST"
     assert answer.json["detail"].startswith(said.replace("`", ""))
@@ -120,9 +120,9 @@ def test_pages_of_candidates_join(client: Client, rows: PsycopgConnection, run_i
 
 
 @pytest.mark.parametrize("cursor", ["x", "bm90IGpzb24", "WzEsMiwzXQ", "WyJcdTAwMDAiLCIiLDBd", "WyJhIiwiYiIsLTld"])
-def test_a_cursor_of_somebody_elses_is_refused(client: Client, run_id: str, cursor: str) -> None:
+def test_cursor_of_another_list_is_rejected(client: Client, run_id: str, cursor: str) -> None:
     answer = client.call("GET", f"/v1/maintenance/runs/{run_id}/candidates?cursor={cursor}")
-    assert answer.json["detail"] == "the cursor is not one that this list gave"
+    assert answer.json["detail"] == "the cursor was not issued by this list"
 
 
 @pytest.mark.parametrize("name", ["no-uuid", "00000000-0000-4000-8000-000000000000"])
@@ -178,7 +178,7 @@ def test_a_token_for_some_groups_sees_its_own_and_counts_no_others(databases: Da
         closing(Client(node.url)) as client,
     ):
         for name in ("mine-1", "theirs-1"):
-            offsets = {**NOBODY, "offsets": [position(1)]}
+            offsets = {**SIMPLE_CONSUMER, "offsets": [position(1)]}
             client.ok("POST", f"/v1/groups/{name}/offsets", offsets, {"Authorization": "Bearer all"})
         found = client.ok("GET", "/v1/overview/groups", headers={"Authorization": "Bearer some"})
         assert [each["group_id"] for each in found["groups"]] == ["mine-1"]
@@ -190,7 +190,7 @@ def test_a_token_for_some_groups_sees_its_own_and_counts_no_others(databases: Da
 
 
 def days_seen(client: Client, url: str) -> dict[str, int]:
-    """Tell how many days of history each token sees of a run that names one."""
+    """Return how many days of history each token sees of a run with one day."""
     run_id = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
     with closing(psycopg2.connect(psql_url(url))) as connection, connection, connection.cursor() as cursor:
         cursor.execute(

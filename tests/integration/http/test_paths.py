@@ -92,7 +92,7 @@ def test_a_path_names_the_group(client: Client, segment: str, group_id: str) -> 
         ("GET", "/nothing-here"),
     ],
 )
-def test_what_cannot_name_a_group_is_told_so(client: Client, method: str, action: str, segment: str, code: str) -> None:
+def test_invalid_group_id_is_reported(client: Client, method: str, action: str, segment: str, code: str) -> None:
     answer = client.call(method, f"/v1/groups/{segment}{action}", {})
 
     assert (answer.status, answer.code, answer.json["action"]) == (400, code, "fix")
@@ -137,7 +137,7 @@ def test_nothing_is_served_elsewhere(client: Client, path: str) -> None:
         ("POST", "/healthz", "GET"),
     ],
 )
-def test_a_method_that_is_not_served_is_told_which_are(client: Client, method: str, path: str, allowed: str) -> None:
+def test_unsupported_method_lists_the_supported_ones(client: Client, method: str, path: str, allowed: str) -> None:
     answer = client.call(method, path)
 
     assert (answer.status, answer.code) == (405, "INVALID_REQUEST")

@@ -1,4 +1,4 @@
-"""`/readyz` says what the database says now, and so it changes back when the database does."""
+"""`/readyz` reports the current state of the database, and recovers with it."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def rows(database_url: str) -> Iterator[PsycopgConnection]:
         yield connection
 
 
-def told(client: Client) -> tuple[int, Json]:
+def readiness(client: Client) -> tuple[int, Json]:
     answer = client.call("GET", "/readyz")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json["is_ready"] == (answer.status == 200)
@@ -47,18 +47,18 @@ def told(client: Client) -> tuple[int, Json]:
 
 
 def test_a_node_that_serves_is_ready(client: Client) -> None:
-    assert told(client) == (200, [])
+    assert readiness(client) == (200, [])
 
 
-def test_a_schema_that_is_older_is_told_until_it_is_migrated(client: Client, rows: PsycopgConnection) -> None:
+def test_older_schema_is_reported_until_migrated(client: Client, rows: PsycopgConnection) -> None:
     with rows.cursor() as cursor:
         cursor.execute(
             "UPDATE alembic_version SET version_num = '0000' RETURNING (SELECT version_num FROM alembic_version)"
         )
         ((newest,),) = cursor.fetchall()
-        status, (reason,) = told(client)
+        status, (reason,) = readiness(client)
         cursor.execute("UPDATE alembic_version SET version_num = '9999'")
-        newer = told(client)
+        newer = readiness(client)
 
     assert (status, newer) == (503, (200, []))
     assert reason == f"the database has schema 0000 and this node needs {newest}: run muster migrate"
@@ -72,26 +72,26 @@ def test_missing_partitions_are_a_warning(client: Client, rows: PsycopgConnectio
         ((tomorrow,),) = cursor.fetchall()
         cursor.execute(f"DROP TABLE {tomorrow}")
 
-    status, reasons = told(client)
+    status, reasons = readiness(client)
 
     assert (status, reasons) == (
         200,
-        ["history tables lack partitions of their own, and their default partitions fill"],
+        ["history tables lack partitions for coming days, so rows go to the default partitions"],
     )
 
 
-def test_a_database_that_is_away_is_told_until_it_is_back(client: Client, database_url: str) -> None:
+def test_unreachable_database_is_reported_until_it_returns(client: Client, database_url: str) -> None:
     admin = psycopg2.connect(psql_url(database_url.rpartition("/")[0] + "/postgres"))
     admin.autocommit = True
     name = database_url.rpartition("/")[2]
     with closing(admin), admin.cursor() as cursor:
         cursor.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
-        while (away := told(client))[0] == 200:
+        while (away := readiness(client))[0] == 200:
             pass
         lives, scraped = client.call("GET", "/healthz").status, client.call("GET", "/metrics")
         cursor.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-        while (back := told(client))[0] != 200:
+        while (back := readiness(client))[0] != 200:
             pass
 
     assert (away[0], lives, scraped.status, back) == (503, 200, 200, (200, []))
@@ -102,7 +102,7 @@ def test_a_database_that_is_away_is_told_until_it_is_back(client: Client, databa
 # -- a node that stops ----------------------------------------------------------------------------------------
 
 
-def test_a_node_that_is_stopping_still_tells_of_itself_and_of_nothing_else() -> None:
+def test_stopping_node_serves_only_its_own_status() -> None:
     statuses, readiness = asyncio.run(asked_while_stopping())
 
     assert statuses == {"/healthz": 200, "/readyz": 503, "/metrics": 200, "/v1/groups": 503}
@@ -114,8 +114,8 @@ async def asked_while_stopping() -> tuple[dict[str, int], bytes]:
     coordinator = Coordinator(MemoryStore(), NodeConfig("a", "http://a"))
     await coordinator.start()
     app = make_app(coordinator, HttpLimits(), "1")
-    app.close()
+    app.begin_shutdown()
     await coordinator.stop()
     answers = {path: await answer_of(app, path) for path in ("/healthz", "/readyz", "/metrics", "/v1/groups")}
-    await app.end()
+    await app.close()
     return {path: status for path, (status, _) in answers.items()}, answers["/readyz"][1]

@@ -11,7 +11,7 @@ from msgspec.structs import fields
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from sqlalchemy import Table
 
-from api.http.endpoints.reports import AssignmentReport, RebalanceReport, TopicSpread
+from api.http.endpoints.reports import AssignmentReportResponse, RebalanceReportResponse, TopicBalance
 from coordinator_core.store.reports import REPORT_PARTS, REPORTS, ReportKind
 from tests.support.http_client import Client, fresh_id
 
@@ -33,12 +33,12 @@ def row(kind: ReportKind, group_id: str, day: int = 0, *, parts: bool = False, *
     start = DAY + timedelta(days=day)
     key = {"interval_start": start, "interval_end": start + timedelta(days=1), "group_id": group_id, "shard_id": 1}
     table = (REPORT_PARTS if parts else REPORTS)[kind]
-    told = {
+    expected = {
         column.name: COLUMN_VALUES.get(type(column.type).__name__.upper(), 7)
         for column in table.columns
         if column.name not in KEY
     }
-    return {**key, "run_id": RUN_ID, "as_of": start, **told, **columns}
+    return {**key, "run_id": RUN_ID, "as_of": start, **expected, **columns}
 
 
 def insert(connection: PsycopgConnection, table: str, *added: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ def insert(connection: PsycopgConnection, table: str, *added: dict[str, Any]) ->
 
 @pytest.fixture
 def reported(rows: PsycopgConnection) -> Iterator[list[str]]:
-    """Have jobs tell of three groups, twice of the first."""
+    """Write reports on three groups, two of them on the first."""
     names = sorted(fresh_id() for _ in range(3))
     insert(rows, "rebalance_frequency_reports", *(row(ReportKind.REBALANCES, name) for name in names))
     insert(rows, "rebalance_frequency_reports", row(ReportKind.REBALANCES, names[0], 1, rebalances=9))
@@ -65,13 +65,13 @@ def reported(rows: PsycopgConnection) -> Iterator[list[str]]:
 
 def test_every_column_is_shown() -> None:
     shown: dict[type[Struct], tuple[Table, set[str]]] = {
-        RebalanceReport: (REPORTS[ReportKind.REBALANCES], {"shard_id"}),
-        AssignmentReport: (REPORTS[ReportKind.ASSIGNMENTS], {"shard_id"}),
-        TopicSpread: (REPORT_PARTS[ReportKind.ASSIGNMENTS], KEY),
+        RebalanceReportResponse: (REPORTS[ReportKind.REBALANCES], {"shard_id"}),
+        AssignmentReportResponse: (REPORTS[ReportKind.ASSIGNMENTS], {"shard_id"}),
+        TopicBalance: (REPORT_PARTS[ReportKind.ASSIGNMENTS], KEY),
     }
-    for shape, (table, left_out) in shown.items():
+    for shape, (table, omitted_members) in shown.items():
         names = {field.name for field in fields(shape)} - {"by_topic"}
-        assert names == {column.name for column in table.columns} - left_out
+        assert names == {column.name for column in table.columns} - omitted_members
 
 
 def test_the_newest_report_of_each_group_is_listed(client: Client, reported: list[str]) -> None:
@@ -98,9 +98,9 @@ def test_the_list_is_paged_by_group(client: Client, reported: list[str]) -> None
     assert rest["next_cursor"] is None
 
 
-def test_a_group_of_which_nothing_was_told_is_not_listed(client: Client, reported: list[str]) -> None:
+def test_group_without_reports_is_not_listed(client: Client, reported: list[str]) -> None:
     for what in ("rebalances", "assignments"):
-        assert client.ok("GET", f"/v1/reports/{what}?group_id=nobody")["reports"] == []
+        assert client.ok("GET", f"/v1/reports/{what}?group_id=unknown")["reports"] == []
 
 
 @pytest.mark.parametrize("query", ["cursor=%25", "limit=0", "limit=1001", "grop_id=x"])

@@ -9,11 +9,11 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from tests.integration.http.openapi import answer_fits
 from tests.support.http_client import AS_JSON, OPERATOR, Client, Group, Json, fresh_id, position
 
-NOBODY = {"generation": -1, "member_id": ""}
+SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
 
 def commit(group: Group, *offsets: Json) -> None:
-    group.client.ok("POST", f"{group.path}/offsets", {**NOBODY, "offsets": list(offsets)})
+    group.client.ok("POST", f"{group.path}/offsets", {**SIMPLE_CONSUMER, "offsets": list(offsets)})
 
 
 def reset(group: Group, to: str, **more: Json) -> Json:
@@ -44,7 +44,7 @@ def test_a_reset_is_a_dry_run_unless_it_says_otherwise(group: Group, topic: str)
     assert offsets_of(group) == {(topic, 0): 5}
 
 
-def test_a_reset_moves_the_group_and_keeps_what_stood_there(group: Group, rows: PsycopgConnection, topic: str) -> None:
+def test_reset_commits_new_offsets_and_archives_the_old_ones(group: Group, rows: PsycopgConnection, topic: str) -> None:
     commit(group, position(5, topic=topic, log_end_offset=50), position(6, partition=1, topic=topic, log_end_offset=7))
 
     answer = group.post("offsets/reset", {"to": "shift", "shift_by": 3, "dry_run": False, "reason": "a test"})
@@ -61,7 +61,7 @@ def test_a_reset_moves_the_group_and_keeps_what_stood_there(group: Group, rows: 
         assert cursor.fetchall() == [(0, 5, "reset"), (1, 6, "reset")]
 
 
-def test_a_group_goes_to_where_it_was_then(group: Group) -> None:
+def test_reset_to_datetime_restores_the_offset_of_that_time(group: Group) -> None:
     commit(group, position(5, topic="visits"))
     (committed,) = group.client.ok("GET", f"{group.path}/offsets")["offsets"]
     then = datetime.fromisoformat(committed["committed_at"])
@@ -89,7 +89,7 @@ def test_every_partition_can_be_given_its_own_position_at_once(client: Client, g
     assert offsets_of(group) == {(topic, 0): 5, (topic, 1): 6}
 
 
-def test_a_group_that_nobody_knows_is_given_its_first_positions(client: Client, group: Group) -> None:
+def test_unknown_group_gets_its_first_offsets(client: Client, group: Group) -> None:
     topic = fresh_id("topic")
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 2, "log_start_offset": 4})
 
@@ -122,7 +122,7 @@ def test_a_group_with_members_is_not_reset(group: Group) -> None:
         ({"to": "somewhere"}, "INVALID_REQUEST", "to"),
         ({"to": "given"}, "INVALID_REQUEST", "offsets"),
         ({"to": "given", "offsets": []}, "INVALID_REQUEST", "offsets"),
-        ({"to": "given", "offsets": [position(1), position(2)]}, "INVALID_REQUEST", "orders 0 is named twice"),
+        ({"to": "given", "offsets": [position(1), position(2)]}, "INVALID_REQUEST", "orders 0 occurs more than once"),
         ({"to": "given", "offsets": [position(1)], "topics": [{"topic": "orders"}]}, "INVALID_REQUEST", "topics"),
         ({"to": "given", "offsets": [position(-1)]}, "INVALID_REQUEST", "offset"),
         ({"to": "earliest", "offsets": [position(1)]}, "INVALID_REQUEST", "offsets"),
@@ -135,7 +135,7 @@ def test_a_group_with_members_is_not_reset(group: Group) -> None:
         ),
     ],
 )
-def test_a_reset_that_will_not_do_is_refused_and_names_why(group: Group, body: Json, code: str, named: str) -> None:
+def test_invalid_reset_is_refused_with_the_reason(group: Group, body: Json, code: str, named: str) -> None:
     commit(group, position(5))
 
     answer = group.post("offsets/reset", body)
@@ -145,7 +145,7 @@ def test_a_reset_that_will_not_do_is_refused_and_names_why(group: Group, body: J
     assert offsets_of(group) == {("orders", 0): 5}
 
 
-def test_who_resets_says_who_it_is(group: Group) -> None:
+def test_reset_needs_an_actor(group: Group) -> None:
     commit(group, position(5))
     body = b'{"to": "earliest", "dry_run": false, "reason": "a test"}'
 
@@ -158,7 +158,7 @@ def test_who_resets_says_who_it_is(group: Group) -> None:
 # -- changes ------------------------------------------------------------------------------------------------
 
 
-def test_every_act_on_a_group_is_in_its_changes(client: Client, group: Group) -> None:
+def test_every_change_of_a_group_is_listed(client: Client, group: Group) -> None:
     member = group.stable()
     reason = {"reason": "a test"}
     client.ok("POST", f"{group.path}/rebalance", reason)
@@ -200,7 +200,7 @@ def test_changes_come_in_pages(client: Client, group: Group) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "~", "bm90aGluZw", "MSAy"])
-def test_a_cursor_of_somewhere_else_is_refused(client: Client, cursor: str) -> None:
+def test_cursor_of_another_list_is_refused(client: Client, cursor: str) -> None:
     answer = client.call("GET", f"/v1/changes?cursor={cursor}")
 
     assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
@@ -282,7 +282,9 @@ def test_offsets_that_were_put_there_by_hand_are_a_simple_group_s(group: Group, 
     assert offsets_of(group) == {}
 
 
-def test_such_an_offset_can_be_deleted_and_comes_back(client: Client, group: Group, rows: PsycopgConnection) -> None:
+def test_offset_of_a_simple_group_is_deleted_and_restored(
+    client: Client, group: Group, rows: PsycopgConnection
+) -> None:
     put_by_hand(rows, group)
 
     deleted = client.call("DELETE", f"{group.path}/offsets?topic=orders&reason=tidy")
@@ -330,7 +332,7 @@ def test_a_reset_is_undone(client: Client, group: Group, rows: PsycopgConnection
         ((metadata, lives),) = cursor.fetchall()
         assert (metadata, lives.days) == ("noted", 7)
     shown = client.ok("GET", f"/v1/changes/{change_id}")
-    assert shown["undone_by"] == undone["change_id"]
+    assert shown["undone_by_change_id"] == undone["change_id"]
     assert shown["undone_at"] is not None
 
 
@@ -354,7 +356,7 @@ def test_a_setting_is_undone(client: Client, group: Group) -> None:
     assert client.ok("GET", f"{group.path}/config")["values"]["group_max_size"]["source"] == "default"
 
 
-def test_undoing_twice_is_told_so_and_a_repeat_is_answered_alike(client: Client, group: Group) -> None:
+def test_second_undo_is_reported_and_a_repeat_answered_alike(client: Client, group: Group) -> None:
     commit(group, position(5))
     change_id = reset(group, "offset", offset=1)["change_id"]
     key = {"Idempotency-Key": str(uuid4())}
@@ -369,7 +371,7 @@ def test_undoing_twice_is_told_so_and_a_repeat_is_answered_alike(client: Client,
     assert "already" in other.json["detail"]
 
 
-def test_what_cannot_be_undone_is_told_so(client: Client, group: Group) -> None:
+def test_impossible_undo_is_reported(client: Client, group: Group) -> None:
     group.stable()
     answer = client.call("POST", f"{group.path}/rebalance", {"reason": "a test"})
     change_id = answer.headers["x-muster-change-id"]
@@ -396,7 +398,7 @@ def worked_off(client: Client, run_id: str) -> Json:
     return run
 
 
-def test_a_deleted_topic_takes_its_offsets_along_and_brings_them_back(client: Client, group: Group) -> None:
+def test_deleted_topic_and_its_offsets_are_restored_by_undo(client: Client, group: Group) -> None:
     topic = fresh_id("topic")
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 2, "log_start_offset": 4})
     commit(group, position(5, topic=topic), position(6, topic="other"))
@@ -418,7 +420,7 @@ def test_a_deleted_topic_takes_its_offsets_along_and_brings_them_back(client: Cl
     assert {"topic": topic, "partitions": 2, "log_start_offset": 4} in client.ok("GET", "/v1/topics")["topics"]
 
 
-def test_who_reads_a_deleted_topic_rebalances(client: Client, group: Group) -> None:
+def test_subscribers_of_a_deleted_topic_rebalance(client: Client, group: Group) -> None:
     topic = fresh_id("topic")
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 1})
     member = group.stable(protocols=[{"name": "range", "metadata": {"topics": [topic]}}])

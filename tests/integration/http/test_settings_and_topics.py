@@ -1,4 +1,4 @@
-"""Settings and the topic catalogue."""
+"""Settings and the topic metadata."""
 
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ def test_settings_say_where_they_come_from(client: Client, group: Group) -> None
     assert shown["group_initial_rebalance_delay_ms"] == {"value": 0, "source": "environment"}
 
 
-def test_narrower_settings_win_and_null_goes_back(client: Client, group: Group) -> None:
+def test_group_settings_override_and_null_resets(client: Client, group: Group) -> None:
     def put(path: str, value: int | None) -> None:
         client.ok("PUT", path, {"values": {"group_max_size": value}, "reason": "a test"})
 
@@ -35,7 +35,7 @@ def test_narrower_settings_win_and_null_goes_back(client: Client, group: Group) 
     assert shown() == {"value": 10_000, "source": "default"}
 
 
-def test_a_change_of_settings_is_answered_as_a_look_at_them(client: Client, group: Group) -> None:
+def test_change_of_settings_returns_the_effective_settings(client: Client, group: Group) -> None:
     answer = client.call("PUT", f"{group.path}/config", {"values": {"session_timeout_ms": 9_000}, "reason": "a test"})
 
     assert answer.json == client.ok("GET", f"{group.path}/config")
@@ -99,7 +99,7 @@ def test_a_count_can_be_raised_and_never_lowered(client: Client) -> None:
     assert "partitions" in refused.json["detail"]
 
 
-def test_a_raised_count_rebalances_who_reads_the_topic(client: Client, group: Group) -> None:
+def test_raised_partition_count_rebalances_subscribers(client: Client, group: Group) -> None:
     topic = fresh_id("topic")
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 1})
     member = group.stable(protocols=[{"name": "range", "metadata": {"topics": [topic]}}])
@@ -109,7 +109,7 @@ def test_a_raised_count_rebalances_who_reads_the_topic(client: Client, group: Gr
     assert member.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
 
 
-def test_a_full_group_takes_nobody_in(client: Client, group: Group) -> None:
+def test_full_group_rejects_new_members(client: Client, group: Group) -> None:
     client.ok("PUT", f"{group.path}/config", {"values": {"group_max_size": 1}, "reason": "a test"})
     group.stable()
 

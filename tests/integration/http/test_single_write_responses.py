@@ -1,4 +1,4 @@
-"""An answer leaves in one write where that is all there is to it; whatever is out of the ordinary is uvicorn's."""
+"""Responses in one write: ordinary responses are sent in a single write, all others by uvicorn."""
 
 import asyncio
 import gc
@@ -10,9 +10,9 @@ from litestar.types import Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from api.http.connection import send_whole
+from api.http.asgi import SINGLE_WRITE_EXTENSION, AsgiApp, Headers
+from api.http.connection import send_in_one_write
 from api.http.connection_gate import ConnectionCounts
-from api.http.edge import WHOLE_ANSWER, Edge, Headers
 from api.http.limits import HttpLimits
 from api.http.server import HttpServer
 from muster.node import bound_listener
@@ -31,6 +31,9 @@ class FakeTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
 
 
 class Request:
@@ -57,12 +60,12 @@ class Request:
     def _end(self) -> None:
         self.ended += 1
 
-    def send_whole(self, headers: Headers) -> bool:
+    def send_in_one_write(self, headers: Headers) -> bool:
         """Send an answer, and return whether it was sent."""
-        return send_whole(cast("Send", self.cycle.send), 200, headers, b"{}")
+        return send_in_one_write(cast("Send", self.cycle.send), 200, headers, b"{}")
 
     def is_answered(self) -> bool:
-        """Tell whether an answer was sent and the request is over; it is both or neither."""
+        """Return whether a response was sent and the request has ended; it is both or neither."""
         parts = {bool(self.transport.written), self.ended == 1, self.cycle.response_complete}
         assert len(parts) == 1
         return parts.pop()
@@ -70,7 +73,7 @@ class Request:
 
 def test_head_and_body_leave_in_one_write() -> None:
     request = Request()
-    assert request.send_whole(HEADERS)
+    assert request.send_in_one_write(HEADERS)
     assert request.is_answered()
     (written,) = request.transport.written
     assert written == (
@@ -81,7 +84,7 @@ def test_head_and_body_leave_in_one_write() -> None:
 
 def test_the_answer_to_a_head_is_left_to_uvicorn() -> None:
     request = Request("HEAD")
-    assert not request.send_whole(HEADERS)
+    assert not request.send_in_one_write(HEADERS)
     assert not request.is_answered()
 
 
@@ -94,18 +97,18 @@ def test_a_connection_that_ends_or_takes_no_more_is_left_to_uvicorn(what: str) -
         request.cycle.disconnected = True
     else:
         request.cycle.flow.pause_writing()
-    assert not request.send_whole(HEADERS)
+    assert not request.send_in_one_write(HEADERS)
     assert not request.is_answered()
 
 
 @pytest.mark.parametrize("value", [b"1\r\nset-cookie: a=b", b"1\n", b"\r1"])
 def test_a_header_that_would_end_early_is_left_to_uvicorn_which_refuses(value: bytes) -> None:
     request = Request()
-    assert not request.send_whole([*HEADERS, (b"x-muster-coordinator", value)])
+    assert not request.send_in_one_write([*HEADERS, (b"x-muster-coordinator", value)])
     assert not request.is_answered()
 
 
-def test_whoever_asks_with_expect_or_for_the_last_time_is_answered_too(client: Client) -> None:
+def test_expect_and_close_requests_are_answered(client: Client) -> None:
     for headers in ({"connection": "close"}, {"expect": "100-continue"}, {}):
         answer = client.send("GET", "/healthz", headers=headers)
         assert answer.status == 200
@@ -123,16 +126,16 @@ class WholeAnswers:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
         await receive()
-        assert scope["extensions"][WHOLE_ANSWER](send, 200, HEADERS, b"{}")
+        assert scope["extensions"][SINGLE_WRITE_EXTENSION](send, 200, HEADERS, b"{}")
 
-    async def end(self) -> None:
-        """End, with the server."""
+    async def close(self) -> None:
+        """Do nothing."""
 
 
 async def _garbage_of(requests: int) -> int:
     """Return how many objects so many requests leave for the garbage collector to find."""
     with bound_listener("127.0.0.1", 0) as listener:
-        server = HttpServer(cast("Edge", WholeAnswers()), listener, HttpLimits(), ConnectionCounts())
+        server = HttpServer(cast("AsgiApp", WholeAnswers()), listener, HttpLimits(), ConnectionCounts())
         await server.start()
         reader, writer = await asyncio.open_connection(*listener.getsockname())
 
@@ -158,7 +161,7 @@ async def _read_of_an_idle_connection(keep_alive_s: int) -> bytes:
     """Ask once, and return what comes after the answer until the node closes the connection."""
     with bound_listener("127.0.0.1", 0) as listener:
         server = HttpServer(
-            cast("Edge", WholeAnswers()), listener, HttpLimits(keep_alive_s=keep_alive_s), ConnectionCounts()
+            cast("AsgiApp", WholeAnswers()), listener, HttpLimits(keep_alive_s=keep_alive_s), ConnectionCounts()
         )
         await server.start()
         reader, writer = await asyncio.open_connection(*listener.getsockname())

@@ -1,4 +1,4 @@
-"""A tokens file is read strictly, told in one sentence when it will not do, and read anew when it changes."""
+"""The tokens file: strict parsing, errors in one sentence, and reloading of a changed file."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ BOB = {"sha256": sha256(b"bob's").hexdigest(), "actor": "bob", "role": "viewer",
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -60,7 +60,7 @@ def file(tmp_path: Path) -> File:
     return File(tmp_path / "tokens.json")
 
 
-def test_a_token_says_whose_it_is(file: File) -> None:
+def test_token_determines_the_actor(file: File) -> None:
     file.write(ADA, BOB)
     tokens = file.read()
 
@@ -81,7 +81,7 @@ def test_a_token_says_whose_it_is(file: File) -> None:
     ],
 )
 def test_a_token_is_trusted_for_the_topics_it_names(identity: Identity, trusted: tuple[str, ...]) -> None:
-    assert identity.trusted_topics == trusted
+    assert identity.trusted_topic_prefixes == trusted
     assert read_identity(identity_bytes(identity)) == identity
 
 
@@ -136,7 +136,7 @@ def test_what_is_made_for_a_token_is_what_the_file_takes(file: File) -> None:
         ),
     ],
 )
-def test_a_file_that_will_not_do_is_told_in_one_sentence(file: File, text: str, said: str) -> None:
+def test_invalid_file_is_reported_in_one_sentence(file: File, text: str, said: str) -> None:
     file.path.write_text(text, encoding="latin-1")
 
     with pytest.raises(TokensFileError) as refusal:
@@ -147,7 +147,7 @@ def test_a_file_that_will_not_do_is_told_in_one_sentence(file: File, text: str, 
     assert "ada's" not in str(refusal.value)
 
 
-def test_a_file_that_is_not_there_is_told_in_one_sentence(file: File) -> None:
+def test_missing_file_is_reported_in_one_sentence(file: File) -> None:
     with pytest.raises(TokensFileError, match="cannot be read \\(No such file or directory\\)"):
         file.read()
 
@@ -169,7 +169,7 @@ def test_a_token_is_refused_from_the_moment_on_that_it_expires(file: File) -> No
     assert tokens.find(b"bob's") is not None
 
 
-def test_in_the_last_week_of_a_token_its_use_is_told_once_a_day(file: File) -> None:
+def test_token_use_is_logged_daily_in_its_last_week(file: File) -> None:
     file.write({**ADA, "expires_at": "2027-03-01T00:00:00Z"})
     wall = Clock()
     over_s = datetime(2027, 3, 1, tzinfo=UTC).timestamp()
@@ -179,8 +179,8 @@ def test_in_the_last_week_of_a_token_its_use_is_told_once_a_day(file: File) -> N
             wall.now_s = over_s + days * DAY_S
             tokens.find(b"ada's")
 
-    assert [each["event"] for each in logs] == ["token_expires"] * 3
-    assert [each["is_over"] for each in logs] == [False, False, True]
+    assert [each["event"] for each in logs] == ["token_expiring"] * 3
+    assert [each["is_expired"] for each in logs] == [False, False, True]
     assert logs[0]["actor"] == "ada"
 
 
@@ -196,7 +196,7 @@ def test_a_changed_file_is_in_force_within_a_second(file: File) -> None:
     assert tokens.find(b"bob's") is not None
 
 
-def test_a_file_that_was_changed_for_the_worse_leaves_the_old_one_in_force(file: File) -> None:
+def test_invalid_new_file_keeps_the_old_tokens(file: File) -> None:
     file.write(ADA)
     tokens = file.read()
     changes: list[Callable[[], object]] = [lambda: file.write_text("{"), file.path.unlink]
@@ -209,7 +209,7 @@ def test_a_file_that_was_changed_for_the_worse_leaves_the_old_one_in_force(file:
     assert tokens.find(b"ada's") is None
 
 
-def test_a_file_behind_a_link_that_points_elsewhere_is_another_one(file: File, tmp_path: Path) -> None:
+def test_changed_link_target_is_a_changed_file(file: File, tmp_path: Path) -> None:
     another = {**ADA, "sha256": BOB["sha256"]}
     for name, entry in (("one", ADA), ("two", another)):
         (tmp_path / name).write_text(json.dumps({"tokens": [entry]}))
@@ -275,7 +275,7 @@ def test_a_node_takes_a_new_file_without_being_started_again(client: Client, fil
     assert client.send("GET", "/healthz").status == 200
 
 
-def test_whoever_comes_with_a_token_that_has_expired_is_told_so(client: Client, file: File) -> None:
+def test_expired_token_is_reported(client: Client, file: File) -> None:
     file.write({**ADA, "expires_at": "2026-01-02T03:04:05Z"})
     bearer = {"Authorization": "Bearer ada's"}
     poll_until(lambda: client.send("GET", "/v1/groups", None, bearer).status == 401)

@@ -1,4 +1,4 @@
-"""Every panel of every dashboard shows a mere reader something of a database in which something happened."""
+"""Tests that every dashboard panel returns rows for a read-only role."""
 
 import json
 import re
@@ -145,7 +145,7 @@ def reader(databases: Databases) -> Iterator[PsycopgConnection]:
     store = PostgresStore(url)
     with connection.cursor() as cursor:
         cursor.execute(MS_FUNCTION)
-    let_things_happen(PostgresWorld(store, connection), connection)
+    generate_activity(PostgresWorld(store, connection), connection)
     store.close()
     with connection.cursor() as cursor:
         cursor.execute("SET ROLE muster_reader")
@@ -154,7 +154,7 @@ def reader(databases: Databases) -> Iterator[PsycopgConnection]:
     databases.drop(url)
 
 
-def let_things_happen(world: PostgresWorld, connection: PsycopgConnection) -> None:
+def generate_activity(world: PostgresWorld, connection: PsycopgConnection) -> None:
     """Fill what dashboards read: a group that runs, one that does not settle, runs, changes, and one node."""
     owner = Owner(world.store)
     world.store.renew("node", "http://node", "1", owner.epochs, TTL_MS)
@@ -162,11 +162,11 @@ def let_things_happen(world: PostgresWorld, connection: PsycopgConnection) -> No
     begin_ms = now_ms - 30 * MINUTE_MS
     span: dict[str, Any] = {"topic": "clicks", "partitions": [0], "since_ms": begin_ms, "generation": 1}
     held = [{**span, "rebalance_id": uuid_of("first")}]
-    members = {"m-1": member_row("m-1", GROUP, held=held), "m-2": member_row("m-2", GROUP, held=[])}
-    members["back"] = member_row("back", GROUP, joined_at_ms=begin_ms + 5, held=[])
+    members = {"m-1": member_row("m-1", GROUP, ownership=held), "m-2": member_row("m-2", GROUP, ownership=[])}
+    members["back"] = member_row("back", GROUP, joined_at_ms=begin_ms + 5, ownership=[])
     over = {"started_at_ms": begin_ms, "completed_at_ms": begin_ms + 3_000}
     part: dict[str, Any] = {"group_id": GROUP, "completed_at_ms": begin_ms + 3_000}
-    stay = {"started_at_ms": begin_ms - 1, "joined_at_ms": begin_ms - 1, "end_reason": "session_expired"}
+    session = {"started_at_ms": begin_ms - 1, "joined_at_ms": begin_ms - 1, "end_reason": "session_expired"}
     held_before = {"valid_from_ms": begin_ms - 9, "valid_to_ms": begin_ms}
     owner.write(
         write(
@@ -175,7 +175,7 @@ def let_things_happen(world: PostgresWorld, connection: PsycopgConnection) -> No
             members=members,
             rebalances=(rebalance_row("first", GROUP, **over),),
             rebalance_members=(part_row("m-1", **part), part_row("m-2", **part)),
-            sessions=(session_row("m-1", GROUP, **stay, ended_at_ms=begin_ms),),
+            sessions=(session_row("m-1", GROUP, **session, ended_at_ms=begin_ms),),
             ownerships=(ownership_row(GROUP, **held_before),),
         ),
         write("stuck", group=group_row("stuck", state="PreparingRebalance", rebalance_started_at_ms=begin_ms)),
@@ -208,7 +208,7 @@ def filled_in(query: str, start: datetime | None = None, end: datetime | None = 
 
 
 @pytest.mark.parametrize("query", SQL, ids=lambda query: f"{query.dashboard}: {query.panel}")
-def test_a_reader_sees_something_in_every_panel(reader: PsycopgConnection, query: Query) -> None:
+def test_every_panel_returns_rows_to_a_reader(reader: PsycopgConnection, query: Query) -> None:
     with reader.cursor() as cursor:
         cursor.execute(filled_in(query.text))
         assert cursor.fetchall()
@@ -226,7 +226,7 @@ def test_rebalances_are_seen_in_a_range_that_begins_within_their_hour(reader: Ps
 
 
 @pytest.mark.parametrize("name", ["group.json", "member.json"])
-def test_variables_offer_what_there_is(reader: PsycopgConnection, name: str) -> None:
+def test_variables_list_existing_groups_and_members(reader: PsycopgConnection, name: str) -> None:
     offered = {}
     for variable in DASHBOARDS[name]["templating"]["list"]:
         with reader.cursor() as cursor:
@@ -266,7 +266,7 @@ def test_a_panel_asks_for_metrics_and_labels_that_there_are(query: Query) -> Non
         assert {label.strip() for label in grouped.split(",")} <= labels
 
 
-def test_prometheus_understands_every_query(tmp_path: Path) -> None:
+def test_prometheus_accepts_every_query(tmp_path: Path) -> None:
     rules = [
         {"record": f"panel:{number}", "expr": query.text.replace("$__rate_interval", "5m").replace("$group", "g")}
         for number, query in enumerate(PROMQL)

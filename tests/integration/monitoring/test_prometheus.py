@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real node, takes the rules, and answers what every panel asks of it."""
+"""Run a real Prometheus that scrapes a node, loads the rules, and answers the panels' queries."""
 
 import json
 import re
@@ -61,7 +61,7 @@ class Prometheus:
         deadline = time.monotonic() + PATIENCE_S
         while not (self.get(f"/api/v1/query?query={quote(query)}") or {}).get("result"):
             assert time.monotonic() < deadline, f"Prometheus never answered {query}"
-            time.sleep(0.1)  # It tells nobody when it has scraped.
+            time.sleep(0.1)  # There is no notification of a scrape.
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def prometheus(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -
         closing(Client(node.url)) as client,
         running_prometheus(tmp_path_factory.mktemp("prometheus"), urlsplit(node.url).netloc) as found,
     ):
-        let_things_happen(client, database_url)
-        found.wait_for("muster_awaited_member_info and on () muster_offsets_expiring")
-        let_things_happen_again(client)
+        generate_activity(client, database_url)
+        found.wait_for("muster_group_awaited_member_info and on () muster_offsets_expiring")
+        generate_more_activity(client)
         found.wait_for('count_over_time(muster_errors_total{error="UNKNOWN_MEMBER_ID"}[1m]) > 1')
         found.wait_for("count_over_time(kafka_consumergroup_lag_seconds[1m]) > 1")
         yield found
@@ -107,11 +107,11 @@ def address_in(log: Path, process: "subprocess.Popen[bytes]") -> str:
     while (found := re.search(r'msg="Listening on" address=(\S+)', log.read_text())) is None:
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)  # A log tells nobody when it has grown.
+        time.sleep(0.05)  # There is no notification of new log lines.
     return found[1]
 
 
-def let_things_happen(client: Client, database_url: str) -> None:
+def generate_activity(client: Client, database_url: str) -> None:
     """Let a group be behind, another one not settle, and a run have found what expires."""
     group = client.group("orders")
     member = group.stable()
@@ -130,7 +130,7 @@ def let_things_happen(client: Client, database_url: str) -> None:
         )
 
 
-def let_things_happen_again(client: Client) -> None:
+def generate_more_activity(client: Client) -> None:
     """Let everything that is counted be counted once more, after a first scrape."""
     group = client.group("again")
     member = group.stable()

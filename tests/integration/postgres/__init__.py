@@ -1,1 +1,1 @@
-"""The store, the schema, its views and its roles on a real Postgres."""
+"""Tests of the store, the schema, its views and its roles on a real Postgres."""

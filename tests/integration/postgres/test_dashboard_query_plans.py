@@ -1,4 +1,4 @@
-"""What dashboards ask of 10,000 groups and a month of history reads no more than it must, as the plans show."""
+"""Query plans of the dashboards with 10,000 groups and a month of history."""
 
 import json
 import re
@@ -19,7 +19,7 @@ DECLARE
 BEGIN
     FOR kept IN SELECT * FROM (VALUES ('rebalances', 'completed_at'), ('rebalance_members', 'completed_at'),
         ('offset_history', 'at'), ('log_end_history', 'at'), ('member_sessions', 'ended_at'),
-        ('assignments', 'valid_to')) AS kept (name, at) LOOP
+        ('partition_ownership', 'valid_to')) AS kept (name, at) LOOP
         FOR day IN SELECT generate_series(current_date - 30, current_date - 1, interval '1 day') LOOP
             EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
                 kept.name || '_p' || to_char(day, 'YYYYMMDD'), kept.name, day, day + 1);
@@ -31,7 +31,7 @@ INSERT INTO groups (group_id, shard_id, state, state_since, generation, member_c
 SELECT 'g' || number, number % 50, CASE WHEN number % 1000 = 0 THEN 'PreparingRebalance' ELSE 'Stable' END, now(), 1, 1
 FROM generate_series(1, 10000) AS number;
 INSERT INTO members (group_id, shard_id, member_id, client_id, client_host, session_timeout_ms, rebalance_timeout_ms,
-    held)
+    ownership)
 SELECT group_id, shard_id, 'm', 'c', 'h', 45000, 300000, '[{"topic": "t", "partitions": [0, 1]}]' FROM groups;
 INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, log_end_offset, committed_at)
 SELECT group_id, shard_id, 't', partition, 10, 20, now() FROM groups CROSS JOIN generate_series(0, 1) AS partition;
@@ -50,7 +50,8 @@ FROM (SELECT DISTINCT at FROM moments) AS moment
 CROSS JOIN unnest(ARRAY['t', 'u', 'v', 'w']) AS topic CROSS JOIN generate_series(0, 1) AS partition;
 INSERT INTO member_sessions SELECT group_id, shard_id, at, 'm', NULL, 'c', 'h', 1, 1, at, at, at, 'session_expired', at,
     1, 1, '{1}' FROM moments;
-INSERT INTO assignments SELECT group_id, shard_id, at, id, 1, 'm', 't', '{1}', at - interval '1 h', at FROM moments;
+INSERT INTO partition_ownership SELECT group_id, shard_id, at, id, 1, 'm', 't', '{1}',
+    at - interval '1 h', at FROM moments;
 INSERT INTO changes SELECT id, at, 'ada', 'put', group_id, NULL, NULL, NULL FROM moments WHERE id::text < '1';
 ANALYZE;
 """
@@ -62,12 +63,12 @@ HISTORY = {
     "offset_history",
     "log_end_history",
     "member_sessions",
-    "assignments",
+    "partition_ownership",
 }
 
 ALL_GROUPS = {
     "SELECT * FROM dashboards.group_overview ORDER BY lag_records DESC NULLS LAST LIMIT 100": set[str](),
-    "SELECT * FROM dashboards.unsettled_groups": set[str](),
+    "SELECT * FROM dashboards.rebalancing_groups": set[str](),
     "SELECT * FROM dashboards.slowest_members WHERE group_id IN ('g1', 'g2')": set[str](),
     "SELECT * FROM dashboards.idle_members": set[str](),
     "SELECT hour, trigger, sum(rebalances) FROM dashboards.rebalances_per_hour GROUP BY hour, trigger": {"rebalances"},
@@ -83,7 +84,7 @@ OF_ONE_GROUP = (
     "SELECT * FROM dashboards.rebalances_per_hour WHERE group_id = 'g7'",
     "SELECT * FROM dashboards.spurious_evictions WHERE group_id = 'g7'",
     "SELECT * FROM dashboards.idle_members WHERE group_id = 'g7'",
-    "SELECT * FROM dashboards.unsettled_groups WHERE group_id = 'g7'",
+    "SELECT * FROM dashboards.rebalancing_groups WHERE group_id = 'g7'",
 )
 
 DASHBOARDS = ROOT / "docker" / "grafana" / "dashboards"
@@ -159,7 +160,7 @@ def test_rebalances_of_an_hour_are_not_looked_for_in_other_weeks(filled: Psycopg
     assert 1 <= len(days) <= 9
 
 
-def test_who_came_back_is_looked_for_in_the_hours_after_and_not_in_all_that_followed(filled: PsycopgConnection) -> None:
+def test_reconnects_are_searched_in_the_following_hours_only(filled: PsycopgConnection) -> None:
     day = "current_date - 20"
     plan = plan_of(
         filled,

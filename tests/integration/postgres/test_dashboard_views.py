@@ -47,7 +47,7 @@ FROM dashboards.group_overview
 """
 
 
-def test_the_overview_tells_how_a_group_is_and_who_serves_it(owner: Owner, ask: Ask) -> None:
+def test_overview_shows_state_and_coordinator(owner: Owner, ask: Ask) -> None:
     owner.write(write(group=group_row(member_count=3, generation=5)))
     overview = "SELECT group_id, state, generation, protocol_name, member_count, node_id, shard_id"
     assert ask(f"{overview} FROM dashboards.group_overview") == [("orders", "Stable", 5, "range", 3, NODE, SHARD)]
@@ -76,7 +76,7 @@ def test_a_lag_beyond_every_bound_leaves_the_overview_readable(owner: Owner, ask
     assert ask("SELECT lag_records FROM dashboards.group_overview") == [(2**63 - 1,)]
 
 
-def test_the_overview_tells_of_the_newest_rebalance(owner: Owner, ask: Ask) -> None:
+def test_overview_shows_the_newest_rebalance(owner: Owner, ask: Ask) -> None:
     newest = rebalance_row("second", started_at_ms=NOW_MS + 9, completed_at_ms=NOW_MS + 9_999, trigger="member_left")
     owner.write(write(group=group_row(), rebalances=(newest, rebalance_row("first"))))
     assert ask(LAST_REBALANCE) == [(NOW_MS + 9, "member_left", "m-1", newest.client_reason, "completed")]
@@ -104,7 +104,7 @@ def test_ownership_shows_past_and_present_together(owner: Owner, ask: Ask) -> No
     owner.write(
         write(
             group=group_row(created_at_ms=NOW_MS - 1),
-            members={"m-2": member_row("m-2", held=[span]), "idle": member_row("idle", held=[])},
+            members={"m-2": member_row("m-2", ownership=[span]), "idle": member_row("idle", ownership=[])},
             ownerships=(ownership_row(group_created_at_ms=NOW_MS - 1),),
         )
     )
@@ -119,10 +119,10 @@ def test_ownership_shows_past_and_present_together(owner: Owner, ask: Ask) -> No
     ]
 
 
-# -- who held a rebalance up --------------------------------------------------------------------------------
+# -- slowest members ----------------------------------------------------------------------------------------
 
 
-def test_of_each_of_the_last_rebalances_the_three_slowest_are_told(owner: Owner, ask: Ask) -> None:
+def test_three_slowest_members_of_recent_rebalances_are_returned(owner: Owner, ask: Ask) -> None:
     waits = {"a": 10, "b": 0, "c": 900, "d": 20, "e": 30}
     parts = [part_row(name, client_id=name, waited_for_ms=wait) for name, wait in waits.items()]
     owner.write(write(group=group_row(), rebalances=(rebalance_row(),), rebalance_members=tuple(parts)))
@@ -147,7 +147,7 @@ def test_the_member_ids_of_a_crash_loop_are_one_slow_consumer(owner: Owner, ask:
     ]
 
 
-def test_nobody_is_slow_whom_nobody_waited_for_and_old_rebalances_are_left_out(owner: Owner, ask: Ask) -> None:
+def test_members_never_awaited_and_old_rebalances_are_not_slow(owner: Owner, ask: Ask) -> None:
     ends = {f"r{number}": NOW_MS + 10_000 + number for number in range(22)}
     rows = [rebalance_row(name, completed_at_ms=at_ms) for name, at_ms in ends.items()]
     parts = [part_row("m-1", name, completed_at_ms=at_ms) for name, at_ms in ends.items()]
@@ -157,7 +157,7 @@ def test_nobody_is_slow_whom_nobody_waited_for_and_old_rebalances_are_left_out(o
     assert found == [(uuid_of(f"r{number}"), "m-1") for number in range(2, 22)]
 
 
-# -- who was put out for nothing ----------------------------------------------------------------------------
+# -- spurious evictions -------------------------------------------------------------------------------------
 
 EVICTED_MS = NOW_MS + 9_000
 EVICTED = session_row("old", end_reason="session_expired")
@@ -165,17 +165,18 @@ EVICTED = session_row("old", end_reason="session_expired")
 
 def spurious(ask: Ask) -> list[tuple[Any, ...]]:
     return ask(
-        "SELECT member_id, back_as, extract(epoch FROM back_at - evicted_at) * 1000 FROM dashboards.spurious_evictions"
+        "SELECT member_id, reconnected_as, extract(epoch FROM reconnected_at - evicted_at) * 1000 "
+        "FROM dashboards.spurious_evictions"
     )
 
 
-def test_who_is_back_within_a_minute_was_put_out_for_nothing(owner: Owner, ask: Ask) -> None:
+def test_rejoin_within_a_minute_is_a_spurious_eviction(owner: Owner, ask: Ask) -> None:
     back = member_row("new", joined_at_ms=EVICTED_MS + 60_000)
     owner.write(write(group=group_row(), members={"new": back}, sessions=(EVICTED,)))
     assert spurious(ask) == [("old", "new", 60_000)]
 
 
-def test_who_came_back_and_went_again_was_back(owner: Owner, ask: Ask) -> None:
+def test_reconnected_member_that_left_again_counts(owner: Owner, ask: Ask) -> None:
     again = session_row("new", joined_at_ms=EVICTED_MS + 5, ended_at_ms=EVICTED_MS + 50)
     owner.write(write(group=group_row(), sessions=(EVICTED, again)))
     assert spurious(ask) == [("old", "new", 5)]
@@ -195,7 +196,7 @@ def test_who_came_back_and_went_again_was_back(owner: Owner, ask: Ask) -> None:
     ],
     ids=["too late", "before", "another client", "another host", "a static one", "it left", "it stayed", "elsewhere"],
 )
-def test_whoever_is_somebody_else_or_was_not_put_out_is_none(
+def test_other_or_unevicted_member_is_no_rejoin(
     owner: Owner, ask: Ask, evicted: dict[str, Any], back: dict[str, Any]
 ) -> None:
     gone = session_row("old", **({"end_reason": "session_expired"} | evicted))
@@ -205,7 +206,7 @@ def test_whoever_is_somebody_else_or_was_not_put_out_is_none(
 
 
 @pytest.mark.parametrize("heard_ms", [8_000, None], ids=["heard once", "never heard"])
-def test_whose_successor_joined_before_it_was_put_out_was_dead(owner: Owner, ask: Ask, heard_ms: int | None) -> None:
+def test_eviction_with_an_earlier_successor_was_a_crash(owner: Owner, ask: Ask, heard_ms: int | None) -> None:
     heard_at_ms = None if heard_ms is None else NOW_MS + heard_ms
     gone = session_row("old", end_reason="session_expired", last_heartbeat_at_ms=heard_at_ms)
     successor = session_row("second", joined_at_ms=EVICTED_MS - 1, ended_at_ms=EVICTED_MS + 20_000)
@@ -221,9 +222,9 @@ def test_a_client_of_the_same_name_that_joined_before_the_silence_is_no_successo
     assert spurious(ask) == [("old", "new", 0)]
 
 
-def test_who_comes_back_is_looked_for_in_rows_of_the_hours_after(owner: Owner, ask: Ask) -> None:
-    told_ms = EVICTED_MS + 2 * 3_600_000 + 60_000
-    ends = {"in": told_ms, "beyond": told_ms + 1}
+def test_reconnects_are_searched_in_rows_of_the_following_hours(owner: Owner, ask: Ask) -> None:
+    late_ms = EVICTED_MS + 2 * 3_600_000 + 60_000
+    ends = {"in": late_ms, "beyond": late_ms + 1}
     gone = [session_row(name, client_id=name, end_reason="session_expired") for name in ends]
     back = [session_row(f"{name}2", client_id=name, joined_at_ms=EVICTED_MS, ended_at_ms=ends[name]) for name in ends]
     owner.write(write(group=group_row(), sessions=(*gone, *back)))

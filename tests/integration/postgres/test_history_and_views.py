@@ -1,4 +1,4 @@
-"""The ledger's API and the views in SQL tell the same story, and asking history reads no more days than it must."""
+"""The history API and the SQL views agree, and queries of history read only the days that they need."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from sqlalchemy import ClauseElement, Executable
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-from coordinator_core.store.history import Moment, RebalancePlace, TransitionPlace
+from coordinator_core.store.history import Moment, RebalanceCursor, TransitionCursor
 from coordinator_core.store.postgres import history
 from coordinator_core.store.postgres.connections import Transaction
 from tests.support.http_client import Client, Group, gives, position
@@ -50,7 +50,7 @@ def lived(group: Group) -> str:
     return second.member_id
 
 
-def test_ownership_in_sql_is_what_the_api_says_at_every_moment(group: Group, sql_connection: PsycopgConnection) -> None:
+def test_ownership_view_agrees_with_the_api_at_every_time(group: Group, sql_connection: PsycopgConnection) -> None:
     lived(group)
     spans = asked(
         sql_connection,
@@ -61,9 +61,9 @@ def test_ownership_in_sql_is_what_the_api_says_at_every_moment(group: Group, sql
     assert (len(spans), len(moments)) == (2, 3)
 
     for moment in moments:
-        answer = group.client.ok("GET", f"{group.path}/assignments?at={moment.isoformat()}")
-        told = [tuple(parsed(value) for value in each.values()) for each in answer["assignments"]]
-        assert told == [span for span in spans if span[5] <= moment and (span[6] is None or span[6] > moment)]
+        answer = group.client.ok("GET", f"{group.path}/ownership?at={moment.isoformat()}")
+        reported = [tuple(parsed(value) for value in each.values()) for each in answer["ownership"]]
+        assert reported == [span for span in spans if span[5] <= moment and (span[6] is None or span[6] > moment)]
 
 
 def parsed(value: object) -> object:
@@ -71,7 +71,7 @@ def parsed(value: object) -> object:
     return datetime.fromisoformat(value) if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\dT", value) else value
 
 
-def test_the_overview_is_what_the_api_says_of_the_newest_rebalance(
+def test_overview_view_agrees_with_the_api_on_the_newest_rebalance(
     group: Group, sql_connection: PsycopgConnection
 ) -> None:
     second = lived(group)
@@ -100,7 +100,7 @@ DECLARE
     day date;
 BEGIN
     FOR kept IN SELECT * FROM (VALUES ('group_transitions', 'at'), ('rebalances', 'completed_at'),
-        ('assignments', 'valid_to'), ('offset_history', 'at')) AS kept (name, at) LOOP
+        ('partition_ownership', 'valid_to'), ('offset_history', 'at')) AS kept (name, at) LOOP
         FOR day IN SELECT generate_series(date '2026-01-01', date '2026-01-10', interval '1 day') LOOP
             EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
                 kept.name || '_p' || to_char(day, 'YYYYMMDD'), kept.name, day, day + 1);
@@ -114,14 +114,15 @@ FROM generate_series(0, 9999) AS number;
 INSERT INTO group_transitions SELECT group_id, 1, at, at, number, 'Empty', 'Stable', 'x', NULL FROM moments;
 INSERT INTO rebalances SELECT gen_random_uuid(), group_id, 1, at, number, 'admin', NULL, NULL, at, at, at, 'completed',
     0, 1, 1, 1 FROM moments;
-INSERT INTO assignments SELECT group_id, 1, at, gen_random_uuid(), number, 'm', 't', '{1}', at - interval '1 h', at
+INSERT INTO partition_ownership SELECT group_id, 1, at, gen_random_uuid(), number, 'm', 't', '{1}',
+    at - interval '1 h', at
     FROM moments;
 INSERT INTO offset_history SELECT group_id, 1, 't', number % 7, at, number, NULL, 'm' FROM moments;
 INSERT INTO offsets SELECT DISTINCT group_id, 1, 't', number % 7, 1, -1, '', NULL::bigint, now() FROM moments;
 ANALYZE;
 """
 JANUARY_5_MS = 1_767_571_200_000
-PLACE = RebalancePlace(JANUARY_5_MS, uuid_of("any"))
+PLACE = RebalanceCursor(JANUARY_5_MS, uuid_of("any"))
 
 Ask = Callable[[Transaction], object]
 QUESTIONS: dict[str, tuple[Ask, Iterable[int]]] = {
@@ -129,12 +130,12 @@ QUESTIONS: dict[str, tuple[Ask, Iterable[int]]] = {
     "older rebalances": (lambda it: history.read_rebalances(it, "g1", PLACE, 10), range(1, 6)),
     "all transitions": (lambda it: history.read_transitions(it, "g1", None, 10), range(1, 11)),
     "older transitions": (
-        lambda it: history.read_transitions(it, "g1", TransitionPlace(JANUARY_5_MS, 0, 0, 0), 10),
+        lambda it: history.read_transitions(it, "g1", TransitionCursor(JANUARY_5_MS, 0, 0, 0), 10),
         range(1, 6),
     ),
     "ownership now": (lambda it: history.read_ownership(it, Moment("g1")), ()),
     "ownership then": (lambda it: history.read_ownership(it, Moment("g1", JANUARY_5_MS + 4 * DAY_MS)), (9, 10)),
-    "positions then": (lambda it: history.read_positions(it, Moment("g1", JANUARY_5_MS)), range(1, 6)),
+    "positions then": (lambda it: history.read_offsets_at(it, Moment("g1", JANUARY_5_MS)), range(1, 6)),
 }
 """What is asked, and the days of January that it may look at."""
 
@@ -161,7 +162,7 @@ class Explaining(Transaction):
 def test_days_that_cannot_matter_are_not_read_and_the_others_by_an_index(sql_connection: PsycopgConnection) -> None:
     with sql_connection.cursor() as cursor:
         cursor.execute(ROWS)
-    partitions = r"(?:rebalances|group_transitions|assignments|offset_history)_p202601(\d\d)"
+    partitions = r"(?:rebalances|group_transitions|partition_ownership|offset_history)_p202601(\d\d)"
 
     for name, (ask, days) in QUESTIONS.items():
         with pytest.raises(Explained) as explained:

@@ -1,4 +1,4 @@
-"""A member of `muster_jobs` proposes and does nothing else: each attack that it could try with SQL is refused."""
+"""The role `muster_jobs` can propose runs, and every other write with SQL is rejected."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -27,8 +27,8 @@ REPORTS = {
 }
 REPORT_TIMES = [
     *((report, column) for report in sorted(REPORTS) for column in ("interval_start", "interval_end", "as_of")),
-    ("offset_expiry_forecasts", "next_at"),
-    ("rebalance_frequency_reports", "unsettled_since"),
+    ("offset_expiry_forecasts", "next_expiry_at"),
+    ("rebalance_frequency_reports", "rebalancing_since"),
     ("timeout_advice", "window_start"),
 ]
 OFFSET = """
@@ -214,7 +214,7 @@ def test_a_day_that_nodes_cannot_read_is_refused(jobs: PsycopgConnection, day: s
     """All maintenance of all nodes would stop at it, undos and deletions of topics included."""
     propose(jobs, "history_archive")
     with pytest.raises(psycopg2.errors.CheckViolation):
-        rows(jobs, "SELECT propose_day(%s, 'rebalances', %s, 's', 'p', 0, 'c', now())", RUN, day)
+        rows(jobs, "SELECT propose_partition_drop(%s, 'rebalances', %s, 's', 'p', 0, 'c', now())", RUN, day)
 
 
 @pytest.mark.parametrize(("table", "column"), REPORT_TIMES)
@@ -240,7 +240,8 @@ def test_a_job_cannot_write_candidates_or_their_outcomes(jobs: PsycopgConnection
 # -- days of history ------------------------------------------------------------------------------------------
 
 PROPOSE_DAY = """
-SELECT propose_day(%s, 'offset_history', '2026-01-02', 'offset_history_p20260102', 'file:///nowhere', 1, '1-2', now())
+SELECT propose_partition_drop(%s, 'offset_history', '2026-01-02', 'offset_history_p20260102', 'file:///nowhere',
+    1, '1-2', now())
 """
 
 
@@ -261,7 +262,7 @@ def test_a_job_cannot_add_or_withdraw_a_day_of_a_run_that_was_decided_about(
     rows(sql_connection, "UPDATE maintenance_runs SET status = 'proposed'")
     rows(jobs, PROPOSE_DAY, RUN)
     rows(sql_connection, "UPDATE maintenance_runs SET status = %s", status)
-    rows(jobs, "SELECT withdraw_days(%s, 'infinity')", RUN)
+    rows(jobs, "SELECT withdraw_partition_drops(%s, 'infinity')", RUN)
     assert len(rows(jobs, "SELECT * FROM archive_candidates")) == 1
 
 
@@ -279,7 +280,7 @@ def test_a_job_cannot_forget_candidates_that_an_operator_may_still_want_to_see(
     stage(jobs)
     rows(jobs, "SELECT publish_candidates(%s, %s)", RUN, ATTEMPT)
     rows(sql_connection, "UPDATE maintenance_runs SET status = 'rejected', finished_at = now() - interval '1 hour'")
-    rows(jobs, "SELECT forget_rejected_candidates('offset_retention', -100, 100)")
+    rows(jobs, "SELECT delete_rejected_candidates('offset_retention', -100, 100)")
     assert len(rows(jobs, "SELECT * FROM expiry_candidates")) == 1
 
 
@@ -287,7 +288,7 @@ def test_a_job_that_waits_for_moves_of_days_keeps_no_lock(
     jobs: PsycopgConnection, postgres_store: PostgresStore
 ) -> None:
     jobs.autocommit = False
-    rows(jobs, "SELECT now_between_moves()")
+    rows(jobs, "SELECT now_between_partition_moves()")
     postgres_store.create_history_partitions(days_ahead=0)
     jobs.rollback()
 
@@ -299,7 +300,7 @@ def test_a_job_that_waits_for_moves_of_days_keeps_no_lock(
     "statement",
     [
         "INSERT INTO changes (change_id, at, actor, action) VALUES (gen_random_uuid(), now(), 'ada', 'reset_offsets')",
-        "INSERT INTO cluster_config VALUES ('offsets_retention_minutes', '1', 'ada', now())",
+        "INSERT INTO cluster_configs VALUES ('offsets_retention_minutes', '1', 'ada', now())",
         "UPDATE shard_leases SET epoch = epoch + 1",
         "DELETE FROM offsets",
         "DELETE FROM archived_partitions",

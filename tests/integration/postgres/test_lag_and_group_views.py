@@ -1,4 +1,4 @@
-"""The views about lag, rebalances by the hour, unsettled groups, idle members, expiry, changes and runs."""
+"""Views on lag, rebalances per hour, rebalancing groups, idle members, expiry, changes and runs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.protocol.log_ends import LogEnd, behind, rising, telling
+from coordinator_core.protocol.log_ends import LogEnd, lag_at, monotonic_log_ends, relevant_log_ends
 from coordinator_core.store.awaited import AwaitedMember, AwaitedMembers
 from coordinator_core.store.log_ends import LogEndReport
 from coordinator_core.store.postgres import PostgresStore
@@ -84,7 +84,7 @@ def test_rebalances_are_counted_by_hour_and_trigger(owner: Owner, ask: Ask, now_
     owner.write(write(rebalances=tuple(rebalance_row(name, **given) for name, given in ends.items())))
     found = ask(
         "SELECT (extract(epoch FROM hour) * 1000)::bigint, trigger, rebalances, completed, emptied, abandoned,"
-        " restarts, partitions_moved, took_ms_total, took_ms_max, group_id, shard_id"
+        " restarts, partitions_moved, took_total_ms, took_max_ms, group_id, shard_id"
         " FROM dashboards.rebalances_per_hour ORDER BY hour, trigger"
     )
     assert found == [
@@ -98,12 +98,13 @@ def test_rebalances_are_counted_by_hour_and_trigger(owner: Owner, ask: Ask, now_
 
 UNSETTLED = (
     "SELECT group_id, state, rebalance_trigger, trigger_member_id, client_reason, restarts, rebalance_timeout_ms,"
-    " (extract(epoch FROM settles_by - state_since) * 1000)::bigint, last_waited_for_client_id, last_waited_for_ms,"
-    " node_id, node_url FROM dashboards.unsettled_groups ORDER BY group_id"
+    " (extract(epoch FROM phase_deadline_at - state_since) * 1000)::bigint, last_waited_for_client_id, "
+    "last_waited_for_ms,"
+    " node_id, node_url FROM dashboards.rebalancing_groups ORDER BY group_id"
 )
 
 
-def test_an_unsettled_group_says_why_until_when_and_whom_it_waited_for_last(owner: Owner, ask: Ask) -> None:
+def test_rebalancing_group_has_trigger_deadline_and_last_slowest_member(owner: Owner, ask: Ask) -> None:
     under_way = {"trigger_member_id": "m-2", "client_reason": "polls late", "restarts": 3}
     preparing = group_row(
         state="PreparingRebalance", rebalance_trigger="member_joined", rebalance={"under_way": under_way}
@@ -124,11 +125,11 @@ def test_an_unsettled_group_says_why_until_when_and_whom_it_waited_for_last(owne
 
 AWAITED = (
     "SELECT awaited_phase, awaited_since = state_since, awaited_count, awaited_member_ids, awaited_instance_ids,"
-    " awaited_client_ids, awaited_client_hosts, last_waited_for_client_id FROM dashboards.unsettled_groups"
+    " awaited_client_ids, awaited_client_hosts, last_waited_for_client_id FROM dashboards.rebalancing_groups"
 )
 
 
-def test_an_unsettled_group_names_the_members_that_it_waits_for_now(owner: Owner, ask: Ask) -> None:
+def test_a_rebalancing_group_names_the_members_that_it_waits_for_now(owner: Owner, ask: Ask) -> None:
     members = (
         AwaitedMember("m-2", None, "stuck", "10.0.0.2"),
         AwaitedMember("m-1", "i-1", "static", "10.0.0.1"),
@@ -156,13 +157,13 @@ def test_an_unsettled_group_names_the_members_that_it_waits_for_now(owner: Owner
     assert ask(AWAITED) == [(*[None] * 7, "slow last time")]
 
 
-def test_the_timeout_of_an_unsettled_group_is_the_narrowest_that_is_set(owner: Owner, ask: Ask) -> None:
+def test_the_timeout_of_a_rebalancing_group_is_the_narrowest_that_is_set(owner: Owner, ask: Ask) -> None:
     owner.write(write(group=group_row(state="CompletingRebalance"), members={"m-1": member_row()}))
     timeouts = []
     for group_id, value in ((None, "7000"), ("orders", "5000")):
         name = f"{group_id} {value}"
         owner.store.put_settings(group_id, {"rebalance_timeout_ms": value}, change_row(name, group_id=group_id))
-        timeouts.append(ask("SELECT rebalance_timeout_ms FROM dashboards.unsettled_groups"))
+        timeouts.append(ask("SELECT rebalance_timeout_ms FROM dashboards.rebalancing_groups"))
     assert timeouts == [[(7_000,)], [(5_000,)]]
 
 
@@ -211,24 +212,24 @@ def test_a_second_run_of_an_interval_replaces_what_the_first_found(
         assert ask("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
 
 
-def forecast(group_id: str, within_a_day: int, within_a_week: int, next_at_ms: int) -> Any:  # noqa: ANN401 - a row
-    return (group_id, SHARD, within_a_day, within_a_week, next_at_ms)
+def forecast(group_id: str, within_a_day: int, within_a_week: int, next_expiry_at_ms: int) -> Any:  # noqa: ANN401 - a row
+    return (group_id, SHARD, within_a_day, within_a_week, next_expiry_at_ms)
 
 
 # -- idle members -------------------------------------------------------------------------------------------
 
 
-def test_who_holds_nothing_while_others_do_is_idle(owner: Owner, ask: Ask) -> None:
+def test_member_without_partitions_is_idle(owner: Owner, ask: Ask) -> None:
     members = {
-        "m-1": member_row("m-1", held=[span(0, 1), span(2, topic="views")]),
-        "m-2": member_row("m-2", held=[], client_id="idle one"),
-        "m-3": member_row("m-3", held=[span(3)]),
+        "m-1": member_row("m-1", ownership=[span(0, 1), span(2, topic="views")]),
+        "m-2": member_row("m-2", ownership=[], client_id="idle one"),
+        "m-3": member_row("m-3", ownership=[span(3)]),
     }
-    nobody = {"x": member_row("x", "nothing to do", held=[])}
-    moving = {name: member_row(name, "moving", held=held) for name, held in (("a", [span(0)]), ("b", []))}
+    idle = {"x": member_row("x", "nothing to do", ownership=[])}
+    moving = {name: member_row(name, "moving", ownership=held) for name, held in (("a", [span(0)]), ("b", []))}
     owner.write(
         write(group=group_row(member_count=3), members=members),
-        write("nothing to do", group=group_row("nothing to do"), members=nobody),
+        write("nothing to do", group=group_row("nothing to do"), members=idle),
         write("moving", group=group_row("moving", state="PreparingRebalance"), members=moving),
     )
     found = ask(
@@ -241,7 +242,7 @@ def test_who_holds_nothing_while_others_do_is_idle(owner: Owner, ask: Ask) -> No
 # -- changes ------------------------------------------------------------------------------------------------
 
 
-def test_changes_of_the_last_days_are_told_with_who_took_them_back(owner: Owner, ask: Ask, now_ms: int) -> None:
+def test_recent_changes_are_listed_with_their_undo_actor(owner: Owner, ask: Ask, now_ms: int) -> None:
     for name, at_ms in (("new", now_ms - 1_000), ("old", now_ms - 8 * DAY_MS)):
         change = change_row(name, at_ms=at_ms, group_id="orders", actor="ada", reason=f"a {name} one")
         owner.store.put_settings("orders", {"group_max_size": str(at_ms)}, change)
@@ -249,7 +250,7 @@ def test_changes_of_the_last_days_are_told_with_who_took_them_back(owner: Owner,
         uuid_of("new"), change_row("undo", at_ms=now_ms, group_id="orders", actor="bob", action="undo", reason="oops")
     )
     found = ask(
-        "SELECT actor, group_id, reason, undone_by_actor, undone_because, undone_at IS NULL"
+        "SELECT actor, group_id, reason, undone_by_actor, undone_reason, undone_at IS NULL"
         " FROM dashboards.recent_changes ORDER BY at"
     )
     assert found == [("ada", "orders", "a new one", "bob", "oops", False), ("bob", "orders", "oops", None, None, True)]
@@ -258,17 +259,17 @@ def test_changes_of_the_last_days_are_told_with_who_took_them_back(owner: Owner,
 # -- lag ----------------------------------------------------------------------------------------------------
 
 
-def test_lag_is_told_by_partition_with_its_owner(owner: Owner, ask: Ask, now_ms: int) -> None:
+def test_lag_is_returned_by_partition_with_owner(owner: Owner, ask: Ask, now_ms: int) -> None:
     at: dict[str, Any] = {"at_ms": now_ms}
     offsets = (
         committed(partition=0, offset=5, log_end_offset=9, **at),
         committed(partition=1, offset=9, log_end_offset=8, **at),
         committed(partition=2, offset=1, **at),
     )
-    owner.write(write(group=group_row(), members={"m-1": member_row(held=[span(0, 2)])}, committed=offsets))
+    owner.write(write(group=group_row(), members={"m-1": member_row(ownership=[span(0, 2)])}, committed=offsets))
     found = ask(
         "SELECT partition, member_id, client_id, committed_offset, log_end_offset, lag_records, lag_seconds IS NULL,"
-        " is_lag_at_least FROM dashboards.partition_lag WHERE group_id = 'orders' ORDER BY partition"
+        " is_lag_lower_bound FROM dashboards.partition_lag WHERE group_id = 'orders' ORDER BY partition"
     )
     assert found == [
         (0, "m-1", "client", 5, 9, 4, False, True),
@@ -287,7 +288,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, pause_minutes=st.integers(0, 60))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_lag_in_seconds_is_what_the_rule_says(
+def test_lag_in_seconds_follows_the_rule(
     owner: Owner, ask: Ask, steps: list[tuple[int, int, int, str]], pause_minutes: int
 ) -> None:
     """The view's columns and the coordinator's function are one rule, written twice."""
@@ -310,22 +311,22 @@ def test_lag_in_seconds_is_what_the_rule_says(
             trusted = [each for each in trusted if each.at_ms // MINUTE_MS < at_ms // MINUTE_MS]
             trusted.append(LogEnd(at_ms, end))
     ((lag, lag_s, now_ms, at_least, is_stale),) = ask(
-        "SELECT lag_records, lag_seconds, floor(extract(epoch FROM now()) * 1000)::bigint, is_lag_at_least,"
+        "SELECT lag_records, lag_seconds, floor(extract(epoch FROM now()) * 1000)::bigint, is_lag_lower_bound,"
         " is_log_end_stale FROM dashboards.partition_lag WHERE group_id = %s",
         group_id,
     )
-    reported = telling(own, offset) if steps[-1][3] == "own" else []
-    expected = behind(rising([*reported, *telling(trusted, offset)]), offset, now_ms)
+    reported = relevant_log_ends(own, offset) if steps[-1][3] == "own" else []
+    expected = lag_at(monotonic_log_ends([*reported, *relevant_log_ends(trusted, offset)]), offset, now_ms)
     if expected is None:
         assert (lag, lag_s, at_least, is_stale) == (None, None, None, None)
     elif not expected.is_known:
         assert (lag, lag_s, at_least, is_stale) == (None, None, True, True)
     else:
-        assert (lag, at_least, is_stale) == (expected.records, expected.is_at_least, expected.is_stale)
+        assert (lag, at_least, is_stale) == (expected.records, expected.is_lower_bound, expected.is_stale)
         assert lag_s == pytest.approx(expected.ms / 1000, abs=0.01)
 
 
-def test_lag_is_told_over_time_until_now(owner: Owner, ask: Ask, now_ms: int) -> None:
+def test_lag_is_returned_over_time(owner: Owner, ask: Ask, now_ms: int) -> None:
     for minute, offset, end in ((5, 1, 9), (3, 2, None), (0, 3, 2)):
         record = committed(offset=offset, log_end_offset=end, at_ms=now_ms - minute * MINUTE_MS)
         owner.write(write(committed=(record,)))
@@ -339,7 +340,7 @@ def test_a_stuck_group_falls_behind_minute_by_minute(owner: Owner, ask: Ask, now
     for minute in range(1, 5):
         owner.store.report_log_ends([LogEndReport("clicks", 0, 5 + 10 * minute, began_ms + minute * MINUTE_MS)], 0)
     found = ask(
-        "SELECT committed_offset, lag_records, is_lag_at_least FROM dashboards.lag_history"
+        "SELECT committed_offset, lag_records, is_lag_lower_bound FROM dashboards.lag_history"
         " WHERE group_id = 'orders' ORDER BY at"
     )
     assert found == [(5, 0, False), (5, 10, False), (5, 20, False), (5, 30, False), (5, 40, False)]
@@ -348,7 +349,7 @@ def test_a_stuck_group_falls_behind_minute_by_minute(owner: Owner, ask: Ask, now
 # -- runs ---------------------------------------------------------------------------------------------------
 
 
-def test_of_each_job_the_newest_run_is_told(owner: Owner, ask: Ask, sql_connection: PsycopgConnection) -> None:
+def test_newest_run_of_each_job_is_returned(owner: Owner, ask: Ask, sql_connection: PsycopgConnection) -> None:
     world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     for name, kind, as_of_ms in (("a", "offset_retention", 1_000), ("b", "offset_retention", 2_000)):
         world.propose(run_row(name, kind=kind, as_of_ms=as_of_ms), [])
@@ -358,7 +359,7 @@ def test_of_each_job_the_newest_run_is_told(owner: Owner, ask: Ask, sql_connecti
 
 
 @pytest.mark.parametrize("kind", submit.PROPOSALS)
-def test_every_job_that_proposes_is_told_of_unless_its_run_is_to_come(
+def test_every_proposing_job_reports_its_last_run_unless_not_due(
     owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int, kind: str
 ) -> None:
     world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
@@ -371,8 +372,8 @@ def test_a_report_as_of_an_instant_to_come_is_no_newest_one_yet(
     owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int
 ) -> None:
     world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
-    told = [report("orders", of=FREQUENCY), report("orders", day=1, of=FREQUENCY)]
-    told[1]["as_of"] = datetime.fromtimestamp(now_ms // 1_000 + 86_400, UTC)
-    world.report(ReportKind.REBALANCES, told)
+    reports = [report("orders", of=FREQUENCY), report("orders", day=1, of=FREQUENCY)]
+    reports[1]["as_of"] = datetime.fromtimestamp(now_ms // 1_000 + 86_400, UTC)
+    world.report(ReportKind.REBALANCES, reports)
     found = ask("SELECT kind, as_of FROM dashboards.newest_runs")
-    assert found == [("rebalance_frequency_report", told[0]["as_of"])]
+    assert found == [("rebalance_frequency_report", reports[0]["as_of"])]

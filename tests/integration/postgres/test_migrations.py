@@ -1,4 +1,4 @@
-"""Migrations make exactly what `tables.py` declares, one run at a time, whole or not at all, and can be taken back."""
+"""Migrations create what `tables.py` declares, run one at a time, are atomic, and can be downgraded."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -185,7 +185,7 @@ def test_a_run_waits_for_another_and_then_finds_its_work_done(
     assert "public.groups" in names(engine)
 
 
-def test_a_migration_waits_for_nobody_for_long(config: Config, engine: Engine) -> None:
+def test_migration_lock_wait_is_limited(config: Config, engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text(LOOK_AT_TIMEOUTS))
     command.upgrade(config, "head")
@@ -214,12 +214,12 @@ def shards(engine: Engine) -> tuple[int, list[int]]:
         return count, [shard for (shard,) in rows]
 
 
-def test_a_database_has_fifty_shards_unless_told_otherwise(config: Config, engine: Engine) -> None:
+def test_database_has_fifty_shards_by_default(config: Config, engine: Engine) -> None:
     command.upgrade(config, "head")
     assert shards(engine) == (50, list(range(50)))
 
 
-def test_whoever_migrates_may_choose_the_number_of_shards(config: Config, engine: Engine) -> None:
+def test_migration_can_choose_the_number_of_shards(config: Config, engine: Engine) -> None:
     config.attributes["shards"] = 3
     command.upgrade(config, "head")
     assert shards(engine) == (3, [0, 1, 2])
@@ -262,7 +262,7 @@ VIEWS = {
     "dashboards.slowest_members",
     "dashboards.spurious_evictions",
     "dashboards.rebalances_per_hour",
-    "dashboards.unsettled_groups",
+    "dashboards.rebalancing_groups",
     "dashboards.offsets_expiring",
     "dashboards.idle_members",
     "dashboards.recent_changes",
@@ -317,7 +317,7 @@ def test_partitions_to_come_can_be_read_too(database_url: str, postgres_store: P
     assert unreadable == []
 
 
-def test_whoever_may_not_make_roles_migrates_without_them(tmp_path: Path) -> None:
+def test_migration_without_role_permission_skips_roles(tmp_path: Path) -> None:
     """A cluster of its own: roles belong to the whole of one."""
     with EmbeddedPostgres(tmp_path, max_connections=10, options=FORGETFUL) as postgres:
         with closing(psycopg2.connect(psql_url(postgres.superuser_url("postgres")))) as admin:
@@ -365,3 +365,61 @@ def test_a_row_that_violates_a_constraint_does_not_stop_the_migration(config: Co
         assert connection.execute(unchecked).all() == [("groups_state",)]
     with engine.begin() as connection, pytest.raises(IntegrityError, match="groups_state"):
         connection.execute(text(bad.format("new")))
+
+
+# -- renamed objects ------------------------------------------------------------------------------------------
+
+BEFORE_RENAMING = """
+CREATE TABLE assignments_p20261001 PARTITION OF assignments
+    FOR VALUES FROM ('2026-10-01 00:00Z') TO ('2026-10-02 00:00Z');
+INSERT INTO groups (group_id, shard_id, state, state_since, settled_state) VALUES ('g', 0, 'Stable', now(), 'Empty');
+INSERT INTO members (group_id, shard_id, member_id, client_id, client_host, session_timeout_ms, rebalance_timeout_ms,
+    held, position)
+VALUES ('g', 0, 'm', 'c', 'h', 1, 1, '[{"topic": "t", "partitions": [0]}]', 3);
+INSERT INTO assignments (group_id, shard_id, group_created_at, rebalance_id, generation, member_id, topic, partitions,
+    valid_from, valid_to)
+SELECT 'g', 0, now(), gen_random_uuid(), 1, 'm', 't', '{0}', day, day
+FROM unnest('{2026-10-01 12:00Z, 2026-10-02 12:00Z}'::timestamptz[]) AS day;
+INSERT INTO cluster_config (key, value, set_by, set_at) VALUES ('log_end_max_age_ms', '60000', 'me', now());
+INSERT INTO archived_partitions (table_name, day, run_id, change_id, source, path, row_count, checksum, verified_at,
+    dropped_at)
+SELECT name, '2026-09-30', gen_random_uuid(), gen_random_uuid(), name || '_p20260930', name || '/2026-09-30', 1, '',
+    now(), now()
+FROM unnest('{assignments, rebalances}'::text[]) AS name;
+"""
+
+AFTER_RENAMING = {
+    "SELECT tableoid::regclass::text FROM partition_ownership ORDER BY valid_to": [
+        ("partition_ownership_p20261001",),
+        ("partition_ownership_default",),
+    ],
+    "SELECT table_name, source, path FROM archived_partitions ORDER BY path": [
+        ("partition_ownership", "partition_ownership_p20260930", "assignments/2026-09-30"),
+        ("rebalances", "rebalances_p20260930", "rebalances/2026-09-30"),
+    ],
+    "SELECT state_before_join_phase FROM groups": [("Empty",)],
+    "SELECT ownership -> 0 ->> 'topic', join_order FROM members": [("t", 3)],
+    "SELECT dashboards.log_end_max_age() = interval '1 minute'": [(True,)],
+    "SELECT count(*) FROM dashboards.ownership": [(3,)],
+    "SELECT count(*) FROM pg_class WHERE relname ~ 'assignments|cluster_config_'": [(0,)],
+    "SELECT count(*) FROM pg_constraint WHERE contype <> 'n' AND conname ~ 'assignments|cluster_config_'": [(0,)],
+    "SELECT count(*) FROM pg_proc WHERE prosrc ~ 'cluster_config\\M|now_between_moves'": [(0,)],
+}
+
+
+def test_renaming_keeps_rows_and_can_be_undone(config: Config, engine: Engine) -> None:
+    command.upgrade(config, "0019")
+    with engine.begin() as connection:
+        connection.exec_driver_sql(BEFORE_RENAMING)
+    before = describe(engine), names(engine)
+    command.upgrade(config, "head")
+    with engine.connect() as connection:
+        for query, rows in AFTER_RENAMING.items():
+            assert (query, connection.exec_driver_sql(query).all()) == (query, rows)
+    command.downgrade(config, "0019")
+    assert (describe(engine), names(engine)) == before
+    with engine.connect() as connection:
+        sources = connection.exec_driver_sql("SELECT source FROM archived_partitions ORDER BY source").all()
+        assert sources == [("assignments_p20260930",), ("rebalances_p20260930",)]
+        age = connection.exec_driver_sql("SELECT dashboards.log_end_max_age() = interval '1 minute'")
+        assert age.all() == [(True,)]

@@ -1,4 +1,4 @@
-"""The one query that says who owned a partition and what was committed then answers as the API's one call does."""
+"""The documented query for the owner and committed offset of a partition agrees with the API."""
 
 import re
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ def asked_of(store: PostgresStore, at_ms: int) -> list[tuple[Any, ...]]:
     """Ask as the API does."""
     moment = Moment("orders", at_ms, "clicks", 7)
     owners = [span.member_id for span in store.ownership(moment)]
-    positions = store.positions(moment)
+    positions = store.offsets_at(moment)
     assert max(len(owners), len(positions)) <= 1
     offset, by = (positions[0].offset, positions[0].member_id) if positions else (None, None)
     return [(owners[0] if owners else None, offset, by)]
@@ -53,7 +53,7 @@ def asked_of(store: PostgresStore, at_ms: int) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def filled(postgres_store: PostgresStore) -> PostgresStore:
-    """Let a partition change hands at 02:13 to the millisecond, be committed before and after, and be taken away."""
+    """Change the owner of a partition at 02:13 to the millisecond, commit before and after, and archive the offset."""
     owner = Owner(postgres_store)
     past: dict[str, Any] = {"topic": "clicks", "partitions": (3, 7), "valid_from_ms": SINCE_MS, "valid_to_ms": AT_MS}
     span = {
@@ -64,7 +64,9 @@ def filled(postgres_store: PostgresStore) -> PostgresStore:
         "rebalance_id": uuid_of("second"),
     }
     owner.write(
-        write(group=group_row(), members={"m-2": member_row("m-2", held=[span])}, ownerships=(ownership_row(**past),)),
+        write(
+            group=group_row(), members={"m-2": member_row("m-2", ownership=[span])}, ownerships=(ownership_row(**past),)
+        ),
         write("other", group=group_row("other"), committed=(committed(partition=7, offset=99),)),
     )
     for offset, at_ms, member_id in ((10, SINCE_MS, "m-1"), (20, AT_MS - 1, "m-1"), (30, AT_MS + MINUTE_MS, "m-2")):
@@ -86,7 +88,7 @@ def filled(postgres_store: PostgresStore) -> PostgresStore:
     ],
     ids=["before all", "early", "the last commit before", "02:13", "a commit that was archived", "after it was taken"],
 )
-def test_the_query_says_who_owned_a_partition_and_what_was_committed(
-    filled: PostgresStore, sql_connection: PsycopgConnection, at_ms: int, told: tuple[Any, ...]
+def test_query_returns_owner_and_committed_offset_of_a_partition(
+    filled: PostgresStore, sql_connection: PsycopgConnection, at_ms: int, reported: tuple[Any, ...]
 ) -> None:
-    assert answered(sql_connection, at_ms) == asked_of(filled, at_ms) == [told]
+    assert answered(sql_connection, at_ms) == asked_of(filled, at_ms) == [reported]

@@ -1,4 +1,4 @@
-"""A node drops a day of history whose copy is whole; whatever else a candidate names, it leaves alone."""
+"""A node drops a day of history with a complete copy, and nothing else that a candidate names."""
 
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
@@ -7,10 +7,10 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.store.dropping import ClaimedCopy, HasCopy
 from coordinator_core.store.interface import NotUndoable, StoreUnavailable
+from coordinator_core.store.partition_drop import ClaimedCopy, HasCopy
 from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.postgres.partitions import TAKE_TURN
+from coordinator_core.store.postgres.partitions import LOCK_PARTITION_MOVES
 from coordinator_core.store.rows import ChangeRow
 from muster.settings import psql_url
 from tests.support.waiting import in_background, poll_until
@@ -68,7 +68,7 @@ def left(connection: PsycopgConnection) -> int:
     return int(count)
 
 
-def test_a_day_whose_copy_is_whole_is_dropped_once(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
+def test_day_with_a_complete_copy_is_dropped_once(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
     propose(day)
     assert postgres_store.finish_runs() == []
     assert [outcome(postgres_store), outcome(postgres_store)] == ["dropped", None]
@@ -76,7 +76,21 @@ def test_a_day_whose_copy_is_whole_is_dropped_once(postgres_store: PostgresStore
     assert postgres_store.finish_runs() == [RUN]
 
 
-def test_a_day_whose_copy_is_not_there_stays(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
+def test_day_that_python_cannot_represent_is_decided(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
+    """Such rows are older than their CHECK constraint."""
+    with day.cursor() as cursor:
+        cursor.execute("ALTER TABLE archive_candidates DROP CONSTRAINT archive_candidates_day")
+        cursor.execute(
+            "INSERT INTO archive_candidates (run_id, table_name, day, source, path, row_count, checksum, verified_at)"
+            " VALUES (%s, 'offset_history', '4713-01-01 BC', 'offset_history_p20260102', 'file:///a', 1, '1-2', now())",
+            (RUN,),
+        )
+    assert [outcome(postgres_store), outcome(postgres_store)] == ["unknown_partition", None]
+    assert postgres_store.finish_runs() == [RUN]
+    assert left(day) == 1
+
+
+def test_day_without_its_copy_is_kept(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
     """Whatever a job claims, the node looks for the copy itself."""
     propose(day)
     looked_for: list[ClaimedCopy] = []
@@ -105,7 +119,7 @@ def test_a_copy_of_rows_that_were_dropped_is_none_of_rows_that_came_since(
     assert left(day) == 1
 
 
-def test_a_day_that_is_gone_already_is_told_of(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
+def test_day_already_dropped_is_reported(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
     with day.cursor() as cursor:
         cursor.execute("DROP TABLE offset_history_p20260102")
     propose(day)
@@ -113,7 +127,7 @@ def test_a_day_that_is_gone_already_is_told_of(postgres_store: PostgresStore, da
 
 
 @pytest.mark.parametrize("row_count", [0, 2])
-def test_a_day_with_another_number_of_rows_stays(
+def test_day_with_another_row_count_is_kept(
     postgres_store: PostgresStore, day: PsycopgConnection, row_count: int
 ) -> None:
     propose(day, row_count=row_count)
@@ -121,7 +135,7 @@ def test_a_day_with_another_number_of_rows_stays(
     assert left(day) == 1
 
 
-def test_a_day_that_is_not_over_stays(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
+def test_unfinished_day_is_kept(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
     today = datetime.now(UTC).date()
     for ahead in (today, today + timedelta(days=1)):
         propose(day, day=ahead, source=f"offset_history_p{ahead:%Y%m%d}")
@@ -149,9 +163,7 @@ def test_nothing_but_the_day_s_own_partition_is_ever_dropped(
     assert left(day) == 1
 
 
-def test_what_lies_in_the_default_partition_goes_by_itself(
-    postgres_store: PostgresStore, day: PsycopgConnection
-) -> None:
+def test_late_rows_in_the_default_partition_are_dropped(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
     with day.cursor() as cursor:
         cursor.execute(ROW.replace("2026-01-02", "2026-01-04"))
         cursor.execute(ROW.replace("2026-01-02", "2026-01-05"))
@@ -169,7 +181,7 @@ def test_what_lies_in_the_default_partition_goes_by_itself(
 @pytest.mark.parametrize(
     ("day_named", "source"), [(DAY, "offset_history_p20260102"), (date(2026, 1, 4), "offset_history_default")]
 )
-def test_a_day_that_went_or_came_back_since_it_was_copied_stays_however_many_rows_it_has(
+def test_day_dropped_or_restored_since_its_copy_is_kept(
     postgres_store: PostgresStore, day: PsycopgConnection, day_named: date, source: str, moved: str, becomes: str
 ) -> None:
     """The rows that were copied may have gone with another run, and as many others have come."""
@@ -198,7 +210,7 @@ def test_a_drop_that_cannot_be_noted_is_no_drop(postgres_store: PostgresStore, d
     assert outcome(postgres_store) == "dropped"
 
 
-def test_who_reads_the_table_delays_the_drop_and_is_not_disturbed(
+def test_reader_of_the_table_delays_the_drop(
     postgres_store: PostgresStore, day: PsycopgConnection, database_url: str
 ) -> None:
     """A store that waits for an hour for anything else gives this up at once."""
@@ -220,7 +232,7 @@ def test_who_reads_the_table_delays_the_drop_and_is_not_disturbed(
 @pytest.mark.parametrize(
     ("day_named", "source"), [(DAY, "offset_history_p20260102"), (date(2026, 1, 4), "offset_history_default")]
 )
-def test_a_row_that_is_under_way_is_waited_for_and_makes_the_day_stay(
+def test_uncommitted_row_is_awaited_and_keeps_the_day(
     postgres_store: PostgresStore, day: PsycopgConnection, database_url: str, day_named: date, source: str
 ) -> None:
     row = ROW.replace("2026-01-02", str(day_named))
@@ -236,7 +248,7 @@ def test_a_row_that_is_under_way_is_waited_for_and_makes_the_day_stay(
 
 
 def wait_until_locked(connection: PsycopgConnection, table: str) -> None:
-    """Return when somebody waits for a lock on a table."""
+    """Return when a session waits for a lock on a table."""
 
     def is_so() -> bool:
         with connection.cursor() as cursor:
@@ -246,12 +258,12 @@ def wait_until_locked(connection: PsycopgConnection, table: str) -> None:
     poll_until(is_so)
 
 
-def test_a_drop_takes_turns_with_whoever_makes_or_restores_partitions(
+def test_drop_is_serialized_with_partition_creation_and_restore(
     postgres_store: PostgresStore, day: PsycopgConnection, database_url: str
 ) -> None:
     propose(day)
     with closing(psycopg2.connect(psql_url(database_url))) as other, other.cursor() as cursor:
-        cursor.execute(TAKE_TURN)
+        cursor.execute(LOCK_PARTITION_MOVES)
         with in_background(lambda: outcome(postgres_store), other.rollback) as dropping:
             wait_until_locked(day, "archived_partitions")
             assert left(day) == 1
@@ -259,9 +271,7 @@ def test_a_drop_takes_turns_with_whoever_makes_or_restores_partitions(
 
 
 @pytest.mark.parametrize("status", ["proposed", "rejected", "applied", "failed"])
-def test_a_day_of_a_run_that_is_not_being_applied_stays(
-    postgres_store: PostgresStore, day: PsycopgConnection, status: str
-) -> None:
+def test_day_of_an_unapplied_run_is_kept(postgres_store: PostgresStore, day: PsycopgConnection, status: str) -> None:
     propose(day)
     with day.cursor() as cursor:
         cursor.execute("UPDATE maintenance_runs SET status = %s", (status,))
@@ -280,13 +290,11 @@ def test_a_day_that_another_node_decides_about_is_passed_over(
         assert outcome(postgres_store) == "dropped"
 
 
-def test_an_applied_archive_is_not_undone_and_the_sentence_says_what_to_do(
-    postgres_store: PostgresStore, day: PsycopgConnection
-) -> None:
+def test_applied_archive_run_cannot_be_undone(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
     with day.cursor() as cursor:
         cursor.execute(
             "INSERT INTO changes (change_id, at, actor, action) VALUES (%s, now(), 'somebody', 'apply_run')", (CHANGE,)
         )
     undo = ChangeRow("3b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d", 0, "somebody", "undo", None, None, None, None)
-    with pytest.raises(NotUndoable, match="history_restore brings it back"):
+    with pytest.raises(NotUndoable, match="run history_restore to restore it"):
         postgres_store.begin_undo(CHANGE, undo)

@@ -1,4 +1,4 @@
-"""A node reads no more at once, and no longer, than its settings say."""
+"""Reads of a node are limited in number and time by its settings."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""Generated documentation: settings.md, command-line.md and tables.md are what `make docs` writes, and complete."""
+"""Generated documentation: settings.md, command-line.md and tables.md match `make docs`, and are complete."""
 
 import re
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Each transform on rows by hand, each rule beside its pure twin, and the edges against a real Postgres."""
+"""Tests of the Spark jobs: transforms on rows, rules against their pure versions, and real Postgres."""

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of this machine, out of the installed pyspark: a master, two workers, all on loopback."""
+"""A standalone Spark cluster on loopback: a master and two workers from the installed pyspark."""
 
 import os
 import re
@@ -73,5 +73,5 @@ def said(child: Child, what: re.Pattern[str]) -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this process' environment without what would tell Spark of another place."""
+    """Return this process' environment without variables that configure another Spark."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "MUSTER_"))}

@@ -1,4 +1,4 @@
-"""The test's own database, as jobs know it."""
+"""Fixtures: the test's database as the jobs see it, and a connection to it."""
 
 from collections.abc import Iterator
 from contextlib import closing

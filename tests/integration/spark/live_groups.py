@@ -7,7 +7,7 @@ import psycopg2.extensions as pg
 from tests.integration.spark.rows import NOW
 
 GROUP = (
-    "INSERT INTO groups (group_id, shard_id, state, settled_state, state_since, generation, protocol_type,"
+    "INSERT INTO groups (group_id, shard_id, state, state_before_join_phase, state_since, generation, protocol_type,"
     " member_count, subscribed_topics, created_at)"
     " VALUES (%(group_id)s, %(shard_id)s, %(state)s, replace(%(state)s, 'PreparingRebalance', 'Stable'),"
     " %(now)s::timestamptz - %(since)s::interval, 4, %(protocol_type)s, 0, %(topics)s,"

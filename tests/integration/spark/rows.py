@@ -1,4 +1,4 @@
-"""Rows by hand: each builder fills in what a test does not care about, in the schema that JDBC reads."""
+"""Builders of test rows and DataFrames with default values, in the schema that JDBC reads."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -104,14 +104,14 @@ def find_due(
     offsets: Sequence[Row],
     groups: Sequence[Row] = (),
     *,
-    cluster_config: Sequence[Row] = (),
+    cluster_configs: Sequence[Row] = (),
     group_configs: Sequence[Row] = (),
     retention_ms: int = RETENTION_MS,
 ) -> DataFrame:
     """Run the transform on rows; Postgres joins offsets with their groups and settings, and here Spark does."""
     is_retention = sf.col("key") == RETENTION_KEY
     own = frame(spark, GROUP_CONFIGS, group_configs).where(is_retention)
-    common = frame(spark, CLUSTER_CONFIG, cluster_config).where(is_retention)
+    common = frame(spark, CLUSTER_CONFIG, cluster_configs).where(is_retention)
     joined = (
         frame(spark, OFFSETS, offsets)
         .join(frame(spark, GROUPS, groups), on="group_id", how="left")

@@ -1,4 +1,4 @@
-"""The audit of assignments, against a real Postgres: what stands, judged by the pure rule, in rows."""
+"""Tests of assignment_balance_audit against a real Postgres."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -10,12 +10,12 @@ import psycopg2.extensions as pg
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.archive.copying import archive_closed_days
+from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.jobs.assignment_balance_audit import JOB
-from spark_jobs.reporting import ReportArguments, report
+from spark_jobs.report_job import ReportArguments, report
 from spark_jobs.submit import default_options
 from tests.integration.spark.archive.old_days import NEXT_RUN_ID, apply
 from tests.support.stored_history import BORN, DAY, GROUP, SHARD, at, group, insert, member, rebalance, rows, table_rows
@@ -81,7 +81,9 @@ def uneven_group(connection: pg.connection) -> None:
     insert(connection, "members", member("b", ["clicks"], {"clicks": given}), member("c", ["clicks"], {}))
     insert(connection, "offsets", committed(0, 5, 9), committed(4, 5, 5), committed(5, 9, 8), committed(1, 3, None))
     insert(connection, "rebalances", rebalance(at(0, -300), generation=4), rebalance(at(0, 10), took_s=10))
-    insert(connection, "assignments", lost("gone", [5, 6], 12), lost("before", [0, 4], -350), lost("b", [5], 25))
+    insert(
+        connection, "partition_ownership", lost("gone", [5, 6], 12), lost("before", [0, 4], -350), lost("b", [5], 25)
+    )
 
 
 def test_a_group_is_audited_as_a_whole_and_topic_by_topic(
@@ -127,7 +129,7 @@ def test_rows_that_cannot_be_read_keep_their_own_group_out_of_the_audit_only(
     uneven_group(connection)
     held = {"clicks": {0: 5}}
     spoilt: dict[str, dict[str, object]] = {
-        "held": {"held": [{"topic": "clicks"}]},
+        "ownership": {"ownership": [{"topic": "clicks"}]},
         "assignment": {"assignment": [{"topic": "clicks"}]},
         "subscription": {"subscription": {"topics": "clicks"}},
     }
@@ -139,7 +141,7 @@ def test_rows_that_cannot_be_read_keep_their_own_group_out_of_the_audit_only(
 
 
 @pytest.mark.parametrize(("first", "last", "moved"), [("gone", "b", 0), ("b", "gone", 1)])
-def test_of_those_who_lost_a_partition_one_after_the_other_the_last_had_it(
+def test_last_of_several_former_owners_is_the_previous_owner(
     spark: SparkSession, database: Database, connection: pg.connection, first: str, last: str, moved: int
 ) -> None:
     insert(connection, "topics", topic("clicks", 1))
@@ -148,7 +150,7 @@ def test_of_those_who_lost_a_partition_one_after_the_other_the_last_had_it(
     insert(
         connection, "rebalances", rebalance(at(0, -300), generation=4), rebalance(at(0, 10), generation=5, took_s=10)
     )
-    insert(connection, "assignments", lost(last, [0], 12), lost(first, [0], 5))
+    insert(connection, "partition_ownership", lost(last, [0], 12), lost(first, [0], 5))
     report(JOB, spark, database, connection, ARGUMENTS)
     assert audited(connection, "moved") == {GROUP: (moved,)}
 
@@ -189,13 +191,13 @@ def test_an_audit_is_compared_with_the_one_before_and_a_re_run_replaces_it(
     later = replace(ARGUMENTS, interval_start=at(1), interval_end=at(2), as_of=at(2) + timedelta(seconds=1))
     for _ in range(2):
         report(JOB, spark, database, connection, later)
-    told = [
+    scores = [
         (row["interval_end"], row["score"], row["score_before"], row["trend"]) for row in table_rows(connection, AUDITS)
     ]
-    assert sorted(told) == [(at(1), 71, None, "first"), (at(2), 42, 71, "worse")]
+    assert sorted(scores) == [(at(1), 71, None, "first"), (at(2), 42, 71, "worse")]
 
 
-def test_a_group_that_stands_for_long_is_audited_as_before_its_history_was_archived(
+def test_long_stable_group_is_audited_alike_after_its_history_is_archived(
     spark: SparkSession, database: Database, connection: pg.connection, database_url: str, tmp_path: Path
 ) -> None:
     """The day of the generation before goes to the archive first, and then that of the present one."""
@@ -211,8 +213,8 @@ def test_a_group_that_stands_for_long_is_audited_as_before_its_history_was_archi
         apply(database_url, run_id)
         report(JOB, spark, database, connection, replace(ARGUMENTS, archive=archive))
         assert (table_rows(connection, AUDITS, "as_of"), table_rows(connection, TOPICS, "as_of")) == before
-    assert rows(connection, "SELECT FROM rebalances UNION ALL SELECT FROM assignments") == []
-    with pytest.raises(JobError, match="is in the archive alone, and no archive is named"):
+    assert rows(connection, "SELECT FROM rebalances UNION ALL SELECT FROM partition_ownership") == []
+    with pytest.raises(JobError, match="is only in the archive: set MUSTER_ARCHIVE_URI"):
         report(JOB, spark, database, connection, ARGUMENTS)
 
 

@@ -1,4 +1,4 @@
-"""What a job cannot go on with is the last line of its log: the reason, once, and no traceback."""
+"""Tests that a failed job logs its reason in one last line, without a traceback."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -10,14 +10,14 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # comes without types
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import proposing, reporting, running
+from spark_jobs import job_runner, proposal_job, report_job
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
-from spark_jobs.failures import TOLD_MAX_CHARS, in_one_line
+from spark_jobs.error_message import MESSAGE_MAX_CHARS, one_line_message
 from spark_jobs.history import History
 from spark_jobs.jobs import assignment_balance_audit, history_archive, offset_retention
-from spark_jobs.proposing import Found, ProposingJob, Reading
-from spark_jobs.reporting import ReportArguments, ReportingJob
+from spark_jobs.proposal_job import Found, ProposingJob, Reading
+from spark_jobs.report_job import ReportArguments, ReportingJob
 from spark_jobs.submit import job_arguments
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
@@ -65,14 +65,14 @@ class Unspeakable(Py4JError):  # type: ignore[misc]  # comes without types
             pg.QueryCanceledError(f"{REASON}\nSSL connection has been closed\n"),
             f"{REASON} SSL connection has been closed",
         ),
-        (Py4JError("x" * 9_999), "x" * TOLD_MAX_CHARS + "…"),
+        (Py4JError("x" * 9_999), "x" * MESSAGE_MAX_CHARS + "…"),
         (Py4JError(""), "Py4JError"),
-        (Unspeakable("odd"), "Spark's own process is gone."),
+        (Unspeakable("odd"), "The Spark process has ended."),
     ],
     ids=["in Java", "in Python", "of Postgres", "endless", "wordless", "unspeakable"],
 )
-def test_a_failure_is_told_without_its_stack(failure: Exception, sentence: str) -> None:
-    assert in_one_line(failure) == sentence
+def test_failure_is_reported_without_traceback(failure: Exception, sentence: str) -> None:
+    assert one_line_message(failure) == sentence
 
 
 def cut(connection: pg.connection, database: Database) -> None:
@@ -90,17 +90,17 @@ def failing(spark: SparkSession) -> DataFrame:
     return spark.sql(f"SELECT raise_error('{REASON}') AS group_id")
 
 
-def propose_while_postgres_goes(reading: Reading, arguments: JobArguments) -> Found:
+def propose_while_postgres_stops(reading: Reading, arguments: JobArguments) -> Found:
     cut(reading.connection, reading.database)
     return Found(failing(reading.spark))
 
 
-def tell_while_postgres_goes(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
+def report_while_postgres_stops(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
     cut(history.connection, history.database)
     return [failing(history.spark)]
 
 
-def stay_open(spark: SparkSession) -> Any:  # noqa: ANN401 - stands in for a function
+def keep_session_open(spark: SparkSession) -> Any:  # noqa: ANN401 - stands in for a function
     def opened(_: str) -> AbstractContextManager[SparkSession]:
         return nullcontext(spark)
 
@@ -108,13 +108,13 @@ def stay_open(spark: SparkSession) -> Any:  # noqa: ANN401 - stands in for a fun
 
 
 AUDITS = assignment_balance_audit.JOB.tables[0]
-PROPOSING = ProposingJob("offset_retention", propose_while_postgres_goes, offset_retention.JOB.candidates)
+PROPOSING = ProposingJob("offset_retention", propose_while_postgres_stops, offset_retention.JOB.candidates)
 REPORTING = ReportingJob(
-    "assignment_balance_audit", tell_while_postgres_goes, (type(AUDITS)(AUDITS.name, ("group_id",)),)
+    "assignment_balance_audit", report_while_postgres_stops, (type(AUDITS)(AUDITS.name, ("group_id",)),)
 )
 
 
-@pytest.mark.parametrize(("module", "job"), [(proposing, PROPOSING), (reporting, REPORTING)])
+@pytest.mark.parametrize(("module", "job"), [(proposal_job, PROPOSING), (report_job, REPORTING)])
 def test_a_job_whose_postgres_goes_ends_with_spark_s_reason(
     spark: SparkSession,
     database_url: str,
@@ -124,7 +124,7 @@ def test_a_job_whose_postgres_goes_ends_with_spark_s_reason(
     job: Any,  # noqa: ANN401 - of one module or the other
 ) -> None:
     monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", database_url)
-    monkeypatch.setattr(running, "open_session", stay_open(spark))
+    monkeypatch.setattr(job_runner, "open_session", keep_session_open(spark))
     arguments = job_arguments(run_id=RUN_ID, as_of="2026-11-21T12:00:00Z", is_dry_run=False)
     assert module.run(job, arguments) == 1
     last = capfd.readouterr().err.splitlines()[-1]
@@ -140,7 +140,7 @@ def test_a_failure_of_postgres_ends_the_archive_job_with_one_sentence(
         connection.cursor().execute("SELECT 1")
 
     monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", database_url)
-    monkeypatch.setattr(running, "open_session", stay_open(spark))
+    monkeypatch.setattr(job_runner, "open_session", keep_session_open(spark))
     monkeypatch.setattr(history_archive, "archive_closed_days", archive)
     arguments = job_arguments(run_id=RUN_ID, as_of="2026-11-21T12:00:00Z", is_dry_run=False)
     assert history_archive.main(arguments) == 1

@@ -1,4 +1,4 @@
-"""The column expressions on storms, evictions and lengths say what the pure rules say, on generated rows."""
+"""Property tests that compare the frequency rules' column expressions with the pure functions."""
 
 from dataclasses import astuple
 
@@ -13,23 +13,23 @@ from coordinator_core.protocol.reports.frequency import (
     Consumer,
     Life,
     Thresholds,
-    is_back_in_time,
+    churn_periods,
+    existed_ms,
+    is_back_within_grace,
+    is_churning,
     is_same_consumer,
     is_successor,
-    lived_ms,
-    never_settles,
     percentile,
     rebalancing_share,
-    storms,
 )
 from coordinator_core.protocol.reports.waiting import Wait, rank_waits
 from spark_jobs.rules import frequency as rules
 from spark_jobs.rules.frequency import ConsumerColumns
 from spark_jobs.transforms.rebalance_frequency import WAIT_COLUMNS, longest_waits
 
-THRESHOLDS = Thresholds(grace_ms=10, storm_rebalances=3, storm_window_ms=100, unsettled_ms=1_000, unsettled_restarts=10)
+THRESHOLDS = Thresholds(grace_ms=10, churn_min_rebalances=3, churn_window_ms=100, stuck_ms=1_000, stuck_restarts=10)
 
-# Rows that differ are told one by one, so making an example smaller would cost minutes and tell nothing.
+# A failure lists all differing rows, so shrinking an example would cost minutes without benefit.
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 
 starts = st.lists(st.integers(0, 600), max_size=14).map(sorted)
@@ -41,18 +41,18 @@ def test_storms_and_lengths_are_those_of_the_pure_rules(spark: SparkSession, gro
     rows = [(name, start_ms) for name, starts_ms in enumerate(groups) for start_ms in starts_ms]
     frame = spark.createDataFrame(rows, "name long, ms long")
     in_order = Window.partitionBy("name").orderBy("ms")
-    begins = rules.begins_storm_window(sf.col("ms"), in_order, THRESHOLDS)
+    begins = rules.begins_churn_window(sf.col("ms"), in_order, THRESHOLDS)
     marked = frame.withColumn("begins", begins).select(
         "name",
         "ms",
-        rules.begins_storm(sf.col("begins"), in_order, THRESHOLDS).alias("begins_storm"),
-        rules.is_stormy(sf.col("begins"), in_order, THRESHOLDS).alias("is_stormy"),
+        rules.begins_churn(sf.col("begins"), in_order, THRESHOLDS).alias("begins_churn"),
+        rules.is_in_churn(sf.col("begins"), in_order, THRESHOLDS).alias("is_in_churn"),
     )
     found = marked.groupBy("name").agg(
-        sf.count_if("begins_storm"), sf.count_if("is_stormy"), rules.median("ms"), rules.high("ms")
+        sf.count_if("begins_churn"), sf.count_if("is_in_churn"), rules.median("ms"), rules.high("ms")
     )
     by_the_pure_rules = {
-        (name, *storms(starts_ms, THRESHOLDS), percentile(starts_ms, MEDIAN), percentile(starts_ms, HIGH))
+        (name, *churn_periods(starts_ms, THRESHOLDS), percentile(starts_ms, MEDIAN), percentile(starts_ms, HIGH))
         for name, starts_ms in enumerate(groups)
         if starts_ms
     }
@@ -71,7 +71,7 @@ pairs = st.tuples(consumers, consumers, st.integers(0, 40), st.integers(0, 40), 
 
 @settings(max_examples=4, deadline=None, phases=UNSHRUNK)
 @given(st.lists(pairs, min_size=40, max_size=80))
-def test_who_is_back_is_told_as_the_pure_rules_tell_it(
+def test_rejoin_is_reported_as_by_the_pure_rules(
     spark: SparkSession, cases: list[tuple[Consumer, Consumer, int, int, int]]
 ) -> None:
     names = ("member_id", "instance_id", "client_id", "host")
@@ -83,24 +83,24 @@ def test_who_is_back_is_told_as_the_pure_rules_tell_it(
     gone, back = (ConsumerColumns(*(sf.col(f"{side}_{name}") for name in names)) for side in ("gone", "back"))
     answers = frame.select(
         rules.is_same_consumer(gone, back),
-        rules.is_back_in_time(sf.col("gone_at_ms"), sf.col("joined_at_ms"), THRESHOLDS.grace_ms),
+        rules.is_back_within_grace(sf.col("gone_at_ms"), sf.col("joined_at_ms"), THRESHOLDS.grace_ms),
         rules.is_successor(sf.col("silent_since_ms"), sf.col("joined_at_ms"), sf.col("gone_at_ms")),
     ).collect()
     assert [tuple(answer) for answer in answers] == [
         (
             is_same_consumer(gone, back),
-            is_back_in_time(gone_at_ms, joined_at_ms, THRESHOLDS.grace_ms),
+            is_back_within_grace(gone_at_ms, joined_at_ms, THRESHOLDS.grace_ms),
             is_successor(silent_since_ms, joined_at_ms, gone_at_ms),
         )
         for gone, back, silent_since_ms, gone_at_ms, joined_at_ms in cases
     ]
 
 
-def test_a_group_that_does_not_settle_is_told_as_the_pure_rule_tells_it(spark: SparkSession) -> None:
+def test_stuck_group_is_reported_as_by_the_pure_rule(spark: SparkSession) -> None:
     cases = [(ms, restarts) for ms in (None, 0, 999, 1_000) for restarts in (0, 9, 10)]
     frame = spark.createDataFrame(cases, "ms long, restarts int")
-    answers = frame.select(rules.never_settles(sf.col("ms"), sf.col("restarts"), THRESHOLDS)).collect()
-    assert [answer[0] for answer in answers] == [never_settles(*case, THRESHOLDS) for case in cases]
+    answers = frame.select(rules.is_churning(sf.col("ms"), sf.col("restarts"), THRESHOLDS)).collect()
+    assert [answer[0] for answer in answers] == [is_churning(*case, THRESHOLDS) for case in cases]
 
 
 lives = st.builds(Life, st.integers(0, 300), st.none() | st.integers(0, 300))
@@ -111,9 +111,9 @@ lives = st.builds(Life, st.integers(0, 300), st.none() | st.integers(0, 300))
 def test_lives_and_shares_are_those_of_the_pure_rules(spark: SparkSession, cases: list[tuple[Life, int]]) -> None:
     rows = [(life.created_at_ms, life.died_at_ms, spent_ms) for life, spent_ms in cases]
     frame = spark.createDataFrame(rows, "created long, died long, spent long")
-    lived = rules.lived_ms(sf.col("created"), sf.col("died"), 100, 200)
+    lived = rules.existed_ms(sf.col("created"), sf.col("died"), 100, 200)
     found = frame.select(lived, rules.rebalancing_share(sf.col("spent"), lived)).collect()
-    expected = [lived_ms([life], 100, 200) for life, _ in cases]
+    expected = [existed_ms([life], 100, 200) for life, _ in cases]
     shares = [rebalancing_share(spent_ms, ms) for (_, spent_ms), ms in zip(cases, expected, strict=True)]
     assert list(map(tuple, found)) == list(zip(expected, shares, strict=True))
 

@@ -1,4 +1,4 @@
-"""Groups that have nothing left are proposed to be retired, with what was seen of them, and no others."""
+"""Tests of group_cleanup: only Empty groups without offsets are proposed."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.testing import assertDataFrameEqual
 
-from coordinator_core.protocol.retention import is_of_no_use
+from coordinator_core.protocol.retention import is_unused
 from coordinator_core.protocol.states import GroupState
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
@@ -40,22 +40,22 @@ def group(group_id: str, **columns: object) -> Row:
 
 @pytest.mark.parametrize("state", GroupState)
 def test_only_an_empty_group_without_offsets_is_of_no_use(state: GroupState) -> None:
-    assert is_of_no_use(state, has_offsets=False) == (state is GroupState.EMPTY)
-    assert not is_of_no_use(state, has_offsets=True)
+    assert is_unused(state, has_offsets=False) == (state is GroupState.EMPTY)
+    assert not is_unused(state, has_offsets=True)
 
 
 @settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.lists(st.tuples(st.sampled_from(GroupState), st.booleans()), min_size=1, max_size=30))
-def test_the_columns_say_what_the_pure_rule_says(spark: SparkSession, cases: list[tuple[GroupState, bool]]) -> None:
+def test_column_expressions_equal_the_pure_rule(spark: SparkSession, cases: list[tuple[GroupState, bool]]) -> None:
     facts = spark.createDataFrame([(str(state), has) for state, has in cases], "state string, has_offsets boolean")
-    answers = facts.select(retention.is_of_no_use(sf.col("state"), sf.col("has_offsets")).alias("answer")).collect()
-    assert [row.answer for row in answers] == [is_of_no_use(state, has_offsets=has) for state, has in cases]
+    answers = facts.select(retention.is_unused(sf.col("state"), sf.col("has_offsets")).alias("answer")).collect()
+    assert [row.answer for row in answers] == [is_unused(state, has_offsets=has) for state, has in cases]
 
 
 # -- the transform --------------------------------------------------------------------------------------------
 
 
-def test_a_candidate_carries_what_was_seen(spark: SparkSession) -> None:
+def test_candidate_records_the_state_seen(spark: SparkSession) -> None:
     groups = [group("old", generation=7, shard_id=9), group("kept", has_offsets=True), group("live", state="Stable")]
     expected = Row(group_id="old", shard_id=9, generation=7, state_since=JUST_NOW, reason="empty_without_offsets")
     assertDataFrameEqual(cleanup_candidates(frame(spark, GROUPS, groups)), frame(spark, CANDIDATES, [expected]))
@@ -80,7 +80,7 @@ def populated(database: Database) -> Iterator[pg.connection]:
         yield connection
 
 
-def test_what_has_nothing_left_is_proposed_and_nothing_else(
+def test_only_empty_groups_without_offsets_are_proposed(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
     published = propose(spark, database, populated, ARGUMENTS)

@@ -1,4 +1,4 @@
-"""The job against a real Postgres: what it reads in parallel by shard, it proposes once and whole."""
+"""Tests of offset_retention against a real Postgres: parallel reads by shard, one complete proposal."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -14,7 +14,7 @@ from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.jdbc import shard_predicates
 from spark_jobs.jobs.offset_retention import find, find_due, propose
-from spark_jobs.proposing import Reading, describe
+from spark_jobs.proposal_job import Reading, describe
 from spark_jobs.publish import Published
 from spark_jobs.relations import offsets_that_can_be_due
 from tests.integration.spark.live_groups import add_group, add_offset, rows
@@ -57,9 +57,7 @@ def proposed(connection: pg.connection) -> list[tuple[Any, ...]]:
     )
 
 
-def test_what_is_due_is_proposed_and_nothing_else(
-    spark: SparkSession, database: Database, populated: pg.connection
-) -> None:
+def test_only_due_offsets_are_proposed(spark: SparkSession, database: Database, populated: pg.connection) -> None:
     published = propose(spark, database, populated, ARGUMENTS)
     assert proposed(populated) == DUE
     assert published.counts == {
@@ -99,7 +97,7 @@ def test_nothing_live_is_changed(spark: SparkSession, database: Database, popula
 def test_settings_in_the_database_are_narrower_than_the_argument(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
-    rows(populated, "INSERT INTO cluster_config VALUES ('offsets_retention_minutes', '-1', 'test', now())")
+    rows(populated, "INSERT INTO cluster_configs VALUES ('offsets_retention_minutes', '-1', 'test', now())")
     rows(populated, "INSERT INTO group_configs VALUES ('long-empty', 'offsets_retention_minutes', '1', 'test', now())")
     propose(spark, database, populated, ARGUMENTS)
     assert proposed(populated) == [("long-empty", 0, "group_empty", 4)]
@@ -132,7 +130,7 @@ def test_a_run_that_is_being_applied_is_left_alone_and_the_job_says_so(
     assert describe("offset_retention", RUN_ID, published).endswith("is applying already; nothing was changed.")
 
 
-def test_the_last_line_tells_what_was_proposed() -> None:
+def test_last_line_reports_the_proposal() -> None:
     line = describe("offset_retention", RUN_ID, Published("proposed", {"candidates": 2, "groups": 1}, is_replaced=True))
     assert line == f"offset_retention: proposed run {RUN_ID}: candidates 2, groups 1."
 
@@ -147,13 +145,13 @@ def groups_read(connection: pg.connection, until: datetime, least_retention: tim
     return [group_id for (group_id,) in rows(connection, f"SELECT group_id FROM {relation} ORDER BY group_id")]  # noqa: S608
 
 
-def test_what_members_read_never_leaves_postgres(populated: pg.connection) -> None:
+def test_subscribed_offsets_are_not_read_by_spark(populated: pg.connection) -> None:
     simple = "simple/ünïcode 'quoted'"
     everything = ["just-emptied", "long-empty", "moved-on", simple, simple]
     assert groups_read(populated, NOW, timedelta(0)) == everything
 
 
-def test_what_is_too_young_for_any_retention_never_leaves_postgres(populated: pg.connection) -> None:
+def test_offsets_younger_than_any_retention_are_not_read_by_spark(populated: pg.connection) -> None:
     simple = "simple/ünïcode 'quoted'"
     assert groups_read(populated, NOW, timedelta(days=2)) == ["just-emptied", "long-empty", "moved-on", simple]
     assert groups_read(populated, NOW, timedelta(days=30)) == ["just-emptied", "long-empty", "moved-on", simple]
@@ -177,7 +175,7 @@ def test_the_offsets_are_read_in_parallel_and_narrowed_by_postgres(
     assert {"group_id", "topic", "due_at_ms"} <= set(due.columns)
 
 
-def test_proposal_and_forecast_tell_of_one_reading(
+def test_proposal_and_forecast_share_one_reading(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
     found = find(Reading(spark, database, populated, shard_predicates(50, 3)), ARGUMENTS)
@@ -191,7 +189,7 @@ def test_the_forecast_is_kept_beside_the_proposal(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
     propose(spark, database, populated, ARGUMENTS)
-    found = "SELECT group_id, within_a_day, within_a_week, %(now)s - next_at, run_id::text FROM"
+    found = "SELECT group_id, within_a_day, within_a_week, %(now)s - next_expiry_at, run_id::text FROM"
     in_six_days, in_a_week = timedelta(days=-6), timedelta(days=-7, minutes=1)
     assert rows(populated, f"{found} offset_expiry_forecasts ORDER BY group_id") == [
         ("just-emptied", 0, 1, in_a_week, RUN_ID),

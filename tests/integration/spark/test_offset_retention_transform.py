@@ -1,4 +1,4 @@
-"""What is past its time, and nothing else, becomes a candidate that carries what was seen."""
+"""Tests of the offset_retention transform: only due offsets become candidates."""
 
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ def assert_candidates(spark: SparkSession, found: object, expected: list[Row]) -
     assertDataFrameEqual(found, frame(spark, CANDIDATES, expected))
 
 
-def test_an_empty_group_s_offsets_are_candidates_with_what_was_seen(spark: SparkSession) -> None:
+def test_offsets_of_an_empty_group_are_candidates_with_the_state_seen(spark: SparkSession) -> None:
     offsets = [offset("g", partition=p, shard_id=7, commit_version=40 + p, committed_at=JUST_NOW) for p in range(2)]
     found = find_candidates(spark, offsets, [group("g", generation=9, state_since=DUE)])
     expected = [
@@ -46,7 +46,7 @@ def test_a_group_that_became_empty_a_minute_ago_keeps_its_offsets_however_old(sp
     assert_candidates(spark, found, [])
 
 
-def test_a_live_group_keeps_what_it_reads(spark: SparkSession) -> None:
+def test_active_group_keeps_offsets_of_subscribed_topics(spark: SparkSession) -> None:
     live = group("g", state="Stable", subscribed_topics=["orders"])
     found = find_candidates(spark, [offset("g"), offset("g", "left")], [live])
     assert_candidates(spark, found, [candidate("g", "left", reason="topic_unsubscribed")])
@@ -104,9 +104,9 @@ def test_the_narrower_retention_wins(spark: SparkSession) -> None:
         return {row.group_id for row in found.collect()}
 
     assert names() == {"plain", "own"}
-    assert names(cluster_config=cluster) == {"plain", "own"}
-    assert names(cluster_config=cluster, group_configs=own) == {"plain"}
-    assert names(cluster_config=[Row(key=KEY, value=as_minutes["group"])]) == set()
+    assert names(cluster_configs=cluster) == {"plain", "own"}
+    assert names(cluster_configs=cluster, group_configs=own) == {"plain"}
+    assert names(cluster_configs=[Row(key=KEY, value=as_minutes["group"])]) == set()
 
 
 @pytest.mark.parametrize("value", ["-1", "for ever", "99999999999999999999", ""])
@@ -116,7 +116,7 @@ def test_a_retention_without_end_or_sense_keeps_everything_but_own_expiries(spar
     assert_candidates(spark, found, [candidate("g", partition=1, reason="own_expiry")])
 
 
-def test_a_late_commit_changes_what_is_found_and_a_second_run_does_not(spark: SparkSession) -> None:
+def test_late_commit_changes_the_result_and_a_second_run_does_not(spark: SparkSession) -> None:
     simple = [group("g", protocol_type=None)]
     before = [offset("g", partition=p) for p in range(2)]
     late = [offset("g", partition=0, committed_at=JUST_NOW, commit_version=2), before[1]]
@@ -127,14 +127,14 @@ def test_a_late_commit_changes_what_is_found_and_a_second_run_does_not(spark: Sp
 # -- the forecast ---------------------------------------------------------------------------------------------
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-FORECASTS = "group_id string, shard_id smallint, within_a_day bigint, within_a_week bigint, next_at timestamp"
+FORECASTS = "group_id string, shard_id smallint, within_a_day bigint, within_a_week bigint, next_expiry_at timestamp"
 
 
-def forecast(group_id: str, day: int, week: int, next_at: object) -> Row:
-    return Row(group_id=group_id, shard_id=1, within_a_day=day, within_a_week=week, next_at=next_at)
+def forecast(group_id: str, day: int, week: int, next_expiry_at: object) -> Row:
+    return Row(group_id=group_id, shard_id=1, within_a_day=day, within_a_week=week, next_expiry_at=next_expiry_at)
 
 
-def test_what_will_expire_is_counted_by_group_for_a_day_and_a_week(spark: SparkSession) -> None:
+def test_forecast_counts_expiries_by_group_for_a_day_and_a_week(spark: SparkSession) -> None:
     until = {"now": DUE, "in an hour": DUE + HOUR, "in a day": DUE + DAY, "after a day": DUE + DAY + SECOND}
     until |= {"in a week": DUE + 7 * DAY}
     offsets = [offset("simple", topic=name, committed_at=at) for name, at in until.items()]

@@ -1,4 +1,4 @@
-"""A proposal appears whole or not at all, and never changes once somebody has asked for it to be applied."""
+"""Tests of publishing: proposals appear completely or not at all, and do not change once decided."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ import psycopg2.extensions as pg
 import pytest
 
 from spark_jobs.publish import (
-    ABANDONED_AFTER_MS,
+    STAGING_MAX_AGE_MS,
     CandidateTable,
     Proposal,
     ReportTable,
@@ -144,8 +144,8 @@ def test_a_publication_that_fails_leaves_nothing(connection: pg.connection) -> N
 
 
 def test_an_attempt_discards_its_own_rows_and_those_abandoned_a_day_ago(connection: pg.connection) -> None:
-    own, other = new_attempt_id(NOW_MS), new_attempt_id(NOW_MS - ABANDONED_AFTER_MS + 1)
-    abandoned = new_attempt_id(NOW_MS - ABANDONED_AFTER_MS - 1)
+    own, other = new_attempt_id(NOW_MS), new_attempt_id(NOW_MS - STAGING_MAX_AGE_MS + 1)
+    abandoned = new_attempt_id(NOW_MS - STAGING_MAX_AGE_MS - 1)
     for attempt_id in (own, other, abandoned):
         stage(connection, attempt_id, ("a", 0))
     discard_staged(connection, TABLE, own, NOW_MS)
@@ -166,7 +166,7 @@ def store_offsets(connection: pg.connection, **counts: int) -> None:
             )
 
 
-def test_a_proposal_says_how_much_it_takes_of_what_there_is(connection: pg.connection) -> None:
+def test_proposal_has_counts_and_shares(connection: pg.connection) -> None:
     store_offsets(connection, big=8, small=1)
     attempt_id = new_attempt_id(NOW_MS)
     # One of one is less than `share_from`, so its share is not looked at.
@@ -193,8 +193,8 @@ def test_a_share_is_rounded_up_so_that_none_beyond_a_limit_looks_as_if_it_were_w
 # -- what is over and done with ---------------------------------------------------------------------------------
 
 
-def test_candidates_of_a_run_that_was_rejected_long_ago_go_and_all_others_stay(connection: pg.connection) -> None:
-    """A proposal that nobody answers is rejected and made anew, again and again."""
+def test_candidates_of_old_rejected_runs_are_deleted_and_others_kept(connection: pg.connection) -> None:
+    """Unanswered proposals are rejected and written again and again."""
     left = {}
     for kind, status, days_ago in [
         *((PROPOSAL.kind, "rejected", days_ago) for days_ago in (31, 29)),
@@ -245,7 +245,7 @@ def test_a_second_run_of_an_interval_replaces_its_report(connection: pg.connecti
 
 
 def test_a_run_as_of_the_end_of_an_interval_replaces_its_report(connection: pg.connection) -> None:
-    """Both tell of the same instant, so what they tell must not be added up."""
+    """Both describe the same instant, so their rows must not be added up."""
     end = "2026-11-21T12:10:00+00:00"
     report(connection, end, "a", start="2026-11-21T12:00:00+00:00")
     report(connection, end, "b", run="1b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d")
@@ -296,7 +296,7 @@ def test_the_shortest_retention_of_all_levels_is_found(
     connection: pg.connection, cluster: str | None, group: str | None, default_ms: int, least_ms: int | None
 ) -> None:
     if cluster is not None:
-        rows(connection, f"INSERT INTO cluster_config VALUES ('minutes', '{cluster}', 'test', now())")  # noqa: S608 - ours
+        rows(connection, f"INSERT INTO cluster_configs VALUES ('minutes', '{cluster}', 'test', now())")  # noqa: S608 - ours
     if group is not None:
         rows(connection, f"INSERT INTO group_configs VALUES ('g', 'minutes', '{group}', 'test', now())")  # noqa: S608 - ours
     assert least_retention_ms(connection, "minutes", default_ms) == least_ms

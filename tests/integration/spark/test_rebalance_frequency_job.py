@@ -1,4 +1,4 @@
-"""The report on rebalances, against a real Postgres: what happened within an interval, once, whole, and for ever."""
+"""Tests of rebalance_frequency_report against a real Postgres."""
 
 import random
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.jobs.rebalance_frequency_report import JOB
-from spark_jobs.reporting import ReportArguments, describe, report
+from spark_jobs.report_job import ReportArguments, describe, report
 from spark_jobs.submit import default_options
 from tests.support.stored_history import (
     BORN,
@@ -27,7 +27,7 @@ from tests.support.stored_history import (
     member,
     rebalance,
     rows,
-    stay,
+    session,
     table_rows,
     wait,
 )
@@ -44,15 +44,15 @@ def of_day(day: datetime = DAY, **options: int) -> ReportArguments:
     )
 
 
-def told(connection: pg.connection) -> dict[str, dict[str, Any]]:
+def report_rows(connection: pg.connection) -> dict[str, dict[str, Any]]:
     """Return the rows by group."""
     return {row["group_id"]: row for row in table_rows(connection, TABLE)}
 
 
-# -- what a row tells -------------------------------------------------------------------------------------------
+# -- columns of a row -------------------------------------------------------------------------------------------
 
 
-def test_a_group_s_day_is_told_in_full(spark: SparkSession, database: Database, connection: pg.connection) -> None:
+def test_report_of_a_groups_day_is_complete(spark: SparkSession, database: Database, connection: pg.connection) -> None:
     first = rebalance(at(1), took_s=10, restarts=2)
     second = rebalance(at(2), took_s=30, trigger="session_expired")
     emptied = rebalance(at(3), took_s=5, trigger="member_left", outcome="emptied")
@@ -62,10 +62,10 @@ def test_a_group_s_day_is_told_in_full(spark: SparkSession, database: Database, 
     insert(
         connection,
         "member_sessions",
-        stay("gone", at(0), at(2)),
-        stay("back", at(2, 59), at(5), end_reason="left"),
-        stay("for good", at(0), at(4), client_host="/10.0.0.9", end_reason="rebalance_timeout"),
-        stay("left", at(0), at(4), end_reason="left"),
+        session("gone", at(0), at(2)),
+        session("back", at(2, 59), at(5), end_reason="left"),
+        session("for good", at(0), at(4), client_host="/10.0.0.9", end_reason="rebalance_timeout"),
+        session("left", at(0), at(4), end_reason="left"),
     )
     counts = report(JOB, spark, database, connection, of_day())
     (row,) = table_rows(connection, TABLE)
@@ -82,12 +82,12 @@ def test_a_group_s_day_is_told_in_full(spark: SparkSession, database: Database, 
         "abandoned": 0,
         "by_trigger": {"member_joined": 1, "member_left": 1, "session_expired": 1},
         "restarts": 2,
-        "took_ms_p50": 10_000,
-        "took_ms_p95": 30_000,
-        "took_ms_max": 30_000,
-        "took_ms_total": 45_000,
+        "took_p50_ms": 10_000,
+        "took_p95_ms": 30_000,
+        "took_max_ms": 30_000,
+        "took_total_ms": 45_000,
         "rebalancing_ms": 45_000,
-        "lived_ms": 86_400_000,
+        "existed_ms": 86_400_000,
         "rebalancing_share": 45 / 86_400,
         "evicted": 2,
         "spuriously_evicted": 1,
@@ -97,28 +97,28 @@ def test_a_group_s_day_is_told_in_full(spark: SparkSession, database: Database, 
         "waited_for_client_host": "/10.0.0.1",
         "waited_for_members": 1,
         "waited_for_ms": 7_000,
-        "storms": 0,
-        "stormy_rebalances": 0,
-        "unsettled_since": None,
-        "never_settles": False,
+        "churn_periods": 0,
+        "churn_rebalances": 0,
+        "rebalancing_since": None,
+        "is_churning": False,
     }
     assert describe(JOB, of_day(), counts) == (
-        "rebalance_frequency_report: told of 2026-11-01T00:00:00+00:00 to 2026-11-02T00:00:00+00:00:"
+        "rebalance_frequency_report: wrote the report of 2026-11-01T00:00:00+00:00 to 2026-11-02T00:00:00+00:00:"
         " rebalance_frequency_reports 1."
     )
     assert table_rows(connection, f"{TABLE}_staging") == []
 
 
-def test_a_rebalance_over_midnight_is_told_where_it_ended_and_its_time_where_it_was(
+def test_rebalance_over_midnight_counts_on_the_day_it_ended(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     insert(connection, "rebalances", rebalance(at(24, -60), took_s=90))
     for day in (DAY, DAY + ONE_DAY):
         report(JOB, spark, database, connection, of_day(day))
     one, other = table_rows(connection, TABLE)
-    assert (one["rebalances"], one["rebalancing_ms"], one["unsettled_since"]) == (0, 60_000, at(24, -60))
-    assert (other["rebalances"], other["rebalancing_ms"], other["unsettled_since"]) == (1, 30_000, None)
-    assert (one["took_ms_max"], other["took_ms_max"], other["took_ms_total"]) == (None, 90_000, 90_000)
+    assert (one["rebalances"], one["rebalancing_ms"], one["rebalancing_since"]) == (0, 60_000, at(24, -60))
+    assert (other["rebalances"], other["rebalancing_ms"], other["rebalancing_since"]) == (1, 30_000, None)
+    assert (one["took_max_ms"], other["took_max_ms"], other["took_total_ms"]) == (None, 90_000, 90_000)
 
 
 def test_a_rebalance_that_ends_with_its_interval_counts_in_the_next_one_only(
@@ -128,19 +128,19 @@ def test_a_rebalance_that_ends_with_its_interval_counts_in_the_next_one_only(
     for day in (DAY, DAY + ONE_DAY):
         report(JOB, spark, database, connection, of_day(day))
     one, other = table_rows(connection, TABLE)
-    assert (one["rebalances"], one["rebalancing_ms"], one["unsettled_since"]) == (0, 60_000, at(24, -60))
-    assert (other["rebalances"], other["rebalancing_ms"], other["took_ms_max"]) == (1, 0, 60_000)
+    assert (one["rebalances"], one["rebalancing_ms"], one["rebalancing_since"]) == (0, 60_000, at(24, -60))
+    assert (other["rebalances"], other["rebalancing_ms"], other["took_max_ms"]) == (1, 0, 60_000)
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-def test_of_members_that_were_waited_for_equally_long_the_first_by_id_is_told(
+def test_first_member_id_is_returned_for_equal_waits(
     spark: SparkSession, database: Database, connection: pg.connection, names: tuple[str, str]
 ) -> None:
     first, second = rebalance(at(1)), rebalance(at(2))
     insert(connection, "rebalances", first, second)
     insert(connection, "rebalance_members", wait(first, names[0], 500), wait(second, names[1], 500))
     report(JOB, spark, database, connection, of_day())
-    assert told(connection)[GROUP]["waited_for_member_id"] == "a"
+    assert report_rows(connection)[GROUP]["waited_for_member_id"] == "a"
 
 
 def test_the_member_ids_of_a_crash_loop_are_one_consumer(
@@ -155,7 +155,7 @@ def test_the_member_ids_of_a_crash_loop_are_one_consumer(
     elsewhere = {"client_id": "clicks-3", "client_host": "/10.0.0.2"}
     insert(connection, "rebalance_members", wait(crashes[1], "clicks-3-a", 60_900, **elsewhere))
     report(JOB, spark, database, connection, of_day())
-    row = told(connection)[GROUP]
+    row = report_rows(connection)[GROUP]
     named = ("member_id", "client_id", "client_host", "members", "ms")
     assert [row[f"waited_for_{name}"] for name in named] == ["clicks-3-0", "clicks-3", "/10.0.0.1", 5, 302_000]
 
@@ -169,7 +169,7 @@ def test_waits_that_were_stored_before_hosts_were_count_by_their_client(
         old = wait(each, f"old-{number}", 400, client_id="old", client_host=None)
         insert(connection, "rebalance_members", old, wait(each, "other", 300 + number))
     report(JOB, spark, database, connection, of_day())
-    row = told(connection)[GROUP]
+    row = report_rows(connection)[GROUP]
     assert (row["waited_for_client_id"], row["waited_for_client_host"], row["waited_for_ms"]) == ("old", None, 800)
 
 
@@ -188,8 +188,8 @@ def test_the_share_of_a_group_that_began_within_the_interval_goes_by_its_life(
     born = at(18)
     insert(connection, "rebalances", rebalance(at(19), took_s=3_600, group_created_at=born))
     report(JOB, spark, database, connection, of_day())
-    row = told(connection)[GROUP]
-    assert (row["lived_ms"], row["rebalancing_ms"], row["rebalancing_share"]) == (6 * 3_600_000, 3_600_000, 1 / 6)
+    row = report_rows(connection)[GROUP]
+    assert (row["existed_ms"], row["rebalancing_ms"], row["rebalancing_share"]) == (6 * 3_600_000, 3_600_000, 1 / 6)
 
 
 def test_the_lives_of_a_group_that_was_made_again_add_up(
@@ -202,12 +202,12 @@ def test_the_lives_of_a_group_that_was_made_again_add_up(
     insert(connection, "group_transitions", died(second, at(7)), transition(third, third, None, "Empty"))
     insert(connection, "groups", group(created_at=third, rebalance_started_at=at(22), rebalance_trigger="admin"))
     report(JOB, spark, database, connection, of_day())
-    row = told(connection)[GROUP]
-    assert (row["lived_ms"], row["rebalancing_ms"]) == ((2 + 1 + 4) * 3_600_000, (1 + 2) * 3_600_000)
+    row = report_rows(connection)[GROUP]
+    assert (row["existed_ms"], row["rebalancing_ms"]) == ((2 + 1 + 4) * 3_600_000, (1 + 2) * 3_600_000)
     assert row["rebalancing_share"] == 3 / 7
 
 
-def test_storms_and_groups_that_never_settle_are_told(
+def test_rebalance_churn_and_stuck_groups_are_reported(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     insert(connection, "rebalances", *(rebalance(at(1, 120 * n), group_id="storm") for n in range(5)))
@@ -217,20 +217,22 @@ def test_storms_and_groups_that_never_settle_are_told(
     started = [{"rebalance_started_at": start, "rebalance_trigger": "admin"} for start in open_ones.values()]
     insert(connection, "groups", *(group(name, **each) for name, each in zip(open_ones, started, strict=True)))
     report(JOB, spark, database, connection, of_day())
-    found = told(connection)
-    assert {name: (row["storms"], row["stormy_rebalances"]) for name, row in found.items() if row["completed"] > 1} == {
+    found = report_rows(connection)
+    assert {
+        name: (row["churn_periods"], row["churn_rebalances"]) for name, row in found.items() if row["completed"] > 1
+    } == {
         "storm": (1, 5),
         "calm": (0, 0),
     }
-    assert {name for name, row in found.items() if row["never_settles"]} == {"falls back", "long"}
-    assert {name: row["unsettled_since"] for name, row in found.items() if row["unsettled_since"]} == {
+    assert {name for name, row in found.items() if row["is_churning"]} == {"falls back", "long"}
+    assert {name: row["rebalancing_since"] for name, row in found.items() if row["rebalancing_since"]} == {
         "long": at(23.5),
         "just": at(24, -599),
     }
 
 
 @pytest.mark.parametrize(("grace_ms", "count"), [(60_000, 3), (59_999, 2)])
-def test_whoever_is_back_within_the_grace_was_put_out_for_nothing(
+def test_rejoin_within_the_grace_is_a_spurious_eviction(
     spark: SparkSession, database: Database, connection: pg.connection, grace_ms: int, count: int
 ) -> None:
     """One is back as the same instance, one from the same process (as a present member), one at the last moment."""
@@ -238,15 +240,15 @@ def test_whoever_is_back_within_the_grace_was_put_out_for_nothing(
     insert(
         connection,
         "member_sessions",
-        stay("gone 1", at(0), at(1), client_host="a", **pod),
-        stay("back 1", at(1, 1), at(2), client_host="b", client_id="new", end_reason="left", **pod),
-        stay("gone 2", at(0), at(3)),
-        stay("gone 3", at(0), at(5), client_id="last"),
-        stay("back 3", at(5, 60), at(7), client_id="last", end_reason="hour"),
-        stay("gone 4", at(0), at(9), client_id="other host"),
-        stay("back 4", at(9, 1), at(10), client_id="other host", client_host="b", end_reason="left"),
-        stay("gone 5", at(0), at(11), client_id="too early"),
-        stay("back 5", at(11, -1), at(12), client_id="too early", end_reason="left"),
+        session("gone 1", at(0), at(1), client_host="a", **pod),
+        session("back 1", at(1, 1), at(2), client_host="b", client_id="new", end_reason="left", **pod),
+        session("gone 2", at(0), at(3)),
+        session("gone 3", at(0), at(5), client_id="last"),
+        session("back 3", at(5, 60), at(7), client_id="last", end_reason="hour"),
+        session("gone 4", at(0), at(9), client_id="other host"),
+        session("back 4", at(9, 1), at(10), client_id="other host", client_host="b", end_reason="left"),
+        session("gone 5", at(0), at(11), client_id="too early"),
+        session("back 5", at(11, -1), at(12), client_id="too early", end_reason="left"),
     )
     insert(connection, "groups", group())
     insert(connection, "members", member("back 2", ["t"], {}, joined_at=at(3, 30)))
@@ -255,16 +257,16 @@ def test_whoever_is_back_within_the_grace_was_put_out_for_nothing(
     assert (row["evicted"], row["spuriously_evicted"]) == (5, count)
 
 
-def test_whoever_was_followed_while_it_was_silent_was_dead(
+def test_silent_client_with_a_successor_had_crashed(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     """A process dies, is started again before it is put out, and dies again: each time somebody joins soon after."""
     insert(
         connection,
         "member_sessions",
-        stay("first", at(-1), at(0, 5), last_heartbeat_at=at(0, -10)),
-        stay("second", at(0, -2), at(0, 30), last_heartbeat_at=at(0, 15)),
-        stay("third", at(0, 18), at(1), end_reason="left"),
+        session("first", at(-1), at(0, 5), last_heartbeat_at=at(0, -10)),
+        session("second", at(0, -2), at(0, 30), last_heartbeat_at=at(0, 15)),
+        session("third", at(0, 18), at(1), end_reason="left"),
     )
     report(JOB, spark, database, connection, of_day())
     (row,) = table_rows(connection, TABLE)
@@ -274,7 +276,7 @@ def test_whoever_was_followed_while_it_was_silent_was_dead(
 # -- runs ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_run_replaces_the_interval_and_nothing_else(
+def test_second_run_replaces_only_its_interval(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     insert(connection, "rebalances", rebalance(at(1)), rebalance(at(25), group_id="later"))
@@ -295,20 +297,18 @@ def test_a_dry_run_counts_and_leaves_the_tables_as_they_are(
     assert table_rows(connection, TABLE) == table_rows(connection, f"{TABLE}_staging") == []
 
 
-def test_reports_are_kept_as_long_as_is_asked(
-    spark: SparkSession, database: Database, connection: pg.connection
-) -> None:
+def test_reports_are_kept_for_report_days(spark: SparkSession, database: Database, connection: pg.connection) -> None:
     insert(connection, "rebalances", *(rebalance(at(24 * day + 1), group_id=f"day {day}") for day in range(3)))
     for day in range(3):
         report(JOB, spark, database, connection, of_day(DAY + day * ONE_DAY, report_days=1))
-    assert told(connection).keys() == {"day 1", "day 2"}
+    assert report_rows(connection).keys() == {"day 1", "day 2"}
 
 
 def test_an_interval_that_is_not_over_is_refused(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     tomorrow = datetime.now(DAY.tzinfo) + ONE_DAY
-    with pytest.raises(JobError, match="can be told of from"):
+    with pytest.raises(JobError, match="can be reported from"):
         report(JOB, spark, database, connection, of_day(tomorrow))
     with pytest.raises(JobError, match="is empty"):
         report(JOB, spark, database, connection, replace(of_day(), interval_end=DAY))
@@ -321,7 +321,7 @@ def test_the_role_for_jobs_is_enough(spark: SparkSession, database: Database, co
     with closing(as_jobs.connect()) as own:
         report(JOB, spark, as_jobs, own, of_day())
     rows(connection, "DROP ROLE jobs_reporting")
-    assert told(connection).keys() == {GROUP}
+    assert report_rows(connection).keys() == {GROUP}
 
 
 # -- a backfill ---------------------------------------------------------------------------------------------------
@@ -338,7 +338,8 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
-def test_a_backfill_of_thirty_days_gives_what_thirty_daily_runs_gave(
+@pytest.mark.slow
+def test_backfill_of_thirty_days_equals_thirty_daily_runs(
     quick_spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     """A daily run sees what was stored by then, with what goes on in `groups`; a backfill sees all, over long since."""
@@ -352,7 +353,7 @@ def test_a_backfill_of_thirty_days_gives_what_thirty_daily_runs_gave(
         report(JOB, quick_spark, database, connection, replace(of_day(FIRST_DAY + day * ONE_DAY), read_partitions=1))
     daily = table_rows(connection, TABLE)
     assert len(daily) > DAYS
-    assert {row["never_settles"] for row in daily} == {True, False}
+    assert {row["is_churning"] for row in daily} == {True, False}
     assert sum(row["spuriously_evicted"] for row in daily) > 0
     rows(connection, f"TRUNCATE {TABLE}")
     for day in reversed(range(DAYS)):
@@ -361,7 +362,7 @@ def test_a_backfill_of_thirty_days_gives_what_thirty_daily_runs_gave(
 
 
 def _thirty_days(chance: random.Random) -> dict[str, list[dict[str, Any]]]:
-    """Make up the history of three groups: rebalances, some of them over midnight, and members put out."""
+    """Make up the history of three groups: rebalances, some of them over midnight, and evicted members."""
     past: dict[str, list[dict[str, Any]]] = {"rebalances": [], "rebalance_members": [], "member_sessions": []}
     for name in ("a", "b", "c"):
         now = FIRST_DAY
@@ -371,8 +372,11 @@ def _thirty_days(chance: random.Random) -> dict[str, list[dict[str, Any]]]:
             one = rebalance(now, took_s, group_id=name, trigger=chance.choice(["member_joined", "session_expired"]))
             past["rebalances"].append(one)
             past["rebalance_members"].append(wait(one, chance.choice(["m-1", "m-2"]), chance.randrange(1, 9_999)))
-            back_at = now + timedelta(seconds=chance.choice([1, 59, 61]))
-            gone, back = stay(f"gone {now}", BORN, now), stay(f"back {now}", back_at, back_at + timedelta(hours=1))
+            reconnected_at = now + timedelta(seconds=chance.choice([1, 59, 61]))
+            gone, back = (
+                session(f"gone {now}", BORN, now),
+                session(f"back {now}", reconnected_at, reconnected_at + timedelta(hours=1)),
+            )
             past["member_sessions"] += [{**gone, "group_id": name}, {**back, "group_id": name, "end_reason": "hour"}]
             now += timedelta(seconds=took_s)
     return past

@@ -1,4 +1,4 @@
-"""What a report is told: what is right is read, and what is wrong is one sentence, wherever it comes from."""
+"""Tests of a report's arguments and environment, valid and invalid."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +10,7 @@ from muster.jobs import run_job
 from muster.settings import Settings, load_settings
 from spark_jobs.errors import JobError
 from spark_jobs.jobs import assignment_balance_audit, rebalance_frequency_report
-from spark_jobs.reporting import ReportArguments, ReportingJob, read_report_arguments
+from spark_jobs.report_job import ReportArguments, ReportingJob, read_report_arguments
 from spark_jobs.submit import default_options, job_arguments, start_date
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
@@ -34,7 +34,7 @@ def read(job: ReportingJob, **changes: str) -> ReportArguments:
     return read_report_arguments(job, command_line(**changes))
 
 
-def test_what_a_dag_writes_is_read() -> None:
+def test_arguments_of_a_dag_are_parsed() -> None:
     arguments = read(FREQUENCY, interval_start="2026-11-19T00:00:00Z", interval_end=AS_OF, grace_ms="5")
     assert (arguments.interval_start, arguments.interval_end) == (datetime(2026, 11, 19, tzinfo=UTC), NOON)
     assert arguments.options == {**default_options(FREQUENCY.kind), "grace_ms": 5}
@@ -48,7 +48,7 @@ def test_the_archive_is_the_environment_s_unless_another_is_named(monkeypatch: p
     assert read(FREQUENCY, archive="file:///other").archive == "file:///other"
 
 
-def test_without_an_interval_a_day_s_report_tells_of_the_last_whole_day_and_an_audit_of_its_moment() -> None:
+def test_report_without_interval_covers_the_last_whole_day_and_audit_its_moment() -> None:
     now = just_now()
     day, moment = read(FREQUENCY), read(AUDIT, as_of=now)
     assert (day.interval_start, day.interval_end) == (MIDNIGHT - timedelta(days=1), MIDNIGHT)
@@ -60,7 +60,7 @@ def test_without_an_interval_a_day_s_report_tells_of_the_last_whole_day_and_an_a
     [
         ({"interval_start": AS_OF}, "an interval has a start and an end"),
         ({"interval_start": AS_OF, "interval_end": "2026-11-20T00:00:00Z"}, "before it starts"),
-        ({"storm_rebalances": "1"}, "'1' is not a whole number from 2 to 1000"),
+        ({"churn_min_rebalances": "1"}, "'1' is not a whole number from 2 to 1000"),
         ({"grace_ms": "a minute"}, "'a minute' is not a whole number from 0"),
         ({"wrong_option": "1"}, "unrecognized arguments: --wrong-option=1"),
         (
@@ -86,13 +86,13 @@ def test_a_moment_to_come_is_refused_unless_it_is_so_near_that_clocks_may_differ
     assert read(AUDIT, as_of=(now + timedelta(minutes=4)).isoformat()).interval_end > now
     with pytest.raises(SystemExit):
         read(AUDIT, as_of=(now + timedelta(minutes=6)).isoformat())
-    assert capsys.readouterr().err.endswith("in the future; it can be told of when it is over\n")
+    assert capsys.readouterr().err.endswith("in the future; run the report after its end\n")
 
 
 @pytest.mark.parametrize(
     ("length", "late"), [(timedelta(days=1), timedelta(days=1)), (timedelta(0), timedelta(hours=1))]
 )
-def test_what_stands_now_is_not_told_of_an_interval_that_is_long_over(
+def test_current_state_is_not_reported_for_an_old_interval(
     capsys: pytest.CaptureFixture[str], length: timedelta, late: timedelta
 ) -> None:
     def interval(over_for: timedelta) -> dict[str, str]:
@@ -105,14 +105,14 @@ def test_what_stands_now_is_not_told_of_an_interval_that_is_long_over(
     with pytest.raises(SystemExit) as ended:
         read(AUDIT, **interval(late + timedelta(minutes=5)))
     assert ended.value.code == 2
-    assert capsys.readouterr().err.endswith(" too long ago; assignment_balance_audit tells of what stands now\n")
+    assert capsys.readouterr().err.endswith(" too long ago; assignment_balance_audit reports the current state\n")
 
 
 def test_no_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("MUSTER_DATABASE_URL", raising=False)
     monkeypatch.delenv("MUSTER_JOBS_DATABASE_URL", raising=False)
     assert rebalance_frequency_report.main(command_line()) == 1
-    assert capsys.readouterr().err.startswith("rebalance_frequency_report: No database is named")
+    assert capsys.readouterr().err.startswith("rebalance_frequency_report: No database is configured")
 
 
 def test_a_default_comes_from_the_environment_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,8 +160,8 @@ def test_a_wrong_default_is_one_sentence(settings: Settings, monkeypatch: pytest
         run_job("assignment_balance_audit", NOON, True, settings)
 
 
-def test_a_report_on_one_day_is_told(database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_day_report_is_shown(database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_job(FREQUENCY.kind, NOON, False, load_settings(database_url=database_url, data_dir=tmp_path), "2026-11-19")
     interval = "2026-11-19T00:00:00+00:00 to 2026-11-20T00:00:00+00:00"
-    told = f"rebalance_frequency_report: told of {interval}: rebalance_frequency_reports 0."
-    assert capsys.readouterr().out.splitlines()[1:] == [told]
+    output = f"rebalance_frequency_report: wrote the report of {interval}: rebalance_frequency_reports 0."
+    assert capsys.readouterr().out.splitlines()[1:] == [output]

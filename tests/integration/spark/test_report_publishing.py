@@ -1,4 +1,4 @@
-"""An interval's rows are replaced whole, whoever else tells of it at the time, and no clock takes older ones along."""
+"""Tests of publishing a report: an interval's rows are replaced as a whole, also concurrently."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,10 +12,10 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from spark_jobs.database import Database
 from spark_jobs.publish import ReportTable, new_attempt_id
-from spark_jobs.reporting import ReportArguments, replace_interval
+from spark_jobs.report_job import ReportArguments, replace_interval
 from tests.support.waiting import in_background, wait_until_blocked
 
-TABLES = (ReportTable("told", ("group_id",)),)
+TABLES = (ReportTable("reported", ("group_id",)),)
 END = datetime(2026, 11, 21, tzinfo=UTC)
 ARGUMENTS = ReportArguments(
     *("0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d", END, END - timedelta(days=1), END),
@@ -25,14 +25,14 @@ ARGUMENTS = ReportArguments(
 )
 SLOW = 4
 MAKE = f"""
-CREATE TABLE told (
+CREATE TABLE reported (
     interval_start timestamptz, interval_end timestamptz, run_id uuid, as_of timestamptz, group_id text,
     PRIMARY KEY (interval_end, interval_start, group_id)
 );
 CREATE TABLE told_staging (attempt_id uuid, group_id text);
 CREATE FUNCTION be_slow() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN PERFORM pg_advisory_xact_lock({SLOW}); RETURN new; END';
-CREATE TRIGGER slow BEFORE INSERT ON told FOR EACH ROW WHEN (new.group_id LIKE 'slow%') EXECUTE FUNCTION be_slow();
+CREATE TRIGGER slow BEFORE INSERT ON reported FOR EACH ROW WHEN (new.group_id LIKE 'slow%') EXECUTE FUNCTION be_slow();
 """
 
 
@@ -57,30 +57,31 @@ def staged(connection: pg.connection, *group_ids: str) -> str:
     return attempt_id
 
 
-def told(connection: pg.connection) -> list[Any]:
+def report_rows(connection: pg.connection) -> list[Any]:
     with connection, connection.cursor() as cursor:
-        cursor.execute("SELECT group_id FROM told ORDER BY group_id")
+        cursor.execute("SELECT group_id FROM reported ORDER BY group_id")
         return [group_id for (group_id,) in cursor.fetchall()]
 
 
-def test_of_two_that_tell_of_one_interval_at_once_the_last_replaces_all_of_the_first(
+def test_later_report_of_an_interval_replaces_the_earlier(
     connection: pg.connection, other: pg.connection, sql_connection: PsycopgConnection
 ) -> None:
     slow, quick = staged(connection, "slow one", "both"), staged(connection, "both", "quick one")
     with sql_connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", (SLOW,))
-    let_go = "SELECT pg_advisory_unlock_all()"
+    unlock_query = "SELECT pg_advisory_unlock_all()"
     with in_background(
-        lambda: replace_interval(connection, TABLES, ARGUMENTS, slow), lambda: sql_connection.cursor().execute(let_go)
+        lambda: replace_interval(connection, TABLES, ARGUMENTS, slow),
+        lambda: sql_connection.cursor().execute(unlock_query),
     ) as first:
         wait_until_blocked(sql_connection, "muster-jobs")
         with in_background(
             lambda: replace_interval(other, TABLES, ARGUMENTS, quick),
-            lambda: sql_connection.cursor().execute(let_go),
+            lambda: sql_connection.cursor().execute(unlock_query),
         ) as second:
             wait_until_blocked(sql_connection, "muster-jobs", 2)
     assert (first.result(), second.result()) == ([2], [2])
-    assert told(connection) == ["both", "quick one"]
+    assert report_rows(connection) == ["both", "quick one"]
 
 
 def test_rows_are_kept_for_days_that_are_counted_from_now_if_the_interval_ends_later(connection: pg.connection) -> None:
@@ -92,4 +93,4 @@ def test_rows_are_kept_for_days_that_are_counted_from_now_if_the_interval_ends_l
     ):
         arguments = replace(ARGUMENTS, interval_start=end - timedelta(minutes=1), interval_end=end)
         replace_interval(connection, TABLES, arguments, staged(connection, name))
-    assert told(connection) == ["far", "new"]
+    assert report_rows(connection) == ["far", "new"]

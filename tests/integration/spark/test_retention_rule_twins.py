@@ -1,4 +1,4 @@
-"""The retention rule in Spark's column expressions answers as the pure function does, row by row."""
+"""Property tests that compare the retention rule's column expressions with the pure function."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 
 from coordinator_core.protocol.retention import (
-    FOR_EVER,
+    NO_EXPIRY,
     NO_GROUP,
     GroupFacts,
     OffsetFacts,
@@ -92,17 +92,17 @@ cases = st.builds(
     topic=st.sampled_from(TOPICS),
     committed_at_us=instants_us,
     expires_at_us=st.none() | instants_us,
-    retention_ms=st.sampled_from([FOR_EVER, 0, WEEK_MS, 2 * WEEK_MS, retention_ms_from_minutes(2**31 - 1)]),
+    retention_ms=st.sampled_from([NO_EXPIRY, 0, WEEK_MS, 2 * WEEK_MS, retention_ms_from_minutes(2**31 - 1)]),
 )
 
 
-# Rows that differ are told one by one, so making an example smaller would cost minutes and tell nothing.
+# A failure lists all differing rows, so shrinking an example would cost minutes without benefit.
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 @settings(max_examples=12, deadline=None, phases=UNSHRUNK)
 @given(st.lists(cases, min_size=40, max_size=80))
-def test_the_columns_say_what_the_pure_rule_says(spark: SparkSession, rows: list[Case]) -> None:
+def test_column_expressions_equal_the_pure_rule(spark: SparkSession, rows: list[Case]) -> None:
     facts = RetentionFacts(**{name: sf.col(name) for name in RetentionFacts.__slots__})
     retention_ms = sf.col("retention_ms")
     frame = spark.createDataFrame([row.as_row() for row in rows], SCHEMA)

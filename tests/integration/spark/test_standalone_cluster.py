@@ -1,4 +1,4 @@
-"""The same job on a real cluster and on one machine: a master and two workers, and our code from one zip."""
+"""Run the same job on a standalone cluster and on one machine, with our code from one zip."""
 
 import json
 import subprocess
@@ -14,6 +14,8 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from muster.java import find_java, spark_environment
 from spark_jobs import package, submit
 from tests.integration.spark.cluster import Cluster, clean_environment, running_cluster
+
+pytestmark = pytest.mark.jvm
 
 # Java starts many times over.
 
@@ -67,10 +69,11 @@ def proposed(connection: PsycopgConnection) -> list[tuple[Any, ...]]:
 
 
 DUE = [(f"old-{n}",) for n in range(100, 201)]
-TOLD = f"{JOB}: proposed run {RUN_ID}: candidates 101, groups 101, simple_group 101.\n"
+OUTPUT = f"{JOB}: proposed run {RUN_ID}: candidates 101, groups 101, simple_group 101.\n"
 
 
 @pytest.mark.usefixtures("zipped")
+@pytest.mark.slow
 def test_a_job_runs_on_a_standalone_cluster_and_on_one_machine_alike(
     cluster: Cluster, environment: dict[str, str], sql_connection: PsycopgConnection, tmp_path: Path
 ) -> None:
@@ -78,13 +81,13 @@ def test_a_job_runs_on_a_standalone_cluster_and_on_one_machine_alike(
         cursor.execute(OFFSETS)
     conf = (f"spark.executor.memory={EXECUTOR_MEMORY_MB}m", "spark.driver.host=127.0.0.1")
     ran = submitted(environment, tmp_path, cluster.master, *conf)
-    assert (ran.returncode, ran.stdout) == (0, TOLD), ran.stderr[-4000:]
+    assert (ran.returncode, ran.stdout) == (0, OUTPUT), ran.stderr[-4000:]
     assert proposed(sql_connection) == DUE
     launched = [log.read_text().count("Launch command") for log in cluster.worker_logs]
     assert all(launched), "each worker ran an executor"
     assert "Registered app offset_retention" in cluster.master_log.read_text()
     here = submitted(environment, tmp_path, "local[*]")
-    assert (here.returncode, here.stdout) == (0, TOLD), here.stderr[-4000:]
+    assert (here.returncode, here.stdout) == (0, OUTPUT), here.stderr[-4000:]
     assert proposed(sql_connection) == DUE
 
 
@@ -112,5 +115,5 @@ def test_the_zip_holds_nothing_of_a_node_and_is_the_same_each_time(zipped: Path,
     package.build(again)
     assert again.read_bytes() == zipped.read_bytes()
     with ZipFile(again) as archive:
-        rooms = {"/".join(name.split("/")[:2]) for name in archive.namelist() if name.startswith("coordinator_core")}
-    assert rooms == {"coordinator_core/__init__.py", "coordinator_core/protocol"}
+        folders = {"/".join(name.split("/")[:2]) for name in archive.namelist() if name.startswith("coordinator_core")}
+    assert folders == {"coordinator_core/__init__.py", "coordinator_core/protocol"}

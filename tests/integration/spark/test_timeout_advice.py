@@ -1,4 +1,4 @@
-"""The report on timeouts against a real Postgres: what it counts, what it advises, and that it can run again."""
+"""Tests of timeout_advice against a real Postgres."""
 
 import json
 import re
@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from coordinator_core.protocol.advice.advise import advise
-from coordinator_core.protocol.advice.policy import FIXED_MS, GRACE_MS, Bounds, InForce, Policy
+from coordinator_core.protocol.advice.policy import FIXED_MS, GRACE_MS, Bounds, CurrentTimeouts, Policy
 from coordinator_core.protocol.advice.steps import STEPS_MS, place_of
 from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.tuning import TuningQuestion
+from coordinator_core.store.tuning import TuningQuery
 from muster.jobs import run_job
 from muster.settings import load_settings
 from spark_jobs.database import Database
@@ -27,18 +27,18 @@ from spark_jobs.errors import JobError
 from spark_jobs.history import History, Relation, day_predicates
 from spark_jobs.jdbc import shard_predicates
 from spark_jobs.jobs.timeout_advice import JOB, defaults, find_evidence, wall_ms, window
+from spark_jobs.report_job import ReportArguments, describe, report
 from spark_jobs.report_relations import (
+    ended_rebalances_within,
     evictions_and_exits_within,
-    newcomers_within,
-    rebalances_over_within,
+    missed_waits_within,
+    new_member_rebalances_within,
+    reconnects_within,
     rejoins_within,
-    returns_within,
-    stays_within,
-    vain_waits_within,
+    sessions_within,
 )
-from spark_jobs.reporting import ReportArguments, describe, report
 from spark_jobs.rules import advice as columns
-from spark_jobs.rules.advised import evidence_of
+from spark_jobs.rules.advice_rows import evidence_of
 from spark_jobs.submit import default_options, maintenance_run_id
 from tests.integration.spark.live_groups import rows
 from tests.integration.spark.rows import NOW
@@ -73,7 +73,7 @@ def past() -> Past:
     return Past(NOW)
 
 
-def test_spark_counts_what_the_coordinator_s_own_reading_counts(
+def test_spark_counts_equal_those_of_the_coordinator(
     spark: SparkSession, database: Database, connection: pg.connection, postgres_store: PostgresStore, past: Past
 ) -> None:
     """Two ways to the same evidence, over whatever may happen to a group; many reads at once, in any order."""
@@ -88,23 +88,23 @@ def test_spark_counts_what_the_coordinator_s_own_reading_counts(
     assert sorted(found) == sorted(groups)
     for group_id in groups:
         start_ms, end_ms = map(wall_ms, window(ARGUMENTS))
-        question = TuningQuestion(group_id, start_ms, end_ms, GRACE_MS, max_rows=10**6, max_evictions=10**6)
-        told = postgres_store.tuning(question)
-        assert evidence_of(found[group_id].asDict(recursive=True)) == told.evidence(), group_id
+        question = TuningQuery(group_id, start_ms, end_ms, GRACE_MS, max_rows=10**6, max_evictions=10**6)
+        advice = postgres_store.tuning(question)
+        assert evidence_of(found[group_id].asDict(recursive=True)) == advice.evidence(), group_id
         assigned = (found[group_id].protocol_name, found[group_id].partitions)
-        assert assigned == (told.assigned.protocol_name, told.assigned.partitions)
+        assert assigned == (advice.assigned.protocol_name, advice.assigned.partitions)
         present = (found[group_id].present_session_ms, found[group_id].present_rebalance_ms)
-        assert present == (told.asked_session_ms, told.asked_rebalance_ms)
+        assert present == (advice.requested_session_ms, advice.requested_rebalance_ms)
 
 
 @pytest.mark.parametrize("timeouts_ms", [(30_000, 10_000), (10_000, 30_000)])
-def test_of_stays_that_end_in_the_same_microsecond_the_longest_timeout_was_in_force_last(
+def test_last_of_simultaneous_sessions_has_the_longest_timeout(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past, timeouts_ms: tuple[int, int]
 ) -> None:
-    past.stay("orders", "longer, but before", NOW - DAY, NOW - timedelta(microseconds=2), "left", timeout_ms=60_000)
+    past.session("orders", "longer, but before", NOW - DAY, NOW - timedelta(microseconds=2), "left", timeout_ms=60_000)
     for timeout_ms in timeouts_ms:
         end = NOW - timedelta(microseconds=1)
-        past.stay("orders", f"c{timeout_ms}", NOW - DAY, end, "left", timeout_ms=timeout_ms)
+        past.session("orders", f"c{timeout_ms}", NOW - DAY, end, "left", timeout_ms=timeout_ms)
     past.store(connection)
     assert [row.present_session_ms for row in evidence_rows(spark, database, connection)] == [30_000]
 
@@ -112,10 +112,10 @@ def test_of_stays_that_end_in_the_same_microsecond_the_longest_timeout_was_in_fo
 def just_now(past: Past) -> str:
     """Add a group of two that were put out within the last minute, of which one is back already."""
     second = timedelta(seconds=1)
-    past.stay("just now", "may come", NOW - DAY, NOW - 30 * second, "session_expired")
-    past.stay("just now", "is back", NOW - DAY, NOW - 20 * second, "session_expired")
-    past.stay("just now", "is back", NOW - 10 * second, NOW + timedelta(hours=1), "hour")
-    past.member("just now", "somebody", 60_000)
+    past.session("just now", "may come", NOW - DAY, NOW - 30 * second, "session_expired")
+    past.session("just now", "is back", NOW - DAY, NOW - 20 * second, "session_expired")
+    past.session("just now", "is back", NOW - 10 * second, NOW + timedelta(hours=1), "hour")
+    past.member("just now", "operator", 60_000)
     return "just now"
 
 
@@ -124,16 +124,16 @@ def evidence_rows(spark: SparkSession, database: Database, connection: pg.connec
     return find_evidence(history, ARGUMENTS).collect()
 
 
-def test_settings_are_narrowed_and_members_asked_where_there_are_none(
+def test_effective_settings_fall_back_to_the_members_requests(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTER_GROUP_INITIAL_REBALANCE_DELAY_MS", "700")
     for name in ("asks", "set", "gone"):
-        past.stay(name, "c", NOW - DAY, NOW - timedelta(hours=1), "hour", timeout_ms=9_000)
+        past.session(name, "c", NOW - DAY, NOW - timedelta(hours=1), "hour", timeout_ms=9_000)
     past.member("asks", "c", 60_000)
     past.member("set", "c", 60_000)
     past.store(connection)
-    rows(connection, "INSERT INTO cluster_config VALUES ('group_min_session_timeout_ms', '8000', 'test', now())")
+    rows(connection, "INSERT INTO cluster_configs VALUES ('group_min_session_timeout_ms', '8000', 'test', now())")
     rows(connection, "INSERT INTO group_configs VALUES ('set', 'session_timeout_ms', '12000', 'test', now())")
     rows(connection, "INSERT INTO group_configs VALUES ('set', 'rebalance_timeout_ms', '70000', 'test', now())")
     found = {
@@ -164,17 +164,17 @@ def test_a_setting_that_no_node_would_take_is_one_sentence(text: str) -> None:
 @pytest.mark.parametrize(
     ("table", "relation"),
     [
-        ("member_sessions", stays_within(*window(ARGUMENTS))),
+        ("member_sessions", sessions_within(*window(ARGUMENTS))),
         ("member_sessions", evictions_and_exits_within(*window(ARGUMENTS))),
-        ("member_sessions", returns_within(*window(ARGUMENTS), GRACE)),
-        ("rebalances", vain_waits_within(*window(ARGUMENTS))),
-        ("rebalance_members", vain_waits_within(*window(ARGUMENTS))),
+        ("member_sessions", reconnects_within(*window(ARGUMENTS), GRACE)),
+        ("rebalances", missed_waits_within(*window(ARGUMENTS))),
+        ("rebalance_members", missed_waits_within(*window(ARGUMENTS))),
         ("rebalance_members", rejoins_within(*window(ARGUMENTS))),
-        ("rebalances", newcomers_within(*window(ARGUMENTS))),
-        ("rebalances", rebalances_over_within(*window(ARGUMENTS))),
+        ("rebalances", new_member_rebalances_within(*window(ARGUMENTS))),
+        ("rebalances", ended_rebalances_within(*window(ARGUMENTS))),
     ],
 )
-def test_only_days_that_can_matter_are_read_and_of_them_the_shards_asked_for(
+def test_only_relevant_days_and_requested_shards_are_read(
     connection: pg.connection, table: str, relation: Relation
 ) -> None:
     for day in ("2026-10-01", "2026-11-10", "2026-12-24"):
@@ -195,9 +195,9 @@ def test_every_read_of_a_window_looks_through_days_of_its_own(connection: pg.con
         bounds = f"FROM ('{day} 00:00+00') TO ('{day} 23:59:59+00')"
         rows(connection, f"CREATE TABLE member_sessions_p{day} PARTITION OF member_sessions FOR VALUES {bounds}")
     for relation in (
-        stays_within(start, end),
+        sessions_within(start, end),
         evictions_and_exits_within(start, end),
-        returns_within(start, end, GRACE),
+        reconnects_within(start, end, GRACE),
     ):
         asked = day_predicates(relation.at, start, end, 4)
         explained = [f"EXPLAIN SELECT * FROM {relation.in_postgres} WHERE {each}" for each in asked]  # noqa: S608 - ours
@@ -209,12 +209,12 @@ def test_every_read_of_a_window_looks_through_days_of_its_own(connection: pg.con
 
 def test_rows_outside_of_the_window_never_leave_postgres(connection: pg.connection, past: Past) -> None:
     minute = timedelta(minutes=1)
-    past.stay("g", "too early", NOW - 40 * DAY, NOW - 28 * DAY - minute, "left")
-    past.stay("g", "first", NOW - 40 * DAY, NOW - 28 * DAY, "left")
-    past.stay("g", "last", NOW - DAY, NOW - minute, "left")
-    past.stay("g", "came back in time", NOW + minute, NOW + 60 * minute, "hour")
-    past.stay("g", "came too late", NOW + 2 * minute, NOW + 60 * minute, "hour")
-    past.stay("g", "was there before", NOW - DAY, NOW + 25 * 60 * minute, "left")
+    past.session("g", "too early", NOW - 40 * DAY, NOW - 28 * DAY - minute, "left")
+    past.session("g", "first", NOW - 40 * DAY, NOW - 28 * DAY, "left")
+    past.session("g", "last", NOW - DAY, NOW - minute, "left")
+    past.session("g", "came back in time", NOW + minute, NOW + 60 * minute, "hour")
+    past.session("g", "came too late", NOW + 2 * minute, NOW + 60 * minute, "hour")
+    past.session("g", "was there before", NOW - DAY, NOW + 25 * 60 * minute, "left")
     past.member("g", "is here since then", 60_000, NOW)
     past.member("g", "is here since later", 60_000, NOW + 2 * minute)
     past.store(connection)
@@ -222,8 +222,8 @@ def test_rows_outside_of_the_window_never_leave_postgres(connection: pg.connecti
     def found(relation: Relation, column: str) -> list[Any]:
         return [value for (value,) in rows(connection, f"SELECT {column} FROM {relation.in_postgres} ORDER BY 1")]  # noqa: S608 - ours
 
-    assert found(stays_within(*window(ARGUMENTS)), "ended_at") == [NOW - 28 * DAY, NOW - minute]
-    came = found(returns_within(*window(ARGUMENTS), GRACE), "client_id")
+    assert found(sessions_within(*window(ARGUMENTS)), "ended_at") == [NOW - 28 * DAY, NOW - minute]
+    came = found(reconnects_within(*window(ARGUMENTS), GRACE), "client_id")
     assert came == ["came back in time", "is here since then", "last"]
 
 
@@ -261,7 +261,7 @@ def test_every_kind_of_group_gets_the_advice_that_it_needs(
     assert [group_id for group_id, (*_, test) in found.items() if test is None] == ["stalling-2"]
 
 
-def test_what_is_to_be_changed_beats_both_fixed_values_on_the_days_held_back(
+def test_advised_changes_win_the_back_test_against_both_fixed_values(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past
 ) -> None:
     for kind in KINDS:
@@ -290,7 +290,7 @@ def everything(connection: pg.connection) -> list[tuple[Any, ...]]:
     return rows(connection, "SELECT * FROM timeout_advice ORDER BY group_id, interval_end, run_id")
 
 
-def test_a_second_run_tells_the_same_again(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
+def test_second_run_reports_the_same(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
     report(JOB, spark, database, flapping, ARGUMENTS)
     before = everything(flapping)
     report(JOB, spark, database, flapping, ARGUMENTS)
@@ -298,7 +298,7 @@ def test_a_second_run_tells_the_same_again(spark: SparkSession, database: Databa
     assert everything(flapping) == before
 
 
-def test_an_interval_of_the_past_is_told_as_it_would_have_been_then(
+def test_past_interval_is_reported_as_of_its_time(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past
 ) -> None:
     """What came later changes nothing of it."""
@@ -307,8 +307,8 @@ def test_an_interval_of_the_past_is_told_as_it_would_have_been_then(
     report(JOB, spark, database, connection, ARGUMENTS)
     before = everything(connection)
     later = Past(NOW + 20 * DAY)
-    later.stay(group_id, "steady", NOW, NOW + 2 * DAY, "session_expired")
-    later.stay(group_id, "steady", NOW + 2 * DAY, NOW + 3 * DAY, "left")
+    later.session(group_id, "steady", NOW, NOW + 2 * DAY, "session_expired")
+    later.session(group_id, "steady", NOW + 2 * DAY, NOW + 3 * DAY, "left")
     later.store(connection)
     report(JOB, spark, database, connection, ARGUMENTS)
     assert everything(connection) == before
@@ -327,16 +327,17 @@ def test_a_dry_run_leaves_nothing(spark: SparkSession, database: Database, flapp
     assert describe(JOB, dry, counts).endswith("timeout_advice 1.")
 
 
-def test_it_runs_once_without_airflow_and_says_what_it_did(
+@pytest.mark.slow
+def test_job_runs_without_airflow_and_prints_its_result(
     database_url: str, flapping: pg.connection, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     run_job("timeout_advice", NOW, False, load_settings(database_url=database_url, data_dir=tmp_path))
-    told = rows(flapping, "SELECT run_id::text, interval_end FROM timeout_advice")
-    assert told == [(maintenance_run_id("timeout_advice", NOW.isoformat()), NOW)]
+    advice = rows(flapping, "SELECT run_id::text, interval_end FROM timeout_advice")
+    assert advice == [(maintenance_run_id("timeout_advice", NOW.isoformat()), NOW)]
     assert capsys.readouterr().out.splitlines()[-1].endswith("timeout_advice 1.")
 
 
-def test_a_database_without_history_is_told_of_in_no_row(
+def test_database_without_history_is_reported_without_rows(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     assert report(JOB, spark, database, connection, ARGUMENTS) == [0]
@@ -344,14 +345,14 @@ def test_a_database_without_history_is_told_of_in_no_row(
 
 def test_a_row_holds_all_that_the_rules_say(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
     report(JOB, spark, database, flapping, ARGUMENTS)
-    told = rows(flapping, "SELECT row_to_json(timeout_advice) FROM timeout_advice")[0][0]
-    json.dumps(told)
-    assert (told["group_id"], told["run_id"], told["session_present_ms"]) == ("flapping-5", RUN_ID, 10_000)
-    assert told["session_effect"]["evictions_avoided"] == told["session_effect"]["spurious_evictions"] > 80
-    assert (told["rebalance_verdict"], told["rebalance_present_ms"]) == ("too_little_data", 300_000)
-    assert (told["initial_delay_verdict"], told["initial_delay_present_ms"]) == ("too_little_data", 3_000)
-    assert told["heartbeats"] > 20_000
-    assert told["window_start"] == (NOW - 28 * DAY).isoformat()
+    advice = rows(flapping, "SELECT row_to_json(timeout_advice) FROM timeout_advice")[0][0]
+    json.dumps(advice)
+    assert (advice["group_id"], advice["run_id"], advice["session_present_ms"]) == ("flapping-5", RUN_ID, 10_000)
+    assert advice["session_effect"]["evictions_avoided"] == advice["session_effect"]["spurious_evictions"] > 80
+    assert (advice["rebalance_verdict"], advice["rebalance_present_ms"]) == ("too_little_data", 300_000)
+    assert (advice["initial_delay_verdict"], advice["initial_delay_present_ms"]) == ("too_little_data", 3_000)
+    assert advice["heartbeats"] > 20_000
+    assert advice["window_start"] == (NOW - 28 * DAY).isoformat()
 
 
 def test_a_timeout_that_evicts_a_slow_but_live_member_is_lengthened_and_a_rolling_restart_is_recommended_static(
@@ -361,15 +362,15 @@ def test_a_timeout_that_evicts_a_slow_but_live_member_is_lengthened_and_a_rollin
     second, group_id = timedelta(seconds=1), "slow"
     for number in range(40):
         began = NOW - timedelta(hours=2) + number * 100 * second
-        past.stay(group_id, "restarted", began - 60 * second, began, "left", member_id=f"r{number}")
+        past.session(group_id, "restarted", began - 60 * second, began, "left", member_id=f"r{number}")
         heard = began + 9 * second
         slow = {"member_id": f"s{number}", "heard": heard, "timeout_ms": 45_000}
-        past.stay(group_id, "batch", began - 50 * second, began + 10 * second, "rebalance_timeout", **slow)
+        past.session(group_id, "batch", began - 50 * second, began + 10 * second, "rebalance_timeout", **slow)
         parts = [("steady-now", 2_000, 2_000, "joined"), (f"s{number}", None, 10_000, "evicted")]
         past.rebalance(group_id, began, 11_000, parts, trigger="member_left")
-        past.stay(group_id, "restarted", began + second, began + 80 * second, "hour", member_id=f"r{number + 1}")
+        past.session(group_id, "restarted", began + second, began + 80 * second, "hour", member_id=f"r{number + 1}")
         returned = began + 41 * second
-        past.stay(group_id, "batch", returned, returned + 50 * second, "hour", member_id=f"s{number + 1}")
+        past.session(group_id, "batch", returned, returned + 50 * second, "hour", member_id=f"s{number + 1}")
         past.rebalance(group_id, returned, 2_000, [("steady-now", 2_000, 2_000, "joined")], trigger="member_joined")
     past.assigned(group_id, "range")
     past.member(group_id, "steady", 10_000, partitions=range(6))
@@ -377,7 +378,7 @@ def test_a_timeout_that_evicts_a_slow_but_live_member_is_lengthened_and_a_rollin
     report(JOB, spark, database, connection, ARGUMENTS)
     ((verdict, value_ms, because, effect, recommendations),) = rows(
         connection,
-        "SELECT rebalance_verdict, rebalance_advised_ms, rebalance_because, rebalance_effect, recommendations"
+        "SELECT rebalance_verdict, rebalance_advised_ms, rebalance_reason, rebalance_effect, recommendations"
         " FROM timeout_advice",
     )
     assert (verdict, value_ms) == ("change", 52_000)
@@ -386,8 +387,8 @@ def test_a_timeout_that_evicts_a_slow_but_live_member_is_lengthened_and_a_rollin
     assert [each["name"] for each in recommendations] == ["cooperative-sticky", "static_membership"]
     assert recommendations[1]["effect"]["restarts"] == 40
     start_ms, end_ms = map(wall_ms, window(ARGUMENTS))
-    question = TuningQuestion(group_id, start_ms, end_ms, GRACE_MS, max_rows=10**6, max_evictions=10**6)
-    told = postgres_store.tuning(question)
-    live = advise(told.evidence(), InForce(10_000, 10_000, 3_000), told.assigned, Bounds(), Policy())
+    question = TuningQuery(group_id, start_ms, end_ms, GRACE_MS, max_rows=10**6, max_evictions=10**6)
+    advice = postgres_store.tuning(question)
+    live = advise(advice.evidence(), CurrentTimeouts(10_000, 10_000, 3_000), advice.assigned, Bounds(), Policy())
     assert (live.rebalance.because, dict(live.rebalance.effect)) == (because, effect)
     assert [each.as_json() for each in live.recommendations] == recommendations

@@ -1,1 +1,1 @@
-"""Real processes, killed, stopped and cut off while they work; at the end every promise is checked."""
+"""Chaos tests: real processes are killed, stopped and cut off, and every promise is checked at the end."""

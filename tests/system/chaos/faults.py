@@ -1,4 +1,4 @@
-"""What goes wrong, one thing at a time: each fault strikes, waits as long as it takes, and mends what it broke."""
+"""The faults of chaos tests: each one strikes, waits, and repairs what it broke."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def stop_a_node_beyond_its_lease(platform: Platform, random: Random) -> str:
 
 
 def stop_a_node_within_its_lease(platform: Platform, random: Random) -> str:
-    """Stop a node for less than its lease: nobody is to be put out for that."""
+    """Stop a node for less than its lease, which must not evict a member."""
     return _stop_a_node(platform, random, PAUSE_WITHIN_LEASE)
 
 

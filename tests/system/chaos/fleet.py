@@ -1,6 +1,6 @@
-"""One process of agents, each in a thread: they consume records that are only pretended, and commit ever more.
+"""A process with many agents, each in a thread, that consume imaginary records and commit increasing offsets.
 
-A partition goes on where its last committed offset says, so its committed offsets only grow, whoever commits them.
+An agent starts at the committed offset of a partition, so the committed offsets of a partition only increase.
 """
 
 import argparse
@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 
 from agent import AgentError, ConsumerAgent
-from muster.demo_member import dies_with_parent
-from tests.system.chaos.journal import Committed, Held, Journal
+from muster.demo_member import set_parent_death_signal
+from tests.system.chaos.journal import CommitOffsetsResponse, Held, Journal
 
 TOPIC = "chaos"
 POLL_INTERVAL_MS = 15_000
@@ -25,7 +25,7 @@ PARTITIONS_A_MEMBER = 2
 
 
 class Consumer:
-    """One agent, and the journal of what it is told."""
+    """One agent, and the journal of its responses."""
 
     def __init__(self, name: str, options: argparse.Namespace, journal: Journal) -> None:
         self._name = name
@@ -46,7 +46,7 @@ class Consumer:
         )
 
     def run(self, stopping: threading.Event) -> None:
-        """Consume until told to stop. What fails is tried again: that is the point."""
+        """Consume until stopped; retry after every failure."""
         while not stopping.is_set():
             try:
                 self._step()
@@ -62,7 +62,7 @@ class Consumer:
                 self._agent.seek(partition, offset)
             self._agent.commit(offsets)
             stored = {partition.partition: offset for partition, offset in offsets.items()}
-            self._journal.note(Committed(time.monotonic(), self._name, self._group_id, stored))
+            self._journal.note(CommitOffsetsResponse(time.monotonic(), self._name, self._group_id, stored))
         self._agent.wait(timeout_s=STEP_S)
 
     def _note_holding(self) -> None:
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--members", type=int, required=True, help="of each group")
     parser.add_argument("--session-timeout-ms", type=int, required=True)
     options = parser.parse_args()
-    if not dies_with_parent():
+    if not set_parent_death_signal():
         return
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     stopping = threading.Event()

@@ -1,4 +1,4 @@
-"""What agents were told, one line of JSON an event, written by many processes and read when all is over."""
+"""The journal: the responses that agents got, one JSON line for each, written by many processes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ class Held(msgspec.Struct, frozen=True, tag=True):
     partitions: tuple[int, ...]
 
 
-class Committed(msgspec.Struct, frozen=True, tag=True):
+class CommitOffsetsResponse(msgspec.Struct, frozen=True, tag=True):
     """An agent heard that these offsets, by partition, are stored."""
 
     at_s: float
@@ -27,7 +27,7 @@ class Committed(msgspec.Struct, frozen=True, tag=True):
     offsets: dict[int, int]
 
 
-Event = Held | Committed
+Event = Held | CommitOffsetsResponse
 
 _reader: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 

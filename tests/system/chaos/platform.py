@@ -1,4 +1,4 @@
-"""What chaos is let loose on: a real Postgres, some nodes, and processes full of agents."""
+"""The platform under test: a real Postgres, several nodes, and processes with many agents."""
 
 import json
 import os
@@ -45,7 +45,7 @@ class Size:
 
 
 class _NoRegister:
-    """Nobody looks for what a killed test has left: every child here ends with the process that started it."""
+    """Let the child end with the process that started it, even if that is killed."""
 
     def write(self, children: object) -> None:
         """Write nothing down."""
@@ -76,7 +76,7 @@ class Platform:
             self.children.start(self._fleet_spec(number, share))
 
     def let_pass(self, seconds: float) -> None:
-        """Let time pass, and start again whoever died."""
+        """Wait, and restart processes that have died."""
         deadline_s = time.monotonic() + seconds
         while time.monotonic() < deadline_s:
             self._tick()
@@ -150,15 +150,15 @@ class Platform:
             return False
 
     def tracebacks(self) -> list[str]:
-        """Return what the nodes' logs hold that nobody should ever read there."""
+        """Return what the nodes' logs hold that must never be there."""
         logs = sorted(self.directory.glob("node-*.log*"))
         return [f"{file.name}: {line}" for file in logs for line in file.read_text().splitlines() if _is_alarming(line)]
 
 
 def _is_alarming(line: str) -> bool:
-    """Tell whether a line of a node's log speaks of an error that nobody foresaw."""
+    """Return whether a line of a node's log reports an unexpected error."""
     try:
-        return json.loads(line).get("event") in {"request_failed", "invariant_broken"}
+        return json.loads(line).get("event") in {"request_failed", "invariant_violated"}
     except ValueError:
         return line.startswith("Traceback")
 

@@ -1,4 +1,4 @@
-"""Let faults loose on a platform for a while, then let it come to rest and judge what it promised.
+"""Run chaos: faults strike a platform for a while, then every promise is checked in the calm.
 
 Run: python -m tests.system.chaos.run [--minutes 5] [--agents 200] [--nodes 3] [--seed 1]
 """
@@ -47,7 +47,7 @@ def run(directory: Path, size: Size, random: Random, duration_s: float, say: Cal
         size: how much of everything there is.
         random: where all chance of the faults comes from.
         duration_s: how long faults strike; every kind strikes once in any case.
-        say: told of every fault, and of the verdict.
+        say: called with every fault, and with the verdict.
 
     Returns:
         Every promise, with where it was broken.
@@ -81,7 +81,7 @@ def _strike(platform: Platform, random: Random, duration_s: float, say: Callable
 
 
 def all_consume(platform: Platform, since_s: float) -> None:
-    """Wait until every agent has been told of a stored commit since then."""
+    """Wait until every agent has had a successful commit since then."""
     names = {f"agent-{number}" for number in range(platform.size.agents)}
 
     def is_so() -> bool:
@@ -92,7 +92,7 @@ def all_consume(platform: Platform, since_s: float) -> None:
 
 def _no_tracebacks(platform: Platform) -> Promise:
     alarming = platform.tracebacks()
-    return Promise("no node meets an error that nobody foresaw", platform.size.nodes, alarming)
+    return Promise("no node logs an unexpected error", platform.size.nodes, alarming)
 
 
 if __name__ == "__main__":

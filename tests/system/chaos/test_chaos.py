@@ -1,9 +1,11 @@
-"""A short chaos, every fault once; and each promise is seen broken where it is."""
+"""A short chaos run with every fault once; and every broken promise is detected."""
 
 from pathlib import Path
 from random import Random
 
-from tests.system.chaos.journal import Committed, Held
+import pytest
+
+from tests.system.chaos.journal import CommitOffsetsResponse, Held
 from tests.system.chaos.platform import Size
 from tests.system.chaos.run import run
 from tests.system.chaos.verdict import agents_without_commits_since, no_partition_has_two_owners_in_a_generation
@@ -11,6 +13,8 @@ from tests.system.chaos.verdict import agents_without_commits_since, no_partitio
 SMALL = Size(nodes=3, agents=24, members=6, processes=2, lease_ttl_ms=2_000)
 
 
+@pytest.mark.postgres
+@pytest.mark.slow
 def test_every_promise_is_kept_when_every_fault_strikes(tmp_path: Path) -> None:
     promises = run(tmp_path, SMALL, Random(1), 0, print)
 
@@ -25,6 +29,6 @@ def test_two_owners_of_a_partition_in_one_generation_are_seen() -> None:
 
 
 def test_an_agent_that_consumes_no_more_is_seen() -> None:
-    events = [Committed(1, "a", "g", {0: 5}), Committed(3, "b", "g", {1: 5})]
+    events = [CommitOffsetsResponse(1, "a", "g", {0: 5}), CommitOffsetsResponse(3, "b", "g", {1: 5})]
 
     assert agents_without_commits_since(events, {"a", "b", "c"}, 2) == {"a", "c"}

@@ -1,12 +1,16 @@
-"""A node that was stopped for less than its lease puts nobody out for its own silence."""
+"""A node that was stopped for less than its lease evicts no member."""
 
 import os
 import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.system.chaos.platform import Platform, Size, running_platform, wake
 from tests.system.chaos.run import all_consume
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 ONE = Size(nodes=1, agents=6, members=6, processes=1, lease_ttl_ms=5_000, session_timeout_ms=3_000)
 PAUSE_S = 4.0

@@ -1,4 +1,4 @@
-"""What must hold when all is over, whatever happened: each promise is checked against what agents were told."""
+"""The promises that must hold after any faults, checked against the journals of agents."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.system.chaos.journal import Committed, Event, Held
+from tests.system.chaos.journal import CommitOffsetsResponse, Event, Held
 
 
 class Promise(NamedTuple):
@@ -21,21 +21,23 @@ def judge(events: list[Event], connection: PsycopgConnection) -> list[Promise]:
     """Check every promise.
 
     Args:
-        events: what all agents were told, by time.
+        events: the journal of all agents, by time.
         connection: to the database as it is now.
     """
     held = [event for event in events if isinstance(event, Held)]
-    committed = [event for event in events if isinstance(event, Committed)]
+    committed = [event for event in events if isinstance(event, CommitOffsetsResponse)]
     return [
         every_answered_commit_is_stored(committed, connection),
         no_partition_has_two_owners_in_a_generation(held),
         no_generation_is_given_twice(connection),
-        no_partition_is_held_twice_at_a_time(connection),
+        no_partition_is_owned_twice_at_a_time(connection),
     ]
 
 
-def every_answered_commit_is_stored(committed: Iterable[Committed], connection: PsycopgConnection) -> Promise:
-    """Offsets of a partition only grow, so the stored one is at least the furthest that anybody was told of."""
+def every_answered_commit_is_stored(
+    committed: Iterable[CommitOffsetsResponse], connection: PsycopgConnection
+) -> Promise:
+    """Offsets of a partition only grow, so the stored one is at least the greatest successful commit."""
     furthest: dict[tuple[str, int], int] = defaultdict(int)
     answered = 0
     for event in committed:
@@ -55,7 +57,7 @@ def every_answered_commit_is_stored(committed: Iterable[Committed], connection: 
 
 
 def no_partition_has_two_owners_in_a_generation(held: Iterable[Held]) -> Promise:
-    """Whoever was told that a partition is its own in a generation was the only one."""
+    """Within a generation, at most one agent was assigned a partition."""
     owners: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for event in held:
         for partition in event.partitions:
@@ -87,19 +89,20 @@ _GENERATIONS = """
 """
 
 
-def no_partition_is_held_twice_at_a_time(connection: PsycopgConnection) -> Promise:
+def no_partition_is_owned_twice_at_a_time(connection: PsycopgConnection) -> Promise:
     """The ledger's spans of one partition follow each other."""
     with connection.cursor() as cursor:
         cursor.execute(_OVERLAPS)
         broken = [str(row) for row in cursor.fetchall()]
-        cursor.execute("SELECT count(*) FROM assignments")
+        cursor.execute("SELECT count(*) FROM partition_ownership")
         (looked_at,) = cursor.fetchone() or (0,)
     return Promise("no partition is held twice at a time", looked_at, broken)
 
 
 _OVERLAPS = """
     WITH spans AS (
-        SELECT group_id, topic, unnest(partitions) AS partition, member_id, valid_from, valid_to FROM assignments
+        SELECT group_id, topic, unnest(partitions) AS partition, member_id, valid_from, valid_to
+        FROM partition_ownership
     )
     SELECT group_id, topic, partition, member_id, valid_from, valid_to, next_from
     FROM (
@@ -111,6 +114,6 @@ _OVERLAPS = """
 
 
 def agents_without_commits_since(events: Iterable[Event], names: set[str], since_s: float) -> set[str]:
-    """Return which agents have not been told of a stored commit since then."""
-    alive = {event.agent for event in events if isinstance(event, Committed) and event.at_s > since_s}
+    """Return the agents without a successful commit since then."""
+    alive = {event.agent for event in events if isinstance(event, CommitOffsetsResponse) and event.at_s > since_s}
     return names - alive

@@ -1,1 +1,1 @@
-"""Scenarios that were checked against Kafka's own coordinator, and what runs them."""
+"""Conformance scenarios, checked against Kafka's own coordinator, and the code that runs them."""

@@ -1,4 +1,4 @@
-"""`make conformance`: every scenario in process and over HTTP, a table by area, and why some are not run over HTTP."""
+"""Command-line runner (`make conformance`): runs every scenario in process and over HTTP and prints a table by area."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ MALFORMED_EXIT_CODE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one scenario, both ways."""
+    """The results of one scenario, both ways."""
 
     plan: Plan
     complaint_in_process: str | None
@@ -40,12 +40,12 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """Whether it held wherever it was run."""
+        """Return whether the scenario passed wherever it was run."""
         return self.complaint_in_process is None and (self.over_http is None or self.over_http.complaint is None)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run scenarios and print what came of them; returns 0 when all hold, 1 when not, 2 for a malformed file."""
+    """Run scenarios and print the results; return 0 if all passed, 1 if not, 2 for a malformed file."""
     asked = _parser().parse_args(arguments)
     try:
         scenarios = load_scenarios(*asked.files)
@@ -65,8 +65,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m tests.system.conformance", description="Run scenarios in process and over HTTP."
     )
-    parser.add_argument("files", nargs="*", type=Path, help="files of scenarios (default: those of the project)")
-    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="how long one may take over HTTP (%(default)s)")
+    parser.add_argument("files", nargs="*", type=Path, help="scenario files (default: those of the project)")
+    parser.add_argument(
+        "--limit-s",
+        type=float,
+        default=LIMIT_S,
+        help="maximum seconds of a scenario over HTTP (%(default)s)",
+    )
     return parser
 
 
@@ -118,7 +123,7 @@ def _report(console: Console, results: Sequence[Result]) -> None:
     _list(
         console, "Not run over HTTP", [f"{r.scenario.scenario_id}: {r.plan.reason}" for r in results if r.plan.reason]
     )
-    _list(console, "Not looked at over HTTP", [line for result in results for line in _not_looked_at(result)])
+    _list(console, "Not compared over HTTP", [line for result in results for line in _not_compared(result)])
     _list(console, "Repeated", [line for r in results if r.over_http is not None for line in r.over_http.repeats])
     _list(console, "Failed", [line for result in results for line in _failures(result)])
 
@@ -142,13 +147,13 @@ def _counts(results: Sequence[Result]) -> tuple[str, str]:
     return f"{held}/{len(results)}", f"{held_outside}/{len(outside)}" if outside else "-"
 
 
-def _not_looked_at(result: Result) -> list[str]:
+def _not_compared(result: Result) -> list[str]:
     if result.over_http is None:
         return []
     name = result.scenario.scenario_id
-    left_out = [f"{name}, step {step}: {why}" for step, why in result.plan.left_out.items()]
+    skipped_steps = [f"{name}, step {step}: {why}" for step, why in result.plan.skipped_steps.items()]
     unseen = ", ".join(result.over_http.attempts[-1].unseen)
-    return [*left_out, *([f"{name}: {unseen}, which no answer tells"] if unseen else [])]
+    return [*skipped_steps, *([f"{name}: {unseen}, which no response contains"] if unseen else [])]
 
 
 def _failures(result: Result) -> list[str]:

@@ -1,4 +1,4 @@
-"""The step `assign`: an assignor is called by itself, no coordinator has a part in it, and its result is compared."""
+"""The step `assign`: calls an assignor without a coordinator and compares its result."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ Json = Any
 
 
 def assigned(args: Json, expect: Json) -> Json:
-    """Call the assignor, and return what the step may look at.
+    """Call the assignor, and return what the step compares.
 
     Args:
         args: `assignor`, `topics` (name to count), `subscriptions` (member to topics), `owned` and `instances`.
@@ -37,7 +37,7 @@ def _members(args: Json) -> list[MemberSubscription]:
 
 
 def _readable(args: Json) -> list[TopicPartition]:
-    """Return every partition that somebody subscribes to."""
+    """Return every partition that has a subscriber."""
     wanted = {topic for topics in args["subscriptions"].values() for topic in topics}
     return sorted(TopicPartition(topic, number) for topic in wanted for number in range(args["topics"].get(topic, 0)))
 

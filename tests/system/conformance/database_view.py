@@ -1,6 +1,6 @@
-"""What a scenario looks at or does beside HTTP: the ledger's tables, and a proposal as the retention job writes it.
+"""Access to the node's database, for what scenarios cannot do over HTTP: read the history, propose offsets to expire.
 
-Tables are an interface of the project (docs/tables.md), so this too is a look from outside.
+Tables are an interface of the project (docs/tables.md), so this too is an observation from outside.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ CANDIDATES: Final = (
 
 
 class DatabaseView:
-    """A connection to the node's database, opened when it is first needed; for one thread."""
+    """A connection to the node's database, opened on first use; for one thread."""
 
     def __init__(self, database_url: str) -> None:
         self._url = database_url
@@ -41,7 +41,7 @@ class DatabaseView:
             self._connection.close()
 
     def transitions(self, group: str) -> list[str]:
-        """Return every state that the group has entered in its present life."""
+        """Return every state that the group has entered in its current life."""
         return [str(state) for (state,) in self._rows(TRANSITIONS, {"group": group})]
 
     def completed_rebalances(self, groups: Sequence[str]) -> int:
@@ -49,11 +49,11 @@ class DatabaseView:
         return int(self._rows(COMPLETED, (list(groups),))[0][0])
 
     def archived(self, groups: Sequence[str], cause: str) -> int:
-        """Return how many offsets of these groups went for this cause."""
+        """Return how many offsets of these groups were archived for this cause."""
         return int(self._rows(ARCHIVED, (list(groups), cause))[0][0])
 
     def propose(self, groups: Sequence[str]) -> str:
-        """Propose every offset of these groups for expiry, due or not: the node is the judge. Returns the run's id."""
+        """Propose every offset of these groups for expiry, due or not, as the node judges them; return the run's id."""
         run_id = str(uuid4())
         self._rows(RUN, (run_id,))
         self._rows(CANDIDATES, (run_id, list(groups)))

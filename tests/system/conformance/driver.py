@@ -1,7 +1,7 @@
-"""What an interpreter of scenarios needs of a coordinator, wherever that runs: in process, or behind HTTP.
+"""The interface between the scenario interpreter and a coordinator, in process or over HTTP.
 
-Answers are plain dictionaries in the words of the scenario file. An error is its Kafka name, success is "NONE". What
-a driver cannot see stands there as `UNSEEN`, and is not compared.
+Answers are dictionaries in the words of the scenario file. An error is its Kafka name, success is "NONE". `UNSEEN`
+stands for a value that a driver cannot observe; it is not compared.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Value = Any
 
 
 class Unseen(Enum):
-    """Stands where a driver cannot look."""
+    """Placeholder for values that a driver cannot observe."""
 
     UNSEEN = "unseen"
 
@@ -26,21 +26,21 @@ UNSEEN: Final = Unseen.UNSEEN
 
 @dataclass(slots=True)
 class Handle:
-    """A join or a sync that was sent, and its answer once there is one; it may come on another thread."""
+    """A join or a sync that was sent, and its answer, which may arrive on another thread."""
 
     on_answer: Callable[[Answer], None]
     answer: Answer | None = None
     _is_here: Event = field(default_factory=Event)
 
     def resolve(self, answer: Answer) -> None:
-        """Take the answer, once."""
+        """Set the answer, once."""
         assert self.answer is None, "answered twice"
         self.on_answer(answer)
         self.answer = answer
         self._is_here.set()
 
     def wait(self, patience_s: float) -> None:
-        """Return when the answer is here, or after so long without it."""
+        """Wait for the answer, at most so long."""
         self._is_here.wait(patience_s)
 
 
@@ -48,7 +48,7 @@ class Driver(Protocol):
     """A coordinator under test, and its clock."""
 
     def settle(self, handle: Handle, *, is_due: bool) -> None:
-        """Return when the handle has its answer if it gets one now.
+        """Return when the handle has its answer, if it gets one now.
 
         Args:
             handle: a join or a sync that was sent.

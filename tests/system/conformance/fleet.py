@@ -1,8 +1,7 @@
-"""Many scenarios at once against one real node, each with groups and a clock of its own.
+"""Concurrent runs of many scenarios against one real node, each with its own groups and clock.
 
-A run that failed while the machine kept its time has failed. One that failed while a step, or the node itself, was
-later than the scenario's slack allows has shown nothing: when the others have ended it is repeated at half the pace,
-and that is told.
+A run that fails while the machine kept its time has failed. If a step or the node was later than the scenario's slack
+allows, the run is inconclusive: it is repeated at half the pace when the others have ended, and reported.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -46,25 +45,25 @@ class Attempt:
 
     @property
     def is_void(self) -> bool:
-        """Whether it failed at a time at which nothing can be said."""
+        """Return whether the run failed and the machine was too late for a conclusion."""
         return self.complaint is not None and self.late_ms > self.allowed_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a scenario."""
+    """The result of a scenario."""
 
     plan: Plan
     attempts: tuple[Attempt, ...]
 
     @property
     def complaint(self) -> str | None:
-        """What did not hold, at the last attempt."""
+        """Return what the last attempt found wrong, or None."""
         return self.attempts[-1].complaint
 
     @property
     def repeats(self) -> tuple[str, ...]:
-        """A sentence for every attempt that was repeated."""
+        """Return a sentence for every repeated attempt."""
         return tuple(
             f"{self.plan.scenario.scenario_id}: repeated, because the machine was {each.late_ms:.0f} ms late"
             f" where {each.allowed_ms:.0f} ms are allowed ({each.complaint})"
@@ -73,7 +72,7 @@ class Outcome:
 
 
 class Fleet:
-    """Runs plans, from `start` on; whoever wants an outcome waits for it."""
+    """Runs plans, from `start` on."""
 
     def __init__(self, databases: Databases, plans: Iterable[Plan]) -> None:
         self._databases = databases
@@ -98,14 +97,14 @@ class Fleet:
         self._stack.close()
 
     def outcome(self, scenario_id: str) -> Outcome:
-        """Return what came of a scenario, when it has ended."""
+        """Return the result of a scenario, when it has ended."""
         self._is_there[scenario_id].wait()
         return self._outcomes[scenario_id]
 
     # -- in which order ----------------------------------------------------------------------------------
 
     def _direct(self) -> None:
-        """Start all, the longest first; when all have ended, repeat at half the pace what has shown nothing."""
+        """Start all, the longest first; when all have ended, repeat the inconclusive ones at half the pace."""
         attempts: dict[str, tuple[Attempt, ...]] = {each.scenario.scenario_id: () for each in self._plans}
         paces = list(self._plans)
 
@@ -134,7 +133,7 @@ class Fleet:
         clock = ScaledClock(plan.scale)
         prefix = f"{plan.scenario.scenario_id}-{next(self._numbers)}"
         driver = HttpDriver(plan.scenario, site, clock, prefix, min(slack_s, PATIENCE_MAX_S))
-        interpreter = Interpreter(plan.scenario, driver, plan.left_out)
+        interpreter = Interpreter(plan.scenario, driver, plan.skipped_steps)
         complaint = None
         began_s = monotonic()
         try:
@@ -150,7 +149,7 @@ class Fleet:
 
 
 def _side_by_side(run: Callable[[Plan], None], paces: Iterable[Plan]) -> None:
-    """Run each on a thread of its own, and return when all have ended."""
+    """Run each on its own thread, and return when all have ended."""
     threads = [Thread(target=run, args=(pace,), name=pace.scenario.scenario_id) for pace in paces]
     for thread in threads:
         thread.start()
@@ -173,7 +172,7 @@ def _database(databases: Databases) -> Iterator[str]:
 
 @contextmanager
 def _own_site(databases: Databases) -> Iterator[Site]:
-    """Give a node that can be restarted, on a database of its own."""
+    """Yield a node that can be restarted, on its own database."""
     with _database(databases) as url, ExitStack() as running:
         node = running.enter_context(running_node(url, **NODE))
 
@@ -185,7 +184,7 @@ def _own_site(databases: Databases) -> Iterator[Site]:
 
 
 class _Pulse:
-    """Commits to a group of its own again and again, to know when the node was late, whoever else saw it."""
+    """Commits to its own group repeatedly, to measure how late the node is."""
 
     def __init__(self, url: str) -> None:
         self._wire = Wire(url)
@@ -203,7 +202,7 @@ class _Pulse:
         self._wire.close()
 
     def late_ms(self, from_s: float, to_s: float) -> float:
-        """Return the longest that a beat has taken between two moments."""
+        """Return the longest commit between two moments."""
         return max((took_s * 1000 for at_s, took_s in list(self._beats) if from_s <= at_s <= to_s), default=0.0)
 
     def _beat(self) -> None:

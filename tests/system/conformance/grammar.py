@@ -1,4 +1,4 @@
-"""What a file of scenarios may say, and one sentence for the first thing in it that it may not.
+"""Grammar of scenario files, and their validation.
 
 Source: docs/conformance.md.
 """
@@ -19,7 +19,7 @@ class MalformedScenarios(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """What one kind of step is made of."""
+    """The arguments and expectations of one kind of step."""
 
     answers: frozenset[str]
     """What its expectation may look at, besides `state`."""
@@ -109,7 +109,7 @@ def check_file(content: Json) -> None:
     """Check the file as a whole, then every scenario in it.
 
     Raises:
-        MalformedScenarios: says what is wrong, and where.
+        MalformedScenarios: names the first error and its place.
     """
     if not isinstance(content, dict):
         raise MalformedScenarios("the file holds no object with the fields defaults and scenarios")

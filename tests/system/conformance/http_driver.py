@@ -1,11 +1,10 @@
-"""A coordinator behind HTTP: what a scenario says becomes what the contract knows, and waits become real ones.
+"""Driver over HTTP: translates scenario steps into API requests, on a real clock.
 
-Groups have names of their own in every run, so that many scenarios share a node. A request that waits is on a thread
-of its own. Whether one waits is known by a *fence*: a commit to another group that is sent after it. The node stores
-in the order in which it decides and answers when it has stored, so when the fence is answered, whatever was answered
-at once has been answered before.
+Every run has its own group names, so that many scenarios share a node. A waiting request has its own thread. A *fence*
+shows whether one waits: a commit to another group that is sent after it. The node stores in the order in which it
+decides, and answers after storing; so when the fence is answered, every immediate answer has been sent before.
 
-Source: docs/http-api.md; docs/conformance.md for what stands for what.
+Source: docs/http-api.md; docs/conformance.md "Two drivers, one interpreter".
 """
 
 from base64 import b64decode, b64encode
@@ -36,7 +35,7 @@ NOTHING_TO_COMMIT: Final = {"generation": -1, "member_id": "", "offsets": []}
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a driver's node is."""
+    """The node of a driver."""
 
     url: str
     database_url: str
@@ -45,7 +44,7 @@ class Site:
 
 
 class HttpDriver:
-    """One scenario's way to a node."""
+    """One scenario's connection to a node."""
 
     def __init__(self, scenario: Scenario, site: Site, clock: ScaledClock, prefix: str, patience_s: float) -> None:
         self.clock = clock
@@ -59,12 +58,12 @@ class HttpDriver:
         self._renames_topics = any(step["op"] == "delete_topic_partitions" for step in scenario.steps)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         self._wire.close()
         self._database.close()
 
     def prepare(self) -> None:
-        """Put the scenario's settings in force, and its topics into the catalogue if some will be deleted."""
+        """Apply the scenario's settings, and register its topics if some will be deleted."""
         for group in self._scenario.groups:
             if group == "":
                 self._wire.ask("DELETE", group_path(""), query=REASON)
@@ -105,7 +104,7 @@ class HttpDriver:
     # -- answers that come now, and later ----------------------------------------------------------------------
 
     def settle(self, handle: Handle, *, is_due: bool) -> None:
-        """Wait for an answer that is due; otherwise until one that comes at once would be here."""
+        """Wait for an answer that is due; otherwise until an immediate one would have arrived."""
         if is_due:
             handle.wait(self._patience_s)
         else:
@@ -115,12 +114,12 @@ class HttpDriver:
             self.clock.note()
 
     def _fence(self) -> None:
-        """Return when everything that was decided before is answered, and read by us."""
+        """Return when every earlier decision is answered, and the answers are read."""
         self._done(self._wire.post(group_path(f"fence.{self._prefix}", "offsets"), NOTHING_TO_COMMIT))
         Event().wait(AFTERMATH_S)
 
     def _now(self, answer: Answer) -> Answer:
-        """Take an answer that came at once, and note when."""
+        """Return an answer that came at once, and record its time."""
         self.clock.note()
         return answer
 
@@ -166,7 +165,7 @@ class HttpDriver:
         return value if "raw" in value else value | {"topics": [self._untopic(topic) for topic in value["topics"]]}
 
     def _joined(self, answer: Answer) -> Answer:
-        """Return a join's answer; a refusal has no generation, and tells a member id only where there is a new one."""
+        """Return a join's answer; an error has no generation, and a member id only where a new one was issued."""
         refused = {
             "generation": -1,
             "leader": "",
@@ -206,9 +205,11 @@ class HttpDriver:
         return self._now(self._wire.post(self._path(group, "heartbeat"), _who(fields)))
 
     def leave(self, group: str, members: list[Answer]) -> Answer:
-        """Send a leave; those that it lets go have read their answers afterwards."""
-        leavers = [{"member_id": each["member_id"], "group_instance_id": each["instance_id"]} for each in members]
-        answer = self._wire.post(self._path(group, "leave"), {"members": leavers})
+        """Send a leave; afterwards the answers of the removed members are read."""
+        leaving_members = [
+            {"member_id": each["member_id"], "group_instance_id": each["instance_id"]} for each in members
+        ]
+        answer = self._wire.post(self._path(group, "leave"), {"members": leaving_members})
         self._fence()
         return self._now(answer | {"members": [each["code"] for each in answer.get("members", [])]})
 
@@ -247,7 +248,7 @@ class HttpDriver:
         return self._now(answer | {"offsets": rows})
 
     def offset_delete(self, group: str, partitions: list[Answer]) -> Answer:
-        """Delete offsets, one partition after another; a refusal of the whole is the first one's."""
+        """Delete offsets, one partition after another; an error of the request is the first one's."""
         rows: list[Answer] = []
         for each in partitions:
             query = [*REASON, ("topic", self._topic(each["topic"])), ("partition", str(each["partition"]))]
@@ -260,7 +261,7 @@ class HttpDriver:
     # -- administration --------------------------------------------------------------------------------------
 
     def describe(self, group: str) -> Answer:
-        """Describe a group; one that nobody ever saw is Dead to Kafka, and 404 here."""
+        """Describe a group; an unknown one is Dead to Kafka, and 404 here."""
         shown = self._wire.ask("GET", self._path(group))
         is_unknown = shown["error"] == "GROUP_ID_NOT_FOUND"
         members = [
@@ -283,7 +284,7 @@ class HttpDriver:
         )
 
     def list_groups(self, states: list[str], types: list[str]) -> Answer:
-        """List this run's groups; there is no filter by type, and no step with one comes here."""
+        """List this run's groups; there is no filter by type, so no such step is run here."""
         assert not types, "the API has no group types"
         prefix = f"{self._prefix}."
         query = [("prefix", prefix), ("limit", "1000"), *(("state", state) for state in states)]
@@ -296,19 +297,19 @@ class HttpDriver:
         return self._now(self._wire.ask("DELETE", self._path(group), query=REASON))
 
     def find_coordinator(self, key: str, partitions: int) -> Answer:
-        """Ask for the shard of a group by its own name."""
+        """Return the shard of a group by its own name."""
         answer = self._wire.ask("GET", group_path(key, "coordinator"))
         return self._now(answer | {"partition": answer.get("shard_id")})
 
     def delete_topic_partitions(self, partitions: list[Answer]) -> None:
-        """Take whole topics out of the catalogue, and their offsets with them."""
+        """Remove whole topics from the topic metadata, with their offsets."""
         for topic in dict.fromkeys(each["topic"] for each in partitions):
             self._done(self._wire.ask("DELETE", f"/v1/topics/{self._topic(topic)}", query=REASON))
 
     # -- time and trouble --------------------------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
-        """Wait; whenever a sweep is due on the way, do it."""
+        """Wait, and run each sweep that is due meanwhile."""
         end_ms = self.clock.virtual_ms + ms
         while self._next_sweep_ms <= end_ms:
             self.clock.advance(self._next_sweep_ms - self.clock.virtual_ms)
@@ -317,7 +318,7 @@ class HttpDriver:
         self.clock.advance(end_ms - self.clock.virtual_ms)
 
     def cleanup(self) -> None:
-        """Propose all offsets for expiry, and have the node judge them."""
+        """Propose all offsets for expiry, and let the node judge them."""
         run_id = self._database.propose([self._named(group) for group in self._scenario.groups])
         run = f"/v1/maintenance/runs/{run_id}"
         self._done(self._wire.post(f"{run}/apply", {"reason": "conformance"}))
@@ -334,13 +335,13 @@ class HttpDriver:
         self.clock.go_on()
 
     def set_loading(self, on: bool) -> None:
-        """Do nothing: no scenario that wants this comes here."""
+        """Raise: no scenario that needs this is run here."""
         raise AssertionError(f"a node cannot be held in loading ({on})")
 
     # -- inspection ----------------------------------------------------------------------------------------------
 
     def state(self, group: str) -> Answer:
-        """Look at the group as an operator does. Its protocol is shown while it is Stable."""
+        """Return the group as an operator sees it. Its protocol is shown while it is Stable."""
         shown = self._wire.ask("GET", self._path(group))
         members = shown.get("members", [])
         state = shown.get("state", "Dead")
@@ -359,11 +360,11 @@ class HttpDriver:
         )
 
     def transitions(self, group: str) -> list[str]:
-        """Return what the ledger has of the group's states."""
+        """Return the group's states from the history."""
         return self._database.transitions(self._named(group))
 
     def metrics(self) -> Answer:
-        """Return what the ledger and the archive have of this run's groups; commits are counted for all groups."""
+        """Return counts of this run's groups from the history and the archive; commits are counted for all groups."""
         groups = [self._named(group) for group in self._scenario.groups]
         return {
             "completed_rebalances": self._database.completed_rebalances(groups),
@@ -382,7 +383,7 @@ def _who(fields: Answer) -> Answer:
 
 
 def _read_assignment(shown: Value) -> str:
-    """Return an assignment as the text that was sent; nothing assigned is no text."""
+    """Return an assignment as the text that was sent; an empty assignment is an empty text."""
     return b64decode(shown).decode() if isinstance(shown, str) else ""
 
 

@@ -1,4 +1,4 @@
-"""Runs a scenario against a driver: resolve the step's symbols, do it, compare what the step expects.
+"""Interpreter of scenarios: resolves a step's symbols, runs it on a driver, and compares the result.
 
 Symbols: ``"$A"`` is A's present member id, ``"@s7"`` the member id in the answer of join step s7. A consumer's
 record takes the member id from answers NONE and MEMBER_ID_REQUIRED, the generation and protocol from NONE.
@@ -15,12 +15,12 @@ from tests.system.conformance.scenarios import Scenario
 
 
 class Disagreement(AssertionError):
-    """A step did not show what it must; the text names scenario, step, what was expected and what was got."""
+    """A step did not show the expected result; the text names scenario, step, expectation and result."""
 
 
 @dataclass(slots=True)
 class Consumer:
-    """What a consumer remembers between its requests, and how often it did what."""
+    """The state that a consumer keeps between requests, and its counts."""
 
     settings: dict[str, Any]
     member_id: str = ""
@@ -35,31 +35,31 @@ class Consumer:
 class Interpreter:
     """One run of one scenario."""
 
-    def __init__(self, scenario: Scenario, driver: Driver, left_out: Collection[str] = ()) -> None:
-        """Prepare; `left_out` are steps that only look, and cannot through this driver."""
+    def __init__(self, scenario: Scenario, driver: Driver, skipped_steps: Collection[str] = ()) -> None:
+        """Prepare; `skipped_steps` are steps that only observe, and cannot through this driver."""
         self.unseen: set[str] = set()
         """Fields that were to be compared, and that the driver does not see."""
         self._scenario = scenario
         self._driver = driver
-        self._left_out = left_out
+        self._skipped_steps = skipped_steps
         self._consumers: dict[str, Consumer] = {}
         self._handles: dict[str, Handle] = {}
 
     def run(self) -> None:
-        """Do every step.
+        """Run every step.
 
         Raises:
-            Disagreement: names the first step that does not hold.
+            Disagreement: names the first step that fails.
         """
         for step in self._scenario.steps:
-            if step["id"] in self._left_out:
+            if step["id"] in self._skipped_steps:
                 continue
             try:
                 self._do(step)
             except Exception as error:  # a coordinator that breaks does not show what it must either
                 place = f"scenario {self._scenario.scenario_id}, step {step['id']} ({step['op']})"
-                what = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-                raise Disagreement(f"{place}: {what}\n  {step}") from error
+                problem = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+                raise Disagreement(f"{place}: {problem}\n  {step}") from error
 
     def _do(self, step: dict[str, Any]) -> None:
         args = step.get("args", {})
@@ -117,7 +117,7 @@ class Interpreter:
                 return None
 
     def _interfere(self, op: str, args: dict[str, Any]) -> None:
-        """Do what no client can do to a coordinator."""
+        """Run a step that no client can request."""
         match op:
             case "cleanup":
                 self._driver.cleanup()
@@ -152,8 +152,8 @@ class Interpreter:
 
     @staticmethod
     def _is_two_step(fields: dict[str, Any]) -> bool:
-        is_stranger = fields["member_id"] == "" and fields["instance_id"] is None
-        return is_stranger and fields.get("require_known_member_id", True) and fields.get("two_step", True)
+        is_new_member = fields["member_id"] == "" and fields["instance_id"] is None
+        return is_new_member and fields.get("require_known_member_id", True) and fields.get("two_step", True)
 
     def _note_join(self, name: str, answer: Answer) -> None:
         consumer = self._consumer(name)
@@ -260,7 +260,7 @@ class Interpreter:
                 self._check(key, found, wanted)
 
     def _found(self, answer: Answer, key: str, wanted: Value) -> Value:
-        """Return what a key of an expectation looks at, with member ids mapped back to names."""
+        """Return the value of an expectation's key, with member ids mapped back to names."""
         match key:
             case "is_leader":
                 return answer["leader"] == answer["member_id"] != ""
@@ -315,7 +315,7 @@ class Interpreter:
 
 
 def _is_same_set(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
-    """Compare rows as sets, by the fields that are wanted."""
+    """Compare rows as sets, by the expected fields."""
     of = {_identity(row): row for row in found}
     if len(found) != len(wanted) or of.keys() != {_identity(row) for row in wanted}:
         return False

@@ -1,6 +1,6 @@
-"""The protocol in process, under a virtual clock: the smallest driver that keeps the order decided, stored, said.
+"""Driver in process, under a virtual clock: the smallest runtime that decides, stores and replies in this order.
 
-Storing is instant here, so replies leave at once. `reload` goes through the rows that a real store would hold.
+Storing is instant, so replies are sent at once. `reload` uses the rows that a real store would hold.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,33 +13,40 @@ from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorLoadInProgress, NotCoordinator
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.hashing import shard_of
-from coordinator_core.protocol.loading import answer_while_loading
-from coordinator_core.protocol.offsets import facts_of
+from coordinator_core.protocol.loading import respond_while_loading
+from coordinator_core.protocol.offsets import retention_facts_of
 from coordinator_core.protocol.records import AssignmentAccepted, CommittedOffset, OffsetRemoved, OffsetsCommitted
-from coordinator_core.protocol.replies import Beaten, Committed, Joined, Left, OffsetsDeleted, Synced
 from coordinator_core.protocol.requests import (
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
-    Expire,
+    ExpireDeadline,
     ExpireOffsets,
     ExpiryCandidate,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    Leaver,
-    Offer,
+    LeavingMember,
     OffsetToCommit,
     Request,
     Resume,
     RetireGroup,
     StoredOffset,
+    SupportedProtocol,
     SyncGroup,
+)
+from coordinator_core.protocol.responses import (
+    CommitOffsetsResponse,
+    DeleteOffsetsResponse,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
 )
 from coordinator_core.protocol.retention import OffsetFacts, due_at
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import STABLE
-from coordinator_core.runtime.timers import Armed, Timers
+from coordinator_core.runtime.timers import GroupTimer, Timers
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import load_group, project
 from coordinator_core.store.rows import GroupRow, MemberRow, StoredGroup
@@ -64,7 +71,7 @@ SWEEP = "offsets.retention.check.interval.ms"
 
 @dataclass(slots=True)
 class Stored:
-    """What a database would hold of one group."""
+    """The stored rows of one group."""
 
     group: GroupRow | None
     members: dict[str, MemberRow]
@@ -93,9 +100,9 @@ class Machine:
         """The smallest distance so far between a step and a deadline; None while there was no deadline."""
 
     def settle(self, handle: Handle, *, is_due: bool) -> None:
-        """Do nothing: what is answered now is answered already."""
+        """Do nothing: every immediate answer is already there."""
 
-    # -- decided, stored, said ---------------------------------------------------------------------------
+    # -- decide, store, reply ----------------------------------------------------------------------------
 
     def _perform(self, group_id: str, request: Request) -> None:
         group = self._groups.get(group_id) or Group(group_id)
@@ -104,7 +111,7 @@ class Machine:
         self._groups[group_id] = decision.group
         self._store(group_id, decision)
         for deadline, delay_ms in decision.deadlines:
-            armed = Armed(group_id, deadline)
+            armed = GroupTimer(group_id, deadline)
             if delay_ms is None:
                 self._timers.stop(armed)
             else:
@@ -120,14 +127,14 @@ class Machine:
             return
         self._states.setdefault(group_id, []).extend(t.to_state for t in write.transitions if t.from_state)
         offsets = self._offsets.setdefault(group_id, {})
-        for committed in write.positions:
+        for committed in write.committed_offsets:
             offsets[committed.topic, committed.partition] = self._stored_offset(committed)
             self._counts["offset_commits"] += 1
         for removed in write.removed:
             offsets.pop((removed.offset.topic, removed.offset.partition), None)
             if removed.cause in COUNTED_AS:
                 self._counts[COUNTED_AS[removed.cause]] += 1
-        if write.is_group_gone:
+        if write.is_group_deleted:
             for place in (self._stored, self._groups, self._ledgers, self._states):
                 place.pop(group_id, None)
             return
@@ -153,10 +160,10 @@ class Machine:
         )
 
     def _ask(self, group_id: str, token: int, request: Request) -> Value:
-        """Ask for something that is answered at once."""
+        """Send a request that is answered at once."""
         if self._is_loading:
             try:
-                return answer_while_loading(request, self._context().settings)
+                return respond_while_loading(request, self._context().settings)
             except CoordinatorError as error:
                 return error
         answers: list[Any] = []
@@ -174,21 +181,21 @@ class Machine:
     # -- time ----------------------------------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
-        """Let time pass; every deadline fires at its own moment, and so does the retention sweep."""
+        """Advance the clock; every deadline fires at its own time, and so does the retention sweep."""
         end_ms = self._now_ms + ms
         while (next_ms := self._next_event_ms()) <= end_ms:
             self._now_ms = max(self._now_ms, next_ms)
             if self._next_sweep_ms <= self._now_ms:
                 self._next_sweep_ms += self._config[SWEEP]
                 self.cleanup()
-            while (armed := self._timers.take_due(self._now_ms)) is not None:
+            while (armed := self._timers.pop_due(self._now_ms)) is not None:
                 self._last_fired_ms = self._now_ms
-                self._perform(armed.group_id, Expire(armed.deadline))
+                self._perform(armed.group_id, ExpireDeadline(armed.deadline))
         self._now_ms = end_ms
         self._note_slack()
 
     def _note_slack(self) -> None:
-        """Measure how far the end of a wait is from the deadline before it and the one after."""
+        """Measure the distance between the end of a wait and the deadlines before and after it."""
         distances = [due_ms - self._now_ms for due_ms in self._timers._due_at_ms.values()]
         if self._last_fired_ms is not None:
             distances.append(self._now_ms - self._last_fired_ms)
@@ -203,7 +210,7 @@ class Machine:
         return self._next_sweep_ms if due_ms is None else min(due_ms, self._next_sweep_ms)
 
     def cleanup(self) -> None:
-        """Sweep once: what is due by the retention rule expires, what is then empty is retired."""
+        """Sweep once: due offsets expire, and groups without offsets are retired."""
         for group_id in list(self._groups):
             stored = tuple(self._offsets.get(group_id, {}).values())
             self._narrow_slack([abs(due_ms - self._now().wall_ms) for due_ms in self._dues_ms(group_id, stored)])
@@ -214,11 +221,11 @@ class Machine:
             self._ask(group_id, token, RetireGroup(token, bool(self._offsets.get(group_id))))
 
     def _dues_ms(self, group_id: str, stored: Iterable[StoredOffset]) -> Iterator[int]:
-        """Return when offsets expire if their group stays as it is, of those that ever do."""
+        """Yield when offsets expire if their group stays as it is."""
         retention_ms = self._context().settings.retention_ms
         for one in stored:
             facts = OffsetFacts(one.topic, one.committed_at_ms, one.expires_at_ms)
-            due = due_at(facts_of(self._groups[group_id]), facts, retention_ms)
+            due = due_at(retention_facts_of(self._groups[group_id]), facts, retention_ms)
             if due is not None:
                 yield due[0]
 
@@ -237,8 +244,10 @@ class Machine:
             session_timeout_ms=fields["session_timeout_ms"],
             rebalance_timeout_ms=fields["rebalance_timeout_ms"],
             protocol_type=fields["protocol_type"],
-            protocols=tuple(Offer(p["name"], metadata.to_bytes(p["metadata"])) for p in fields["protocols"]),
-            fresh_member_id=f"{stem}-{token}",
+            protocols=tuple(
+                SupportedProtocol(p["name"], metadata.to_bytes(p["metadata"])) for p in fields["protocols"]
+            ),
+            new_member_id=f"{stem}-{token}",
             require_known_member_id=fields.get("require_known_member_id", True),
             supports_skip_assignment=fields.get("skip_assignment_supported", True),
         )
@@ -274,9 +283,9 @@ class Machine:
     def leave(self, group: str, members: list[Answer]) -> Answer:
         """Send a leave."""
         token = next(self._serial)
-        leavers = tuple(Leaver(member["member_id"], member["instance_id"]) for member in members)
-        answer = self._ask(group, token, LeaveGroup(token, leavers))
-        results = [_error(result.error) for result in answer.members] if isinstance(answer, Left) else []
+        leaving_members = tuple(LeavingMember(member["member_id"], member["instance_id"]) for member in members)
+        answer = self._ask(group, token, LeaveGroup(token, leaving_members))
+        results = [_error(result.error) for result in answer.members] if isinstance(answer, LeaveGroupResponse) else []
         return {"error": _error(answer), "members": results}
 
     def commit(self, group: str, fields: Answer) -> Answer:
@@ -289,7 +298,7 @@ class Machine:
         who = (fields["generation"], fields["member_id"], fields["instance_id"])
         request = CommitOffsets(token, *who, offsets, fields.get("retention_time_ms", -1))
         answer = self._ask(group, token, request)
-        if not isinstance(answer, Committed):
+        if not isinstance(answer, CommitOffsetsResponse):
             return {"error": _error(answer)}
         rows = [{"topic": t, "partition": p, "error": _error(e)} for t, p, e in answer.offsets]
         errors = {row["error"] for row in rows}
@@ -322,7 +331,7 @@ class Machine:
         wanted = tuple((p["topic"], p["partition"]) for p in partitions)
         stored = tuple(self._offsets.get(group, {}).values())
         answer = self._ask(group, token, DeleteOffsets(token, wanted, stored, "delete"))
-        results = answer.offsets if isinstance(answer, OffsetsDeleted) else ()
+        results = answer.offsets if isinstance(answer, DeleteOffsetsResponse) else ()
         rows = [{"topic": t, "partition": p, "error": _error(e)} for t, p, e in results]
         return {"error": _error(answer), "partitions": rows}
 
@@ -333,7 +342,7 @@ class Machine:
         return {"error": _error(self._ask(group, token, DeleteGroup(token, stored, "delete")))}
 
     def delete_topic_partitions(self, partitions: list[Answer]) -> None:
-        """Take away the offsets of partitions that are gone from the cluster, in every group."""
+        """Remove the offsets of deleted partitions from every group."""
         gone = {(p["topic"], p["partition"]) for p in partitions}
         for offsets in self._offsets.values():
             for key in gone & offsets.keys():
@@ -385,11 +394,11 @@ class Machine:
     # -- losing the node ---------------------------------------------------------------------------------------
 
     def set_loading(self, on: bool) -> None:
-        """Let the coordinator be loading, or done with it."""
+        """Set whether the coordinator is loading."""
         self._is_loading = on
 
     def reload(self, config: dict[str, Any]) -> None:
-        """Lose everything but what was stored, and start again."""
+        """Drop everything but the stored rows, and load them."""
         self._config |= config
         waiting, self._waiting = self._waiting, {}
         for resolve in waiting.values():
@@ -397,7 +406,7 @@ class Machine:
         self._groups, self._ledgers, self._timers = {}, {}, Timers()
         for group_id, stored in self._stored.items():
             assert stored.group is not None
-            members = tuple(sorted(stored.members.values(), key=lambda row: row.position))
+            members = tuple(sorted(stored.members.values(), key=lambda row: row.join_order))
             group, ledger, _ = load_group(StoredGroup(stored.group, members), self._now().wall_ms)
             self._groups[group_id], self._ledgers[group_id] = group, ledger
         for group_id in list(self._groups):
@@ -406,7 +415,7 @@ class Machine:
     # -- inspection ----------------------------------------------------------------------------------------------
 
     def state(self, group: str) -> Answer:
-        """Look inside."""
+        """Return the group's internal state."""
         known = self._groups.get(group) or Group(group)
         return {
             "exists": known.exists,
@@ -424,12 +433,12 @@ class Machine:
         return self._states.get(group, [])
 
     def metrics(self) -> Answer:
-        """Return what was counted since the start."""
+        """Return the counts since the start."""
         return {"completed_rebalances": self._completed_rebalances} | self._counts
 
 
 def _check_fold(before: Group, decision: Decision) -> None:
-    """Hold the law that a group is the fold of its records, in every step of every scenario."""
+    """Check that the group is the fold of its records, in every step of every scenario."""
     of_group = [r for r in decision.records if not isinstance(r, OffsetsCommitted | OffsetRemoved)]
     folded = before.fold(of_group)
     for field in Group.__slots__:
@@ -437,7 +446,7 @@ def _check_fold(before: Group, decision: Decision) -> None:
 
 
 def _joined(answer: Value, member_id: str) -> Answer:
-    if not isinstance(answer, Joined):
+    if not isinstance(answer, JoinGroupResponse):
         return {
             "error": _error(answer),
             "generation": -1,
@@ -464,7 +473,7 @@ def _joined(answer: Value, member_id: str) -> Answer:
 
 
 def _synced(answer: Value) -> Answer:
-    if not isinstance(answer, Synced):
+    if not isinstance(answer, SyncGroupResponse):
         return {"error": _error(answer), "assignment": "", "protocol_type": None, "protocol_name": None}
     return {
         "error": "NONE",
@@ -477,5 +486,5 @@ def _synced(answer: Value) -> Answer:
 def _error(answer: Value) -> str:
     if isinstance(answer, CoordinatorError):
         return answer.code
-    assert answer is None or not isinstance(answer, Beaten) or answer.heartbeat_interval_ms > 0
+    assert answer is None or not isinstance(answer, HeartbeatResponse) or answer.heartbeat_interval_ms > 0
     return "NONE"

@@ -1,4 +1,4 @@
-"""What members say of themselves, as scenarios have it: `{topics, user_data?}`, or `{raw}` if it cannot be read."""
+"""Member metadata as scenarios write it: `{topics, user_data?}`, or `{raw}` if it cannot be read."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def to_bytes(metadata: Metadata) -> bytes:
 
 
 def from_bytes(data: bytes) -> Metadata:
-    """Return what bytes say."""
+    """Return the metadata in these bytes."""
     try:
         read = read_subscription(data)
     except Unreadable:
@@ -28,7 +28,7 @@ def from_bytes(data: bytes) -> Metadata:
 
 
 def comparable(metadata: Metadata) -> Metadata:
-    """Return metadata in the one form in which two of it can be compared; the order of topics says nothing."""
+    """Return metadata in a canonical form; the order of topics does not matter."""
     if "raw" in metadata:
         return metadata
     return {key: value for key, value in metadata.items() if value is not None} | {"topics": sorted(metadata["topics"])}

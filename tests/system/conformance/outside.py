@@ -1,6 +1,6 @@
-"""What of a scenario can be seen over HTTP, at what pace it runs there, and, where it cannot, the reason why.
+"""Plans for HTTP runs: the parts of a scenario that can be observed, its pace, or the reason why it is not run.
 
-The rules look at what a scenario uses, never at its name, so they hold for scenarios that nobody here has seen.
+The rules depend on what a scenario uses, never on its name, so they hold for any scenario file.
 """
 
 from collections.abc import Iterator
@@ -29,48 +29,48 @@ class Plan:
 
     scenario: Scenario
     reason: str | None
-    """Why it is not run; None when it is."""
-    left_out: dict[str, str]
-    """Steps that cannot be taken, with why; they only look."""
+    """Why it is not run; None if it is."""
+    skipped_steps: dict[str, str]
+    """Steps that cannot be run, with the reason; they only observe."""
     scale: float
     slack_ms: int | None
 
     @property
     def real_s(self) -> float:
-        """How long it takes at least."""
+        """Return the minimum duration in seconds."""
         return self.scenario.total_ms / self.scale / 1000
 
     @property
     def needs_own_node(self) -> bool:
-        """Whether it restarts its node."""
+        """Return whether it restarts its node."""
         return any(step["op"] == "reload" for step in self.scenario.steps)
 
     @property
     def needs_raw_names(self) -> bool:
-        """Whether a group of it keeps its name, so that no other such scenario may run beside it."""
+        """Return whether one of its groups keeps its name, so that no other such scenario may run at the same time."""
         return "" in self.scenario.groups
 
     def slower(self) -> "Plan":
-        """Return the same at half the pace."""
-        return Plan(self.scenario, self.reason, self.left_out, self.scale / 2, self.slack_ms)
+        """Return the plan at half the pace."""
+        return Plan(self.scenario, self.reason, self.skipped_steps, self.scale / 2, self.slack_ms)
 
 
 def plan(scenario: Scenario, limit_s: float) -> Plan:
     """Plan a scenario's run over HTTP.
 
     Args:
-        scenario: it.
-        limit_s: how long one scenario may take really.
+        scenario: the scenario.
+        limit_s: the maximum real duration of one scenario.
     """
     reason = next(_reasons(scenario), None)
-    left_out = {step["id"]: why for step in scenario.steps if (why := _why_not_seen(step)) is not None}
-    if reason is None and _is_mostly_left_out(scenario, left_out):
-        reason = next(iter(left_out.values()))
+    skipped_steps = {step["id"]: why for step in scenario.steps if (why := _why_not_seen(step)) is not None}
+    if reason is None and _is_mostly_skipped(scenario, skipped_steps):
+        reason = next(iter(skipped_steps.values()))
     slack_ms = None if reason is not None else _slack_ms(scenario)
     scale = _scale(scenario, slack_ms)
     if reason is None:
         reason = _why_too_long(scenario, slack_ms, scale, limit_s)
-    return Plan(scenario, reason, left_out, scale, slack_ms)
+    return Plan(scenario, reason, skipped_steps, scale, slack_ms)
 
 
 # -- what cannot be said or seen ------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def _reasons(scenario: Scenario) -> Iterator[str]:
         args = step.get("args", {})
         match step["op"]:
             case "assign":
-                yield "calls an assignor by itself; no coordinator has a part in it"
+                yield "calls an assignor without a coordinator"
             case "set_loading":
                 yield "holds the coordinator in the state of loading, which a real node leaves by itself"
             case "join" if args.get("skip_assignment_supported") is False:
@@ -89,16 +89,16 @@ def _reasons(scenario: Scenario) -> Iterator[str]:
             case "offset_delete" if not args["partitions"]:
                 yield "deletes the offsets of no partition; over HTTP a deletion names a topic"
             case "delete_topic_partitions" if not _are_whole_topics(scenario, args["partitions"]):
-                yield "takes single partitions out of the cluster; over HTTP a topic goes as a whole"
+                yield "deletes single partitions of a topic; over HTTP a topic is deleted as a whole"
         yield from _unsayable(step, args)
     if "" in scenario.groups and _own_config(scenario):
-        yield "gives settings to the group whose id is empty, which has none of its own over HTTP"
+        yield "changes settings of the group with the empty id, which has none over HTTP"
     if scenario.config["offsets.topic.num.partitions"] != SHARDS:
-        yield "changes the number of shards, which a database is made with"
+        yield "changes the number of shards, which is fixed for a database"
 
 
 def _unsayable(step: Step, args: Step) -> Iterator[str]:
-    """Name values that the HTTP API refuses by their form, before any rule of the protocol."""
+    """Yield the reasons for values that the HTTP API rejects by their form, before any rule of the protocol."""
     if args.get("generation", 0) < -1:
         yield "sends a generation below -1, which the API refuses by its form"
     if args.get("instance_id") == "" or any(each.get("instance_id") == "" for each in args.get("members", [])):
@@ -112,7 +112,7 @@ def _unsayable(step: Step, args: Step) -> Iterator[str]:
 
 
 def _why_not_seen(step: Step) -> str | None:
-    """Return why a step that only looks cannot be taken."""
+    """Return why a step that only observes cannot be run, or None."""
     args = step.get("args", {})
     match step["op"]:
         case "list" if args.get("types"):
@@ -125,13 +125,13 @@ def _why_not_seen(step: Step) -> str | None:
             return None
 
 
-def _is_mostly_left_out(scenario: Scenario, left_out: dict[str, str]) -> bool:
-    looks = [step for step in scenario.steps if step["op"] in LOOKS]
-    return 2 * len(left_out) > len(looks)
+def _is_mostly_skipped(scenario: Scenario, skipped_steps: dict[str, str]) -> bool:
+    observations = [step for step in scenario.steps if step["op"] in LOOKS]
+    return 2 * len(skipped_steps) > len(observations)
 
 
 def _are_whole_topics(scenario: Scenario, partitions: list[Step]) -> bool:
-    """Tell whether every partition that the scenario names of these topics goes."""
+    """Return whether every partition of these topics in the scenario is deleted."""
     gone = {(each["topic"], each["partition"]) for each in partitions}
     topics = {topic for topic, _ in gone}
     named = {
@@ -155,25 +155,25 @@ def _own_config(scenario: Scenario) -> dict[str, Any]:
 
 
 def _slack_ms(scenario: Scenario) -> int | None:
-    """Return the smallest distance between a step and a deadline, measured where the file does not tell it."""
+    """Return the smallest distance between a step and a deadline, measured unless the file gives it."""
     if scenario.slack_ms is not None:
         return scenario.slack_ms
     machine = Machine(scenario.config)
     try:
         Interpreter(scenario, machine).run()
     except AssertionError:
-        return machine.slack_ms  # It does not hold in process either, and is told so there.
+        return machine.slack_ms  # It fails in process too, which reports it.
     return machine.slack_ms
 
 
 def _is_about_retention(scenario: Scenario) -> bool:
-    """Tell whether offsets come to the end of their retention, which is set in whole minutes and so keeps its pace."""
+    """Return whether offsets reach their retention, which is set in whole minutes and so cannot be scaled."""
     retention_minutes: int = scenario.config["offsets.retention.minutes"]
     return 0 < retention_minutes * MINUTE_MS <= scenario.total_ms
 
 
 def _scale(scenario: Scenario, slack_ms: int | None) -> float:
-    """Return how much faster than told the scenario runs: 1 where that is short enough."""
+    """Return how much faster than written the scenario runs; 1 if it is short enough."""
     if _is_about_retention(scenario):
         return 1.0
     scale = max(1.0, scenario.total_ms / 1000 / TARGET_S)

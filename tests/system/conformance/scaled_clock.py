@@ -1,7 +1,7 @@
-"""The time of a scenario on a real clock: one of its milliseconds lasts 1/scale real ones, counted from the start.
+"""Scaled clock: a scenario's millisecond lasts 1/scale real ones, counted from the start.
 
-Steps are due at fixed moments, so that what each of them takes does not add up. How late the latest of them was is
-kept: a node that has its timers from requests that came late is late by as much, and no more.
+Steps are due at fixed moments, so their durations do not add up. The clock records how late the latest step was: a
+node whose timers start with late requests is late by as much, and no more.
 """
 
 from threading import Event
@@ -9,7 +9,7 @@ from time import monotonic
 
 
 class ScaledClock:
-    """Where a scenario is in its own time."""
+    """The time of one scenario."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
@@ -20,11 +20,11 @@ class ScaledClock:
 
     @property
     def virtual_ms(self) -> int:
-        """How much of its own time the scenario has seen."""
+        """Return the elapsed time of the scenario."""
         return self._virtual_ms
 
     def real_ms(self, virtual_ms: int) -> int:
-        """Return how long something of the scenario's time lasts really; what lasts at all lasts a millisecond."""
+        """Return the real duration of a duration in the scenario; at least one millisecond unless it is 0."""
         return max(1, round(virtual_ms / self.scale)) if virtual_ms > 0 else virtual_ms
 
     def advance(self, ms: int) -> None:
@@ -36,11 +36,11 @@ class ScaledClock:
         self.note()
 
     def note(self) -> None:
-        """Take note of how late it is: whatever belongs to this moment was just done."""
+        """Record how late the step that belongs to this moment is."""
         self.late_ms = max(self.late_ms, (monotonic() - self._due_s()) * 1000)
 
     def go_on(self) -> None:
-        """Let this moment be now: what lay between does not count, for the node has begun all its timers anew."""
+        """Continue from now: the time since does not count, as the node has restarted all its timers."""
         self._origin_s += monotonic() - self._due_s()
 
     def _due_s(self) -> float:

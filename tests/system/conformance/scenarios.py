@@ -1,4 +1,4 @@
-"""Files of scenarios, read. `scenarios.json` was checked against Kafka's own coordinator, and stays as it is."""
+"""Loader of scenario files. `scenarios.json` was checked against Kafka's own coordinator and is never edited."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Json = Any
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One story: steps in order, and what each must show."""
+    """One scenario: steps in order, and their expectations."""
 
     scenario_id: str
     title: str
@@ -31,7 +31,7 @@ class Scenario:
 
     @property
     def area(self) -> str:
-        """What the scenario is about in the first place."""
+        """Return the scenario's area, its first tag."""
         return self.tags[0] if self.tags else "other"
 
     def consumer(self, name: str) -> dict[str, Json]:
@@ -40,7 +40,7 @@ class Scenario:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Every group that a step names, the default one first."""
+        """Return every group that a step names, the default one first."""
         named = [self.group]
         for step in self.steps:
             args = step.get("args", {})
@@ -50,7 +50,7 @@ class Scenario:
 
     @property
     def total_ms(self) -> int:
-        """How much time passes in it."""
+        """Return how much time passes in the scenario."""
         return sum(
             step.get("ms", 0) if step["op"] == "advance_clock" else step.get("args", {}).get("for_ms", 0)
             for step in self.steps

@@ -1,4 +1,4 @@
-"""A node that works beside what is printed logs nothing meanwhile, and as before afterwards."""
+"""Silences the logs of nodes in this process while a command prints."""
 
 import contextlib
 import logging
@@ -9,7 +9,7 @@ import structlog
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Let every node of this process log nothing for the time of the block."""
+    """Drop the log events of every node in this process for the time of the block."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:

@@ -1,4 +1,4 @@
-"""What does not hold is told with step, what was expected and what was got; what shows nothing is repeated."""
+"""Failure reports name step, expectation and result; inconclusive runs are repeated."""
 
 from dataclasses import replace
 
@@ -21,27 +21,27 @@ def scenario(steps: list[Answer], **config: int) -> Scenario:
 def complaint(*steps: Answer) -> str:
     made = scenario(list(steps))
     interpreter = Interpreter(made, Machine(made.config))
-    with pytest.raises(Disagreement) as told:
+    with pytest.raises(Disagreement) as error:
         interpreter.run()
-    return str(told.value)
+    return str(error.value)
 
 
 JOIN = {"id": "s1", "op": "join", "who": "A"}
 
 
-def test_a_wrong_answer_is_told_with_what_was_expected() -> None:
-    told = complaint(JOIN, {"id": "s2", "op": "heartbeat", "who": "A", "expect": {"error": "NONE"}})
+def test_wrong_response_is_reported_with_the_expected_one() -> None:
+    error = complaint(JOIN, {"id": "s2", "op": "heartbeat", "who": "A", "expect": {"error": "NONE"}})
 
-    assert told.startswith("scenario X-1, step s2 (heartbeat): error: expected 'NONE', got 'ILLEGAL_GENERATION'")
+    assert error.startswith("scenario X-1, step s2 (heartbeat): error: expected 'NONE', got 'ILLEGAL_GENERATION'")
 
 
-def test_an_answer_that_is_not_due_is_told() -> None:
+def test_unexpected_response_is_reported() -> None:
     refused = JOIN | {"args": {"session_timeout_ms": 1}, "expect": {"pending": True}}
 
     assert "step s1 (join): expected no answer yet, got {'error': 'INVALID_SESSION_TIMEOUT'" in complaint(refused)
 
 
-def test_an_answer_that_is_missing_is_told() -> None:
+def test_missing_response_is_reported() -> None:
     assert "step s1 (join): expected {'error': 'NONE'}, got no answer" in complaint(
         JOIN | {"expect": {"error": "NONE"}}
     )
@@ -66,7 +66,7 @@ def test_offsets_are_compared_as_an_exact_set() -> None:
         ([{"id": "s1", "op": "heartbeat", "who": "A", "args": {"generation": -2}}], "sends a generation below -1"),
     ],
 )
-def test_what_cannot_be_seen_over_http_says_why(steps: list[Answer], reason: str) -> None:
+def test_plan_gives_the_reason_for_a_scenario_that_is_not_run(steps: list[Answer], reason: str) -> None:
     assert (plan(scenario(steps), 80.0).reason or "").startswith(reason)
 
 
@@ -95,7 +95,7 @@ def test_time_is_not_scaled_down_where_retention_runs_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "late_ms", "is_void"), [("wrong", 10.0, False), ("wrong", 700.0, True), (None, 700.0, False)]
+    ("complaint", "late_ms", "is_void"), [("wrong", 10.0, False), ("wrong", 700.0, True), (None, 700.0, False)]
 )
-def test_only_a_failure_of_a_late_machine_is_repeated(told: str | None, late_ms: float, is_void: bool) -> None:
-    assert Attempt(1.0, told, late_ms, 600.0, ()).is_void is is_void
+def test_only_a_failure_of_a_late_machine_is_repeated(complaint: str | None, late_ms: float, is_void: bool) -> None:
+    assert Attempt(1.0, complaint, late_ms, 600.0, ()).is_void is is_void

@@ -1,4 +1,4 @@
-"""A file of scenarios that is malformed is told so in one sentence that names the scenario and the step."""
+"""A malformed scenario file is reported in one sentence that names the scenario and the step."""
 
 import json
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def step_of(content: Json) -> Json:
         (lambda c: c.pop("scenarios"), "the file: scenarios is missing."),
     ],
 )
-def test_what_is_malformed_is_named(tmp_path: Path, change: Callable[[Json], object], sentence: str) -> None:
+def test_malformed_scenario_is_named(tmp_path: Path, change: Callable[[Json], object], sentence: str) -> None:
     file = written(tmp_path, change)
 
     with pytest.raises(MalformedScenarios) as refusal:
@@ -64,7 +64,7 @@ def test_what_is_malformed_is_named(tmp_path: Path, change: Callable[[Json], obj
     assert str(refusal.value) == f"{file}: {sentence}"
 
 
-def test_the_command_says_the_sentence_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_only_the_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.json"
     file.write_text("{")
 
@@ -72,6 +72,6 @@ def test_the_command_says_the_sentence_and_nothing_else(tmp_path: Path, capsys: 
     assert capsys.readouterr().err.startswith(f"{file} is not JSON: ")
 
 
-def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(MalformedScenarios, match=r"none\.json cannot be read: No such file or directory\.$"):
         load_scenarios(tmp_path / "none.json")

@@ -1,4 +1,4 @@
-"""Every scenario holds in process, under a virtual clock."""
+"""Every scenario passes in process, under a virtual clock."""
 
 import pytest
 

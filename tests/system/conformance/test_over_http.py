@@ -1,4 +1,4 @@
-"""Every scenario that can be observed from outside holds over HTTP, against a real node on a real database."""
+"""Every scenario that can be observed from outside passes over HTTP, against a real node on a real database."""
 
 from collections.abc import Iterator
 
@@ -11,26 +11,31 @@ from tests.system.conformance.scenarios import KAFKAS, load_scenarios
 from tests.system.conformance.silence import silenced
 
 LIMIT_S = 80.0
-"""What takes longer is left to `make conformance`."""
+"""Longer scenarios are left to `make conformance`."""
 PLANS = {each.scenario_id: plan(each, LIMIT_S) for each in load_scenarios()}
+QUICK_S = 20.0
+"""What takes longer is slow."""
 RUN = {scenario_id: each for scenario_id, each in PLANS.items() if each.reason is None}
 
 
 @pytest.fixture(scope="module")
 def fleet(databases: Databases, request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    """Give the scenarios that were asked for, under way."""
+    """Yield the requested scenarios, already running."""
     calls = [getattr(item, "callspec", None) for item in request.session.items]
     asked = {call.params.get("scenario_id") for call in calls if call is not None}
     with silenced(), Fleet(databases, [each for scenario_id, each in RUN.items() if scenario_id in asked]) as fleet:
         yield fleet
 
 
-@pytest.mark.parametrize("scenario_id", RUN)
+@pytest.mark.parametrize(
+    "scenario_id",
+    [pytest.param(name, marks=pytest.mark.slow) if each.real_s > QUICK_S else name for name, each in RUN.items()],
+)
 def test_the_scenario_holds_over_http(fleet: Fleet, scenario_id: str) -> None:
     outcome = fleet.outcome(scenario_id)
 
     for repeat in outcome.repeats:
-        print(repeat)  # noqa: T201 - shown with a failure; a pass after a repeat is told by `make conformance`
+        print(repeat)  # noqa: T201 - shown with a failure; `make conformance` reports passes after a repeat
     assert outcome.complaint is None, outcome.complaint
 
 
@@ -40,7 +45,7 @@ def test_nearly_all_of_kafkas_scenarios_are_run_over_http() -> None:
     assert len(kafkas & RUN.keys()) >= 160
 
 
-def test_who_is_not_run_says_why() -> None:
-    silent: list[Plan] = [each for each in PLANS.values() if each.reason == ""]
+def test_every_scenario_that_is_not_run_has_a_reason() -> None:
+    without_reason: list[Plan] = [each for each in PLANS.values() if each.reason == ""]
 
-    assert not silent
+    assert not without_reason

@@ -1,4 +1,4 @@
-"""Requests to a node over HTTP, JSON both ways; a refusal is the code of its problem reply."""
+"""HTTP client for JSON requests to a node; an error is the code of its problem reply."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -23,17 +23,17 @@ Query = list[tuple[str, str]]
 
 
 class Wire:
-    """The way to one node; any thread may use it."""
+    """Connections to one node; usable from any thread."""
 
     def __init__(self, url: str) -> None:
         self._pool = urllib3.connection_from_url(url, maxsize=CONNECTIONS, block=False, retries=False)
 
     def close(self) -> None:
-        """Let go of the connections that are kept."""
+        """Close the idle connections."""
         self._pool.close()
 
     def ask(self, method: str, path: str, body: Json = None, query: Query | None = None) -> Json:
-        """Send a request and return its JSON; a refusal is an object with its `error`, by Kafka's name."""
+        """Send a request and return its JSON; an error is an object with `error`, Kafka's name."""
         return self._send(method, path, body, query, PATIENCE_S)
 
     def post(self, path: str, body: Json) -> Json:
@@ -41,7 +41,7 @@ class Wire:
         return self.ask("POST", path, body)
 
     def post_later(self, path: str, body: Json, take: Taker) -> None:
-        """Send a POST that may wait, on a thread of its own; its answer goes to `take`, whenever it comes."""
+        """Send a POST that may wait, on its own thread, which passes the answer to `take`."""
         is_started = Event()
 
         def wait() -> None:

@@ -9,17 +9,17 @@ from datetime import UTC, datetime, timedelta
 import psycopg2
 
 from tests.support.random_history import Past
-from tests.support.stored_history import group, insert, member, rebalance, rows, stay
+from tests.support.stored_history import group, insert, member, rebalance, rows, session
 
-TOLD = "told-of"
+REPORTED_GROUP = "told-of"
 LOPSIDED = "lopsided"
 FLAPPING = "flapping-1"
 TOPIC = "parcels"
 """Which nobody else reads."""
 
-TOLD_DAY = datetime.now(UTC).date() - timedelta(days=1)
-REBALANCES = {"rebalances": 2, "took_ms_max": 3_000, "took_ms_total": 5_000, "evicted": 1, "spuriously_evicted": 1}
-"""Of `TOLD`, yesterday."""
+REPORTED_DAY = datetime.now(UTC).date() - timedelta(days=1)
+REBALANCES = {"rebalances": 2, "took_max_ms": 3_000, "took_total_ms": 5_000, "evicted": 1, "spuriously_evicted": 1}
+"""Of `REPORTED_GROUP`, yesterday."""
 
 SPREAD = {"members": 2, "idle_members": 1, "partitions_max": 10, "best_partitions_max": 5, "score": 50}
 """Of `LOPSIDED`: half of the partitions of the one member belong to the other."""
@@ -27,7 +27,7 @@ SPREAD = {"members": 2, "idle_members": 1, "partitions_max": 10, "best_partition
 ADVICE = {"session_verdict": "change", "session_present_ms": 10_000}
 """To `FLAPPING`, whose living members are silent for longer than their sessions."""
 
-OLD_DAY = TOLD_DAY - timedelta(days=60)
+OLD_DAY = REPORTED_DAY - timedelta(days=60)
 OLD_PARTITION = f"offset_history_p{OLD_DAY:%Y%m%d}"
 OLD_ROWS = 100
 
@@ -43,15 +43,15 @@ FROM generate_series(1, {rows}) AS n
 def store(url: str) -> None:
     """Write everything down: a day's rebalances, four weeks of silences, an uneven group, and a day that is old."""
     with closing(psycopg2.connect(url)) as connection:
-        noon = datetime.combine(TOLD_DAY, datetime.min.time(), UTC) + timedelta(hours=12)
-        told = {"group_id": TOLD}
-        insert(connection, "rebalances", *(rebalance(noon + timedelta(hours=n), 2 + n, **told) for n in (0, 1)))
+        noon = datetime.combine(REPORTED_DAY, datetime.min.time(), UTC) + timedelta(hours=12)
+        row = {"group_id": REPORTED_GROUP}
+        insert(connection, "rebalances", *(rebalance(noon + timedelta(hours=n), 2 + n, **row) for n in (0, 1)))
         back = noon + timedelta(seconds=30)
         insert(
             connection,
             "member_sessions",
-            stay("before", noon - timedelta(hours=1), noon, **told),
-            stay("after", back, back + timedelta(hours=1), end_reason="left", **told),
+            session("before", noon - timedelta(hours=1), noon, **row),
+            session("after", back, back + timedelta(hours=1), end_reason="left", **row),
         )
         ten = {TOPIC: dict.fromkeys(range(10), 5)}
         members = member("all", [TOPIC], ten), member("none", [TOPIC], {})

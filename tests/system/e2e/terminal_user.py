@@ -1,4 +1,4 @@
-"""A newcomer at a terminal: starts `muster up`, reads what it prints, asks the addresses that it names, stops it."""
+"""A user at a terminal: starts `muster up`, reads its output, calls the printed addresses, stops it."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ NEVER_IN_A_TEST = "0 0 1 1 *"
 Json = Any
 
 
-class Newcomer:
+class NewUser:
     """One `muster up` and what can be asked of it."""
 
     def __init__(self, data_dir: Path, *options: str) -> None:
@@ -182,9 +182,9 @@ class Newcomer:
 
 
 @contextmanager
-def newcomer(data_dir: Path, *options: str) -> Iterator[Newcomer]:
+def new_user(data_dir: Path, *options: str) -> Iterator[NewUser]:
     """Run `muster up` for the time of a block."""
-    platform = Newcomer(data_dir, *options)
+    platform = NewUser(data_dir, *options)
     try:
         yield platform
     except AssertionError as failure:

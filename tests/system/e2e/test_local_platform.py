@@ -1,4 +1,4 @@
-"""A newcomer starts everything, kills a member, has every DAG run through Airflow, and stops everything."""
+"""The local platform end to end: groups live, a killed member, every DAG through Airflow, a stop."""
 
 import os
 import re
@@ -16,7 +16,9 @@ from agent import ConsumerAgent
 from muster.data_dir import DataDir
 from tests.support.waiting import poll_until
 from tests.system.e2e import known_history as known_past
-from tests.system.e2e.terminal_user import Newcomer, newcomer, processes_of
+from tests.system.e2e.terminal_user import NewUser, new_user, processes_of
+
+pytestmark = [pytest.mark.postgres, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.slow]
 
 DEMO_GROUPS = {"orders-billing", "clicks-enrichment", "payments-audit"}
 LEFT_BEHIND = "left-behind"
@@ -29,43 +31,43 @@ OTHER_DAGS = ("history_archive", DAILY, "assignment_balance_audit", "timeout_adv
 
 
 @pytest.mark.timeout(1200)
-def test_a_newcomer_sees_groups_live_a_rebalance_explained_and_every_dag_run(tmp_path: Path) -> None:
-    with newcomer(tmp_path / "data") as platform:
-        _sees_the_fleet(platform)
+def test_new_user_sees_live_groups_rebalances_and_dag_runs(tmp_path: Path) -> None:
+    with new_user(tmp_path / "data") as platform:
+        _asserts_fleet_is_consuming(platform)
         known_past.store(platform.database_url())
         platform.reads(r"user admin, password")
-        _leaves_a_group_behind(platform)
+        _creates_an_expiring_group(platform)
         _kills_a_member(platform)
-        _finds_expired_what_was_due(platform)
-        _tells_others_where_airflow_is(platform)
+        _finds_due_offsets_expired(platform)
+        _publishes_airflow_url(platform)
         # They wait for the one slot that Spark has here, while everything else goes on.
         others = {dag_id: platform.start(dag_id, {}) for dag_id in OTHER_DAGS}
         _expires_offsets(platform)
-        _reads_what_jobs_tell(platform, others)
-        _reads_the_same_of_a_day_that_is_backfilled_with_a_kill(platform)
-        _finds_old_history_in_the_archive(platform)
-        _finds_the_group_retired(platform)
+        _reads_reports(platform, others)
+        _backfills_a_day_with_a_kill(platform)
+        _asserts_history_archived(platform)
+        _asserts_group_retired(platform)
         assert platform.stop() == 0
     assert processes_of(platform.data_dir) == []
 
 
-def _sees_the_fleet(platform: Newcomer) -> None:
+def _asserts_fleet_is_consuming(platform: NewUser) -> None:
     platform.reads(r"Demonstration fleet")
     poll_until(lambda: _stable_groups(platform) >= DEMO_GROUPS)
     moving = "SELECT count(*) > 0 FROM offsets WHERE group_id = 'orders-billing'"
     poll_until(lambda: platform.sql(moving) == [(True,)])
 
 
-def _stable_groups(platform: Newcomer) -> set[str]:
+def _stable_groups(platform: NewUser) -> set[str]:
     return {group["group_id"] for group in platform.get("/v1/groups?state=Stable")["groups"]}
 
 
-def _leaves_a_group_behind(platform: Newcomer) -> None:
+def _creates_an_expiring_group(platform: NewUser) -> None:
     with closing(ConsumerAgent(platform.node_url, LEFT_BEHIND, ["orders"])) as consumer:
         poll_until(lambda: consumer.poll(0.2) or consumer.assignment())
 
 
-def _kills_a_member(platform: Newcomer) -> None:
+def _kills_a_member(platform: NewUser) -> None:
     """Kill a member by the pid in its client id; the ledger says why the group rebalanced."""
     member = platform.get("/v1/groups/orders-billing")["members"][0]
     pid = re.search(r"pid(\d+)$", member["client_id"])
@@ -75,20 +77,20 @@ def _kills_a_member(platform: Newcomer) -> None:
     poll_until(lambda: platform.sql(why) == [(member["member_id"],)])
 
 
-def _finds_expired_what_was_due(platform: Newcomer) -> None:
+def _finds_due_offsets_expired(platform: NewUser) -> None:
     poll_until(lambda: _archived(platform) == {"nightly-export", "orders-v1"})
     assert platform.sql("SELECT count(*) FROM offsets WHERE group_id IN ('nightly-export', 'orders-v1')") == [(0,)]
     assert "history_archive" not in platform.reads("A maintenance run.*").group(), "another run was over before"
 
 
-def _tells_others_where_airflow_is(platform: Newcomer) -> None:
+def _publishes_airflow_url(platform: NewUser) -> None:
     """`muster doctor` looks for it there."""
     holder = DataDir(platform.data_dir).holder()
     assert holder is not None
     assert holder.airflow_url == f"http://127.0.0.1:{platform.airflow_port}"
 
 
-def _expires_offsets(platform: Newcomer) -> None:
+def _expires_offsets(platform: NewUser) -> None:
     """A dry run takes nothing, and the next one does."""
     poll_until(lambda: not platform.has_active_runs("offset_retention"))
     platform.sql(
@@ -103,46 +105,46 @@ def _expires_offsets(platform: Newcomer) -> None:
     assert {group for (group,) in kept} == {*DEMO_GROUPS, "orders-replay", "fresh"}
 
 
-def _archived(platform: Newcomer) -> set[str]:
+def _archived(platform: NewUser) -> set[str]:
     return {group for (group,) in platform.sql("SELECT DISTINCT group_id FROM archived_offsets")}
 
 
-def _reads_what_jobs_tell(platform: Newcomer, runs: Mapping[str, str]) -> None:
+def _reads_reports(platform: NewUser, runs: Mapping[str, str]) -> None:
     """Each run succeeds, and any node tells what is known to be true."""
     assert {dag_id: platform.end_of(dag_id, run_id) for dag_id, run_id in runs.items()} == dict.fromkeys(
         runs, "success"
     )
-    _tells(platform, "rebalances", known_past.TOLD, known_past.REBALANCES)
-    _tells(platform, "assignments", known_past.LOPSIDED, known_past.SPREAD)
-    _tells(platform, "timeouts", known_past.FLAPPING, known_past.ADVICE)
+    _assert_report(platform, "rebalances", known_past.REPORTED_GROUP, known_past.REBALANCES)
+    _assert_report(platform, "assignments", known_past.LOPSIDED, known_past.SPREAD)
+    _assert_report(platform, "timeouts", known_past.FLAPPING, known_past.ADVICE)
 
 
-def _tells(platform: Newcomer, what: str, group_id: str, known: Mapping[str, object]) -> None:
-    told = _told(platform, what, group_id)
-    assert {column: told[column] for column in known} == known
+def _assert_report(platform: NewUser, what: str, group_id: str, known: Mapping[str, object]) -> None:
+    report = _read_report(platform, what, group_id)
+    assert {column: report[column] for column in known} == known
 
 
-def _told(platform: Newcomer, what: str, group_id: str) -> dict[str, Any]:
+def _read_report(platform: NewUser, what: str, group_id: str) -> dict[str, Any]:
     (report,) = platform.get(f"/v1/reports/{what}?group_id={group_id}")["reports"]
     found: dict[str, Any] = report
     return found
 
 
-def _reads_the_same_of_a_day_that_is_backfilled_with_a_kill(platform: Newcomer) -> None:
+def _backfills_a_day_with_a_kill(platform: NewUser) -> None:
     """A backfill whose Spark is killed, and of which somebody clears a task, tells what the day's own run told."""
-    before = _told(platform, "rebalances", known_past.TOLD)
-    (run_id,) = platform.backfill(DAILY, known_past.TOLD_DAY)
+    before = _read_report(platform, "rebalances", known_past.REPORTED_GROUP)
+    (run_id,) = platform.backfill(DAILY, known_past.REPORTED_DAY)
     drivers = poll_until(lambda: _drivers(platform, DAILY))
     os.kill(_parent(drivers[0]), signal.SIGKILL)
-    platform.clear(DAILY, run_id, "settled")
+    platform.clear(DAILY, run_id, "wait_until_settled")
     assert platform.end_of(DAILY, run_id) == "success"
-    assert platform.tries(DAILY, run_id, "tell") == 2
-    again = _told(platform, "rebalances", known_past.TOLD)
+    assert platform.tries(DAILY, run_id, "report") == 2
+    again = _read_report(platform, "rebalances", known_past.REPORTED_GROUP)
     assert again["run_id"] != before["run_id"]
     assert _without_its_name(again) == _without_its_name(before)
 
 
-def _drivers(platform: Newcomer, job: str) -> list[int]:
+def _drivers(platform: NewUser, job: str) -> list[int]:
     """Return the process in which a job's Python runs, if it does; its parent is Spark's Java."""
     return [pid for pid in processes_of(platform.data_dir) if _runs(pid, f"/spark_jobs/jobs/{job}.py")]
 
@@ -163,7 +165,7 @@ def _without_its_name(report: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in report.items() if key not in {"run_id", "as_of"}}
 
 
-def _finds_old_history_in_the_archive(platform: Newcomer) -> None:
+def _asserts_history_archived(platform: NewUser) -> None:
     """The old day is in Parquet files and no longer in Postgres, and the run says that it was applied."""
     archived = "SELECT row_count, path FROM archived_partitions WHERE table_name = 'offset_history' AND day = %s"
     ((row_count, path),) = platform.sql(archived, known_past.OLD_DAY)
@@ -174,7 +176,7 @@ def _finds_old_history_in_the_archive(platform: Newcomer) -> None:
     assert ("applied", "1") in platform.sql(run)
 
 
-def _finds_the_group_retired(platform: Newcomer) -> None:
+def _asserts_group_retired(platform: NewUser) -> None:
     """What retired the group ran because offsets had been expired, and nobody asked for it."""
     poll_until(lambda: not platform.has_active_runs("group_cleanup"))
     outcomes = "SELECT outcome FROM cleanup_candidates WHERE group_id = %s"
@@ -184,8 +186,8 @@ def _finds_the_group_retired(platform: Newcomer) -> None:
 
 
 def test_a_killed_node_loses_no_commit_and_costs_no_rebalance(tmp_path: Path) -> None:
-    with newcomer(tmp_path / "data", "--no-airflow") as platform:
-        _sees_the_fleet(platform)
+    with new_user(tmp_path / "data", "--no-airflow") as platform:
+        _asserts_fleet_is_consuming(platform)
         before = _present(platform)
         committed = dict(platform.sql("SELECT partition, committed_offset FROM offsets WHERE topic = 'orders'"))
         node = next(pid for pid in processes_of(platform.data_dir) if _is_node(pid))
@@ -198,13 +200,13 @@ def test_a_killed_node_loses_no_commit_and_costs_no_rebalance(tmp_path: Path) ->
         assert _present(platform) == before
         assert platform.stop() == 0
     assert processes_of(platform.data_dir) == []
-    with newcomer(platform.data_dir, "--no-airflow", "--no-demo") as again:
+    with new_user(platform.data_dir, "--no-airflow", "--no-demo") as again:
         again.reads(r"owns its shards")
         assert again.sql("SELECT count(*) > 0 FROM offsets WHERE topic = 'orders'") == [(True,)]
         assert again.stop() == 0
 
 
-def _present(platform: Newcomer) -> object:
+def _present(platform: NewUser) -> object:
     """Return the group that nobody joins or leaves by itself: its generation and members."""
     group = platform.get("/v1/groups/orders-billing")
     return group["generation"], sorted(member["member_id"] for member in group["members"])
@@ -217,7 +219,7 @@ def _is_node(pid: int) -> bool:
         return False
 
 
-def _serves(platform: Newcomer) -> bool:
+def _serves(platform: NewUser) -> bool:
     try:
         return bool(platform.get("/v1/groups/orders-billing")["state"] == "Stable")
     except (urllib3.exceptions.HTTPError, AssertionError):

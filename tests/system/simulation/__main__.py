@@ -60,13 +60,13 @@ def _run_one(seed: int, run: Callable[[int], Outcome]) -> int:
     outcome = run(seed)
     _print_failure(outcome)
     looked_at = ", ".join(f"{count} {what}" for what, count in outcome.sums.items())
-    tell(f"seed {seed}: {looked_at}; {time.monotonic() - began_s:.1f} s; trace {outcome.fingerprint}")
+    log_line(f"seed {seed}: {looked_at}; {time.monotonic() - began_s:.1f} s; trace {outcome.fingerprint}")
     _print_faults(outcome.struck)
     return int(outcome.violation is not None)
 
 
 def _run_many(seeds: range, jobs: int, mode: str) -> int:
-    """Run seeds until one fails, all have run, or somebody presses Ctrl-C; then tell of those that were run."""
+    """Run seeds until one fails, all have run, or Ctrl-C is pressed; then print a summary."""
     run = Run(time.monotonic(), jobs)
     with Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
@@ -75,8 +75,8 @@ def _run_many(seeds: range, jobs: int, mode: str) -> int:
                 if outcome.violation is not None:
                     break
         except KeyboardInterrupt:
-            tell("interrupted")
-    run.tell_all()
+            log_line("interrupted")
+    run.print_summary()
     if run.failed is not None:
         _print_failure(run.failed)
         return 1
@@ -102,13 +102,13 @@ class Run:
         if outcome.violation is not None:
             self.failed = outcome
         if self.done % PROGRESS_EVERY == 0:
-            tell(f"{self.done} seeds, {self.done / self._took_s:.2f} a second")
+            log_line(f"{self.done} seeds, {self.done / self._took_s:.2f} a second")
 
-    def tell_all(self) -> None:
-        """Tell how many seeds there were, how fast, what was looked at, and what struck."""
-        time_told = f"{self._took_s:.0f} s: {self.done / self._took_s:.2f} a second on {self._jobs} cores"
-        tell(f"{self.done} seeds ({self.done * END_S / 3600:.0f} simulated hours) in {time_told}")
-        tell("looked at " + ", ".join(f"{count} {what}" for what, count in self._sums.items()))
+    def print_summary(self) -> None:
+        """Print the number of seeds, their speed, what was checked, and which faults struck."""
+        elapsed = f"{self._took_s:.0f} s: {self.done / self._took_s:.2f} a second on {self._jobs} cores"
+        log_line(f"{self.done} seeds ({self.done * END_S / 3600:.0f} simulated hours) in {elapsed}")
+        log_line("looked at " + ", ".join(f"{count} {what}" for what, count in self._sums.items()))
         _print_faults(self.struck)
 
     @property
@@ -126,14 +126,14 @@ def _run_apart(seed: int, mode: str) -> Outcome:
 
 def _print_faults(struck: Counter[str]) -> None:
     for name in (*FAULTS, *(name for name in (*LOSSES, *UNREADABLE) if struck[name])):
-        tell(f"  {struck[name]:9} {name}")
+        log_line(f"  {struck[name]:9} {name}")
 
 
 def missing(struck: Counter[str], seeds: int) -> int:
-    """Tell which faults never struck; 1 if there are any and the run was long enough for them."""
+    """Print which faults never struck; return 1 if there are any and the run was long enough for them."""
     never = [name for name in FAULTS if not struck[name]]
     if never and seeds >= ENOUGH_SEEDS:
-        tell(f"these never struck: {', '.join(never)}")
+        log_line(f"these never struck: {', '.join(never)}")
         return 1
     return 0
 
@@ -143,10 +143,10 @@ def _print_failure(outcome: Outcome) -> None:
     if violation is None:
         return
     for line in outcome.transcript:
-        tell(line)
-    tell(f"\nseed {outcome.seed} fails: {violation.invariant} at {violation.at_s:.4f} s")
-    tell(f"  group {violation.group_id}: {violation.detail}")
-    tell(f"  to repeat it: make sim SEED={outcome.seed}{_flags(outcome)}")
+        log_line(line)
+    log_line(f"\nseed {outcome.seed} fails: {violation.invariant} at {violation.at_s:.4f} s")
+    log_line(f"  group {violation.group_id}: {violation.detail}")
+    log_line(f"  to repeat it: make sim SEED={outcome.seed}{_flags(outcome)}")
 
 
 def _flags(outcome: Outcome) -> str:
@@ -156,7 +156,7 @@ def _flags(outcome: Outcome) -> str:
     return ""
 
 
-def tell(line: str) -> None:
+def log_line(line: str) -> None:
     """Print a line, at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""An agent behaves towards a coordinator as the real one does, without its threads: it joins, syncs, commits, beats.
+"""Simulated agents: they join, sync, commit and send heartbeats as real agents do, without threads.
 
 What each error does to its membership is decided by the real agent's own table (`agent.membership`). All agents share
 one loop, which never pauses; an agent that sleeps does nothing by itself, heartbeats included.
@@ -11,7 +11,7 @@ from functools import partial
 
 from agent import errors
 from agent.errors import AgentError, Problem
-from agent.membership import Call, Identity, Membership, Phase, Reaction
+from agent.membership import MemberIdentity, Membership, MemberState, Reaction, RequestType
 from coordinator_core.protocol.assignors import ASSIGNORS, MemberSubscription
 from coordinator_core.protocol.consumer_protocol import (
     CONSUMER,
@@ -24,16 +24,21 @@ from coordinator_core.protocol.consumer_protocol import (
     write_subscription,
 )
 from coordinator_core.protocol.errors import CoordinatorError, NotCoordinator
-from coordinator_core.protocol.replies import Beaten, Committed, Joined, Synced
 from coordinator_core.protocol.requests import (
     CommitOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    Leaver,
-    Offer,
+    LeavingMember,
     OffsetToCommit,
+    SupportedProtocol,
     SyncGroup,
+)
+from coordinator_core.protocol.responses import (
+    CommitOffsetsResponse,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    SyncGroupResponse,
 )
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.rows import FetchedOffset, TopicRow
@@ -87,7 +92,9 @@ class Agent:
         self._changed = asyncio.Event()
         self._coordinator = world.chance.choice(sorted(network.nodes))
         self._heartbeat_s = plan.session_timeout_ms / 3000
-        self._offers = tuple(Offer(name, write_subscription(Subscription(plan.topics))) for name in plan.assignors)
+        self._supported_protocols = tuple(
+            SupportedProtocol(name, write_subscription(Subscription(plan.topics))) for name in plan.assignors
+        )
         self._tasks = [clients.create_task(self._live()), clients.create_task(self._beat())]
 
     @property
@@ -97,7 +104,7 @@ class Agent:
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether it goes on."""
+        """Return whether it goes on."""
         return self.fatal is None
 
     @property
@@ -117,7 +124,7 @@ class Agent:
     async def _live(self) -> None:
         while True:
             await self._be_awake()
-            if self.membership.phase is Phase.UNJOINED or self.membership.rejoin_reason is not None:
+            if self.membership.state is MemberState.UNJOINED or self.membership.rejoin_reason is not None:
                 await self._come_round()
                 try:
                     await self._round()
@@ -125,14 +132,14 @@ class Agent:
                     await asyncio.sleep(self._world.between(0.02, BACKOFF_S))
             else:
                 await self._commit()
-                await self._idle(self.plan.commit_every_s * self._world.between(0.6, 1.4))
+                await self._arm_keep_alive(self.plan.commit_every_s * self._world.between(0.6, 1.4))
 
-    async def _idle(self, for_s: float) -> None:
+    async def _arm_keep_alive(self, for_s: float) -> None:
         """Do nothing for a while, or until a join is wanted."""
         self._changed.clear()
         try:
             async with asyncio.timeout(for_s):
-                while self.membership.rejoin_reason is None and self.membership.phase is not Phase.UNJOINED:
+                while self.membership.rejoin_reason is None and self.membership.state is not MemberState.UNJOINED:
                     await self._changed.wait()
                     self._changed.clear()
         except TimeoutError:
@@ -140,7 +147,7 @@ class Agent:
 
     async def _come_round(self) -> None:
         """Finish what is being processed before joining again."""
-        while self.stuck_until_s > self._world.now_s:  # noqa: ASYNC110 - it may be told to stay longer meanwhile
+        while self.stuck_until_s > self._world.now_s:  # noqa: ASYNC110 - its end may be moved meanwhile
             await asyncio.sleep(min(1.0, self.stuck_until_s - self._world.now_s + 0.001))
         if self.positions and self.membership.identity.has_generation:
             await self._commit()
@@ -149,7 +156,7 @@ class Agent:
     async def _round(self) -> None:
         joined = await self._join(self.membership.begin_join())
         self._heartbeat_s = joined.heartbeat_interval_ms / 1000
-        self.membership.joined(Identity(joined.member_id, joined.generation))
+        self.membership.joined(MemberIdentity(joined.member_id, joined.generation))
         if self._world.happens(EAGER):
             await self._commit_too_early(joined)
         assignments = await self._assign(joined)
@@ -159,28 +166,28 @@ class Agent:
         committed = await self._fetch()
         self.positions = {each: committed.get(each, 0) for each in mine}
 
-    async def _join(self, reason: str) -> Joined:
-        def request(who: Identity) -> Ask:
+    async def _join(self, reason: str) -> JoinGroupResponse:
+        def request(identity: MemberIdentity) -> Ask:
             plan = self.plan
             return JoinGroup(
                 token=0,
-                member_id=who.member_id,
+                member_id=identity.member_id,
                 group_instance_id=plan.group_instance_id,
                 client_id=plan.name,
                 client_host="/10.0.0.1",
                 session_timeout_ms=plan.session_timeout_ms,
                 rebalance_timeout_ms=plan.rebalance_timeout_ms,
                 protocol_type=CONSUMER,
-                protocols=self._offers,
-                fresh_member_id="",
+                protocols=self._supported_protocols,
+                new_member_id="",
                 reason=reason,
             )
 
-        answer = await self._until_answered(Call.JOIN, Phase.JOINING, request)
-        assert isinstance(answer, Joined)
+        answer = await self._until_answered(RequestType.JOIN, MemberState.PREPARING_REBALANCE, request)
+        assert isinstance(answer, JoinGroupResponse)
         return answer
 
-    async def _assign(self, joined: Joined) -> tuple[tuple[str, bytes], ...]:
+    async def _assign(self, joined: JoinGroupResponse) -> tuple[tuple[str, bytes], ...]:
         """Share the partitions out, if this is the leader."""
         if not joined.members or joined.skip_assignment:
             return ()
@@ -192,27 +199,29 @@ class Agent:
         shares = ASSIGNORS[joined.protocol_name].assign(counts, members)
         return tuple((member_id, _assignment(share)) for member_id, share in shares.items())
 
-    async def _sync(self, joined: Joined, assignments: tuple[tuple[str, bytes], ...]) -> Synced:
-        def request(who: Identity) -> Ask:
+    async def _sync(self, joined: JoinGroupResponse, assignments: tuple[tuple[str, bytes], ...]) -> SyncGroupResponse:
+        def request(identity: MemberIdentity) -> Ask:
             return SyncGroup(
                 0,
                 joined.generation,
-                who.member_id,
+                identity.member_id,
                 self.plan.group_instance_id,
                 joined.protocol_type,
                 joined.protocol_name,
                 assignments,
             )
 
-        answer = await self._until_answered(Call.SYNC, Phase.SYNCING, request)
-        assert isinstance(answer, Synced)
+        answer = await self._until_answered(RequestType.SYNC, MemberState.COMPLETING_REBALANCE, request)
+        assert isinstance(answer, SyncGroupResponse)
         return answer
 
-    async def _until_answered(self, call: Call, phase: Phase, request: Callable[[Identity], Ask]) -> Answer:
+    async def _until_answered(
+        self, call: RequestType, state: MemberState, request: Callable[[MemberIdentity], Ask]
+    ) -> Answer:
         failures = 0
         while True:
             await self._be_awake()
-            if self.membership.phase is not phase:
+            if self.membership.state is not state:
                 raise Over
             sent_as, asked_at_s = self.membership.identity, self._world.now_s
             try:
@@ -221,12 +230,12 @@ class Agent:
                 took_s = self._world.now_s - asked_at_s
                 failures = await self._after(call, error, sent_as, 0 if took_s > 1 else failures)
             else:
-                if self.membership.phase is phase:
+                if self.membership.state is state:
                     return answer
 
-    async def _after(self, call: Call, error: AgentError, sent_as: Identity, failures: int) -> int:
+    async def _after(self, call: RequestType, error: AgentError, sent_as: MemberIdentity, failures: int) -> int:
         """Do what the error asks for; return the failures in a row if the same call is to be made again."""
-        match self.membership.react(call, error, sent_as):
+        match self.membership.handle_error(call, error, sent_as):
             case Reaction.FATAL:
                 self.fatal = error.code
                 self.kill()
@@ -257,14 +266,14 @@ class Agent:
         try:
             answer = await self._ask(CommitOffsets(0, *who, tuple(offsets)))
         except AgentError as error:
-            if self.membership.react(Call.COMMIT, error, sent_as) is Reaction.FATAL:
+            if self.membership.handle_error(RequestType.COMMIT, error, sent_as) is Reaction.FATAL:
                 self.fatal = error.code
                 self.kill()
         else:
-            assert isinstance(answer, Committed)
+            assert isinstance(answer, CommitOffsetsResponse)
             self.consumed_at_s = self._world.now_s
 
-    async def _commit_too_early(self, joined: Joined) -> None:
+    async def _commit_too_early(self, joined: JoinGroupResponse) -> None:
         """Commit in a generation before its assignment is known, as a client with commits of its own may."""
         self._world.strike("agent_eager", self.plan.name, self.plan.group_id)
         offset = OffsetToCommit(self.plan.topics[0], 0, self._world.chance.randint(1, 9))
@@ -290,7 +299,7 @@ class Agent:
                 return await self._send(Message(self.plan.name, self.plan.group_id, call=call))
             except AgentError:
                 await asyncio.sleep(BACKOFF_S)
-                if self.membership.phase is Phase.UNJOINED:
+                if self.membership.state is MemberState.UNJOINED:
                     raise Over from None
 
     # -- heartbeats ----------------------------------------------------------------------------------------
@@ -310,12 +319,12 @@ class Agent:
         try:
             answer = await self._ask(request)
         except AgentError as error:
-            if self.membership.react(Call.HEARTBEAT, error, sent_as) is Reaction.FATAL:
+            if self.membership.handle_error(RequestType.HEARTBEAT, error, sent_as) is Reaction.FATAL:
                 self.fatal = error.code
                 self.kill()
             self._changed.set()
             return not isinstance(error, errors.RetryError)
-        assert isinstance(answer, Beaten)
+        assert isinstance(answer, HeartbeatResponse)
         self._heartbeat_s = answer.heartbeat_interval_ms / 1000
         return True
 
@@ -327,7 +336,7 @@ class Agent:
             task.cancel()
         self.fatal = "left"
         if self.member_id:
-            leaver = Leaver(self.member_id, self.plan.group_instance_id, "the consumer is being closed")
+            leaver = LeavingMember(self.member_id, self.plan.group_instance_id, "the consumer is being closed")
             try:
                 await self._ask(LeaveGroup(0, (leaver,)))
             except AgentError:

@@ -1,4 +1,4 @@
-"""Chaos lets faults and people strike, each at its own times, until the weather is calm."""
+"""Faults and operators that act at random times until the storm ends."""
 
 from collections.abc import Callable
 from functools import partial
@@ -40,7 +40,7 @@ class Chaos:
             "agent_doubled": fleet.double,
             "setting_changed": people.change_setting,
             "rebalance_forced": people.force_rebalance,
-            "member_put_out": people.put_member_out,
+            "member_removed": people.remove_member,
             "offsets_deleted": people.delete_offsets,
             "topic_raised": people.raise_topic,
             "run_applied": people.apply_run,
@@ -61,7 +61,7 @@ class Chaos:
             self._plan(deed, every_s)
 
     def calm(self) -> None:
-        """End the storm: whatever is broken is mended now; only some stuck agents stay, and limits deal with them."""
+        """End the storm and every fault; only some stuck agents remain, which limits have to deal with."""
         self._world.note("", "the storm is over")
         self._weather.calm()
         self._people.set_back()

@@ -1,4 +1,4 @@
-"""The database is the store's memory twin behind simulated connections: every call takes time, and may go wrong.
+"""The simulated database: the memory store behind connections on which every call takes time and may fail.
 
 A call of a node is sent, taken by the database in one instant (transactions are serial), and answered. Between these
 moments the node may pause or die, the connection may be cut, and the database may be away, slow, or refuse.
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import Batch, ChangeRow, GroupWrite, Written
+from coordinator_core.store.rows import Batch, ChangeRow, GroupWrite, WriteResult
 from coordinator_core.store.runs import CandidateRow, ForecastRow, RunRow
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.weather import Weather
@@ -38,7 +38,7 @@ class Locked(Exception):
 
 
 class WatchedStore(MemoryStore):
-    """The memory twin, telling a witness what it took, and able to be told what goes wrong with the next write."""
+    """The memory store, which reports its writes to a witness, and fails the next write on request."""
 
     def __init__(self, world: World, shards: int, witness: "Witness") -> None:
         super().__init__(lambda: DATABASE_AHEAD_MS + int(world.now_s * 1000), shards)
@@ -52,9 +52,9 @@ class WatchedStore(MemoryStore):
         self._newest_seen: dict[str, int] = {}
         """Run, and then the change that applies it → the newest commit that its proposal can have seen."""
         self.retentions_cut: set[str | None] = set()
-        """Groups, or (None) the cluster, whose offsets somebody let expire at once."""
+        """Groups, or (None) the cluster, whose offsets expire at once by a setting."""
 
-    def write(self, batch: Batch) -> Written:
+    def write(self, batch: Batch) -> WriteResult:
         """Store a batch, now or (unknown to the caller) later."""
         if self.lingers_for_s is not None:
             ends_s, self.lingers_for_s = self._world.now_s + self.lingers_for_s, None
@@ -90,28 +90,28 @@ class WatchedStore(MemoryStore):
             self.retentions_cut.add(group_id)
         super().put_settings(group_id, values, change)
 
-    def _write(self, batch: Batch) -> Written:
+    def _write(self, batch: Batch) -> WriteResult:
         written = super().write(batch)
         for group_id, why in written.refused_groups.items():
-            self._world.fail("NothingIsRefused", f"the store refuses a write of {batch.node_id}: {why}", group_id)
+            self._world.fail("StoreRefusesNothing", f"the store refuses a write of {batch.node_id}: {why}", group_id)
         self._witness.wrote(batch, written)
         return written
 
-    def _write_but_one(self, batch: Batch) -> Written:
+    def _write_but_one(self, batch: Batch) -> WriteResult:
         victim = self._world.chance.choice(sorted({one.group_id for one in batch.writes}))
         self._world.strike("group_refused", f"a write of {batch.node_id}", victim)
         rest = tuple(one for one in batch.writes if one.group_id != victim)
         written = self._write(replace(batch, writes=rest))
         return replace(written, refused_groups={**written.refused_groups, victim: "by chance"})
 
-    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+    def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         """Take shards over, after the transactions under way that hold their rows."""
         wanted = list(shard_ids)
         for ends_s, shards in self._under_way:
             if ends_s >= self._world.now_s and not shards.isdisjoint(wanted):
                 raise Locked(ends_s)
         before = {shard_id: self._leases.shards[shard_id].node_id for shard_id in wanted}
-        taken = super().take_over(node_id, wanted, ttl_ms)
+        taken = super().acquire_leases(node_id, wanted, ttl_ms)
         self._witness.took(node_id, taken, {shard_id: before[shard_id] for shard_id in taken})
         return taken
 
@@ -127,9 +127,9 @@ class WatchedStore(MemoryStore):
 
 
 class Witness:
-    """Whoever is told what the store took; this one does not care."""
+    """Receives every stored write; this one ignores them."""
 
-    def wrote(self, batch: Batch, written: Written) -> None:
+    def wrote(self, batch: Batch, written: WriteResult) -> None:
         """Take note of a batch."""
 
     def took(self, node_id: str, epochs: Mapping[int, int], before: Mapping[int, str | None]) -> None:
@@ -139,7 +139,7 @@ class Witness:
         """Take note of shards given up."""
 
 
-def stored_writes(batch: Batch, written: Written) -> Iterable[GroupWrite]:
+def stored_writes(batch: Batch, written: WriteResult) -> Iterable[GroupWrite]:
     """Return the writes of a batch that are in the store now."""
     for one in batch.writes:
         if one.shard_id not in written.lost_shards and one.group_id not in written.refused_groups:
@@ -239,9 +239,9 @@ class Connections:
             self._arrive_write(job, chances)
         elif job.kind == "lease" and world.happens(chances["lease_answer_lost"]):
             world.strike("lease_answer_lost", self._loop.name)
-            self._take(job, lost=OutcomeUnknown("the answer was lost"))
+            self._acquire(job, lost=OutcomeUnknown("the answer was lost"))
         else:
-            self._take(job)
+            self._acquire(job)
 
     def _arrive_write(self, job: Job, chances: Mapping[str, float]) -> None:
         world, name = self._world, self._loop.name
@@ -252,31 +252,31 @@ class Connections:
             case "write_crash_before":
                 self._crash("before the store took a write")
             case "write_crash_after":
-                self._take(job)
+                self._acquire(job)
                 self._crash("after the store took a write")
             case "write_unknown_not_taken":
                 self._answer(job, OutcomeUnknown("the connection was lost while committing"))
             case "write_unknown_taken":
-                self._take(job, lost=OutcomeUnknown("the connection was lost while committing"))
+                self._acquire(job, lost=OutcomeUnknown("the connection was lost while committing"))
             case "write_unknown_late":
                 self._store.lingers_for_s = world.between(0.1, 4.0)
-                self._take(job)
+                self._acquire(job)
             case "write_timed_out":
                 self._answer(job, StoreUnavailable("statement timeout"), CALL_TIMEOUT_S)
             case "write_deadlocked":
-                world.after(world.between(0.2, 1.2), partial(self._take, job))  # found, undone, and done again
+                world.after(world.between(0.2, 1.2), partial(self._acquire, job))  # found, undone, and done again
             case "write_refused":
                 self._store.refuses_one = True
-                self._take(job)
+                self._acquire(job)
             case _:
-                self._take(job)
+                self._acquire(job)
 
-    def _take(self, job: Job, lost: StoreError | None = None) -> None:
+    def _acquire(self, job: Job, lost: StoreError | None = None) -> None:
         """Let the database do it, in one instant."""
         try:
             outcome = job.call()
         except Locked as lock:
-            self._world.schedule(lock.until_s + 0.001, partial(self._take, job, lost))
+            self._world.schedule(lock.until_s + 0.001, partial(self._acquire, job, lost))
             return
         except Exception as error:  # noqa: BLE001 - whatever a call raises is its caller's
             outcome = error
@@ -290,7 +290,7 @@ class Connections:
         self._world.after(delay_s, lambda: self._loop.deliver(self._finish, job, outcome))
 
     def _finish(self, job: Job, outcome: object) -> None:
-        """Go on with the lane's next call, and hand the outcome to whoever waits, who may be busy and hear it later."""
+        """Start the lane's next call, and deliver the outcome to the process; a paused one receives it later."""
         lane = job.lane
         if lane is not None:
             lane.is_busy = False
@@ -301,12 +301,12 @@ class Connections:
         )
         if job.kind == "write" and self._world.happens(late):
             self._world.strike("outcome_heard_late", self._loop.name)
-            self._loop.call_later(self._world.between(0.01, 0.5), _settle, job.future, outcome)
+            self._loop.call_later(self._world.between(0.01, 0.5), _complete, job.future, outcome)
         else:
-            _settle(job.future, outcome)
+            _complete(job.future, outcome)
 
 
-def _settle(future: "asyncio.Future[Any]", outcome: object) -> None:
+def _complete(future: "asyncio.Future[Any]", outcome: object) -> None:
     if future.done():
         return
     if isinstance(outcome, Exception):

@@ -1,4 +1,4 @@
-"""When the storm is over, everything comes to rest: that is checked at the end of every seed, and on the way there."""
+"""Checks of the calm after the storm: every group settles and nothing leaks."""
 
 from collections.abc import Iterator
 from math import ceil
@@ -18,7 +18,7 @@ LOOK_EVERY_S = 5.0
 PHASE_MAX_S = 45.0
 """The longest limit that any agent or operator asks for, a window, and something on top."""
 CONSUMES_EVERY_S = 60.0
-"""Whoever has committed nothing for so long does not consume."""
+"""An agent without a commit for so long does not consume."""
 
 
 class Ending:
@@ -70,25 +70,29 @@ class Ending:
         for process in self._processes():
             owned = process.coordinator._ownership.owned
             for shard in list(self._watch.served[process.loop]):
-                if shard.is_dropped:
+                if shard.is_unloaded:
                     del self._watch.served[process.loop][shard]
                 elif owned.get(shard.shard_id) is not shard:
-                    detail = f"{process.node.name} has forgotten shard {shard.shard_id}, and told nobody"
-                    self._world.fail("WhoWaitsIsLetGo", detail)
+                    detail = f"{process.node.name} has forgotten shard {shard.shard_id} without unloading it"
+                    self._world.fail("UnloadedShardsReply", detail)
             for shard in owned.values():
-                for group_id, hosted in () if shard.is_loading else shard.groups.items():
+                for group_id, group_context in () if shard.is_loading else shard.groups.items():
                     is_calm, ran_for_s = self._watch.is_calm, process.ran_for_s
-                    missing = None if hosted.unsettled else untimed(shard, hosted, ran_for_s, is_calm=is_calm)
+                    missing = (
+                        None
+                        if group_context.unstored_writes
+                        else untimed(shard, group_context, ran_for_s, is_calm=is_calm)
+                    )
                     if missing is not None:
-                        self._world.fail("EverythingIsTimed", f"{process.node.name}: {missing}", group_id)
+                        self._world.fail("EveryWaitHasATimer", f"{process.node.name}: {missing}", group_id)
 
     def _is_led(self, group_id: str) -> bool:
-        """Tell whether anybody waits; while only silent static members are left, a phase is begun again and again."""
+        """Return whether a member waits; while only silent static members are left, phases restart without end."""
         for node in self._nodes:
             for shard in [] if node.process is None else node.process.coordinator._ownership.owned.values():
-                hosted = shard.groups.get(group_id)
-                if hosted is not None and hosted.group.exists:
-                    return hosted.group.state is not PREPARING or bool(hosted.group.parked_joins)
+                group_context = shard.groups.get(group_id)
+                if group_context is not None and group_context.group.exists:
+                    return group_context.group.state is not PREPARING or bool(group_context.group.parked_joins)
         return True
 
     # -- the end -------------------------------------------------------------------------------------------
@@ -105,14 +109,14 @@ class Ending:
         for slot in self._fleet.slots:
             if slot.agent is None and slot.ended_by != "GROUP_MAX_SIZE_REACHED":
                 detail = f"{slot.plan.name} is not there; the last one ended by {slot.ended_by}"
-                self._world.fail("EverybodyConsumes", detail, slot.plan.group_id)
+                self._world.fail("EveryAgentConsumes", detail, slot.plan.group_id)
         self._shards()
         self._runs()
         for process in self._processes():
             self._process(process)
 
     def _shards(self) -> None:
-        """Every shard has an owner that lives, and nobody has more than its share."""
+        """Every shard is owned by a running node, and no node owns more than its share."""
         living = [process.node.name for process in self._processes()]
         owners = [self._store.owner_of(shard_id)[0] for shard_id in range(self._store.shard_count())]
         share = ceil(len(owners) / max(1, len(living)))
@@ -137,15 +141,15 @@ class Ending:
         queued = sum(entry.rows for entry in node._writer._queue)
         if node._writer.queued_rows != queued:
             detail = f"{name} counts {node._writer.queued_rows} queued rows, and there are {queued}"
-            self._world.fail("NothingIsLeftOver", detail)
+            self._world.fail("NothingLeaks", detail)
         for shard in node._ownership.owned.values():
-            left = [group_id for group_id, hosted in shard.groups.items() if hosted.is_forgettable]
-            held = [group_id for group_id, hosted in shard.groups.items() if hosted.hold is not None]
+            left = [group_id for group_id, group_context in shard.groups.items() if group_context.is_removable]
+            held = [group_id for group_id, group_context in shard.groups.items() if group_context.lock is not None]
             if left or held:
                 detail = f"{name} remembers {left}, of which there is nothing, and holds {held}"
-                self._world.fail("NothingIsLeftOver", detail, (left + held)[0])
-        if node._surroundings.versions != self._store.versions():
-            detail = f"{name} goes by {node._surroundings.versions}; the store has {self._store.versions()}"
+                self._world.fail("NothingLeaks", detail, (left + held)[0])
+        if node._metadata_cache.versions != self._store.versions():
+            detail = f"{name} goes by {node._metadata_cache.versions}; the store has {self._store.versions()}"
             self._world.fail("SettingsAreKnown", detail)
 
     def _is_stuck(self, agent: Agent) -> bool:
@@ -157,10 +161,12 @@ class Ending:
             return
         is_held_up = life.state is PREPARING and not self._is_led(group_id)  # only stuck static members are left
         if life.state not in {STABLE, EMPTY} and not is_held_up:
-            self._world.fail("EverythingComesToRest", f"the group is {life.state}", group_id)
+            self._world.fail("GroupsSettle", f"the group is {life.state}", group_id)
         for member_id in life.members:
             if member_id not in living:
-                self._world.fail("SilenceIsExpelled", f"{member_id} is a member, and nobody lives by that id", group_id)
+                self._world.fail(
+                    "SilentMembersAreEvicted", f"{member_id} is a member, and no agent has that id", group_id
+                )
         if past.open_rebalances and not is_held_up:
             self._world.fail("RebalancesEndOnce", f"{min(past.open_rebalances)} is under way for ever", group_id)
         if life.state is STABLE:
@@ -176,7 +182,7 @@ class Ending:
         owned = {each for row in life.members.values() for each in _partitions(row.assignment)}
         if wanted != owned:
             what = sorted(wanted ^ owned)[:5]
-            self._world.fail("NoPartitionIsForgotten", f"nobody owns, or nobody should own, {what}", group_id)
+            self._world.fail("NoPartitionIsForgotten", f"without an owner, or with a wrong one: {what}", group_id)
 
     def _offsets(self, group_id: str, past: Past) -> None:
         """What was answered NONE stands in the store, unless something newer does or people took it away."""
@@ -184,16 +190,16 @@ class Ending:
         if standing != {key: offset for key, (offset, _) in past.offsets.items()}:
             self._world.fail("CommittedOffsetsSurvive", "the store has other offsets than it took", group_id)
         for key, number in sorted(past.answered.items()):
-            newest = past.offsets.get(key, (0, 0))[1]
-            if max(newest, past.taken_away.get(key, 0)) < number:
+            last_pending = past.offsets.get(key, (0, 0))[1]
+            if max(last_pending, past.removed.get(key, 0)) < number:
                 detail = f"{key[0]}/{key[1]} was answered NONE, and is lost"
                 self._world.fail("CommittedOffsetsSurvive", detail, group_id)
 
     def _agent(self, agent: Agent) -> None:
         idle_s = self._world.now_s - agent.consumed_at_s
         if idle_s > CONSUMES_EVERY_S and self._world.now_s - agent.started_s > CONSUMES_EVERY_S:
-            detail = f"{agent.plan.name} ({agent.membership.phase.name}) has consumed nothing for {idle_s:.0f} s"
-            self._world.fail("EverybodyConsumes", detail, agent.plan.group_id)
+            detail = f"{agent.plan.name} ({agent.membership.state.name}) has consumed nothing for {idle_s:.0f} s"
+            self._world.fail("EveryAgentConsumes", detail, agent.plan.group_id)
 
 
 def _partitions(assignment: bytes) -> Iterator[tuple[str, int]]:

@@ -1,11 +1,11 @@
-"""A simulated platform whose database goes back some transactions, again and again: failovers with loss, and rollbacks.
+"""A simulated platform whose database repeatedly loses transactions, by failovers and rollbacks.
 
 What a database forgets, every other account of the simulation would have to forget, too. So only what holds across a
 loss is looked at here:
 
 * `GenerationsGivenOutOnce`: in one life of a group, a generation has one leader.
 * `OneOwnerPerPartition`: in one life of a group, a partition has one owner in a generation.
-* `EverybodyConsumes`: when the storm is over, every agent that is there commits.
+* `EveryAgentConsumes`: when the storm is over, every agent that is there commits.
 
 Nothing that breaks inside of a node, and no answer that ends an agent, is allowed either.
 """
@@ -17,8 +17,8 @@ from coordinator_core.protocol.consumer_protocol import partitions_of
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.replies import Joined, Synced
 from coordinator_core.protocol.requests import Request
+from coordinator_core.protocol.responses import JoinGroupResponse, SyncGroupResponse
 from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.runtime.shard import Shard
 from tests.support.memory_backup import Backup
@@ -40,11 +40,11 @@ HELD_ACROSS_A_LOSS = frozenset(
     {
         "GenerationsGivenOutOnce",
         "OneOwnerPerPartition",
-        "EverybodyConsumes",
-        "NobodyDiesOfAnAnswer",
-        "NothingBreaks",
-        "NothingFailsUnseen",
-        "NobodySpins",
+        "EveryAgentConsumes",
+        "NoFatalErrors",
+        "NoInvariantIsViolated",
+        "NoUnhandledErrors",
+        "NoBusyLoops",
     }
 )
 LOSS_EVERY_S = 70.0
@@ -88,9 +88,9 @@ class Lookout(Watch):
         created_at_ms = self._life_of(process, group_id)
         if created_at_ms is None:
             return
-        if isinstance(answer, Joined) and not getattr(request, "group_instance_id", None):
+        if isinstance(answer, JoinGroupResponse) and not getattr(request, "group_instance_id", None):
             self._joined_generation((group_id, created_at_ms, answer.generation), answer.leader_id)
-        elif isinstance(answer, Synced):
+        elif isinstance(answer, SyncGroupResponse):
             place = getattr(request, "group_instance_id", None) or request.member_id  # type: ignore[union-attr]  # a sync's
             generation: int = request.generation  # type: ignore[union-attr]
             for topic, numbers in partitions_of(answer.assignment) or ():
@@ -99,10 +99,10 @@ class Lookout(Watch):
 
     def _life_of(self, process: Process, group_id: str) -> int | None:
         shard = process.coordinator._ownership.owned.get(self._shard_of(group_id))
-        hosted = None if shard is None else shard.groups.get(group_id)
-        if hosted is None or hosted.group.static_members:
+        group_context = None if shard is None else shard.groups.get(group_id)
+        if group_context is None or group_context.group.static_members:
             return None  # A static member that is replaced may change a generation's leader.
-        return hosted.group.created_at_ms
+        return group_context.group.created_at_ms
 
     def _joined_generation(self, generation: tuple[str, int, int], leader_id: str) -> None:
         known = self._leaders.setdefault(generation, leader_id)
@@ -191,5 +191,5 @@ def _everybody_consumes(world: World, fleet: Fleet) -> None:
     for agent in fleet.living:
         idle_s = world.now_s - max(agent.consumed_at_s, agent.started_s)
         if idle_s > CONSUMES_EVERY_S and agent.stuck_until_s <= world.now_s:
-            detail = f"{agent.plan.name} ({agent.membership.phase.name}) has consumed nothing for {idle_s:.0f} s"
-            world.fail("EverybodyConsumes", detail, agent.plan.group_id)
+            detail = f"{agent.plan.name} ({agent.membership.state.name}) has consumed nothing for {idle_s:.0f} s"
+            world.fail("EveryAgentConsumes", detail, agent.plan.group_id)

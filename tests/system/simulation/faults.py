@@ -1,4 +1,4 @@
-"""Every kind of fault, and of what people do, that strikes in a simulation: one that never does proves nothing."""
+"""The kinds of faults and operations in a simulation, each of which has to occur in a long run."""
 
 from tests.system.simulation.weather import EVENTS, NETWORK, STORE
 

@@ -1,4 +1,4 @@
-"""The fleet is every agent there should be: one that died, left or gave up is started again after a while."""
+"""The fleet of agents: an agent that died, left or ended is restarted after a while."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ GROUPS = (24, 32)
 SIZES = (1, 2, 2, 3, 3, 4, 4, 5, 6, 8, 12)
 AGENTS_MAX = 110
 BACK_AFTER_S = (1.0, 25.0)
-ENDS = ("killed", "left", "GROUP_MAX_SIZE_REACHED")
+END_REASONS = ("killed", "left", "GROUP_MAX_SIZE_REACHED")
 """What an agent may end by at any time."""
 TOPICS = {"clicks": 6, "orders": 12, "payments": 4, "views": 9}
-"""Topics of the catalogue, and how many partitions each has at first."""
+"""Topics of the topic metadata, and how many partitions each has at first."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Slot:
 
     plan: Plan
     agent: Agent | None = None
-    back_at_s: float = 0.0
+    reconnected_at_s: float = 0.0
     ended_by: str = ""
     """What the last agent here ended by."""
 
@@ -37,7 +37,7 @@ class Fleet:
         self._world = world
         self._network = network
         self._clients = clients
-        self.slots = [Slot(plan, back_at_s=world.between(0, 30)) for plan in _plans(world)]
+        self.slots = [Slot(plan, reconnected_at_s=world.between(0, 30)) for plan in _plans(world)]
         self.group_ids = sorted({slot.plan.group_id for slot in self.slots})
         self.started = 0
         """How many agents were started, all in all."""
@@ -46,16 +46,16 @@ class Fleet:
         world.after(0.5, self._tend)
 
     def _tend(self) -> None:
-        """Start whoever is missing; look again in a second."""
+        """Start missing agents, once a second."""
         now_s = self._world.now_s
         for slot in self.slots:
             agent = slot.agent
             if agent is not None and agent.problem is not None:
-                self._world.fail("NothingFailsUnseen", f"{slot.plan.name}: {agent.problem!r}", slot.plan.group_id)
+                self._world.fail("NoUnhandledErrors", f"{slot.plan.name}: {agent.problem!r}", slot.plan.group_id)
             if agent is not None and not agent.is_alive:
                 self._end(slot, agent.fatal or "")
-                slot.agent, slot.back_at_s = None, now_s + self._world.between(*BACK_AFTER_S)
-            elif agent is None and slot.back_at_s <= now_s:
+                slot.agent, slot.reconnected_at_s = None, now_s + self._world.between(*BACK_AFTER_S)
+            elif agent is None and slot.reconnected_at_s <= now_s:
                 slot.agent = self._start(slot.plan)
         self._world.after(1.0, self._tend)
 
@@ -63,8 +63,8 @@ class Fleet:
         """Take note of how an agent ended: what it asks is in order, so only twins and full groups are refused."""
         slot.ended_by = ended_by
         is_static = slot.plan.group_instance_id is not None
-        if ended_by not in (*ENDS, "FENCED_INSTANCE_ID" if is_static else ""):
-            self._world.fail("NobodyDiesOfAnAnswer", f"{slot.plan.name} is told {ended_by}", slot.plan.group_id)
+        if ended_by not in (*END_REASONS, "FENCED_INSTANCE_ID" if is_static else ""):
+            self._world.fail("NoFatalErrors", f"{slot.plan.name} gets {ended_by}", slot.plan.group_id)
 
     def _start(self, plan: Plan) -> Agent:
         self.started += 1
@@ -81,7 +81,7 @@ class Fleet:
         return self._world.chance.choice(living) if living else None
 
     def ask_anew(self) -> None:
-        """Let everybody forget which node serves its group."""
+        """Let every agent forget which node serves its group."""
         for agent in self.living:
             agent.look_elsewhere()
 

@@ -1,4 +1,4 @@
-"""An event loop without sockets and without waiting: the world says what time it is, and when to turn.
+"""A simulated event loop, without sockets or waiting: the world gives it its time and its turns.
 
 Each process has one. While it is *paused* (SIGSTOP) nothing of it runs: what reaches its sockets waits in the inbox,
 and timers that come due wait behind it, just as `select` would hand them out afterwards. When it is *dead*
@@ -121,14 +121,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return True
 
     def is_closed(self) -> bool:
-        """Tell whether the process is dead."""
+        """Return whether the process is dead."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A callback or a task has failed and nobody looked: that must not happen to a node, nor to the simulation."""
+        """Fail the seed: a callback or task of a node or of the simulation has an unhandled error."""
         if not self.is_dead:
             problem = context.get("exception")
-            self._world.fail("NothingFailsUnseen", f"{self.name}: {context.get('message')}: {problem!r}")
+            self._world.fail("NoUnhandledErrors", f"{self.name}: {context.get('message')}: {problem!r}")
 
     def world_s(self, time_s: float) -> float:
         """Return the world's time at a time of this process's clock."""
@@ -151,10 +151,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     @property
     def is_held(self) -> bool:
-        """Tell whether nothing of the process runs, for now or for ever."""
+        """Return whether the process is paused or dead."""
         return self.is_paused or self.is_dead
 
-    def take_due(self, timer: asyncio.TimerHandle) -> None:
+    def pop_due(self, timer: asyncio.TimerHandle) -> None:
         """Take note that a timer is due."""
         if self.is_paused:
             self._overdue.append(timer)
@@ -163,7 +163,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._wake()
 
     def deliver(self, callback: Callable[..., object], *args: Any) -> bool:  # noqa: ANN401
-        """Let something reach the process from outside; tell whether there is a process."""
+        """Let something reach the process from outside; return whether there is a process."""
         if self.is_dead:
             return False
         if self.is_paused:
@@ -195,7 +195,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         for task in asyncio.all_tasks(self):
             coro = task.get_coro()
             if isinstance(coro, CoroutineType) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
-                coro.close()  # or Python complains, at some odd moment, that nobody ever began it
+                coro.close()  # or Python warns later that the coroutine was never awaited
 
     def _wake(self) -> None:
         if not self._is_awake and not self.is_dead:

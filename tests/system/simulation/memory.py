@@ -1,14 +1,14 @@
-"""A group in its owner's memory is the group that a take-over would make of what is stored, but for what is forgotten.
+"""Compare a group in memory with the group that the next owner would load, except for what a load forgets.
 
-Forgotten are handshake ids, who is waiting, timers, newcomers, and what members offered anew in a join phase that is
-not over (protocol.md section 13).
+Forgotten are pending member ids, parked requests, timers, new members, and protocols that members offered in the join
+phase under way (protocol.md section 13).
 """
 
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.states import DEAD, PREPARING
-from coordinator_core.runtime.hosting import Hosted
-from coordinator_core.store.ledger import spans_to_json
+from coordinator_core.runtime.group_context import GroupContext
+from coordinator_core.store.ledger import ownership_to_json
 from coordinator_core.store.projection import load_group
 from coordinator_core.store.rows import StoredGroup
 from tests.system.simulation.stored import Life
@@ -18,17 +18,17 @@ SETTLED = ("state", "state_since_ms", "leader_id", "protocol_type", "static_memb
 """What is compared outside of a join phase only: within one, newcomers and their offers are known to memory alone."""
 
 
-def compare(hosted: Hosted | None, life: Life | None) -> str | None:
+def compare(group_context: GroupContext | None, life: Life | None) -> str | None:
     """Return the first difference between memory and store, or None."""
-    is_hosted = hosted is not None and hosted.group.exists
+    is_hosted = group_context is not None and group_context.group.exists
     is_stored = life is not None and life.row is not None and life.state is not DEAD
     if is_hosted != is_stored:
         return f"the group is {'' if is_hosted else 'not '}in memory, and {'' if is_stored else 'not '}in the store"
-    if not is_hosted or hosted is None or life is None or life.row is None:
+    if not is_hosted or group_context is None or life is None or life.row is None:
         return None
-    members = tuple(sorted(life.members.values(), key=lambda row: (row.position, row.member_id)))
+    members = tuple(sorted(life.members.values(), key=lambda row: (row.join_order, row.member_id)))
     loaded, _, _ = load_group(StoredGroup(life.row, members), life.row.state_since_ms)
-    return _difference(hosted.group, loaded, life) or _ledger_difference(hosted, life)
+    return _difference(group_context.group, loaded, life) or _ledger_difference(group_context, life)
 
 
 def _difference(group: Group, loaded: Group, life: Life) -> str | None:
@@ -54,9 +54,9 @@ def _facts(member: Member, *, is_settled: bool) -> tuple[object, ...]:
     return (*lasting, *offered) if is_settled else lasting
 
 
-def _ledger_difference(hosted: Hosted, life: Life) -> str | None:
+def _ledger_difference(group_context: GroupContext, life: Life) -> str | None:
     for member_id, row in life.members.items():
-        held = spans_to_json(hosted.ledger.held.get(member_id, ()))
-        if held != row.held:
-            return f"{member_id} holds {held} by the ledger in memory, and {row.held} by the stored one"
+        held = ownership_to_json(group_context.ledger.ownership.get(member_id, ()))
+        if held != row.ownership:
+            return f"{member_id} holds {held} by the ledger in memory, and {row.ownership} by the stored one"
     return None

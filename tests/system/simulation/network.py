@@ -1,4 +1,4 @@
-"""Messages between agents and nodes are lost, doubled, delayed and overtaken; a connection dies with its node."""
+"""The simulated network: messages are lost, duplicated, delayed and reordered; connections end with their node."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ PATIENCE_S = 4.0
 
 
 class NoAnswer(Exception):
-    """Nothing came back: nobody listens, the connection died, or time is up."""
+    """There was no response: no process listens, the connection ended, or the time limit passed."""
 
 
 class Network:
@@ -82,7 +82,9 @@ class Network:
         self._newest[message.sender] = max(number, self._newest[message.sender])
         say = partial(self._reply, node, message, settle)
         if node.process is None or not node.process.receive(message, say):
-            self._world.after(self._weather.network_delay_s(), partial(self._tell, settle, NoAnswer("refused")))
+            self._world.after(
+                self._weather.network_delay_s(), partial(self._deliver_later, settle, NoAnswer("refused"))
+            )
 
     def _reply(self, node: Node, message: Message, settle: Say, answer: Answer) -> None:
         delay_s = self._weather.network_delay_s()
@@ -99,7 +101,7 @@ class Network:
                 delay_s = self._world.between(*LATE_S)
             case _:
                 pass
-        self._world.after(delay_s, partial(self._tell, settle, answer))
+        self._world.after(delay_s, partial(self._deliver_later, settle, answer))
 
-    def _tell(self, settle: Say, answer: Answer) -> None:
+    def _deliver_later(self, settle: Say, answer: Answer) -> None:
         self._clients.deliver(settle, answer)

@@ -1,4 +1,4 @@
-"""A node is a name that processes live under, one after the other; each is the real `Coordinator` in a loop of its own.
+"""Simulated nodes: each runs processes one after the other, and each process is the real `Coordinator` in its own loop.
 
 A process is started again after it died. What it knew is gone; what it sent is on its way all the same.
 """
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from api.http.deadlines import Deadlines
-from api.http.problems import StillWaiting
+from api.http.problems import LongPollTimedOut
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.requests import CommitOffsets, Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from coordinator_core.protocol.settings import GroupSettings, Now
@@ -28,10 +28,10 @@ PREPARE_AHEAD_ROWS = 6
 MAX_QUEUED_ROWS = 25
 """So few that a slow database fills the queue."""
 REQUEST_TIMEOUT_MS = 2_000
-"""When a request that is no long poll is told to come again."""
+"""The time limit of a request that is no long poll; then the client retries."""
 LONG_POLLS = (JoinGroup, SyncGroup)
 START_AGAIN_S = (0.3, 12.0)
-"""How long a dead process stays away."""
+"""How long a dead process is down."""
 FINDS_OUT_S = 2.0
 """Within this time after a call that was not answered a node finds out what it owns."""
 CLOCK_DRIFT = 2e-5
@@ -48,7 +48,7 @@ Say = Callable[[Answer], None]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What somebody asks a node: a member's request, or ("call") anything else that a coordinator does."""
+    """A request to a node: a member's request, or ("call") any other operation of a coordinator."""
 
     sender: str
     group_id: str
@@ -58,7 +58,7 @@ class Message:
 
 
 class Listener(Protocol):
-    """Who is told what reaches a process, and what it says."""
+    """Receives every request that reaches a process, and every response."""
 
     def began(self, process: "Process") -> None:
         """Take note of a process that begins."""
@@ -130,7 +130,7 @@ class Process:
         return self._world.now_s - (self.pauses[-1][1] if self.pauses else 0)
 
     def receive(self, message: Message, say: Say) -> bool:
-        """Let a message reach the process's sockets; tell whether anybody listens there."""
+        """Let a message reach the process's sockets; return whether the process runs."""
         if self.loop.is_dead or not self.is_serving:
             return False
         self.open[say] = message
@@ -138,10 +138,10 @@ class Process:
         return self.loop.deliver(self._begin, message, say)
 
     def _begin(self, message: Message, say: Say) -> None:
-        self.loop.create_task(self._serve(message, say))
+        self.loop.create_task(self._add_group(message, say))
 
-    async def _serve(self, message: Message, say: Say) -> None:
-        """Answer as the front door does: in time, or with word to come again."""
+    async def _add_group(self, message: Message, say: Say) -> None:
+        """Answer as the HTTP server does: in time, or with a retriable error."""
         request = None if message.request is None else self._stamped(message.request)
         try:
             answer: Answer = await self._answer(message, request)
@@ -157,9 +157,9 @@ class Process:
     async def _answer(self, message: Message, request: Ask | None) -> Answer:
         if request is None:
             assert message.call is not None
-            return await self._deadlines.keep(message.call(self.coordinator))
+            return await self._deadlines.wait(message.call(self.coordinator))
         if not isinstance(request, LONG_POLLS):
-            return await self._deadlines.keep(self._asked(message.group_id, request))
+            return await self._deadlines.wait(self._asked(message.group_id, request))
         async with asyncio.timeout(message.max_wait_s):
             return await self._asked(message.group_id, request)
 
@@ -168,7 +168,7 @@ class Process:
         is_full = self.coordinator._writer.queued_rows > MAX_QUEUED_ROWS and not isinstance(request, Heartbeat)
         if is_full:
             self._world.strike("queue_full", self.node.name)
-        answer = self.coordinator.ask(group_id, request)
+        answer = self.coordinator.submit(group_id, request)
         if is_full and not self.coordinator._shard_of(group_id, self.coordinator._clock.now()).is_loading:
             self._world.fail("QueuesAreBounded", f"{self.node.name} takes in {type(request).__name__}", group_id)
         return answer
@@ -177,13 +177,13 @@ class Process:
         token = self.coordinator.new_token()
         if isinstance(request, JoinGroup):
             fresh = f"{request.group_instance_id or request.client_id}-{self._world.name()[:8]}"
-            return replace(request, token=token, fresh_member_id=fresh)
+            return replace(request, token=token, new_member_id=fresh)
         return replace(request, token=token)
 
 
 def _out_of_time(request: Ask | None) -> CoordinatorError:
     assert isinstance(request, LONG_POLLS)
-    return StillWaiting(request.member_id or getattr(request, "fresh_member_id", ""))
+    return LongPollTimedOut(request.member_id or getattr(request, "new_member_id", ""))
 
 
 class Node:
@@ -259,7 +259,7 @@ class Node:
         left = [shard_id for shard_id, lease in self._store._leases.shards.items() if lease.node_id == self.name]
         is_sure = process.connections.in_trouble_at_s < began_s - FINDS_OUT_S
         if left and is_sure and not process.loop.is_dead:
-            self._world.fail("WhoStopsHandsOver", f"{self.name} has stopped, and keeps {left}")
+            self._world.fail("StoppedNodesReleaseShards", f"{self.name} has stopped, and keeps {left}")
         if self.process is process:
             self._world.note("", f"{self.name} has stopped")
             self._end(process)

@@ -1,4 +1,4 @@
-"""Operators and jobs: settings, forced rebalances, evictions, deletions, more partitions, and maintenance runs."""
+"""Simulated operators and jobs: settings, forced rebalances, removals, deletions, partitions, maintenance runs."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -8,9 +8,9 @@ from coordinator_core.protocol.errors import NotCoordinator
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
 from coordinator_core.protocol.setting_rules import SettingValue
-from coordinator_core.runtime.act import Act
+from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.resetting import Reset
+from coordinator_core.runtime.offset_reset import Reset
 from coordinator_core.store.rows import TopicRow
 from coordinator_core.store.runs import CandidateRow, RunRow
 from tests.system.simulation.database import DATABASE_AHEAD_MS, WatchedStore
@@ -42,13 +42,13 @@ BACK_TO_NORMAL: Mapping[str, SettingValue] = {key: None for values in SETTINGS f
 RESETS = ((ResetTo.EARLIEST, 0), (ResetTo.OFFSET, 7), (ResetTo.SHIFT, -20), (ResetTo.CURRENT, 0))
 UNDOABLE = ("reset_offsets", "delete_offsets", "delete_group", "apply_run")
 ALONE = ("simple-0", "simple-1", "simple-2")
-"""Groups that nobody ever joins."""
+"""Groups without members."""
 
 Deed = Callable[[Coordinator], Awaitable[Answer]]
 
 
 class People:
-    """Whoever operates the platform; a deed that no node takes is given up after some tries."""
+    """The operators; an operation that no node accepts is given up after some attempts."""
 
     def __init__(
         self, world: World, network: Network, clients: SimulatedLoop, store: WatchedStore, fleet: Fleet, shards: int
@@ -69,8 +69,8 @@ class People:
         """Change a setting of a group, or of the cluster."""
         group_id = self._group() if self._world.happens(0.8) else None
         values = self._world.chance.choice(SETTINGS)
-        act = self._act("setting_changed", f"{values} for {group_id or 'the cluster'}", group_id or "")
-        self._do(group_id or "", act, lambda node: node.operators.put_settings(group_id, values, act))
+        a_change = self._a_change("setting_changed", f"{values} for {group_id or 'the cluster'}", group_id or "")
+        self._do(group_id or "", a_change, lambda node: node.admin.put_settings(group_id, values, a_change))
 
     def set_back(self) -> None:
         """Take every setting back."""
@@ -79,14 +79,14 @@ class People:
                 self._set_back(group_id)
 
     def _set_back(self, group_id: str | None) -> None:
-        act = Act("operator", "calm", self._uuid())
-        self._do(group_id or "", act, lambda node: node.operators.put_settings(group_id, BACK_TO_NORMAL, act))
+        a_change = Change("operator", "calm", self._uuid())
+        self._do(group_id or "", a_change, lambda node: node.admin.put_settings(group_id, BACK_TO_NORMAL, a_change))
 
     def force_rebalance(self, group_id: str | None = None) -> None:
         """Make a group rebalance."""
         chosen = group_id or self._group()
-        act = self._act("rebalance_forced", chosen, chosen)
-        self._do(chosen, act, lambda node: node.operators.force_rebalance(chosen, act))
+        a_change = self._a_change("rebalance_forced", chosen, chosen)
+        self._do(chosen, a_change, lambda node: node.admin.force_rebalance(chosen, a_change))
 
     @property
     def group_ids(self) -> list[str]:
@@ -95,33 +95,33 @@ class People:
 
     def reload_group(self, group_id: str) -> None:
         """Reload a quarantined group."""
-        act = self._act("group_reloaded", group_id, group_id)
-        self._do(group_id, act, lambda node: node.operators.reload_group(group_id, act))
+        a_change = self._a_change("group_reloaded", group_id, group_id)
+        self._do(group_id, a_change, lambda node: node.admin.reload_group(group_id, a_change))
 
-    def put_member_out(self) -> None:
+    def remove_member(self) -> None:
         """Put a member out."""
         agent = self._fleet.any()
         if agent is None or not agent.member_id:
             return
         group_id, member_id = agent.plan.group_id, agent.member_id
-        act = self._act("member_put_out", member_id, group_id)
-        self._do(group_id, act, lambda node: node.operators.remove_member(group_id, member_id, act))
+        a_change = self._a_change("member_removed", member_id, group_id)
+        self._do(group_id, a_change, lambda node: node.admin.remove_member(group_id, member_id, a_change))
 
     def delete_offsets(self) -> None:
-        """Delete a topic's offsets of a group; mostly refused, since somebody reads it."""
+        """Delete a topic's offsets of a group; mostly refused, since members read it."""
         group_id, topic = self._any_group(), self._world.chance.choice(sorted(TOPICS))
-        act = self._act("offsets_deleted", topic, group_id)
-        self._do(group_id, act, lambda node: node.operators.delete_offsets(group_id, topic, None, act))
+        a_change = self._a_change("offsets_deleted", topic, group_id)
+        self._do(group_id, a_change, lambda node: node.admin.delete_offsets(group_id, topic, None, a_change))
 
     def delete_group(self) -> None:
         """Delete a group; refused while it has members, so most of them are asked first to be empty."""
         group_id = self._group()
         if self._world.happens(0.7):
             self._send_away(group_id)
-        act = self._act("group_deleted", group_id, group_id)
+        a_change = self._a_change("group_deleted", group_id, group_id)
         self._world.after(
             self._world.between(0, 4),
-            lambda: self._do(group_id, act, lambda node: node.operators.delete_group(group_id, act)),
+            lambda: self._do(group_id, a_change, lambda node: node.admin.delete_group(group_id, a_change)),
         )
 
     def _send_away(self, group_id: str) -> None:
@@ -135,11 +135,11 @@ class People:
         if self._world.happens(0.5):
             self._send_away(group_id)
         to, amount = self._world.chance.choice(RESETS)
-        act = self._act("offsets_reset", f"{to} {amount}", group_id)
+        a_change = self._a_change("offsets_reset", f"{to} {amount}", group_id)
         reset = Reset(to, amount)
         self._world.after(
             self._world.between(0, 4),
-            lambda: self._do(group_id, act, lambda node: node.operators.reset_offsets(group_id, reset, act)),
+            lambda: self._do(group_id, a_change, lambda node: node.admin.reset_offsets(group_id, reset, a_change)),
         )
 
     def undo(self) -> None:
@@ -148,10 +148,10 @@ class People:
             change_id, group_id = self._world.chance.choice(self.done)
             if self._world.happens(0.5):
                 self._send_away(group_id)
-            act = self._act("change_undone", change_id, group_id)
+            a_change = self._a_change("change_undone", change_id, group_id)
             self._world.after(
                 self._world.between(0, 4),
-                lambda: self._do(group_id, act, lambda node: node.operators.undo(change_id, act)),
+                lambda: self._do(group_id, a_change, lambda node: node.admin.undo(change_id, a_change)),
             )
 
     def commit_alone(self) -> None:
@@ -167,23 +167,23 @@ class People:
         """Give a topic more partitions."""
         topic = self._world.chance.choice(sorted(TOPICS))
         count = self._counts[topic] = min(PARTITIONS_MAX, self._counts[topic] + self._world.chance.randint(1, 4))
-        act = self._act("topic_raised", f"{topic} to {count}", "")
-        self._do("", act, lambda node: node.operators.put_topic(topic, count, None, act))
+        a_change = self._a_change("topic_raised", f"{topic} to {count}", "")
+        self._do("", a_change, lambda node: node.admin.put_topic(topic, count, None, a_change))
 
     def raise_all(self) -> None:
         """Give every topic one partition more, when nothing else makes groups look."""
         for topic in sorted(TOPICS):
             count = self._counts[topic] = self._counts[topic] + 1
-            act = Act("operator", "calm", self._uuid())
-            self._do("", act, partial(_raise, topic, count, act))
+            a_change = Change("operator", "calm", self._uuid())
+            self._do("", a_change, partial(_raise, topic, count, a_change))
 
     def apply_run(self) -> None:
         """Propose the expiry of a group's offsets, as a job does, and apply it."""
         group_id = self._group()
         if self._world.happens(0.5):
-            act = Act("operator", "offsets are to expire", self._uuid())
+            a_change = Change("operator", "offsets are to expire", self._uuid())
             values: Mapping[str, SettingValue] = {"offsets_retention_minutes": 0}
-            self._do(group_id, act, lambda node: node.operators.put_settings(group_id, values, act))
+            self._do(group_id, a_change, lambda node: node.admin.put_settings(group_id, values, a_change))
         self._world.after(self._world.between(0, 6), lambda: self._propose(group_id))
 
     def _propose(self, group_id: str) -> None:
@@ -196,12 +196,14 @@ class People:
         as_of_ms = DATABASE_AHEAD_MS + int(self._world.now_s * 1000)
         run = RunRow(run_id, "offset_retention", as_of_ms, None, None, "proposed", dry_run=False, counts={})
         self._store.propose(run, candidates)
-        act = self._act("run_applied", f"{len(candidates)} candidates", group_id)
+        a_change = self._a_change("run_applied", f"{len(candidates)} candidates", group_id)
         # Who looks at a proposal takes a while, in which some of it is out of date.
         looks_for_s = self._world.between(2, 25)
         if self._world.happens(0.7):
             self._world.after(looks_for_s - 1, lambda: self._send_away(group_id))
-        self._world.after(looks_for_s, lambda: self._do("", act, lambda node: node.operators.apply_run(run_id, act)))
+        self._world.after(
+            looks_for_s, lambda: self._do("", a_change, lambda node: node.admin.apply_run(run_id, a_change))
+        )
 
     # -- how -----------------------------------------------------------------------------------------------
 
@@ -209,18 +211,18 @@ class People:
         return self._world.chance.choice(self._fleet.group_ids)
 
     def _any_group(self) -> str:
-        """Draw a group, or one that nobody ever joins."""
+        """Draw a group, with or without members."""
         return self._world.chance.choice(ALONE) if self._world.happens(0.4) else self._group()
 
     def _uuid(self) -> str:
         return str(UUID(self._world.name()))
 
-    def _act(self, what: str, detail: str, group_id: str) -> Act:
+    def _a_change(self, what: str, detail: str, group_id: str) -> Change:
         self._world.strike(what, detail, group_id)
-        return Act("operator", "by chance", self._uuid())
+        return Change("operator", "by chance", self._uuid())
 
-    def _do(self, group_id: str, act: Act, deed: Deed) -> None:
-        self._clients.create_task(self._try(Message("operator", group_id, call=deed), act.change_id))
+    def _do(self, group_id: str, a_change: Change, deed: Deed) -> None:
+        self._clients.create_task(self._try(Message("operator", group_id, call=deed), a_change.change_id))
 
     def _check_noted(self, group_id: str, act_id: str | None, answer: Answer) -> None:
         """Check that what was done is noted, and was done."""
@@ -228,17 +230,17 @@ class People:
             return
         noted = self._store.change(act_id)
         if noted is None:
-            self._world.fail("ActsAreNoted", f"{answer} is answered, and no change says so", group_id)
+            self._world.fail("ChangesAreRecorded", f"{answer} is answered, and no change says so", group_id)
             return
         was, now = noted.change.before, noted.change.after
         if noted.change.action in UNDOABLE and (act_id, group_id) not in self.done:
             self.done.append((act_id, group_id))
         if sum(row.change_id == act_id for row in self._store.history.changes) > 1:
-            self._world.fail("ActsAreNoted", f"{act_id} was done more than once", group_id)
+            self._world.fail("ChangesAreRecorded", f"{act_id} was done more than once", group_id)
         if noted.change.action == "force_rebalance" and now["state"] != "PreparingRebalance":
-            self._world.fail("ActsAreNoted", f"a rebalance was forced, and the group is {now['state']}", group_id)
+            self._world.fail("ChangesAreRecorded", f"a rebalance was forced, and the group is {now['state']}", group_id)
         if noted.change.action == "remove_member" and now["member_count"] != was["member_count"] - 1:
-            self._world.fail("ActsAreNoted", f"a member was put out: {was} became {now}", group_id)
+            self._world.fail("ChangesAreRecorded", f"a member was removed: {was} became {now}", group_id)
 
     def _again(self, message: Message, act_id: str) -> None:
         """Ask for the same once more, as a caller does that lost the answer."""
@@ -246,7 +248,7 @@ class People:
         self._clients.create_task(self._try(message, act_id, is_again=True))
 
     async def _try(self, message: Message, act_id: str | None, *, is_again: bool = False) -> None:
-        """Ask one node after the other until one has an answer; the act's id makes a repeat harmless."""
+        """Ask one node after the other until one has an answer; the change id makes a repeat harmless."""
         names = sorted(self._network.nodes)
         node = self._world.chance.choice(names)
         for _ in range(TRIES):
@@ -263,5 +265,5 @@ class People:
             node = at.removeprefix("http://") if at else self._world.chance.choice(names)
 
 
-async def _raise(topic: str, count: int, act: Act, node: Coordinator) -> TopicRow:
-    return await node.operators.put_topic(topic, count, None, act)
+async def _raise(topic: str, count: int, a_change: Change, node: Coordinator) -> TopicRow:
+    return await node.admin.put_topic(topic, count, None, a_change)

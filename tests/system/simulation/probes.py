@@ -1,4 +1,4 @@
-"""What stands between the runtime and the world while a seed runs; all else of the runtime is as it is."""
+"""The patches of the runtime while a seed runs; everything else is the real runtime."""
 
 import sys
 import traceback
@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.runtime import shard as shards_module
-from coordinator_core.runtime import timekeeper
+from coordinator_core.runtime import timer_loop
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.store import ledger
 from coordinator_core.store.memory import groups
@@ -19,8 +19,8 @@ from tests.system.simulation.world import World
 TICK_MS = 250
 """A node's timekeeper looks around less often than it would in earnest; that is a third of all there is to do."""
 
-HOUR_MS = 90_000
-"""An hour of a stay is told so often that a seed sees some."""
+INTERVAL_MS = 90_000
+"""The length of a session interval, short enough that a seed has some."""
 
 
 class Log:
@@ -37,19 +37,19 @@ class Log:
     def exception(self, event: str, **facts: object) -> None:
         """Fail the seed: the runtime caught what must not be raised."""
         where = traceback.format_exc().splitlines()[-3:]
-        self._world.fail("NothingBreaks", f"{event} {facts}: {' '.join(where)}", str(facts.get("group", "")))
+        self._world.fail("NoInvariantIsViolated", f"{event} {facts}: {' '.join(where)}", str(facts.get("group", "")))
 
 
 @contextmanager
 def probes(world: World, watch: Watch) -> Iterator[None]:
-    """Stand before `decide`, hear of leases extended and shards dropped, and take the loggers' place."""
-    extend, drop = Shard.extend_lease, Shard.drop
+    """Watch decisions, extended leases and unloaded shards, and replace the loggers."""
+    extend, drop = Shard.extend_lease, Shard.unload
 
     def extend_lease(shard: Shard, valid_until_ms: int) -> None:
         watch.extend_lease(shard, valid_until_ms)
         extend(shard, valid_until_ms)
 
-    def drop_shard(shard: Shard, error: CoordinatorError) -> None:
+    def unload_shard(shard: Shard, error: CoordinatorError) -> None:
         waited = list(shard._waiting.values())
         drop(shard, error)
         watch.dropped(shard, waited)
@@ -57,10 +57,10 @@ def probes(world: World, watch: Watch) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(running_in(world))
         stack.enter_context(patch.object(shards_module, "decide", watch.decide))
-        stack.enter_context(patch.object(timekeeper, "TICK_MS", TICK_MS))
-        stack.enter_context(patch.object(ledger, "HOUR_MS", HOUR_MS))
+        stack.enter_context(patch.object(timer_loop, "TICK_MS", TICK_MS))
+        stack.enter_context(patch.object(ledger, "INTERVAL_MS", INTERVAL_MS))
         stack.enter_context(patch.object(Shard, "extend_lease", extend_lease))
-        stack.enter_context(patch.object(Shard, "drop", drop_shard))
+        stack.enter_context(patch.object(Shard, "unload", unload_shard))
         stack.enter_context(patch.object(groups, "refusal", _fits))
         for name, module in sorted(sys.modules.items()):
             if name.startswith("coordinator_core.") and hasattr(module, "log"):

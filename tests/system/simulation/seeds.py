@@ -1,10 +1,11 @@
-"""One seed is one world: a storm of some minutes, then a calm in which everything has to come to rest."""
+"""Run a seed: a storm of some minutes, then a calm in which every group has to settle."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from coordinator_core.runtime.act import Act
-from coordinator_core.store.actions import Action
+from coordinator_core.runtime.changes import Change
+from coordinator_core.store.change_actions import ChangeAction
 from coordinator_core.store.rows import ChangeRow
 from tests.system.simulation.chaos import Chaos
 from tests.system.simulation.database import DATABASE_AHEAD_MS, WatchedStore
@@ -29,14 +30,14 @@ NODES = (2, 4)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a seed."""
+    """The result of a seed."""
 
     seed: int
     violation: Violation | None
     struck: Counter[str]
     fingerprint: str
     sums: dict[str, int] = field(default_factory=dict)
-    """How much was looked at."""
+    """How much was checked, by kind."""
     transcript: tuple[str, ...] = ()
 
 
@@ -56,6 +57,11 @@ def run_unreadable_seed(seed: int) -> Outcome:
     outcome = _outcome(world, watch, _run(world, watch, store))
     outcome.sums.update(refused=watch.refused, served_beside=watch.served_beside)
     return outcome
+
+
+def first_violation(seeds: Iterable[int], run: Callable[[int], Outcome] = run_seed) -> Violation | None:
+    """Run seeds up to the first one that fails, and return its violation; None if none fails."""
+    return next((found for found in (run(seed).violation for seed in seeds) if found is not None), None)
 
 
 def _run(world: World, watch: Watch, store: WatchedStore) -> Fleet:
@@ -94,7 +100,7 @@ def _run_nodes(world: World, weather: Weather, watch: Watch, store: WatchedStore
 
 
 def first_change(topic: str) -> ChangeRow:
-    return Act("job", None, f"catalogue-{topic}").change(Action.PUT_TOPIC, None, DATABASE_AHEAD_MS)
+    return Change("job", None, f"topic_metadata-{topic}").row(ChangeAction.PUT_TOPIC, None, DATABASE_AHEAD_MS)
 
 
 def _outcome(world: World, watch: Watch, fleet: Fleet) -> Outcome:

@@ -1,6 +1,6 @@
-"""A second, simple-minded account of what the store has taken, kept to compare the runtime's words and memory with.
+"""A simple model of what the store holds, to compare responses and memory of the runtime with.
 
-It is told every write that was stored, in order, and checks each as it comes.
+It receives every stored write, in order, and checks each.
 """
 
 from collections import defaultdict
@@ -11,16 +11,16 @@ from typing import Any
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState, is_legal
 from coordinator_core.store.awaited import AwaitedMembers
-from coordinator_core.store.ledger import HOUR
+from coordinator_core.store.ledger import ONGOING
 from coordinator_core.store.rows import (
     Batch,
     GroupRow,
     GroupWrite,
     MemberRow,
-    OwnershipRow,
+    PartitionOwnershipRow,
     RebalanceRow,
     TransitionRow,
-    Written,
+    WriteResult,
 )
 from tests.system.simulation.database import WatchedStore, Witness, stored_writes
 from tests.system.simulation.world import World
@@ -51,19 +51,19 @@ class Life:
     """Generations in which a join phase began."""
     removed: set[str] = field(default_factory=set)
     ever: set[str] = field(default_factory=set)
-    """Members whose stay has not ended."""
+    """Members whose session has not ended."""
     holders: dict[Partition, tuple[str, int]] = field(default_factory=dict)
     """Partition → who holds it by the ledger, and since when."""
     last_held_by: dict[Partition, str] = field(default_factory=dict)
-    """Partition → who held it last, be it still a member or not; what nobody held in the last assignment has none."""
-    told_until_ms: dict[str, int] = field(default_factory=dict)
-    """Member → until when its stay has been told."""
+    """Partition → its last owner, even if that has left; partitions outside of the last assignment have none."""
+    interval_start_ms: dict[str, int] = field(default_factory=dict)
+    """Member → until when its session has been written."""
     counted: int = 0
     """Members of the last generation that was assigned."""
     phases: int = 0
     """Join phases of the rebalance under way."""
-    owners_told: dict[tuple[int, Partition], str] = field(default_factory=dict)
-    """(generation, partition) → the place (instance or member) that was told to own it."""
+    announced_owners: dict[tuple[int, Partition], str] = field(default_factory=dict)
+    """(generation, partition) → the instance or member whose sync response has it."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Past:
     """(topic, partition, offset) → the number of the newest such commit."""
     answered: dict[Partition, int] = field(default_factory=dict)
     """Partition → the newest commit that was answered NONE."""
-    taken_away: dict[Partition, int] = field(default_factory=dict)
+    removed: dict[Partition, int] = field(default_factory=dict)
     """Partition → how many commits there had been when it was last taken away."""
     open_rebalances: dict[str, float] = field(default_factory=dict)
     closed_rebalances: set[str] = field(default_factory=set)
@@ -96,14 +96,14 @@ class Stored(Witness):
 
         Args:
             world: whose violations and transcript these are.
-            is_alive: tells whether a node's process still believes to own a shard under an epoch.
+            is_alive: returns whether a node's process still believes to own a shard under an epoch.
         """
         self.groups: dict[str, Past] = defaultdict(Past)
         self.owners: dict[int, tuple[str, int]] = {}
         """Shard → node and epoch, by what take-overs were answered."""
         self.writes = 0
         self.store: WatchedStore
-        """Whose writes these are; set by whoever makes it."""
+        """The store whose writes these are; set by the creator."""
         self._world = world
         self._is_alive = is_alive
         self._commits = 0
@@ -121,7 +121,7 @@ class Stored(Witness):
             self.owners[shard_id] = node_id, epoch
         self._world.note("", f"{node_id} owns " + " ".join(f"{each}@{epoch}" for each, epoch in epochs.items()))
 
-    def wrote(self, batch: Batch, written: Written) -> None:
+    def wrote(self, batch: Batch, written: WriteResult) -> None:
         """Take note of a batch, and check everything that it stored."""
         for shard_id in sorted(written.lost_shards):
             self._world.strike("stale_write_refused", f"{batch.node_id} for shard {shard_id}")
@@ -131,9 +131,9 @@ class Stored(Witness):
                 who = f"{batch.node_id} wrote under epoch {batch.epochs[one.shard_id]}"
                 self._fail("OneWriterPerShard", one, f"{who}; shard {one.shard_id} is {owner}'s")
             self.writes += 1
-            self._take(self.groups[one.group_id], one)
+            self._acquire(self.groups[one.group_id], one)
 
-    def _take(self, past: Past, one: GroupWrite) -> None:
+    def _acquire(self, past: Past, one: GroupWrite) -> None:
         self._note(one)
         for transition in one.transitions:
             self._transition(past, one, transition)
@@ -147,7 +147,7 @@ class Stored(Witness):
         if one.group is not None or path:
             members = " ".join(f"{'-' if row is None else '+'}{member_id}" for member_id, row in one.members.items())
             self._world.note(one.group_id, f"stored {path} {members}")
-        for each in one.positions:
+        for each in one.committed_offsets:
             self._world.note(one.group_id, f"stored {each.topic}/{each.partition}={each.offset} of {each.member_id}")
 
     # -- states, generations, members ----------------------------------------------------------------------
@@ -163,7 +163,7 @@ class Stored(Witness):
         if row.from_state != life.state:
             self._fail("TransitionsAreLegal", one, f"from {row.from_state}, but the group was {life.state}")
         if target is DEAD and life.state is not EMPTY:
-            self._fail("OnlyTheEmptyDie", one, f"the group dies while it is {life.state}")
+            self._fail("OnlyEmptyGroupsDie", one, f"the group dies while it is {life.state}")
         is_forgotten = life.state is PREPARING and row.reason.startswith(FORGOTTEN)
         if is_forgotten and target is not life.settled:
             self._fail("TransitionsAreLegal", one, f"back to {target}; before the join phase it was {life.settled}")
@@ -222,9 +222,9 @@ class Stored(Witness):
                     life.removed.add(member_id)
             else:
                 life.members[member_id] = member
-                told = life.assigned[row.generation][member_id]
+                reported = life.assigned[row.generation][member_id]
                 if life.state is not COMPLETING:
-                    told.add(member.assignment)
+                    reported.add(member.assignment)
                 elif member.assignment:
                     detail = f"{member_id} has an assignment that is older than the generation"
                     self._fail("RowsFollowTransitions", one, detail)
@@ -242,7 +242,7 @@ class Stored(Witness):
             return
         for span in one.ownerships:
             self._close_span(life, one, span)
-        self._stays(life, one)
+        self._check_sessions(life, one)
         held_before = dict(life.last_held_by)
         if one.group is not None:
             self._open_spans(life, one)
@@ -251,49 +251,51 @@ class Stored(Witness):
         if one.group is not None:
             self._under_way(past, one, one.group.rebalance)
 
-    def _stays(self, life: Life, one: GroupWrite) -> None:
-        """Check that every stay ends with its member's going, in the same write, and once."""
-        ended = [row.member_id for row in one.sessions if row.end_reason != HOUR]
+    def _check_sessions(self, life: Life, one: GroupWrite) -> None:
+        """Check that a session ends once, in the write that removes its member."""
+        ended = [row.member_id for row in one.sessions if row.end_reason != ONGOING]
         gone = [member_id for member_id, row in one.members.items() if row is None and member_id in life.ever]
         for member_id in gone:
             if ended.count(member_id) != 1:
-                detail = f"{member_id} is gone, and {ended.count(member_id)} rows tell of the end of its stay"
-                self._fail("StaysEndWithTheirMembers", one, detail)
+                detail = f"{member_id} is gone, and {ended.count(member_id)} rows end its session"
+                self._fail("SessionsEndWithTheirMembers", one, detail)
         life.ever -= set(gone)
         life.ever |= life.members.keys()
         for row in one.sessions:
-            known_ms = life.told_until_ms.get(row.member_id, 0)
+            known_ms = life.interval_start_ms.get(row.member_id, 0)
             if row.started_at_ms < known_ms - CLOCKS_MS or row.ended_at_ms < row.started_at_ms - CLOCKS_MS:
-                detail = f"{row.member_id} is told from {row.started_at_ms} to {row.ended_at_ms}, and was to {known_ms}"
-                self._fail("StaysEndWithTheirMembers", one, detail)
-            life.told_until_ms[row.member_id] = row.ended_at_ms
-            if row.end_reason != HOUR and row.member_id in life.members:
-                self._fail("StaysEndWithTheirMembers", one, f"the stay of {row.member_id} ends, and it is a member")
+                detail = f"{row.member_id} has {row.started_at_ms} to {row.ended_at_ms} after {known_ms}"
+                self._fail("SessionsEndWithTheirMembers", one, detail)
+            life.interval_start_ms[row.member_id] = row.ended_at_ms
+            if row.end_reason != ONGOING and row.member_id in life.members:
+                self._fail(
+                    "SessionsEndWithTheirMembers", one, f"the session of {row.member_id} ends while it is a member"
+                )
             gaps = sum(row.heartbeat_gap_histogram)
             if gaps > row.heartbeat_count or (gaps > 0) != (row.heartbeat_gap_ms_max is not None):
                 detail = f"{row.member_id} has {gaps} gaps between {row.heartbeat_count} heartbeats"
-                self._fail("StaysEndWithTheirMembers", one, detail)
+                self._fail("SessionsEndWithTheirMembers", one, detail)
 
     def _rebalance(self, life: Life, one: GroupWrite, row: RebalanceRow, held_before: Mapping[Partition, str]) -> None:
         """Check what the row of a rebalance that is over says against what was stored while it was under way."""
         states = [each.to_state for each in one.transitions]
         settled = max((place for place, state in enumerate(states) if state in {STABLE, EMPTY}), default=-1)
         begun_since = states[settled:].count(PREPARING)
-        told: dict[str, object] = {"restarts": row.restarts, "before": row.member_count_before}
+        reported: dict[str, object] = {"restarts": row.restarts, "before": row.member_count_before}
         true: dict[str, object] = {"restarts": life.phases - begun_since - 1, "before": life.counted}
         if row.outcome == "completed":
             moved = [key for key, (who, _) in life.holders.items() if held_before.get(key, who) != who]
             here = {part.member_id for part in one.rebalance_members if part.outcome == "joined"}
-            told |= {"generation": row.generation, "after": row.member_count_after, "moved": row.partitions_moved}
+            reported |= {"generation": row.generation, "after": row.member_count_after, "moved": row.partitions_moved}
             true |= {"generation": life.generation, "after": len(life.members), "moved": len(moved)}
-            told["parts"], true["parts"] = here, life.members.keys()
+            reported["parts"], true["parts"] = here, life.members.keys()
             life.last_held_by = {key: who for key, (who, _) in life.holders.items()}
         elif row.outcome == "emptied":
             life.last_held_by = {}
         life.counted, life.phases = len(life.members), begun_since
-        for name, value in told.items():
+        for name, value in reported.items():
             if value != true[name]:
-                self._fail("HistoryAddsUp", one, f"{row.outcome}: {name} is told as {value}, and was {true[name]}")
+                self._fail("HistoryAddsUp", one, f"{row.outcome}: {name} is stored as {value}, and was {true[name]}")
         took_ms = row.completed_at_ms - row.started_at_ms
         for part in one.rebalance_members:
             if part.rebalance_id == row.rebalance_id and part.waited_for_ms > max(0, took_ms) + CLOCKS_MS:
@@ -314,26 +316,26 @@ class Stored(Witness):
         for each in open_ids:
             past.open_rebalances.setdefault(each, self._world.now_s)
 
-    def _close_span(self, life: Life, one: GroupWrite, span: OwnershipRow) -> None:
+    def _close_span(self, life: Life, one: GroupWrite, span: PartitionOwnershipRow) -> None:
         for number in span.partitions:
             held = life.holders.pop((span.topic, number), None)
             if held is not None and held != (span.member_id, span.valid_from_ms):
                 said = f"{span.member_id} since {span.valid_from_ms}"
-                self._fail("SpansDoNotOverlap", one, f"{span.topic}/{number} of {said} ends; it was {held}'s")
+                self._fail("OwnershipDoesNotOverlap", one, f"{span.topic}/{number} of {said} ends; it was {held}'s")
 
     def _open_spans(self, life: Life, one: GroupWrite) -> None:
         now: dict[Partition, tuple[str, int]] = {}
         for member in life.members.values():
-            for span in member.held:
+            for span in member.ownership:
                 for number in span["partitions"]:
                     other = now.get((span["topic"], number))
                     if other is not None:
                         both = f"{other[0]} and {member.member_id}"
-                        self._fail("SpansDoNotOverlap", one, f"{both} hold {span['topic']}/{number}")
+                        self._fail("OwnershipDoesNotOverlap", one, f"{both} hold {span['topic']}/{number}")
                     now[span["topic"], number] = member.member_id, span["since_ms"]
         for partition, held in life.holders.items():
             if now.get(partition) != held:
-                self._fail("SpansDoNotOverlap", one, f"{held[0]} holds {partition} no more, and no row says so")
+                self._fail("OwnershipDoesNotOverlap", one, f"{held[0]} holds {partition} no more, and no row says so")
         life.holders = now
         life.last_held_by |= {key: who for key, (who, _) in now.items()}
 
@@ -343,71 +345,73 @@ class Stored(Witness):
         for removed in one.removed:
             key = removed.offset.topic, removed.offset.partition
             past.offsets.pop(key, None)
-            past.taken_away[key] = self._commits
+            past.removed[key] = self._commits
             self._removal(past.life, one, removed)
         life = past.life
         self._undone(past, one)
-        for each in one.positions:
+        for each in one.committed_offsets:
             self._commits += 1
             past.offsets[each.topic, each.partition] = each.offset, self._commits
             past.commits[each.topic, each.partition, each.offset] = self._commits
             if not each.member_id:
-                self._of_nobody(life, one, each)
+                self._of_unowned(life, one, each)
             if each.member_id and (life is None or each.member_id not in life.members):
                 what = f"{each.topic}/{each.partition}={each.offset}"
-                self._fail("StrangersCommitNothing", one, f"{what} of {each.member_id}, which is not in the group")
+                self._fail("OnlyMembersCommit", one, f"{what} of {each.member_id}, which is not in the group")
             if each.member_id and life is not None and life.state not in {STABLE, PREPARING}:
-                self._fail("StrangersCommitNothing", one, f"{each.member_id} commits while the group is {life.state}")
-        if one.is_group_gone and past.offsets:
-            self._fail("TheDeadKeepNothing", one, f"the group died and left {len(past.offsets)} offsets")
+                self._fail("OnlyMembersCommit", one, f"{each.member_id} commits while the group is {life.state}")
+        if one.is_group_deleted and past.offsets:
+            self._fail("DeadGroupsKeepNothing", one, f"the group died and left {len(past.offsets)} offsets")
 
     def _undone(self, past: Past, one: GroupWrite) -> None:
         """Check that an undo puts back what was there, and nothing in the place of anything newer."""
         for change in one.changes:
             if change.action == "reset_offsets":
-                put = {(each.topic, each.partition): each.offset for each in one.positions}
+                put = {(each.topic, each.partition): each.offset for each in one.committed_offsets}
                 if put != {(each["topic"], each["partition"]): each["offset"] for each in change.after["offsets"]}:
-                    self._fail("ActsAreNoted", one, f"a reset is noted as {change.after['offsets']}, and put {put}")
+                    self._fail(
+                        "ChangesAreRecorded", one, f"a reset is noted as {change.after['offsets']}, and put {put}"
+                    )
             if change.action != "undo":
                 continue
             undoes = change.after["undoes"]
             if sum(row.change_id == undoes for row in self.store.history.undone) != 1:
-                self._fail("UndoneIsAsBefore", one, f"{undoes} is not undone once")
+                self._fail("UndoRestoresOffsets", one, f"{undoes} is not undone once")
             taken = {
                 (row.topic, row.partition): row.offset for row in self.store.archived_offsets(undoes, one.group_id)
             }
-            for each in one.positions:
+            for each in one.committed_offsets:
                 key = each.topic, each.partition
                 if taken.get(key) != each.offset or key in past.offsets:
                     detail = f"{key} is put to {each.offset}; it was {taken.get(key)}, and is {past.offsets.get(key)}"
-                    self._fail("UndoneIsAsBefore", one, detail)
+                    self._fail("UndoRestoresOffsets", one, detail)
 
-    def _of_nobody(self, life: Life | None, one: GroupWrite, each: CommittedOffset) -> None:
-        """Check that nobody's position is moved under a consumer."""
+    def _of_unowned(self, life: Life | None, one: GroupWrite, each: CommittedOffset) -> None:
+        """Check that an offset changes only by a commit of a member, while the group has any."""
         if life is None or life.row is None or life.state in {EMPTY, DEAD}:
             return
         topics = life.row.subscribed_topics
-        is_first_phase = life.state is PREPARING and life.row.settled_state == EMPTY
+        is_first_phase = life.state is PREPARING and life.row.state_before_join_phase == EMPTY
         if is_first_phase or topics is None or each.topic in topics:
-            detail = f"{each.topic}/{each.partition}={each.offset} of nobody while the group is {life.state}"
-            self._fail("StrangersCommitNothing", one, detail)
+            detail = f"{each.topic}/{each.partition}={each.offset} without a member while the group is {life.state}"
+            self._fail("OnlyMembersCommit", one, detail)
 
     def _removal(self, life: Life | None, one: GroupWrite, removed: OffsetRemoved) -> None:
-        """Check that nobody's position is taken while it is of use."""
+        """Check that no offset of a subscribed topic is removed."""
         topic, state = removed.offset.topic, EMPTY if life is None else life.state
         what = f"{topic}/{removed.offset.partition} is {removed.cause}"
         topics = None if life is None or life.row is None else life.row.subscribed_topics
-        is_read = state not in {EMPTY, DEAD} and (topics is None or topic in topics)
-        if is_read and removed.cause != "topic_deleted":
-            self._fail("LiveOffsetsStay", one, f"{what}, and the group, which is {state}, reads it")
+        is_subscribed = state not in {EMPTY, DEAD} and (topics is None or topic in topics)
+        if is_subscribed and removed.cause != "topic_deleted":
+            self._fail("LiveOffsetsAreKept", one, f"{what}, and the group, which is {state}, reads it")
         if removed.cause != "expired":
             return
         if state not in {EMPTY, STABLE}:
-            self._fail("LiveOffsetsStay", one, f"{what} while the group is {state}")
+            self._fail("LiveOffsetsAreKept", one, f"{what} while the group is {state}")
         if removed.offset.commit_version > self.store.newest_seen(removed.change_id):
-            self._fail("LiveOffsetsStay", one, f"{what}, and was committed after that was proposed")
+            self._fail("LiveOffsetsAreKept", one, f"{what}, and was committed after that was proposed")
         if self.store.retentions_cut.isdisjoint({None, one.group_id}):
-            self._fail("LiveOffsetsStay", one, f"{what} long before its time")
+            self._fail("LiveOffsetsAreKept", one, f"{what} long before its time")
 
     def _fail(self, invariant: str, one: GroupWrite, detail: str) -> None:
         self._world.fail(invariant, detail, one.group_id)

@@ -1,4 +1,4 @@
-"""Some seeds hold every invariant, and a seed is always the same."""
+"""Some seeds hold every invariant, and every run of a seed is the same."""
 
 import os
 import subprocess
@@ -23,8 +23,8 @@ def outcomes() -> list[Outcome]:
 
 def test_every_invariant_holds(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
-        told = "\n".join(outcome.transcript)
-        assert outcome.violation is None, f"seed {outcome.seed}: {outcome.violation}\n{told}"
+        reported = "\n".join(outcome.transcript)
+        assert outcome.violation is None, f"seed {outcome.seed}: {outcome.violation}\n{reported}"
 
 
 def test_faults_do_strike(outcomes: list[Outcome]) -> None:

@@ -1,13 +1,14 @@
-"""A stored group that cannot be read is refused alone, and is served once it is mended and reloaded."""
+"""A group that cannot be read is quarantined alone, and served after its repair and reload; mutations are reported."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 
-from coordinator_core.runtime import operations
-from coordinator_core.runtime.quarantine import Quarantine
-from tests.system.simulation.mutation import mutated
-from tests.system.simulation.seeds import run_unreadable_seed
+from coordinator_core.runtime import group_operations
+from coordinator_core.runtime.quarantine import GroupQuarantined, Quarantine, ReloadRefused
+from tests.system.simulation.seeds import first_violation, run_unreadable_seed
 
 SEEDS = range(1, 4)
 SEEDS_AT_MOST = range(1, 20)
@@ -18,43 +19,43 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_invariant_holds(seed: int) -> None:
     outcome = run_unreadable_seed(seed)
-    told = "\n".join(outcome.transcript)
-    assert outcome.violation is None, f"seed {seed}: {outcome.violation}\n{told}"
+    transcript = "\n".join(outcome.transcript)
+    assert outcome.violation is None, f"seed {seed}: {outcome.violation}\n{transcript}"
     assert outcome.struck["group_unreadable"]
     assert outcome.sums["refused"]
     assert outcome.sums["served_beside"]
 
 
-class Break(NamedTuple):
-    """One piece of code that is broken, and the invariant that is to notice."""
+async def refuse_reload(*_: object) -> None:
+    raise ReloadRefused("the group is not quarantined")
+
+
+def check_any_group(quarantine: Quarantine, _group_id: str) -> None:
+    for group in quarantine._groups.values():
+        raise GroupQuarantined(group.reason)
+
+
+class Mutation(NamedTuple):
+    """A broken function, and the invariant that reports it."""
 
     owner: object
-    function: str
-    old: str
-    new: str
+    name: str
+    replacement: Callable[..., Any]
     invariant: str
 
 
-BREAKS = {
-    "a group that is served without its rows": Break(
-        Quarantine, "check", "if group is not None:", "if False:", "TheUnreadableAreRefused"
+MUTATIONS = {
+    "quarantined group is served": Mutation(Quarantine, "check", lambda *_: None, "QuarantinedGroupsAreRefused"),
+    "quarantine refuses other groups": Mutation(
+        Quarantine, "check", check_any_group, "OnlyUnreadableGroupsAreQuarantined"
     ),
-    "a quarantine of the whole node": Break(
-        Quarantine,
-        "check",
-        "self._groups.get(group_id)",
-        "next(iter(self._groups.values()), None)",
-        "OnlyTheUnreadableAreRefused",
-    ),
-    "a reload that is refused": Break(
-        operations, "reload_group", "if quarantined is None:", "if True:", "MendedGroupsAreServed"
-    ),
+    "reload is refused": Mutation(group_operations, "reload_group", refuse_reload, "RepairedGroupsAreServed"),
 }
 
 
-@pytest.mark.parametrize("broken", BREAKS.values(), ids=BREAKS)
-def test_broken_code_is_caught_by_the_invariant_that_names_what_is_broken(broken: Break) -> None:
-    with mutated(broken.owner, broken.function, broken.old, broken.new):
-        found = next(filter(None, (run_unreadable_seed(seed).violation for seed in SEEDS_AT_MOST)), None)
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
+def test_mutation_is_reported(mutation: Mutation) -> None:
+    with patch.object(mutation.owner, mutation.name, mutation.replacement):
+        found = first_violation(SEEDS_AT_MOST, run_unreadable_seed)
     assert found is not None
-    assert found.invariant == broken.invariant
+    assert found.invariant == mutation.invariant

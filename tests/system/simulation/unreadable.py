@@ -1,10 +1,10 @@
-"""A simulated platform in which stored groups cannot be read, until their rows are mended and the groups reloaded.
+"""A simulated platform in which some stored groups cannot be read until their rows are repaired.
 
 Beside every other invariant these hold:
 
-* `OnlyTheUnreadableAreRefused`: no node quarantines a group whose rows could always be read.
-* `TheUnreadableAreRefused`: a node that quarantines a group answers nothing else than to ask again.
-* `MendedGroupsAreServed`: soon after the storm, every row is mended and every group reloaded, none is quarantined.
+* `OnlyUnreadableGroupsAreQuarantined`: no node quarantines a group whose rows could always be read.
+* `QuarantinedGroupsAreRefused`: a node that quarantines a group answers with retriable errors only.
+* `RepairedGroupsAreServed`: soon after the storm, every row is mended and every group reloaded, none is quarantined.
 """
 
 from collections.abc import Iterable
@@ -72,11 +72,13 @@ class QuarantineWatch(Watch):
         if isinstance(answer, GroupQuarantined):
             self.refused += 1
             if group_id not in store.ever_spoiled:
-                self._world.fail("OnlyTheUnreadableAreRefused", f"{process.node.name}: {answer.detail}", group_id)
+                self._world.fail(
+                    "OnlyUnreadableGroupsAreQuarantined", f"{process.node.name}: {answer.detail}", group_id
+                )
             return
         quarantined = process.coordinator.quarantined()
         if group_id in {each.group_id for each in quarantined} and not isinstance(answer, RetryError):
-            self._world.fail("TheUnreadableAreRefused", f"{process.node.name} answers {answer}", group_id)
+            self._world.fail("QuarantinedGroupsAreRefused", f"{process.node.name} answers {answer}", group_id)
         if not isinstance(answer, Exception):
             self.served_beside += self._shard_of(group_id) in {each.shard_id for each in quarantined}
 
@@ -129,4 +131,4 @@ class Spoilers:
         for process in self._processes():
             for group in process.coordinator.quarantined():
                 detail = f"{process.node.name} quarantines it: {group.reason}"
-                self._world.fail("MendedGroupsAreServed", detail, group.group_id)
+                self._world.fail("RepairedGroupsAreServed", detail, group.group_id)

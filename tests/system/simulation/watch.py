@@ -1,8 +1,7 @@
-"""The invariants: what is decided, said, remembered and stored is compared at every step with everything else.
+"""The invariants: decisions, responses, memory and stored rows are compared at every step.
 
-`Watch` hears of every message that reaches a process, of every decision (it stands before `decide`), of every answer
-in the moment in which it leaves, of every write that the store took (`stored`), and looks at a process's memory after
-each of its turns.
+`Watch` sees every message that reaches a process, every decision (it wraps `decide`), every response when it is sent,
+every stored write (`stored`), and the memory of a process after each turn of its loop.
 """
 
 import asyncio
@@ -23,16 +22,22 @@ from coordinator_core.protocol.errors import (
 )
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.hashing import shard_of
-from coordinator_core.protocol.records import GenerationStarted, MemberJoined, MemberRemoved, Removal
-from coordinator_core.protocol.replies import Beaten, Committed, Joined, Left, Synced
+from coordinator_core.protocol.records import GenerationStarted, MemberJoined, MemberRemoved, RemovalReason
 from coordinator_core.protocol.requests import (
     CommitOffsets,
     DeadlineKind,
-    Expire,
+    ExpireDeadline,
     Heartbeat,
     JoinGroup,
     Request,
     SyncGroup,
+)
+from coordinator_core.protocol.responses import (
+    CommitOffsetsResponse,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
 )
 from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.protocol.states import PREPARING
@@ -51,9 +56,9 @@ TOLERANCE_S = 0.05
 PROMPT_S = 1.0
 """A heartbeat that was answered within this was not kept waiting."""
 FENCED = ("FENCED_INSTANCE_ID", "GROUP_MAX_SIZE_REACHED", "INCONSISTENT_GROUP_PROTOCOL")
-"""What a process may be told whose place another one has taken; a join is looked at in this order, from the end."""
+"""Errors for a process that another one has replaced; a join is checked in this order, from the end."""
 QUEUE_FULL = "too many writes"
-"""A queue as short as here fills up in the calm as well, when hours of stays are told."""
+"""So short a queue also fills up in the calm, when session intervals are written."""
 LOST_TOLERANCE_S = 0.3
 """What of each pause a process may miss: its own tick, and what a step takes."""
 
@@ -64,7 +69,7 @@ class Signs:
 
     armed_at_s: float = 0.0
     session_s: float = 0.0
-    knocked_at_s: float = -1.0
+    heartbeat_arrived_at_s: float = -1.0
     """When its last heartbeat reached the process, whatever became of it."""
     generation: int = -1
     is_kept_waiting: bool = False
@@ -84,7 +89,7 @@ class Watch:
         self._shard_ids: dict[str, int] = {}
         self._processes: dict[str, Process] = {}
         self._of_loop: dict[SimulatedLoop, Process] = {}
-        self._signs: dict[SimulatedLoop, dict[str, Signs]] = defaultdict(lambda: defaultdict(Signs))
+        self._file_version: dict[SimulatedLoop, dict[str, Signs]] = defaultdict(lambda: defaultdict(Signs))
         self._doubts: dict[Shard, list[tuple[int, float]]] = defaultdict(list)
         """Shard → (node time, world time) from when to when its lease was in doubt."""
         self._touched: dict[SimulatedLoop, dict[str, None]] = defaultdict(dict)
@@ -117,8 +122,8 @@ class Watch:
     def heard(self, process: Process, message: Message) -> None:
         """Take note that a message has reached a process."""
         if isinstance(message.request, Heartbeat):
-            signs = self._signs[process.loop][message.request.member_id]
-            signs.knocked_at_s, signs.generation = self._world.now_s, message.request.generation
+            signs = self._file_version[process.loop][message.request.member_id]
+            signs.heartbeat_arrived_at_s, signs.generation = self._world.now_s, message.request.generation
             signs.is_kept_waiting = True
 
     # -- what is decided -----------------------------------------------------------------------------------
@@ -129,11 +134,11 @@ class Watch:
         self.decisions += 1
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
-        if isinstance(request, Expire) or hasattr(request, "token"):
+        if isinstance(request, ExpireDeadline) or hasattr(request, "token"):
             self._one_decides(loop, group.group_id, request)
-        signs = self._signs[loop]
+        signs = self._file_version[loop]
         for (kind, subject), delay_ms in decision.deadlines:
-            if kind is DeadlineKind.MEMBER and delay_ms is not None:
+            if kind is DeadlineKind.SESSION and delay_ms is not None:
                 signs[subject].armed_at_s, signs[subject].session_s = self._world.now_s, delay_ms / 1000
         if decision.group is not group:
             self._touched[loop][group.group_id] = None
@@ -142,31 +147,35 @@ class Watch:
         if isinstance(request, Heartbeat | CommitOffsets) and request.generation >= 0:
             deadlines = {deadline for deadline, _ in decision.deadlines}
             is_heard = not isinstance(decision.replies[0].answer, CoordinatorError)
-            if is_heard and (DeadlineKind.MEMBER, request.member_id) not in deadlines:
-                self._world.fail("SignsOfLifeCount", f"{_who(request)} was heard, and has no more time", group.group_id)
+            if is_heard and (DeadlineKind.SESSION, request.member_id) not in deadlines:
+                self._world.fail(
+                    "ActivityRestartsSessions", f"{_who(request)} was heard, and has no more time", group.group_id
+                )
         if isinstance(request, Heartbeat | SyncGroup | CommitOffsets) and 0 <= request.generation != group.generation:
-            told = [reply.answer for reply in decision.replies if reply.token == request.token]
-            if not any(isinstance(answer, CoordinatorError) for answer in told):
-                detail = f"{_who(request)} of generation {request.generation} is told {told} in {group.generation}"
-                self._world.fail("TheOverIsOver", detail, group.group_id)
+            reported = [reply.answer for reply in decision.replies if reply.token == request.token]
+            if not any(isinstance(answer, CoordinatorError) for answer in reported):
+                detail = f"{_who(request)} of generation {request.generation} gets {reported} in {group.generation}"
+                self._world.fail("OldGenerationsAreRefused", detail, group.group_id)
         if getattr(request, "group_instance_id", None) is not None:
             self._fenced(group, request, decision)
-        if isinstance(request, Expire):
+        if isinstance(request, ExpireDeadline):
             self._eviction(loop, group, request, decision)
         if isinstance(request, CommitOffsets) and 0 <= request.generation != group.generation and decision.records:
             detail = f"{_who(request)} commits as of generation {request.generation} in {group.generation}"
-            self._world.fail("StrangersCommitNothing", detail, group.group_id)
-        if group.state is PREPARING and any(isinstance(answer, Beaten) for _, answer, _ in decision.replies):
-            detail = f"{_who(request)} is told that all is well while the group waits for joins"
-            self._world.fail("HeartbeatsTellOfRebalances", detail, group.group_id)
+            self._world.fail("OnlyMembersCommit", detail, group.group_id)
+        if group.state is PREPARING and any(isinstance(answer, HeartbeatResponse) for _, answer, _ in decision.replies):
+            detail = f"{_who(request)} gets no error while the group waits for joins"
+            self._world.fail("HeartbeatsReportRebalances", detail, group.group_id)
         return decision
 
     def _tokens(self, group: Group, request: Request, decision: Decision) -> None:
-        """Whoever asks or has waited is answered, or waits on."""
+        """Check the replies of a decision: each has a request that waits."""
         token = getattr(request, "token", None)
         if decision.group is group:
             if token is not None and all(reply.token != token for reply in decision.replies):
-                self._world.fail("WhoWaitsIsLetGo", f"{_who(request)} has no answer, and does not wait", group.group_id)
+                self._world.fail(
+                    "UnloadedShardsReply", f"{_who(request)} has no answer, and does not wait", group.group_id
+                )
             return
         after = decision.group
         parked = {*group.parked_joins.values(), *group.parked_syncs.values(), *(() if token is None else (token,))}
@@ -174,62 +183,69 @@ class Watch:
         forgotten = parked - answered - {*after.parked_joins.values(), *after.parked_syncs.values()}
         if forgotten:
             detail = f"{type(request).__name__} of {_who(request)} forgets {len(forgotten)} that wait"
-            self._world.fail("WhoWaitsIsLetGo", detail, group.group_id)
+            self._world.fail("UnloadedShardsReply", detail, group.group_id)
 
     def _fenced(self, group: Group, request: Any, decision: Decision) -> None:  # noqa: ANN401 - has an instance
-        """Whose place another process has taken is told so."""
+        """Check that a process which another one has replaced gets an error."""
         known = group.static_members.get(request.group_instance_id)
         if known is None or request.member_id in {"", known}:
             return
-        told = [reply.answer for reply in decision.replies if reply.token == request.token]
-        if not any(getattr(answer, "code", "") in FENCED for answer in told):
-            detail = f"{request.member_id} is told {told}, and {request.group_instance_id} is {known} now"
-            self._world.fail("TheFencedAreTold", detail, group.group_id)
+        reported = [reply.answer for reply in decision.replies if reply.token == request.token]
+        if not any(getattr(answer, "code", "") in FENCED for answer in reported):
+            detail = f"{request.member_id} gets {reported}, and {request.group_instance_id} is {known} now"
+            self._world.fail("FencedMembersAreRefused", detail, group.group_id)
 
     def _generation(self, before: Group, decision: Decision, context: Context) -> None:
-        """A generation has a leader that is there and sees everybody, and a protocol that most want and all offer."""
+        """Check that a generation's leader is a member that gets all members, and its protocol is valid."""
         group = decision.group
         for record in decision.records:
             if isinstance(record, MemberJoined):
                 present = before.parked_joins if before.state is PREPARING else before.members
                 if len(present) >= context.settings.group_max_size:
                     detail = f"{record.member.member_id} comes to {len(present)} others"
-                    self._world.fail("GroupsKeepTheirSize", detail, group.group_id)
+                    self._world.fail("GroupSizeIsLimited", detail, group.group_id)
             if isinstance(record, GenerationStarted):
                 votes = Counter(
-                    next((name for name, _ in one.protocols if group.offered.get(name) == len(group.members)), None)
+                    next(
+                        (
+                            name
+                            for name, _ in one.protocols
+                            if group.supported_protocols.get(name) == len(group.members)
+                        ),
+                        None,
+                    )
                     for one in group.members.values()
                 )
                 if votes[group.protocol_name] < max(votes.values()) or None in votes:
-                    self._world.fail("LeadersLead", f"{group.protocol_name} is chosen by {votes}", group.group_id)
-                told = [one for _, one, _ in decision.replies if isinstance(one, Joined)]
-                here = [one.member_id for one in told]
+                    self._world.fail("LeadersAreValid", f"{group.protocol_name} is chosen by {votes}", group.group_id)
+                reported = [one for _, one, _ in decision.replies if isinstance(one, JoinGroupResponse)]
+                here = [one.member_id for one in reported]
                 absent = [one.member_id for one in group.members.values() if not one.is_static or one.is_new]
                 if group.leader_id not in here or not set(absent) <= set(here):
                     detail = f"{group.leader_id} leads {list(group.members)}, and {here} are there"
-                    self._world.fail("LeadersLead", detail, group.group_id)
+                    self._world.fail("LeadersAreValid", detail, group.group_id)
         for _, answer, _ in decision.replies:
-            if isinstance(answer, Joined):
-                everybody = list(group.members) if answer.member_id == group.leader_id else []
-                if answer.leader_id != group.leader_id or [one.member_id for one in answer.members] != everybody:
-                    detail = f"{answer.member_id} is told that {answer.leader_id} leads, of {answer.members}"
-                    self._world.fail("LeadersLead", detail, group.group_id)
+            if isinstance(answer, JoinGroupResponse):
+                all_members = list(group.members) if answer.member_id == group.leader_id else []
+                if answer.leader_id != group.leader_id or [one.member_id for one in answer.members] != all_members:
+                    detail = f"{answer.member_id} gets the leader {answer.leader_id}, of {answer.members}"
+                    self._world.fail("LeadersAreValid", detail, group.group_id)
 
     def calm(self) -> None:
-        """Expect from now on that everybody is served."""
+        """Expect from now on that every request is served."""
         self.is_calm = True
 
     def _served(self, group_id: str, answer: Answer) -> None:
-        """In the calm nobody is told to come again, but to the node that serves its group."""
+        """Check that in the calm requests are refused only with the URL of the group's owner."""
         if isinstance(answer, NotCoordinator):
             owner = self.stored.owners[self._shard_of(group_id)][0]
             if answer.coordinator != f"http://{owner}":
-                detail = f"somebody is sent to {answer.coordinator}; {owner} owns the group"
-                self._world.fail("TheCalmRefusesNobody", detail, group_id)
+                detail = f"a client is sent to {answer.coordinator}; {owner} owns the group"
+                self._world.fail("CalmRefusesNoRequest", detail, group_id)
         elif (
             isinstance(answer, CoordinatorNotAvailable | CoordinatorLoadInProgress) and QUEUE_FULL not in answer.detail
         ):
-            self._world.fail("TheCalmRefusesNobody", f"{answer.code}: {answer.detail}", group_id)
+            self._world.fail("CalmRefusesNoRequest", f"{answer.code}: {answer.detail}", group_id)
 
     def _one_decides(self, loop: SimulatedLoop, group_id: str, request: Request) -> None:
         shard_id = self._shard_of(group_id)
@@ -238,28 +254,28 @@ class Watch:
             what = type(request).__name__
             self._world.fail("OneDeciderPerShard", f"{loop.name} decides {what}; the shard is {owner}'s", group_id)
 
-    def _eviction(self, loop: SimulatedLoop, group: Group, request: Expire, decision: Decision) -> None:
-        """Nobody is put out for the node's own pause, nor for the store's slowness."""
-        if request.deadline.kind is not DeadlineKind.MEMBER:
+    def _eviction(self, loop: SimulatedLoop, group: Group, request: ExpireDeadline, decision: Decision) -> None:
+        """Check that no member is evicted for a pause of the node, or for a slow store."""
+        if request.deadline.kind is not DeadlineKind.SESSION:
             return
         gone = [one.member_id for one in decision.records if isinstance(one, MemberRemoved)]
         subject = request.deadline.subject
         if subject not in gone or not any(_is_silence(one) for one in decision.records):
             return
-        signs, now_s = self._signs[loop][subject], self._world.now_s
+        signs, now_s = self._file_version[loop][subject], self._world.now_s
         lost_s = self._lost_s(loop, group.group_id, signs.armed_at_s)
         quiet_s = now_s - signs.armed_at_s
         self._world.note(group.group_id, f"{loop.name} puts {subject} out after {quiet_s:.1f} s, {lost_s:.1f} s lost")
         if quiet_s - lost_s < signs.session_s - TOLERANCE_S:
             detail = (
-                f"{subject} is put out after {quiet_s:.2f} s of {signs.session_s} s, and {lost_s:.2f} s do not count"
+                f"{subject} is evicted after {quiet_s:.2f} s of {signs.session_s} s, and {lost_s:.2f} s do not count"
             )
-            self._world.fail("NobodyIsPutOutForAPause", detail, group.group_id)
-        knocked_s = now_s - signs.knocked_at_s
-        is_unheard = signs.generation == group.generation and signs.knocked_at_s > signs.armed_at_s
-        if signs.is_kept_waiting and is_unheard and knocked_s < signs.session_s - TOLERANCE_S:
-            detail = f"{subject} is put out {knocked_s:.2f} s after its heartbeat came, which waits for an answer"
-            self._world.fail("WhoKnocksIsNotPutOut", detail, group.group_id)
+            self._world.fail("PausesEvictNoMember", detail, group.group_id)
+        waited_s = now_s - signs.heartbeat_arrived_at_s
+        is_unheard = signs.generation == group.generation and signs.heartbeat_arrived_at_s > signs.armed_at_s
+        if signs.is_kept_waiting and is_unheard and waited_s < signs.session_s - TOLERANCE_S:
+            detail = f"{subject} is evicted {waited_s:.2f} s after its heartbeat came, which waits for an answer"
+            self._world.fail("WaitingHeartbeatsPreventEviction", detail, group.group_id)
 
     def _lost_s(self, loop: SimulatedLoop, group_id: str, since_s: float) -> float:
         """Return for how long since then the process did not run, or doubted its lease."""
@@ -275,10 +291,12 @@ class Watch:
         return lost_s
 
     def dropped(self, shard: Shard, waited: Iterable["asyncio.Future[Answer]"]) -> None:
-        """Check that whoever waited for an answer of a shard has one when it is given up."""
+        """Check that no request waits at a shard that was unloaded."""
         kept_waiting = sum(not answer.done() for answer in waited)
         if kept_waiting:
-            self._world.fail("WhoWaitsIsLetGo", f"shard {shard.shard_id} is dropped; {kept_waiting} requests wait on")
+            self._world.fail(
+                "UnloadedShardsReply", f"shard {shard.shard_id} is dropped; {kept_waiting} requests wait on"
+            )
 
     # -- how sure a process is of its leases -----------------------------------------------------------------
 
@@ -296,35 +314,37 @@ class Watch:
         """Check that an answer rests on nothing that is not stored."""
         self.answers += 1
         if isinstance(request, Heartbeat):
-            signs = self._signs[process.loop][request.member_id]
-            begun_s = max([signs.knocked_at_s, *(end_s for _, end_s in process.pauses if end_s <= self._world.now_s)])
+            signs = self._file_version[process.loop][request.member_id]
+            begun_s = max(
+                [signs.heartbeat_arrived_at_s, *(end_s for _, end_s in process.pauses if end_s <= self._world.now_s)]
+            )
             signs.is_kept_waiting = self._world.now_s - begun_s > PROMPT_S
         note = getattr(answer, "code", None) or type(answer).__name__
         text = f"{process.node.name} answers {type(request).__name__} of {_who(request)}: {note}"
-        is_news = not isinstance(request, Heartbeat) or note not in {"Beaten", "REBALANCE_IN_PROGRESS"}
+        is_news = not isinstance(request, Heartbeat) or note not in {"HeartbeatResponse", "REBALANCE_IN_PROGRESS"}
         self._world.note(group_id, text, is_kept=is_news)
         if self.is_calm:
             self._served(group_id, answer)
         past = self.stored.groups.get(group_id)
         lives = [] if past is None else past.lives[-2:]
-        if isinstance(answer, Joined):
+        if isinstance(answer, JoinGroupResponse):
             self._joined(group_id, lives, answer)
-        elif isinstance(answer, Synced) and isinstance(request, SyncGroup):
+        elif isinstance(answer, SyncGroupResponse) and isinstance(request, SyncGroup):
             self._synced(group_id, lives, request, answer)
-        elif isinstance(answer, Committed) and isinstance(request, CommitOffsets):
+        elif isinstance(answer, CommitOffsetsResponse) and isinstance(request, CommitOffsets):
             self._committed(group_id, request, answer)
-        elif isinstance(answer, Left):
+        elif isinstance(answer, LeaveGroupResponse):
             for member_id, _, error in answer.members:
                 if error is None and lives and member_id in lives[-1].members:
-                    self._unstored(group_id, f"{member_id} is told that it left, and stands in the store")
+                    self._unstored(group_id, f"{member_id} gets that it left, and is in the store")
         elif isinstance(answer, CoordinatorError) and not isinstance(answer, RetryError):
             self._refused(group_id, lives, request, answer)
 
-    def _joined(self, group_id: str, lives: list[Life], answer: Joined) -> None:
+    def _joined(self, group_id: str, lives: list[Life], answer: JoinGroupResponse) -> None:
         if not any(answer.member_id in life.assigned.get(answer.generation, {}) for life in lives):
-            self._unstored(group_id, f"{answer.member_id} is told of generation {answer.generation}")
+            self._unstored(group_id, f"{answer.member_id} gets generation {answer.generation}")
 
-    def _synced(self, group_id: str, lives: list[Life], request: SyncGroup, answer: Synced) -> None:
+    def _synced(self, group_id: str, lives: list[Life], request: SyncGroup, answer: SyncGroupResponse) -> None:
         member_id, generation = request.member_id, request.generation
         held = [life for life in lives if member_id in life.assigned.get(generation, {})]
         if not held or answer.assignment not in held[-1].assigned[generation][member_id]:
@@ -333,12 +353,12 @@ class Watch:
         place = request.group_instance_id or member_id
         for topic, numbers in partitions_of(answer.assignment) or ():
             for number in numbers:
-                owner = held[-1].owners_told.setdefault((generation, (topic, number)), place)
+                owner = held[-1].announced_owners.setdefault((generation, (topic, number)), place)
                 if owner != place:
                     detail = f"{topic}/{number} is {owner}'s and {place}'s in generation {generation}"
                     self._world.fail("OneOwnerPerPartition", detail, group_id)
 
-    def _committed(self, group_id: str, request: CommitOffsets, answer: Committed) -> None:
+    def _committed(self, group_id: str, request: CommitOffsets, answer: CommitOffsetsResponse) -> None:
         past = self.stored.groups[group_id]
         for offset, result in zip(request.offsets, answer.offsets, strict=True):
             if result.error is not None:
@@ -351,25 +371,25 @@ class Watch:
             past.answered[key] = max(number, past.answered.get(key, 0))
 
     def _refused(self, group_id: str, lives: list[Life], request: Ask, answer: CoordinatorError) -> None:
-        """A refusal tells of the group's state as well, so that has to be stored too."""
+        """Check that the state which an error reports is stored."""
         life = lives[-1] if lives else None
         if life is None or not isinstance(request, Heartbeat | SyncGroup | CommitOffsets | JoinGroup):
             return
         member_id = request.member_id
         instance_id = request.group_instance_id
-        is_nobody = answer.code in {"UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"}
-        if is_nobody and instance_id is None and member_id in life.members:
-            self._unstored(group_id, f"{member_id} is told that it is nobody, and stands in the store")
+        is_unknown = answer.code in {"UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"}
+        if is_unknown and instance_id is None and member_id in life.members:
+            self._unstored(group_id, f"{member_id} gets UNKNOWN_MEMBER_ID, and is in the store")
         if isinstance(request, JoinGroup):
             return
         is_preparing = request.generation in life.preparing
         if isinstance(request, Heartbeat) and answer.code == "REBALANCE_IN_PROGRESS" and not is_preparing:
-            self._unstored(group_id, f"{member_id} is told of a rebalance in generation {request.generation}")
+            self._unstored(group_id, f"{member_id} gets a rebalance in generation {request.generation}")
         if answer.code == "ILLEGAL_GENERATION" and request.generation == life.generation:
-            self._unstored(group_id, f"{member_id} is told that generation {request.generation} is over")
+            self._unstored(group_id, f"{member_id} gets that generation {request.generation} is over")
 
     def _unstored(self, group_id: str, detail: str) -> None:
-        self._world.fail("StoredBeforeSaid", f"{detail}; the store does not know", group_id)
+        self._world.fail("StoredBeforeReply", f"{detail}; the store does not know", group_id)
 
     # -- what is remembered --------------------------------------------------------------------------------
 
@@ -388,25 +408,25 @@ class Watch:
                 del touched[group_id]
 
     def _compare(self, shard: Shard, group_id: str, ran_for_s: float) -> bool:
-        """Compare one group; tell whether there was anything to compare, for it may still be on its way."""
-        hosted = shard.groups.get(group_id)
-        if hosted is not None and hosted.unsettled:
+        """Compare one group; return whether there was anything to compare, as a write may be under way."""
+        group_context = shard.groups.get(group_id)
+        if group_context is not None and group_context.unstored_writes:
             return False
         if self.stored.owners.get(shard.shard_id, (None, 0))[1] != shard.epoch:
             return True
         self.comparisons += 1
         past = self.stored.groups.get(group_id)
-        difference = compare(hosted, None if past is None else past.life)
+        difference = compare(group_context, None if past is None else past.life)
         if difference is not None:
-            self._world.fail("MemoryIsWhatIsStored", difference, group_id)
-        missing = None if hosted is None else untimed(shard, hosted, ran_for_s, is_calm=self.is_calm)
+            self._world.fail("MemoryMatchesStore", difference, group_id)
+        missing = None if group_context is None else untimed(shard, group_context, ran_for_s, is_calm=self.is_calm)
         if missing is not None:
-            self._world.fail("EverythingIsTimed", missing, group_id)
+            self._world.fail("EveryWaitHasATimer", missing, group_id)
         return True
 
 
 def _is_silence(record: object) -> bool:
-    return isinstance(record, MemberRemoved) and record.removal is Removal.SESSION_EXPIRED
+    return isinstance(record, MemberRemoved) and record.removal_reason is RemovalReason.SESSION_EXPIRED
 
 
 def _who(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""The weather of a seed: which faults there are and how likely each is, drawn anew for every seed.
+"""The weather of a seed: the faults that occur and their probabilities, drawn for every seed.
 
 Some seeds see nearly everything, some only a few kinds, so that rare ones also meet a calm world. When the storm is
 over (`calm`), nothing goes wrong any more.
@@ -48,7 +48,7 @@ EVENTS = {
     "agent_doubled": 150.0,
     "setting_changed": 60.0,
     "rebalance_forced": 80.0,
-    "member_put_out": 80.0,
+    "member_removed": 80.0,
     "offsets_deleted": 60.0,
     "topic_raised": 120.0,
     "run_applied": 90.0,
@@ -94,7 +94,7 @@ class Weather:
 
     @property
     def is_calm(self) -> bool:
-        """Tell whether the storm is over."""
+        """Return whether the storm is over."""
         return self._is_calm
 
     def draw(self, chances: Mapping[str, float], prefix: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The world is a heap of what is still to come: time jumps from one event to the next, and never passes otherwise.
+"""The simulated world: a heap of future events, and a time that jumps from one event to the next.
 
 Everything that happens is decided by the seed. Nothing here or above reads a clock, draws from another source of
 chance, or goes by the order of a set.
@@ -68,21 +68,21 @@ class World:
 
     def run(self, until_s: float) -> None:
         """Let everything happen that is due by then, or up to the first violation."""
-        self._settle()
+        self._complete()
         while self._heap and self._heap[0][0] <= until_s and self.violation is None:
             at_s, _, loop, due = heapq.heappop(self._heap)
             self.events += 1
             self.looks = 0 if at_s > self.now_s else self.looks + 1
             if self.looks > LOOKS_MAX:
-                self.fail("NobodySpins", "one thing follows the other for ever, and no time passes")
+                self.fail("NoBusyLoops", "one thing follows the other for ever, and no time passes")
             self.now_s = at_s
             if loop is None:
                 due()  # type: ignore[operator]  # what has no loop is a call
             elif not due._cancelled:  # type: ignore[union-attr]  # what has one is a timer of it
-                loop.take_due(due)  # type: ignore[arg-type]
-            self._settle()
+                loop.pop_due(due)  # type: ignore[arg-type]
+            self._complete()
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         """Let every loop turn until none has anything to do at this moment; each in its turn."""
         while self._awake and self.violation is None:
             self.running = loop = self._awake.popleft()
@@ -91,14 +91,14 @@ class World:
         self.running = None
 
     def look(self, name: str) -> None:
-        """Count a look at a clock: whoever looks again and again, and lets no time pass, spins.
+        """Count a read of a clock; a process that reads it often while no time passes is in a busy loop.
 
         Raises:
             RuntimeError: which ends the spinning; the violation is noted.
         """
         self.looks += 1
         if self.looks > LOOKS_MAX:
-            self.fail("NobodySpins", f"{name} looks at its clock for ever, and lets nobody else have a turn")
+            self.fail("NoBusyLoops", f"{name} reads its clock without end while no time passes")
             raise RuntimeError("spinning")
 
     # -- chance ----------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""The parts of the agent that need no network."""
+"""Tests of the agent's parts that need no network."""

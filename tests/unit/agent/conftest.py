@@ -1,4 +1,4 @@
-"""A clock that tests of the agent move."""
+"""Fixtures of the agent's unit tests."""
 
 import pytest
 

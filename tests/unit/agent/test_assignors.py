@@ -1,4 +1,4 @@
-"""Assignors share out every partition once, evenly, and exactly as Kafka's do."""
+"""Assignors: complete, balanced assignments, equal to Kafka's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent import Assignor, Member, TopicPartition
-from agent.assignors import BUILT_IN, Assignment, chosen
+from agent.assignors import BUILT_IN, Assignment, resolve_assignors
 from agent.assignors.claims import Claim, owned_claim, remembered_claim, remembered_data
 
 Pairs = dict[str, list[tuple[str, int]]]
@@ -49,7 +49,7 @@ def test_range_leaves_members_idle_when_there_are_too_many() -> None:
     }
 
 
-def test_range_heeds_who_reads_what_and_skips_topics_that_are_not_there() -> None:
+def test_range_respects_subscriptions_and_skips_missing_topics() -> None:
     assert assigned("range", {"t": 3, "u": 2}, members({"C1": "t", "C2": "t u missing"})) == {
         "C1": [("t", 0), ("t", 1)],
         "C2": [("t", 2), ("u", 0), ("u", 1)],
@@ -126,7 +126,7 @@ def test_sticky_moves_a_partition_only_for_the_sake_of_balance() -> None:
     }
 
 
-def test_cooperative_sticky_withholds_what_has_yet_to_be_given_up() -> None:
+def test_cooperative_sticky_withholds_partitions_until_they_are_revoked() -> None:
     before = owning("t", {"C1": [("t", number) for number in range(4)], "C2": []})
     assert sizes(assigned("cooperative-sticky", {"t": 4}, before)) == {"C1": 2, "C2": 0}
     after = owning("t", {"C1": [("t", 0), ("t", 1)], "C2": []})
@@ -137,7 +137,7 @@ def test_cooperative_sticky_withholds_what_has_yet_to_be_given_up() -> None:
     }
 
 
-def test_an_eager_member_is_believed_what_it_remembers() -> None:
+def test_eager_member_claims_its_remembered_assignment() -> None:
     remembered = BUILT_IN["sticky"].user_data([TopicPartition("t", 1), TopicPartition("t", 3)], 7)
 
     assert assigned("sticky", {"t": 4}, [Member("a", ("t",)), Member("b", ("t",), user_data=remembered)]) == {
@@ -166,20 +166,20 @@ def test_two_claims_of_one_generation_void_each_other() -> None:
 REMEMBERED = [TopicPartition("a", 0), TopicPartition("größe", 1), TopicPartition("größe", 5)]
 
 
-def test_what_an_eager_member_remembers_is_written_as_kafkas_client_writes_it() -> None:
+def test_sticky_user_data_has_kafkas_encoding() -> None:
     written = remembered_data([TopicPartition("ab", 1)], 3)
 
     assert written.hex() == "00000001" + "0002" + "6162" + "00000001" + "00000001" + "00000003"
     assert remembered_claim(Member("m", (), user_data=remembered_data(REMEMBERED, 3))) == Claim(tuple(REMEMBERED), 3)
 
 
-def test_what_is_remembered_without_a_generation_is_read_too() -> None:
+def test_sticky_user_data_without_generation_is_decoded() -> None:
     assert remembered_claim(Member("m", (), user_data=remembered_data(REMEMBERED, 3)[:-4])) == Claim(tuple(REMEMBERED))
 
 
 @given(st.binary(max_size=40))
 @example(bytes.fromhex("7fffffff" + "fffa" + "00000000"))
-def test_user_data_of_any_kind_is_survived(data: bytes) -> None:
+def test_invalid_user_data_is_ignored(data: bytes) -> None:
     assert remembered_claim(Member("m", (), user_data=data)).generation >= -(2**31)
     assert owned_claim(Member("m", (), user_data=data)).partitions == ()
 
@@ -258,16 +258,16 @@ def test_cooperative_members_never_own_a_partition_twice_and_come_to_rest(
     assert sum(len(share) for share in owned.values()) == sum(counts[topic] for topic in wanted)
 
 
-def test_assignors_are_chosen_by_name_or_brought_along() -> None:
+def test_assignors_are_names_or_values() -> None:
     own = Assignor("mine", BUILT_IN["range"].assign)
 
-    assert chosen(["roundrobin", own]) == (BUILT_IN["roundrobin"], own)
+    assert resolve_assignors(["roundrobin", own]) == (BUILT_IN["roundrobin"], own)
 
 
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [([], "non-empty"), ("range", "non-empty"), (["best"], "'best'"), (["range", "range"], "same name")],
 )
-def test_an_impossible_choice_of_assignors_is_refused(wrong: list[str | Assignor], why: str) -> None:
+def test_invalid_assignors_are_rejected(wrong: list[str | Assignor], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        chosen(wrong)
+        resolve_assignors(wrong)

@@ -1,4 +1,4 @@
-"""The parts of an agent that need no network: the table of errors, addresses, pauses, names and settings."""
+"""Parts of the agent that need no network: reactions to errors, node selection, backoff, names and settings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 import agent
 from agent import ConsumerAgent, TopicPartition, errors
-from agent.answers import own_partitions
 from agent.backoff import Backoff
 from agent.clock import SystemClock
-from agent.coordinators import Coordinators
 from agent.errors import CLASSES, AgentError, Problem, RejoinError, RequestError, RetryError, from_problem
 from agent.group_api import group_segment
-from agent.membership import ON_ERROR, Call, Identity, Membership, Phase, Reaction
+from agent.membership import ON_ERROR, MemberIdentity, Membership, MemberState, Reaction, RequestType
+from agent.node_selector import NodeSelector
 from agent.partitions import grouped, ungrouped
+from agent.responses import parse_sync_group
 from agent.settings import Timing, TimingOptions
 from tests.support.manual_clock import ManualClock
 from tests.support.repository import ROOT
@@ -28,19 +28,19 @@ def error(code: str, action: str = "rejoin", **more: str) -> AgentError:
     return from_problem(Problem(code=code, status=409, action=action, **more))  # type: ignore[arg-type]
 
 
-def member(phase: Phase = Phase.STABLE) -> Membership:
+def member(state: MemberState = MemberState.STABLE) -> Membership:
     """Return member m of generation 3, in some phase."""
     membership = Membership()
     membership.begin_join()
-    membership.joined(Identity("m", 3))
-    if phase is not Phase.SYNCING:
+    membership.joined(MemberIdentity("m", 3))
+    if state is not MemberState.COMPLETING_REBALANCE:
         membership.synced()
-    if phase is Phase.JOINING:
+    if state is MemberState.PREPARING_REBALANCE:
         membership.begin_join()
     return membership
 
 
-M3 = Identity("m", 3)
+M3 = MemberIdentity("m", 3)
 RETRY, RETRY_AT_ONCE, REJOIN, IGNORE, FATAL = (
     Reaction.RETRY,
     Reaction.RETRY_AT_ONCE,
@@ -48,7 +48,7 @@ RETRY, RETRY_AT_ONCE, REJOIN, IGNORE, FATAL = (
     Reaction.IGNORE,
     Reaction.FATAL,
 )
-STRANGER, NO_GENERATION = Reaction.RESET_MEMBER, Reaction.RESET_GENERATION
+RESET_MEMBER_ID, NO_GENERATION = Reaction.RESET_MEMBER, Reaction.RESET_GENERATION
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ STRANGER, NO_GENERATION = Reaction.RESET_MEMBER, Reaction.RESET_GENERATION
         ("NOT_COORDINATOR", RETRY, RETRY, RETRY, RETRY),
         ("COORDINATOR_LOAD_IN_PROGRESS", RETRY, RETRY, RETRY, RETRY),
         ("MEMBER_ID_REQUIRED", RETRY_AT_ONCE, None, None, None),
-        ("UNKNOWN_MEMBER_ID", STRANGER, STRANGER, STRANGER, STRANGER),
+        ("UNKNOWN_MEMBER_ID", RESET_MEMBER_ID, RESET_MEMBER_ID, RESET_MEMBER_ID, RESET_MEMBER_ID),
         ("ILLEGAL_GENERATION", None, NO_GENERATION, NO_GENERATION, NO_GENERATION),
         ("REBALANCE_IN_PROGRESS", RETRY_AT_ONCE, REJOIN, REJOIN, REJOIN),
         ("FENCED_INSTANCE_ID", FATAL, FATAL, FATAL, FATAL),
@@ -73,91 +73,98 @@ STRANGER, NO_GENERATION = Reaction.RESET_MEMBER, Reaction.RESET_GENERATION
 def test_each_error_of_each_call_has_its_reaction(
     code: str, join: Reaction, sync: Reaction, heartbeat: Reaction, commit: Reaction
 ) -> None:
-    phases = {Call.JOIN: Phase.JOINING, Call.SYNC: Phase.SYNCING}
-    wanted = {Call.JOIN: join, Call.SYNC: sync, Call.HEARTBEAT: heartbeat, Call.COMMIT: commit}
+    phases = {RequestType.JOIN: MemberState.PREPARING_REBALANCE, RequestType.SYNC: MemberState.COMPLETING_REBALANCE}
+    wanted = {
+        RequestType.JOIN: join,
+        RequestType.SYNC: sync,
+        RequestType.HEARTBEAT: heartbeat,
+        RequestType.COMMIT: commit,
+    }
     for call, reaction in wanted.items():
         if reaction is not None:
-            assert member(phases.get(call, Phase.STABLE)).react(call, error(code, ""), M3) is reaction, call
+            assert member(phases.get(call, MemberState.STABLE)).handle_error(call, error(code, ""), M3) is reaction, (
+                call
+            )
 
 
 def test_the_table_names_every_call() -> None:
-    assert set(ON_ERROR) == set(Call)
+    assert set(ON_ERROR) == set(RequestType)
 
 
-@pytest.mark.parametrize("call", [Call.SYNC, Call.HEARTBEAT, Call.COMMIT])
+@pytest.mark.parametrize("call", [RequestType.SYNC, RequestType.HEARTBEAT, RequestType.COMMIT])
 @pytest.mark.parametrize(
     "code", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "REBALANCE_IN_PROGRESS"]
 )
-def test_an_error_about_an_older_generation_is_ignored(call: Call, code: str) -> None:
+def test_an_error_about_an_older_generation_is_ignored(call: RequestType, code: str) -> None:
     membership = member()
 
-    assert membership.react(call, error(code), Identity("m", 2)) is IGNORE
-    assert (membership.identity, membership.phase, membership.rejoin_reason) == (M3, Phase.STABLE, None)
+    assert membership.handle_error(call, error(code), MemberIdentity("m", 2)) is IGNORE
+    assert (membership.identity, membership.state, membership.rejoin_reason) == (M3, MemberState.STABLE, None)
 
 
 def test_an_unknown_member_forgets_its_id_and_one_of_an_old_generation_keeps_it() -> None:
-    stranger, latecomer = member(), member()
-    stranger.react(Call.HEARTBEAT, error("UNKNOWN_MEMBER_ID"), M3)
-    latecomer.react(Call.HEARTBEAT, error("ILLEGAL_GENERATION"), M3)
+    outsider, latecomer = member(), member()
+    outsider.handle_error(RequestType.HEARTBEAT, error("UNKNOWN_MEMBER_ID"), M3)
+    latecomer.handle_error(RequestType.HEARTBEAT, error("ILLEGAL_GENERATION"), M3)
 
-    assert stranger.identity == Identity("", -1)
-    assert latecomer.identity == Identity("m", -1)
-    assert {stranger.phase, latecomer.phase} == {Phase.UNJOINED}
-    assert "UNKNOWN_MEMBER_ID" in (stranger.rejoin_reason or "")
+    assert outsider.identity == MemberIdentity("", -1)
+    assert latecomer.identity == MemberIdentity("m", -1)
+    assert {outsider.state, latecomer.state} == {MemberState.UNJOINED}
+    assert "UNKNOWN_MEMBER_ID" in (outsider.rejoin_reason or "")
 
 
 def test_a_rebalance_keeps_id_and_generation_so_that_commits_still_count() -> None:
     membership = member()
-    membership.react(Call.COMMIT, error("REBALANCE_IN_PROGRESS"), M3)
+    membership.handle_error(RequestType.COMMIT, error("REBALANCE_IN_PROGRESS"), M3)
 
     assert membership.identity == M3
     assert membership.rejoin_reason is not None
 
 
-@pytest.mark.parametrize("phase", [Phase.SYNCING, Phase.JOINING])
-def test_a_heartbeat_that_tells_of_a_rebalance_is_ignored_unless_stable(phase: Phase) -> None:
-    membership = member(phase)
+@pytest.mark.parametrize("state", [MemberState.COMPLETING_REBALANCE, MemberState.PREPARING_REBALANCE])
+def test_rebalance_heartbeat_is_ignored_unless_stable(state: MemberState) -> None:
+    membership = member(state)
 
-    assert membership.react(Call.HEARTBEAT, error("REBALANCE_IN_PROGRESS"), M3) is IGNORE
+    assert membership.handle_error(RequestType.HEARTBEAT, error("REBALANCE_IN_PROGRESS"), M3) is IGNORE
     assert membership.rejoin_reason is None
 
 
-def test_a_heartbeat_that_a_join_has_overtaken_is_ignored() -> None:
-    membership = member(Phase.JOINING)
+def test_heartbeat_error_during_a_join_is_ignored() -> None:
+    membership = member(MemberState.PREPARING_REBALANCE)
 
-    assert membership.react(Call.HEARTBEAT, error("ILLEGAL_GENERATION"), M3) is IGNORE
+    assert membership.handle_error(RequestType.HEARTBEAT, error("ILLEGAL_GENERATION"), M3) is IGNORE
     assert membership.identity == M3
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405])
-def test_a_refusal_without_a_code_is_no_nodes_own_and_ends_no_membership(status: int) -> None:
+def test_heartbeat_error_without_code_does_not_end_the_membership(status: int) -> None:
     made_up = from_problem(Problem(status=status, detail="Not Found"))
     membership = member()
 
-    assert membership.react(Call.HEARTBEAT, made_up, M3) is RETRY
+    assert membership.handle_error(RequestType.HEARTBEAT, made_up, M3) is RETRY
     assert membership.identity == M3
-    assert member(Phase.JOINING).react(Call.JOIN, made_up, M3) is FATAL
+    assert member(MemberState.PREPARING_REBALANCE).handle_error(RequestType.JOIN, made_up, M3) is FATAL
 
 
 def test_a_long_poll_that_ended_is_no_rebalance() -> None:
-    membership = member(Phase.SYNCING)
+    membership = member(MemberState.COMPLETING_REBALANCE)
 
-    assert membership.react(Call.SYNC, error("REBALANCE_IN_PROGRESS", "retry"), M3) is RETRY_AT_ONCE
+    assert membership.handle_error(RequestType.SYNC, error("REBALANCE_IN_PROGRESS", "retry"), M3) is RETRY_AT_ONCE
     assert membership.rejoin_reason is None
 
 
-def test_an_id_that_comes_with_a_refused_join_is_taken() -> None:
+def test_member_id_of_a_rejected_join_is_kept() -> None:
     membership = Membership()
     membership.begin_join()
-    membership.react(Call.JOIN, error("MEMBER_ID_REQUIRED", member_id="new"), Identity())
+    membership.handle_error(RequestType.JOIN, error("MEMBER_ID_REQUIRED", member_id="new"), MemberIdentity())
 
-    assert membership.identity == Identity("new", -1)
+    assert membership.identity == MemberIdentity("new", -1)
 
 
 def test_a_commit_refused_for_its_form_leaves_the_membership_alone() -> None:
     membership = member()
 
-    assert membership.react(Call.COMMIT, error("INVALID_REQUEST", "fix"), M3) is FATAL
+    assert membership.handle_error(RequestType.COMMIT, error("INVALID_REQUEST", "fix"), M3) is FATAL
     assert membership.identity == M3
 
 
@@ -174,7 +181,7 @@ def test_a_commit_refused_for_its_form_leaves_the_membership_alone() -> None:
         (403, "", errors.NotAuthorized),
     ],
 )
-def test_a_code_nobody_knows_is_judged_by_its_action(status: int, action: str, kind: type[AgentError]) -> None:
+def test_unknown_error_code_is_handled_by_its_action(status: int, action: str, kind: type[AgentError]) -> None:
     found = from_problem(Problem(code="SOMETHING_NEW", status=status, action=action, detail="so it is"))
 
     assert type(found) is kind
@@ -202,7 +209,7 @@ def test_a_group_id_fits_into_a_path(group_id: str, segment: str) -> None:
     assert group_segment(group_id) == segment
 
 
-def test_pauses_double_up_to_a_limit_with_a_little_chance() -> None:
+def test_backoff_doubles_up_to_its_maximum_with_jitter() -> None:
     backoff = Backoff(100, 1_000, random.Random(1))
     for failures, grown_ms in [(1, 100), (2, 200), (4, 800), (5, 1_000), (90, 1_000)]:
         pauses = {backoff.delay_ms(failures) for _ in range(50)}
@@ -211,7 +218,7 @@ def test_pauses_double_up_to_a_limit_with_a_little_chance() -> None:
         assert len(pauses) > 10
 
 
-def test_no_pause_is_shorter_than_the_coordinator_asked_for() -> None:
+def test_backoff_is_never_shorter_than_retry_after() -> None:
     backoff = Backoff(100, 1_000)
 
     assert all(3_000 <= backoff.delay_ms(1, retry_after_s=3) <= 3_600 for _ in range(50))
@@ -222,37 +229,37 @@ class TestCoordinators:
 
     BASE = ("http://a:1/", "http://b:1")
 
-    def make(self, clock: ManualClock) -> Coordinators:
-        return Coordinators(self.BASE, clock.now_ms, spare_ms=30_000)
+    def make(self, clock: ManualClock) -> NodeSelector:
+        return NodeSelector(self.BASE, clock.now_ms, owner_retry_ms=30_000)
 
     def test_the_first_base_url_is_asked_first_and_the_next_when_it_fails(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         assert coordinators.target() == "http://a:1"
-        coordinators.failed("http://a:1", "why", was_connected=False)
+        coordinators.mark_failed("http://a:1", "why", was_connected=False)
         assert coordinators.target() == "http://b:1"
-        coordinators.failed("http://b:1", "why", was_connected=True)
+        coordinators.mark_failed("http://b:1", "why", was_connected=True)
         assert coordinators.target() == "http://a:1"
 
     def test_the_owner_is_asked_until_it_fails(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
-        coordinators.hear("http://owner:1/")
+        coordinators.prefer_owner("http://owner:1/")
         assert coordinators.target() == "http://owner:1"
-        coordinators.failed("http://owner:1", "why", was_connected=True)
+        coordinators.mark_failed("http://owner:1", "why", was_connected=True)
         assert coordinators.target() == "http://a:1"
-        coordinators.hear("http://owner:1")
+        coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
     def test_an_owner_out_of_reach_is_spared_for_a_while_unless_a_node_insists(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
-        coordinators.hear("http://owner:1")
-        coordinators.failed("http://owner:1", "why", was_connected=False)
-        coordinators.hear("http://owner:1")
+        coordinators.prefer_owner("http://owner:1")
+        coordinators.mark_failed("http://owner:1", "why", was_connected=False)
+        coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://a:1"
-        coordinators.moved("http://owner:1")
+        coordinators.redirected("http://owner:1")
         assert coordinators.target() == "http://owner:1"
-        coordinators.failed("http://owner:1", "why", was_connected=False)
+        coordinators.mark_failed("http://owner:1", "why", was_connected=False)
         clock.advance(30_000)
-        coordinators.hear("http://owner:1")
+        coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
     def test_a_warning_says_why_and_comes_once_until_a_node_answers(
@@ -261,12 +268,12 @@ class TestCoordinators:
         caplog.set_level(logging.INFO, "muster.agent")
         coordinators = self.make(clock)
         for _ in range(3):
-            coordinators.failed("http://a:1", "Connection refused", was_connected=False)
-        coordinators.answered("http://b:1")
+            coordinators.mark_failed("http://a:1", "Connection refused", was_connected=False)
+        coordinators.mark_reachable("http://b:1")
 
         assert caplog.messages == [
-            "http://a:1 cannot be reached or cannot serve now (Connection refused); trying again",
-            "http://b:1 answers",
+            "http://a:1 is unreachable or unavailable (Connection refused); retrying",
+            "http://b:1 is reachable again",
         ]
 
     def test_nodes_that_come_and_go_are_warned_of_every_ten_seconds(
@@ -275,39 +282,39 @@ class TestCoordinators:
         caplog.set_level(logging.INFO, "muster.agent")
         coordinators = self.make(clock)
         for _ in range(10):
-            coordinators.failed("http://a:1", "why", was_connected=False)
-            coordinators.answered("http://a:1")
+            coordinators.mark_failed("http://a:1", "why", was_connected=False)
+            coordinators.mark_reachable("http://a:1")
             clock.advance(1_000)
         assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-        coordinators.failed("http://a:1", "why", was_connected=False)
+        coordinators.mark_failed("http://a:1", "why", was_connected=False)
         assert caplog.records[-1].levelname == "WARNING"
 
     def test_a_failure_of_a_node_no_longer_asked_changes_nothing(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
-        coordinators.hear("http://owner:1")
-        coordinators.failed("http://former:1", "why", was_connected=True)
+        coordinators.prefer_owner("http://owner:1")
+        coordinators.mark_failed("http://former:1", "why", was_connected=True)
         assert coordinators.target() == "http://owner:1"
 
     def test_from_encrypted_addresses_no_answer_leads_to_a_plain_one(self, clock: ManualClock) -> None:
-        coordinators = Coordinators(["https://a:1", "https://b:1"], clock.now_ms, spare_ms=30_000)
-        coordinators.hear("http://owner:1")
+        coordinators = NodeSelector(["https://a:1", "https://b:1"], clock.now_ms, owner_retry_ms=30_000)
+        coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "https://a:1"
-        coordinators.moved("http://owner:1")
+        coordinators.redirected("http://owner:1")
         assert coordinators.target() == "https://a:1"
-        coordinators.hear("https://owner:1")
+        coordinators.prefer_owner("https://owner:1")
         assert coordinators.target() == "https://owner:1"
-        coordinators.moved("http://owner:1")
+        coordinators.redirected("http://owner:1")
         assert coordinators.target() == "https://a:1"
 
     def test_who_gives_one_plain_address_is_led_to_plain_ones(self, clock: ManualClock) -> None:
-        coordinators = Coordinators(["https://a:1", "http://b:1"], clock.now_ms, spare_ms=30_000)
-        coordinators.hear("http://owner:1")
+        coordinators = NodeSelector(["https://a:1", "http://b:1"], clock.now_ms, owner_retry_ms=30_000)
+        coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
     @pytest.mark.parametrize("named", [None, "", "10.0.0.1:8080", "ftp://owner", "http://", "http://owner:port"])
     def test_an_owner_that_cannot_be_asked_is_none(self, clock: ManualClock, named: str | None) -> None:
         coordinators = self.make(clock)
-        coordinators.hear(named)
+        coordinators.prefer_owner(named)
         assert coordinators.target() == "http://a:1"
 
 
@@ -318,9 +325,9 @@ def test_partitions_are_grouped_by_topic_and_sorted() -> None:
     assert ungrouped(grouped(partitions)) == partitions
 
 
-def test_an_assignment_in_bytes_of_some_other_program_is_said_to_be_one() -> None:
-    with pytest.raises(RequestError, match="cannot be read here"):
-        own_partitions({"assignment": "AAEAAAA="})
+def test_binary_assignment_is_rejected() -> None:
+    with pytest.raises(RequestError, match="this client cannot read"):
+        parse_sync_group({"assignment": "AAEAAAA="})
 
 
 def test_every_setting_can_be_given_as_an_argument() -> None:
@@ -332,23 +339,23 @@ def test_every_setting_can_be_given_as_an_argument() -> None:
     [
         ({"session_timeout_ms": 0}, "session_timeout_ms must be at least 1, and is 0"),
         ({"heartbeat_interval_ms": 45_000}, r"heartbeat_interval_ms \(45000\) must be below"),
-        ({"group_id": ""}, "a group id has 1 to 255 characters"),
-        ({"group_id": "x" * 256}, "a group id has 1 to 255 characters"),
-        ({"group_id": "a\0b"}, "no NUL"),
+        ({"group_id": ""}, "a group id must have 1 to 255 characters"),
+        ({"group_id": "x" * 256}, "a group id must have 1 to 255 characters"),
+        ({"group_id": "a\0b"}, "must not contain NUL"),
         ({"group_id": "\ud800"}, "surrogate"),
-        ({"client_id": "x" * 201}, "a client_id has"),
-        ({"group_instance_id": ""}, "a group_instance_id has"),
-        ({"topics": "orders"}, "not the string 'orders'"),
-        ({"topics": [""]}, "a topic has"),
-        ({"base_url": "127.0.0.1:8080"}, "looks like http://host:port"),
+        ({"client_id": "x" * 201}, "a client_id must have"),
+        ({"group_instance_id": ""}, "a group_instance_id must have"),
+        ({"topics": "orders"}, "is the string 'orders'"),
+        ({"topics": [""]}, "a topic must have"),
+        ({"base_url": "127.0.0.1:8080"}, "must look like http://host:port"),
         ({"base_url": []}, "at least one base URL"),
-        ({"base_url": "http://ada@node:1"}, "a base URL holds no user name and no password: give a token"),
-        ({"auto_offset_reset": "newest"}, "auto_offset_reset is one of earliest, latest, none"),
+        ({"base_url": "http://ada@node:1"}, "a base URL must hold no user name and no password: use a token"),
+        ({"auto_offset_reset": "newest"}, "auto_offset_reset must be one of earliest, latest, none"),
         ({"auto_offset_reset": "latest"}, "needs end_offset_of"),
-        ({"assignors": ["best"]}, "no assignor is called 'best'"),
+        ({"assignors": ["best"]}, "unknown assignor 'best'"),
     ],
 )
-def test_an_argument_that_cannot_be_is_refused_before_anything_is_sent(arguments: dict[str, object], why: str) -> None:
+def test_invalid_argument_is_rejected_before_any_request(arguments: dict[str, object], why: str) -> None:
     good: dict[str, object] = {"base_url": "http://127.0.0.1:1", "group_id": "billing", "topics": ["orders"]}
 
     with pytest.raises(ValueError, match=why):
@@ -356,7 +363,7 @@ def test_an_argument_that_cannot_be_is_refused_before_anything_is_sent(arguments
 
 
 @pytest.mark.parametrize("ending", ["\n", "\nand more", "\r", "\0", "ü", "\udcff"])
-def test_a_token_that_no_request_can_carry_is_refused_and_not_shown(ending: str) -> None:
+def test_invalid_token_is_rejected_and_not_shown(ending: str) -> None:
     with pytest.raises(ValueError, match="one line of printable ASCII") as refused:
         ConsumerAgent("http://127.0.0.1:1", "billing", token="hunter2" + ending)
 
@@ -381,14 +388,14 @@ def test_every_error_that_the_manual_names_can_be_imported_from_the_agent() -> N
 
 
 def test_no_wait_lasts_so_long_that_a_wakeup_of_a_signal_handler_is_missed() -> None:
-    class Noting(threading.Condition):
+    class ChangeRecorder(threading.Condition):
         asked_s: list[float | None]
 
         def wait(self, timeout: float | None = None) -> bool:
             self.asked_s.append(timeout)
             return False
 
-    condition = Noting()
+    condition = ChangeRecorder()
     condition.asked_s = []
     for timeout_ms in (250, 60_000, 10**15):
         SystemClock().wait(condition, timeout_ms)
@@ -401,7 +408,7 @@ def test_subscribing_to_nothing_is_refused() -> None:
         ConsumerAgent("http://127.0.0.1:1", "billing").subscribe([])
 
 
-def test_an_agent_without_a_client_id_is_called_after_its_group() -> None:
+def test_default_client_id_contains_the_group() -> None:
     first, second = (ConsumerAgent("http://127.0.0.1:1", "g" * 255)._subscription.client_id for _ in range(2))
     number = int(first.rpartition("-")[2])
 
@@ -421,10 +428,10 @@ def test_the_defaults_are_kafkas() -> None:
     assert [each.name for each in agent._subscription.assignors] == ["range", "cooperative-sticky"]
 
 
-def test_the_manual_tells_every_setting_with_its_default() -> None:
+def test_manual_lists_every_setting_with_its_default() -> None:
     manual = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")
     rows = [row.split("|")[1:3] for row in manual.splitlines() if row.startswith("| `")]
-    told = {
+    reported = {
         name: default
         for names, defaults in rows
         for name, default in zip(re.findall(r"`(\w+)`", names), re.findall(r"[\w' ]+", defaults.strip()), strict=False)
@@ -432,4 +439,4 @@ def test_the_manual_tells_every_setting_with_its_default() -> None:
 
     for name, setting in Timing.__dataclass_fields__.items():
         wanted = "the coordinator's" if setting.default is None else str(setting.default)
-        assert told[name].strip() == wanted, name
+        assert reported[name].strip() == wanted, name

@@ -37,7 +37,7 @@ def test_a_new_directory_is_private(data_dir: DataDir) -> None:
     assert data_dir.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_second_run_is_refused_and_told_who_holds_the_directory(data_dir: DataDir) -> None:
+def test_second_run_is_refused_with_the_holder_of_the_directory(data_dir: DataDir) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(data_dir.path), *astuple(URLS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
@@ -54,17 +54,17 @@ def test_a_second_run_is_refused_and_told_who_holds_the_directory(data_dir: Data
         pass
 
 
-def test_nobody_holds_a_directory_after_the_block(data_dir: DataDir) -> None:
+def test_directory_is_unlocked_after_the_block(data_dir: DataDir) -> None:
     with data_dir.locked("up"):
         assert data_dir.holder() is not None
     assert data_dir.holder() is None
 
 
-def test_nobody_holds_a_directory_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_directory_has_no_holder(tmp_path: Path) -> None:
     assert DataDir(tmp_path / "nowhere").holder() is None
 
 
-def test_a_disk_with_too_little_room_is_refused(tmp_path: Path) -> None:
+def test_disk_with_too_little_space_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="MB left and Muster wants 1000000000 MB"):
         DataDir(tmp_path).create(min_free_disk_mb=1_000_000_000)
 
@@ -82,7 +82,7 @@ def test_a_secret_is_made_once(tmp_path: Path) -> None:
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_private_file_that_is_written_again_stays_private(tmp_path: Path) -> None:
+def test_rewritten_private_file_remains_private(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("for all to see")
     write_private(tmp_path / "secret", "mine")
     assert (tmp_path / "secret").read_text() == "mine"
@@ -93,7 +93,7 @@ def test_a_private_file_that_is_written_again_stays_private(tmp_path: Path) -> N
     ("number", "words"),
     [(errno.ENOSPC, "disk is full"), (errno.EACCES, "may not use"), (errno.EROFS, "read-only")],
 )
-def test_a_refusal_of_the_disk_is_told_in_words(number: int, words: str) -> None:
+def test_disk_error_is_reported_in_one_sentence(number: int, words: str) -> None:
     explained = disk_error(OSError(number, "no", "/some/place"))
     assert explained is not None
     assert words in explained.sentence

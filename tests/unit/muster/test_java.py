@@ -76,7 +76,7 @@ def test_no_java_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_pat
         find_java(tmp_path)
 
 
-def test_spark_stays_on_this_machine_and_keeps_what_was_asked_of_java() -> None:
+def test_spark_binds_to_loopback_and_keeps_java_options() -> None:
     environment = spark_environment(Path("java"), {"PATH": "here"})
     assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert environment["PATH"].endswith(f"{os.pathsep}here")

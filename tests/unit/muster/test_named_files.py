@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.atomic_write import replace_file
 from muster.errors import UserError
-from muster.named_files import write_named
 from tests.support.waiting import PATIENCE_S
 
 
@@ -25,7 +25,7 @@ def mode_of(file: Path) -> int:
 
 
 def test_a_new_file_is_for_its_owner_only(folder: Path) -> None:
-    write_named(folder / "new", "text")
+    replace_file(folder / "new", "text")
 
     assert (folder / "new").read_text() == "text"
     assert mode_of(folder / "new") == 0o600
@@ -37,7 +37,7 @@ def test_a_file_that_stands_keeps_its_mode(folder: Path, mode: int) -> None:
     file.write_text("before")
     file.chmod(mode)
 
-    write_named(file, "after")
+    replace_file(file, "after")
 
     assert (file.read_text(), mode_of(file)) == ("after", mode)
 
@@ -50,7 +50,7 @@ def test_a_file_that_stands_keeps_its_owner_and_group(folder: Path, monkeypatch:
     monkeypatch.setattr(os, "fchown", lambda _, uid, gid: given.append((uid, gid)))
     monkeypatch.setattr(Path, "stat", lambda *_, **__: as_if_of(before, uid=before.st_uid + 1, gid=before.st_gid + 2))
 
-    write_named(file, "after")
+    replace_file(file, "after")
 
     assert given == [(before.st_uid + 1, before.st_gid + 2)]
 
@@ -67,20 +67,20 @@ def test_a_file_whose_owner_cannot_be_kept_is_left_alone(folder: Path, monkeypat
         patched.setattr(os, "fchown", refuse)
         patched.setattr(Path, "stat", lambda *_, **__: as_if_of(before, uid=before.st_uid + 1, gid=before.st_gid))
         with pytest.raises(UserError) as refused:
-            write_named(file, "after")
+            replace_file(file, "after")
 
     assert refused.value.sentence == f"{file} cannot be written (this user may not keep its owner and group)."
     assert file.read_text() == "before"
 
 
-def test_a_link_stays_a_link_and_what_it_points_to_is_written(folder: Path) -> None:
+def test_symbolic_link_is_kept_and_its_target_written(folder: Path) -> None:
     target = folder / "released" / "offsets.csv"
     target.parent.mkdir()
     target.write_text("before")
     link = folder / "latest.csv"
     link.symlink_to(Path("released") / "offsets.csv")
 
-    write_named(link, "after")
+    replace_file(link, "after")
 
     assert link.is_symlink()
     assert target.read_text() == "after"
@@ -90,7 +90,7 @@ def test_a_link_to_nothing_makes_what_it_points_to(folder: Path) -> None:
     link = folder / "latest.csv"
     link.symlink_to("offsets.csv")
 
-    write_named(link, "text")
+    replace_file(link, "text")
 
     assert link.is_symlink()
     assert (folder / "offsets.csv").read_text() == "text"
@@ -107,7 +107,7 @@ def test_a_pipe_is_written_into(folder: Path, *, is_linked: bool) -> None:
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
     reader.start()
 
-    write_named(named, "text")
+    replace_file(named, "text")
 
     reader.join(PATIENCE_S)
     assert read == ["text"]
@@ -122,7 +122,7 @@ def test_a_folder_a_place_that_is_not_there_and_a_ring_of_links_are_one_sentence
         ("ring", "Too many levels of symbolic links"),
     ):
         with pytest.raises(UserError) as refused:
-            write_named(folder / name, "text")
+            replace_file(folder / name, "text")
         assert refused.value.sentence == f"{folder / name} cannot be written ({reason})."
 
 

@@ -1,4 +1,4 @@
-"""A taken port is found out beforehand, and whoever has it is named."""
+"""Port checks before a start name the process that uses a port."""
 
 import os
 import socket

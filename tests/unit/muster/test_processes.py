@@ -183,7 +183,7 @@ def test_what_a_dead_child_left_in_its_session_is_stopped(
     assert is_gone(orphan)
 
 
-def test_a_child_that_died_is_told_of_once(children: ChildProcesses, make_spec: MakeSpec) -> None:
+def test_child_death_is_reported_once(children: ChildProcesses, make_spec: MakeSpec) -> None:
     children.start(make_spec("raise SystemExit(3)"))
     (death,) = poll_until(children.tick)
     assert (death.name, death.exit_code, death.restart_in_s) == ("child", 3, None)
@@ -227,9 +227,7 @@ def test_only_the_named_children_are_stopped(children: ChildProcesses, make_spec
     assert staying.is_alive()
 
 
-def test_a_program_that_is_not_there_is_told_of_in_the_log(
-    children: ChildProcesses, tmp_path: Path, said: Said
-) -> None:
+def test_missing_program_is_logged(children: ChildProcesses, tmp_path: Path, said: Said) -> None:
     children.start(ChildSpec("child", ("no-such-program",), dict(os.environ), tmp_path / "child.log"))
     assert "no-such-program" in said("child")
 
@@ -255,26 +253,26 @@ def test_what_a_left_over_has_started_is_stopped_too(tmp_path: Path, said: Said,
     assert all(map(is_gone, [child, *grandchildren]))
 
 
-def test_a_stranger_who_has_the_pid_is_left_alone(
+def test_foreign_process_with_the_pid_is_left_alone(
     children: ChildProcesses, make_spec: MakeSpec, registry: ChildRegistry, tmp_path: Path
 ) -> None:
-    stranger = children.start(make_spec(SLEEP))
+    foreign_process = children.start(make_spec(SLEEP))
     written = (tmp_path / "children.json").read_text()
-    ticks = f'"started_at_ticks": {stranger.key.started_at_ticks}'
+    ticks = f'"started_at_ticks": {foreign_process.key.started_at_ticks}'
     assert ticks in written
     (tmp_path / "children.json").write_text(written.replace(ticks, '"started_at_ticks": 1'))
     assert registry.stop_leftovers(timeout_s=0) == []
-    assert stranger.is_alive()
+    assert foreign_process.is_alive()
 
 
 def test_names_from_before_the_machine_was_started_mean_nothing(
     children: ChildProcesses, make_spec: MakeSpec, registry: ChildRegistry, tmp_path: Path
 ) -> None:
-    stranger = children.start(make_spec(SLEEP))
+    foreign_process = children.start(make_spec(SLEEP))
     written = (tmp_path / "children.json").read_text()
     (tmp_path / "children.json").write_text(written.replace(process_table.boot_id(), "another-boot"))
     assert registry.stop_leftovers(timeout_s=0) == []
-    assert stranger.is_alive()
+    assert foreign_process.is_alive()
 
 
 def test_the_children_of_a_run_that_lives_are_no_left_overs(

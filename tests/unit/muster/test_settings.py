@@ -1,4 +1,4 @@
-"""A setting comes from the environment or has a default, and a wrong one is told in one sentence without its value."""
+"""Settings from the environment: defaults, and errors in one sentence without the value."""
 
 import os
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def test_the_environment_may_set_what_a_group_may_set(key: str, monkeypatch: pyt
         assert refusal().startswith(f"MUSTER_{key.upper()} should be ")
 
 
-def test_a_nodes_defaults_are_those_of_the_runtime_and_the_front_door() -> None:
+def test_node_defaults_match_the_runtime_and_the_http_server() -> None:
     settings = load_settings()
     for defaults in (NodeConfig("node", "http://node"), HttpLimits()):
         own = {field.name: getattr(defaults, field.name) for field in fields(defaults)}
@@ -63,7 +63,7 @@ def test_a_nodes_defaults_are_those_of_the_runtime_and_the_front_door() -> None:
         assert {key: getattr(settings, key) for key in shared} == {key: own[key] for key in shared}
 
 
-def test_what_the_environment_has_set_is_told_apart_from_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_settings_are_distinguished_from_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_GROUP_MAX_SIZE", "3")
     settings = load_settings()
     assert settings.group_settings().group_max_size == 3
@@ -82,12 +82,12 @@ def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> 
     assert load_settings().database_url is None
 
 
-def test_a_wrong_number_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_number_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_HTTP_PORT", "99999")
     assert refusal() == "MUSTER_HTTP_PORT should be less than or equal to 65535."
 
 
-def test_all_wrong_settings_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_invalid_settings_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_SHARDS", "none")
     monkeypatch.setenv("MUSTER_GROUP_SYNC_TIMEOUT_SCOPE", "some")
     assert "MUSTER_SHARDS should be a valid integer" in refusal()

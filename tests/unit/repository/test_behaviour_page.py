@@ -34,7 +34,7 @@ def test_every_claim_is_shown_by_something_that_exists(row: str) -> None:
 def test_every_scenario_and_story_of_the_articles_is_on_the_page() -> None:
     named = set(chain.from_iterable(map(shown_by, ROWS)))
     stories = (ROOT / "tests" / "system" / "e2e" / "stories").glob("test_three_consumers.py")
-    told = {name for path in stories for name in re.findall(r"def (test_\w+)\(", path.read_text())}
+    reported = {name for path in stories for name in re.findall(r"def (test_\w+)\(", path.read_text())}
 
     assert {scenario for scenario in SCENARIOS if scenario.startswith("SEED-")} - named == set()
-    assert told - named == set()
+    assert reported - named == set()

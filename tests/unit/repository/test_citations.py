@@ -72,7 +72,7 @@ def leads_nowhere(name: str, place: str | None) -> bool:
     return not page(name).exists() or (place is not None and place not in places(page(name)))
 
 
-def told(path: Path, what: object) -> str:
+def place(path: Path, what: object) -> str:
     return f"{path.relative_to(ROOT)}: {what}"
 
 
@@ -99,7 +99,7 @@ def test_a_citation_is_read_as_it_is_written(text: str, cited: list[tuple[str, s
 
 def test_every_citation_leads_to_a_page_and_to_a_place_in_it() -> None:
     cited = ((path, *citation) for path in chain(CODE, PAGES) for citation in citations(path.read_text()))
-    lost = [told(path, (name, place)) for path, name, place in cited if leads_nowhere(name, place)]
+    lost = [place(path, (name, number)) for path, name, number in cited if leads_nowhere(name, number)]
 
     assert lost == []
 
@@ -108,7 +108,7 @@ def test_a_section_is_cited_with_its_page_unless_it_is_one_of_the_same_page() ->
     texts = ((path, BREAK.sub(" ", path.read_text())) for path in (*CODE, *PAGES))
     cited = ((path, number) for path, text in texts for number in OWN_SECTION.findall(text))
 
-    assert [told(path, number) for path, number in cited if path in CODE or number not in places(path)] == []
+    assert [place(path, number) for path, number in cited if path in CODE or number not in places(path)] == []
 
 
 def test_every_difference_that_the_code_names_is_on_the_page_of_the_protocol() -> None:
@@ -116,12 +116,12 @@ def test_every_difference_that_the_code_names_is_on_the_page_of_the_protocol() -
     named = {(path, name) for path in CODE for name in DIFFERENCE.findall(path.read_text())}
 
     assert named
-    assert [told(path, name) for path, name in sorted(named) if name not in known] == []
+    assert [place(path, name) for path, name in sorted(named) if name not in known] == []
 
 
 def test_every_file_that_is_named_by_its_path_is_there() -> None:
     named = {(path, name) for path in (*CODE, *PAGES) for name in FILE.findall(path.read_text())}
-    lost = [told(path, name) for path, name in named if not any((top / name).exists() for top in (ROOT, CORE))]
+    lost = [place(path, name) for path, name in named if not any((top / name).exists() for top in (ROOT, CORE))]
 
     assert named
     assert sorted(lost) == []
@@ -134,6 +134,6 @@ def test_every_link_between_pages_leads_to_a_page_and_to_a_heading_in_it() -> No
             name, _, anchor = link.partition("#")
             end = path.parent / name if name else path
             if "://" not in link and (not end.exists() or (anchor and anchor not in anchors(end))):
-                lost.append(told(path, link))
+                lost.append(place(path, link))
 
     assert lost == []

@@ -1,4 +1,4 @@
-"""The services of compose.yaml find each other and nobody else finds them: ports, variables and secrets agree."""
+"""compose.yaml: ports, variables and secrets of the services agree, and only published ports are reachable."""
 
 import importlib.util
 import os
@@ -94,10 +94,10 @@ def test_a_service_listens_on_this_machine_only(service: str) -> None:
     described = SERVICES[service]
     assert described["network_mode"] == "host"
     assert "ports" not in described
-    told = yaml.safe_dump([described.get("environment"), described.get("command")])
-    told += BALANCING if service == "load-balancer" else ""
-    assert "0.0.0.0" not in told
-    assert [name for name in listening_ports(service) if LOOPBACK not in told] == []
+    output = yaml.safe_dump([described.get("environment"), described.get("command")])
+    output += BALANCING if service == "load-balancer" else ""
+    assert "0.0.0.0" not in output
+    assert [name for name in listening_ports(service) if LOOPBACK not in output] == []
 
 
 def test_no_two_services_listen_on_one_port() -> None:
@@ -116,7 +116,7 @@ def test_every_address_is_on_loopback_at_a_port_that_a_service_listens_on() -> N
 
 
 @every_service
-def test_every_variable_of_ours_is_one_that_somebody_reads(service: str) -> None:
+def test_every_environment_variable_is_read(service: str) -> None:
     ours = {name for name in environment(service) if name.startswith("MUSTER_")}
     settings = {f"MUSTER_{name.upper()}" for name in Settings.model_fields}
     assert ours <= settings | JOB_VARIABLES
@@ -275,8 +275,8 @@ def listening_ports(service: str) -> set[int]:
 def addresses() -> Iterator[tuple[str, str, int]]:
     """Yield each address in a variable, a command or a health check: which service names it, the host and the port."""
     for service, described in SERVICES.items():
-        told = {key: described.get(key) for key in ("environment", "command", "healthcheck")}
-        text = yaml.safe_dump(told, width=10**6)
+        output = {key: described.get(key) for key in ("environment", "command", "healthcheck")}
+        text = yaml.safe_dump(output, width=10**6)
         for url in re.findall(r"\w[\w+]*://[^\s'\"/]+", SECRET.sub("secret", text)):
             parts = urlsplit(url)
             assert parts.hostname is not None

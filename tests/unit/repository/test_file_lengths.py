@@ -37,9 +37,9 @@ def test_no_function_is_longer_than_70_lines() -> None:
     assert {function: lines for function, lines in lengths.items() if lines > FUNCTION_LINES} == {}
 
 
-def test_every_folder_of_tests_is_told_of_in_contributing() -> None:
-    told = (ROOT / "CONTRIBUTING.md").read_text().split("## Tests")[1].split("\n## ")[0]
+def test_every_test_folder_is_described_in_contributing() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text().split("## Tests")[1].split("\n## ")[0]
     places = {path.parent.relative_to(ROOT / "tests").parts for path in (ROOT / "tests").rglob("test_*.py")}
     folders = {"/".join(place[: 1 if place[0] == "unit" else 2]) for place in places}
 
-    assert {folder for folder in folders if f"`{folder}`" not in told} == set()
+    assert {folder for folder in folders if f"`tests/{folder}`" not in section} == set()

@@ -120,7 +120,7 @@ def test_a_user_with_sudo_installs_by_it(machine: Machine) -> None:
     assert machine.calls() == ["chromium", "update", "chromium"]
 
 
-def test_a_user_without_rights_is_told_what_to_install_and_goes_on(machine: Machine) -> None:
+def test_setup_without_root_lists_missing_packages_and_continues(machine: Machine) -> None:
     machine.has_user(1000)
     ran = machine.install("chromium")
     assert (ran.returncode, ran.stdout, machine.calls()) == (0, "", [])

@@ -73,9 +73,9 @@ def test_a_command_that_fails_shows_what_it_said_last(tree: Path, capsys: pytest
     assert tree == bootstrap.ROOT
     with pytest.raises(bootstrap.CommandFailed, match="failed"), bootstrap.Step("a step") as step:
         step.run("sh", "-c", "echo the reason; exit 3")
-    told = capsys.readouterr().out
-    assert "the reason" in told
-    assert "a step: failed" in told
+    output = capsys.readouterr().out
+    assert "the reason" in output
+    assert "a step: failed" in output
 
 
 def test_an_environment_whose_python_is_gone_is_made_anew(tree: Path) -> None:
@@ -97,7 +97,7 @@ def test_what_is_installed_first_is_taken_from_the_lock_with_its_hashes(tree: Pa
         ({"ctypes", "sqlite3", "venv", "pip"}, "lacks ssl; name another one: make setup PYTHON="),
     ],
 )
-def test_a_python_that_cannot_do_it_is_told_apart(
+def test_unsuitable_python_is_reported(
     tree: Path, monkeypatch: pytest.MonkeyPatch, present: set[str], sentence: str
 ) -> None:
     assert tree == bootstrap.ROOT
@@ -106,7 +106,7 @@ def test_a_python_that_cannot_do_it_is_told_apart(
         bootstrap.refuse_what_cannot_work()
 
 
-def test_a_disk_without_room_is_told_before_anything_is_fetched(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_before_download(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(tree / ".venv")
     monkeypatch.setattr(bootstrap, "NEEDED_DISK_BYTES", 10**18)
     with pytest.raises(bootstrap.SetupError, match="GB are free"):
@@ -116,9 +116,9 @@ def test_a_disk_without_room_is_told_before_anything_is_fetched(tree: Path, monk
 def test_a_home_that_cannot_be_written_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
-    told = bootstrap.child_environment()
-    assert told["UV_NO_CACHE"] == "1"
-    assert "PYTHONPATH" not in told
+    output = bootstrap.child_environment()
+    assert output["UV_NO_CACHE"] == "1"
+    assert "PYTHONPATH" not in output
 
 
 def test_a_setup_waits_for_another_one_under_way(tree: Path) -> None:
@@ -146,9 +146,9 @@ def test_without_a_python_the_sentence_says_what_to_install(tree: Path) -> None:
 
 
 def test_a_python_that_is_named_and_too_old_is_refused(tree: Path) -> None:
-    status, out, told = run_setup(tree, python="false")
+    status, out, output = run_setup(tree, python="false")
     assert (status, out) == (1, "")
-    assert told == "setup: PYTHON=false is not a Python from 3.11 to 3.14.\n"
+    assert output == "setup: PYTHON=false is not a Python from 3.11 to 3.14.\n"
 
 
 def test_make_lists_every_target() -> None:

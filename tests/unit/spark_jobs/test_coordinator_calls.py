@@ -1,4 +1,4 @@
-"""Asking the coordinator to apply a proposal: what is sent, and what each kind of answer means to the caller."""
+"""Tests of the HTTP client for maintenance runs: requests, responses and errors."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ def test_applying_names_how_many_candidates_were_looked_at(node: FakeNode) -> No
     assert node.seen[0].body == {"reason": "due", "candidates": 0}
 
 
-def test_rejecting_is_asked_of_the_same_run_by_whoever_rejects(node: FakeNode) -> None:
+def test_rejection_is_idempotent_for_any_actor(node: FakeNode) -> None:
     run = reject_run(RUN_ID, actor="airflow:Jürgen", reason="too much")
     assert (run.status, run.is_over) == ("rejected", True)
     (request,) = node.seen
@@ -56,14 +56,14 @@ def test_a_no_is_final_and_says_why(node: FakeNode, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [421, 429, 500, 503])
-def test_a_not_now_may_be_asked_again(node: FakeNode, status: int) -> None:
+def test_temporary_refusal_may_be_retried(node: FakeNode, status: int) -> None:
     node.refusals = [(status, {"code": "LATER", "title": "busy"})]
     with pytest.raises(CoordinatorUnreachable, match="LATER"):
         apply_run(RUN_ID, actor="me", reason="due")
     assert apply_run(RUN_ID, actor="me", reason="due").status == "applying"
 
 
-def test_nobody_there_may_be_asked_again() -> None:
+def test_missing_approval_is_a_rejection() -> None:
     with running(FakeNode()) as gone:
         pass
     with pytest.raises(CoordinatorUnreachable, match="No node answers"):

@@ -1,4 +1,4 @@
-"""A job's command line and database address: what is right is read, what is wrong is told in one sentence."""
+"""Tests of a job's command line and database address, valid and invalid."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -20,7 +20,7 @@ def command_line(**changes: str) -> list[str]:
     return job_arguments(**given)
 
 
-def test_what_a_dag_writes_is_read() -> None:
+def test_arguments_of_a_dag_are_parsed() -> None:
     arguments = read_arguments("job", command_line(interval_start="2026-11-21T11:50:00Z", interval_end=AS_OF))
     at = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
     assert (arguments.run_id, arguments.as_of, arguments.retention_ms) == (RUN_ID, at, 5)
@@ -35,7 +35,7 @@ def test_a_run_by_hand_has_no_interval() -> None:
     assert arguments.proposal("kind").interval_end is None
 
 
-def test_a_job_that_is_told_no_retention_keeps_for_ever() -> None:
+def test_job_without_retention_keeps_offsets_forever() -> None:
     arguments = read_arguments("job", job_arguments(run_id=RUN_ID, as_of=AS_OF, is_dry_run=False))
     assert arguments.retention_ms == -1
 
@@ -76,7 +76,7 @@ def test_a_database_is_named_for_jdbc_without_its_password() -> None:
         ("mysql://me:secret@host/db", "must have the form"),
         ("postgresql://me:secret@host", "must have the form"),
         ("postgresql://me:secret@/db?host=socket", "names no host"),
-        ("postgresql://me:secret@host:port/db", "is not a URL that can be read"),
+        ("postgresql://me:secret@host:port/db", "is not a valid URL"),
     ],
 )
 def test_an_address_that_spark_cannot_use_is_refused_without_showing_it(url: str, complaint: str) -> None:
@@ -96,7 +96,7 @@ def test_no_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.delenv("MUSTER_DATABASE_URL", raising=False)
     monkeypatch.delenv("MUSTER_JOBS_DATABASE_URL", raising=False)
     assert main(command_line()) == 1
-    assert capsys.readouterr().err.startswith("offset_retention: No database is named")
+    assert capsys.readouterr().err.startswith("offset_retention: No database is configured")
 
 
 def test_a_database_that_does_not_answer_is_one_sentence(
@@ -104,10 +104,10 @@ def test_a_database_that_does_not_answer_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/db")
     assert main(command_line()) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("offset_retention: Postgres at 127.0.0.1:1/db cannot be used")
-    assert told.count("\n") == 1
-    assert "secret" not in told
+    error = capsys.readouterr().err
+    assert error.startswith("offset_retention: Cannot connect to Postgres at 127.0.0.1:1/db")
+    assert error.count("\n") == 1
+    assert "secret" not in error
 
 
 @pytest.mark.parametrize(("shards", "parts"), [(50, 8), (50, 1), (1, 8), (0, 8), (3, 3), (10_000, 7)])

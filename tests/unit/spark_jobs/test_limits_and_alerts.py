@@ -1,4 +1,4 @@
-"""What goes beyond a limit is said in one sentence each, and whoever should know of trouble is told."""
+"""Tests of the limits' messages and of alerts."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ LIMITS = submit.Limits(max_candidates=100, max_share=0.25, max_group_candidates=
         {"candidates": 9, "of": 9},
     ],
 )
-def test_a_proposal_within_every_limit_needs_nobody(counts: dict[str, int]) -> None:
+def test_proposal_within_limits_needs_no_approval(counts: dict[str, int]) -> None:
     assert LIMITS.exceeded_by(counts) == []
 
 
@@ -39,12 +39,12 @@ def test_a_proposal_within_every_limit_needs_nobody(counts: dict[str, int]) -> N
             {"candidates": 20, "of": 600, "largest_group": 20, "largest_group_permille": 501},
             "0.501 of one group is more than a share of 0.5.",
         ),
-        ({"candidates": 20}, "The proposal does not say how much it takes."),
-        ({}, "The proposal does not say how much it takes."),
+        ({"candidates": 20}, "The proposal has no counts."),
+        ({}, "The proposal has no counts."),
         ({"candidates": 20, "of": 0}, "20 candidates of 0 are more than a share of 0.25."),
     ],
 )
-def test_what_goes_beyond_a_limit_is_said(counts: dict[str, int], sentence: str) -> None:
+def test_exceeded_limits_are_listed(counts: dict[str, int], sentence: str) -> None:
     assert LIMITS.exceeded_by(counts) == [sentence]
 
 
@@ -91,11 +91,11 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
         yield webhook
 
 
-def test_a_failed_task_is_told_and_logged(webhook: Webhook, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_task_is_alerted_and_logged(webhook: Webhook, caplog: pytest.LogCaptureFixture) -> None:
     instance = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=4, log_url="http://airflow/log")
     submit.task_failed({"ti": instance, "exception": ValueError("two\nlines")})
-    (told,) = webhook.told
-    assert told == {
+    (alert,) = webhook.alerts
+    assert alert == {
         "event": "task_failed",
         "text": "d.t failed: two lines",
         "dag_id": "d",
@@ -107,11 +107,11 @@ def test_a_failed_task_is_told_and_logged(webhook: Webhook, caplog: pytest.LogCa
     assert "task_failed: d.t failed: two lines" in caplog.text
 
 
-def test_a_failed_run_and_a_missed_deadline_are_told(webhook: Webhook) -> None:
+def test_failed_run_and_missed_deadline_are_alerted(webhook: Webhook) -> None:
     submit.run_failed({"dag_run": SimpleNamespace(dag_id="d", run_id="r"), "reason": "timed_out"})
     asyncio.run(submit.deadline_missed("d", context={"dag_run": {"dag_run_id": "r"}}))
     asyncio.run(submit.deadline_missed("d"))
-    assert [(told["event"], told["run_id"]) for told in webhook.told] == [
+    assert [(alert["event"], alert["run_id"]) for alert in webhook.alerts] == [
         ("run_failed", "r"),
         ("deadline_missed", "r"),
         ("deadline_missed", None),
@@ -124,7 +124,7 @@ def test_without_a_webhook_there_is_the_log(monkeypatch: pytest.MonkeyPatch, cap
     assert "something: A sentence." in caplog.text
 
 
-def test_a_webhook_that_fails_fails_nothing_and_its_address_stays_secret(
+def test_failing_webhook_fails_no_task_and_its_url_is_not_logged(
     webhook: Webhook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -134,5 +134,5 @@ def test_a_webhook_that_fails_fails_nothing_and_its_address_stays_secret(
         monkeypatch.setenv("MUSTER_ALERT_WEBHOOK_URL", address)
         submit.alert("something", "A sentence.")
     assert "The webhook answered with status 500." in caplog.text
-    assert caplog.text.count("The webhook could not be told") == 2
+    assert caplog.text.count("The webhook request failed") == 2
     assert "s3cret" not in "".join(record.getMessage() for record in caplog.records if record.name == "airflow.task")

@@ -1,4 +1,4 @@
-"""What DAGs and commands build on: names that repeat, command lines without secrets, a jar that can be trusted."""
+"""Tests of run ids, command lines and the JDBC driver's jar."""
 
 import json
 import subprocess
@@ -92,7 +92,7 @@ def test_the_jar_that_is_named_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_a_named_jar_that_is_missing_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MUSTER_JDBC_JAR", str(tmp_path / "none.jar"))
-    with pytest.raises(JobError, match="MUSTER_JDBC_JAR names"):
+    with pytest.raises(JobError, match="MUSTER_JDBC_JAR is"):
         submit.find_jdbc_jar()
 
 
@@ -124,8 +124,6 @@ def test_no_jar_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("params", "minutes"), [({}, 5), ({"grace_ms": 60_000}, 5), ({"grace_ms": 3_600_000, "report_days": 1}, 60)]
 )
-def test_an_interval_is_told_of_when_whoever_was_put_out_in_it_had_the_time_to_come_back(
-    params: dict[str, int], minutes: int
-) -> None:
+def test_interval_is_reported_when_evicted_members_could_have_rejoined(params: dict[str, int], minutes: int) -> None:
     end = datetime(2026, 11, 21, tzinfo=UTC)
-    assert submit.told_from(end, timedelta(minutes=5), params) == end + timedelta(minutes=minutes)
+    assert submit.reportable_from(end, timedelta(minutes=5), params) == end + timedelta(minutes=minutes)

@@ -1,1 +1,1 @@
-"""One suite for every store."""
+"""The contract tests of stores, run on every store."""

@@ -1,4 +1,4 @@
-"""A gate in the database, at which every commit of offsets waits in the middle of its transaction."""
+"""A gate in the database that blocks every commit of offsets in the middle of its transaction."""
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
@@ -18,18 +18,18 @@ CREATE TRIGGER gate BEFORE INSERT ON offsets FOR EACH STATEMENT EXECUTE FUNCTION
 
 
 class Gate:
-    """Open at first; whoever waits at it goes on when it is opened again."""
+    """The gate, open at first; transactions that wait at it continue when it is opened."""
 
     def __init__(self, connection: PsycopgConnection) -> None:
         self._connection = connection
         self._execute(TRIGGER)
 
     def close(self) -> None:
-        """Hold up whoever comes."""
+        """Block commits of offsets."""
         self._execute(f"SELECT pg_advisory_lock({LOCK})")
 
     def open(self) -> None:
-        """Let everybody go on; harmless when it is open."""
+        """Let all commits continue; no effect if the gate is open."""
         self._execute("SELECT pg_advisory_unlock_all()")
 
     def wait_for(self, application: str, how_many: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""A world is a store with what surrounds it: time that passes, jobs that propose, and history to look into."""
+"""Fixtures: a store with a controlled clock, proposals of jobs, and access to its history."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from muster.settings import psql_url
 from tests.support.store_worlds import MS_FUNCTION, MemoryWorld, Owner, PostgresWorld, World
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "memory":
         yield MemoryWorld()

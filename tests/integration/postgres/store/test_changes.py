@@ -1,11 +1,11 @@
-"""Changes are noted with what they change, listed, and taken back once; what they took can be found again."""
+"""Changes: recorded with their effects, listed, and undone once; archived offsets can be read."""
 
 from dataclasses import replace
 
 import pytest
 
 from coordinator_core.store.interface import NotUndoable, Store
-from coordinator_core.store.rows import ChangeFilter, RecordedChange, TopicRow, Undone, Versions
+from coordinator_core.store.rows import ChangeFilter, RecordedChange, TopicRow, UndoneChange, Versions
 from tests.support.store_rows import (
     NOW_MS,
     SHARD,
@@ -73,11 +73,11 @@ def test_changes_of_one_group_are_listed(owner: Owner, store: Store) -> None:
 
 def test_an_undo_is_stored_with_what_it_takes_back(owner: Owner, store: Store) -> None:
     owner.write(write(changes=(change_row(),)))
-    undone = Undone(uuid_of("change"), NOW_MS + 5, uuid_of("undo"))
+    undone = UndoneChange(uuid_of("change"), NOW_MS + 5, uuid_of("undo"))
     owner.write(write(changes=(UNDO,), undone=(undone,)))
     found = store.change(uuid_of("change"))
     assert found is not None
-    assert (found.undone_at_ms, found.undone_by) == (NOW_MS + 5, uuid_of("undo"))
+    assert (found.undone_at_ms, found.undone_by_change_id) == (NOW_MS + 5, uuid_of("undo"))
     assert store.change(uuid_of("undo")) == RecordedChange(UNDO, None, None)
 
 
@@ -118,7 +118,7 @@ def test_a_reset_takes_and_puts_in_one_write(owner: Owner, store: Store, world: 
 # -- topics that go and come back ---------------------------------------------------------------------------
 
 
-def test_a_deleted_topic_leaves_the_catalogue_and_a_run_over_its_offsets(owner: Owner, store: Store) -> None:
+def test_a_deleted_topic_leaves_the_topic_metadata_and_a_run_over_its_offsets(owner: Owner, store: Store) -> None:
     store.put_topic("clicks", 3, 4, change_row("put"))
     owner.write(write(committed=(committed(), committed("views"))), write("b", committed=(committed(partition=2),)))
     noted = store.delete_topic("clicks", change_row("delete"))
@@ -174,7 +174,7 @@ def test_a_deleted_topic_comes_back_with_a_run_over_what_was_archived(owner: Own
     assert (row.kind, row.undoes) == ("undo", uuid_of("delete"))
 
 
-def test_a_topic_that_was_made_again_stays(store: Store) -> None:
+def test_recreated_topic_is_kept(store: Store) -> None:
     store.put_topic("clicks", 3, 4, change_row("put"))
     store.delete_topic("clicks", change_row("delete", action="delete_topic"))
     store.finish_runs()
@@ -211,7 +211,7 @@ def test_a_run_is_undone_once(applied: None, store: Store) -> None:
         store.begin_undo(uuid_of("apply"), change_row("again"))
     undone = store.change(uuid_of("apply"))
     assert undone is not None
-    assert (undone.undone_at_ms, undone.undone_by) == (UNDO.at_ms, uuid_of("undo"))
+    assert (undone.undone_at_ms, undone.undone_by_change_id) == (UNDO.at_ms, uuid_of("undo"))
     assert [run.kind for run in store.runs()] == ["undo", "offset_retention"]
 
 
@@ -224,7 +224,7 @@ def settings_undone(store: Store, change: str) -> list[tuple[str, str, str | Non
 
 
 @pytest.mark.parametrize("group_id", [None, "orders"])
-def test_settings_go_back_key_by_key_unless_somebody_set_them_since(store: Store, group_id: str | None) -> None:
+def test_settings_are_restored_by_key_unless_changed_since(store: Store, group_id: str | None) -> None:
     put = change_row("put", action="put_settings", group_id=group_id, at_ms=NOW_MS + 1)
     store.put_settings(group_id, {"a": "1", "b": "1", "d": "1"}, change_row("first", group_id=group_id))
     store.put_settings(group_id, {"a": "2", "b": "2", "c": "2", "d": None}, put)
@@ -242,7 +242,7 @@ def test_settings_go_back_key_by_key_unless_somebody_set_them_since(store: Store
     assert sum(store.versions()) == sum(before) + 1
 
 
-def test_a_key_that_was_unset_and_set_again_stays(store: Store) -> None:
+def test_key_unset_and_set_again_is_kept(store: Store) -> None:
     store.put_settings(None, {"a": "1"}, change_row("first"))
     store.put_settings(None, {"a": None}, change_row("unset", at_ms=NOW_MS + 1))
     store.put_settings(None, {"a": "9"}, change_row("since", at_ms=NOW_MS + 2))

@@ -1,4 +1,4 @@
-"""What every store tells of a group's positions, now and over time."""
+"""Contract tests: a group's committed offsets and lag, now and over time."""
 
 from dataclasses import replace
 from itertools import count
@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
 from coordinator_core.protocol.states import GroupState
+from coordinator_core.store.committed_offsets import LaggingOffset, PartitionOffset, PastOffset, TimeRange
 from coordinator_core.store.interface import Store
 from coordinator_core.store.log_ends import LogEndReport
-from coordinator_core.store.positions import HeldPosition, LaggingPosition, PastPosition, Stretch
 from coordinator_core.store.postgres import PostgresStore
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, committed, group_row, member_row, removed, uuid_of, write
 from tests.support.store_worlds import MemoryWorld, Owner
 
-FOR_EVER = 10**6
+NO_EXPIRY = 10**6
 
 
 def span(*partitions: int, topic: str = "clicks") -> object:
@@ -40,38 +40,38 @@ def commits(owner: Owner, *positions: tuple[int, int | None], partition: int = 0
         owner.write(write(committed=(record,)))
 
 
-def only(store: Store, since_ms: int = 0) -> HeldPosition:
-    (found,) = store.held_positions("orders", since_ms).partitions
+def only(store: Store, since_ms: int = 0) -> PartitionOffset:
+    (found,) = store.group_offsets("orders", since_ms).partitions
     return found
 
 
 # -- now --------------------------------------------------------------------------------------------------
 
 
-def test_partitions_are_told_whether_committed_or_held(owner: Owner, store: Store) -> None:
+def test_partitions_are_listed_if_committed_or_owned(owner: Owner, store: Store) -> None:
     members = {
-        "m-1": member_row("m-1", held=[span(2, 0)]),
-        "m-2": member_row("m-2", client_id="b", held=[span(7, topic="B")]),
+        "m-1": member_row("m-1", ownership=[span(2, 0)]),
+        "m-2": member_row("m-2", client_id="b", ownership=[span(7, topic="B")]),
     }
     offsets = (committed(partition=2, offset=5, log_end_offset=9, expires_at_ms=NOW_MS + 1), committed(partition=10))
     owner.write(write(group=group_row(), members=members, committed=offsets), write("other", committed=(committed(),)))
-    found = store.held_positions("orders", 0)
+    found = store.group_offsets("orders", 0)
     assert found.facts == GroupFacts(GroupState.STABLE, "consumer", NOW_MS, frozenset({"clicks"}))
     assert found.partitions == [
-        HeldPosition("B", 7, "m-2", "b", None, None, None, ()),
-        HeldPosition("clicks", 0, "m-1", "client", None, None, None, ()),
-        HeldPosition("clicks", 2, "m-1", "client", 5, NOW_MS, NOW_MS + 1, (LogEnd(NOW_MS, 9),)),
-        HeldPosition("clicks", 10, None, None, 1, NOW_MS, None, ()),
+        PartitionOffset("B", 7, "m-2", "b", None, None, None, ()),
+        PartitionOffset("clicks", 0, "m-1", "client", None, None, None, ()),
+        PartitionOffset("clicks", 2, "m-1", "client", 5, NOW_MS, NOW_MS + 1, (LogEnd(NOW_MS, 9),)),
+        PartitionOffset("clicks", 10, None, None, 1, NOW_MS, None, ()),
     ]
 
 
 def test_a_group_without_a_row_is_a_simple_one_with_its_offsets(owner: Owner, store: Store) -> None:
     owner.write(write(committed=(committed(),)))
-    assert store.held_positions("orders", 0).facts == NO_GROUP
-    assert store.held_positions("unheard", 0).partitions == []
+    assert store.group_offsets("orders", 0).facts == NO_GROUP
+    assert store.group_offsets("unheard", 0).partitions == []
 
 
-def test_of_a_log_the_ends_around_the_position_and_the_last_are_told(owner: Owner, store: Store) -> None:
+def test_log_ends_around_the_offset_and_the_last_are_returned(owner: Owner, store: Store) -> None:
     commits(owner, (10, 10), (12, 20), (14, 30), (16, 40), (18, 50))
     assert only(store).ends == (LogEnd(minute(0), 10), LogEnd(minute(1), 20), LogEnd(minute(4), 50))
 
@@ -98,50 +98,48 @@ def test_after_a_commit_without_an_end_only_trusted_reports_count(owner: Owner, 
     assert only(store).ends == (LogEnd(minute(1), 18),)
 
 
-def test_of_the_offsets_of_shards_those_behind_are_told(owner: Owner, store: Store) -> None:
+def test_offsets_with_lag_are_returned_by_shard(owner: Owner, store: Store) -> None:
     commits(owner, (10, 10), (12, 20), (14, 30))
     commits(owner, (9, 8), partition=1)
     commits(owner, (9, None), partition=2)
     owner.write(write("B", shard_id=3, committed=(committed(log_end_offset=4),)))
     owner.write(write("elsewhere", shard_id=4, committed=(committed(log_end_offset=4),)))
-    assert store.lagging_positions([3, SHARD], 0) == [
-        LaggingPosition("B", "clicks", 0, 1, (LogEnd(NOW_MS, 4),)),
-        LaggingPosition(
-            "orders", "clicks", 0, 14, (LogEnd(minute(0), 10), LogEnd(minute(1), 20), LogEnd(minute(2), 30))
-        ),
+    assert store.lagging_offsets([3, SHARD], 0) == [
+        LaggingOffset("B", "clicks", 0, 1, (LogEnd(NOW_MS, 4),)),
+        LaggingOffset("orders", "clicks", 0, 14, (LogEnd(minute(0), 10), LogEnd(minute(1), 20), LogEnd(minute(2), 30))),
     ]
-    assert store.lagging_positions([SHARD], minute(1))[0].ends == (LogEnd(minute(1), 20), LogEnd(minute(2), 30))
-    assert store.lagging_positions([], 0) == []
+    assert store.lagging_offsets([SHARD], minute(1))[0].ends == (LogEnd(minute(1), 20), LogEnd(minute(2), 30))
+    assert store.lagging_offsets([], 0) == []
 
 
 # -- over time --------------------------------------------------------------------------------------------
 
 
-def past(store: Store, first: int, last: int, step: int = 1, limit: int = FOR_EVER) -> list[PastPosition]:
-    return store.past_positions(Stretch("orders", minute(first), minute(last), step * MINUTE_MS), limit)
+def past(store: Store, first: int, last: int, step: int = 1, limit: int = NO_EXPIRY) -> list[PastOffset]:
+    return store.past_offsets(TimeRange("orders", minute(first), minute(last), step * MINUTE_MS), limit)
 
 
-def test_positions_are_told_by_partition_and_time(owner: Owner, store: Store) -> None:
+def test_committed_offsets_are_returned_by_partition_and_time(owner: Owner, store: Store) -> None:
     commits(owner, (1, 4), (2, None), (9, 8), partition=1)
     commits(owner, (5, 6))
     owner.write(write("other", committed=(committed(),)))
     assert past(store, 0, 9) == [
-        PastPosition("clicks", 0, minute(0), 5, 6),
-        PastPosition("clicks", 1, minute(0), 1, 4),
-        PastPosition("clicks", 1, minute(1), 2, None),
-        PastPosition("clicks", 1, minute(2), 9, 9),
+        PastOffset("clicks", 0, minute(0), 5, 6),
+        PastOffset("clicks", 1, minute(0), 1, 4),
+        PastOffset("clicks", 1, minute(1), 2, None),
+        PastOffset("clicks", 1, minute(2), 9, 9),
     ]
     assert past(store, 0, 9, limit=2) == past(store, 0, 9)[:2]
 
 
-def test_where_a_stretch_begins_the_position_from_before_is_told(owner: Owner, store: Store) -> None:
+def test_first_point_uses_the_offset_before_it(owner: Owner, store: Store) -> None:
     commits(owner, (1, 1), (2, 2), (3, 3), (4, 4))
     assert [each.offset for each in past(store, 2, 3)] == [2, 3]
     assert [each.offset for each in past(store, 8, 9)] == [4]
     assert past(store, -5, 0) == []
 
 
-def test_of_every_step_the_last_position_is_told(owner: Owner, store: Store) -> None:
+def test_last_offset_of_every_step_is_returned(owner: Owner, store: Store) -> None:
     commits(owner, *((offset, None) for offset in range(10)))
     minutes = [each.at_ms // MINUTE_MS % 5 for each in past(store, 0, 99, step=5)]
     assert minutes[:-1] == [4] * (len(minutes) - 1)
@@ -150,13 +148,13 @@ def test_of_every_step_the_last_position_is_told(owner: Owner, store: Store) -> 
 
 def test_early_on_steps_are_longer(owner: Owner, store: Store) -> None:
     commits(owner, *((offset, None) for offset in range(40)))
-    fine = Stretch("orders", minute(0), minute(40), MINUTE_MS)
-    found = store.past_positions(replace(fine, early_until_ms=minute(20)), FOR_EVER)
+    fine = TimeRange("orders", minute(0), minute(40), MINUTE_MS)
+    found = store.past_offsets(replace(fine, coarse_until_ms=minute(20)), NO_EXPIRY)
     assert [each.offset for each in found if each.at_ms >= minute(20)] == list(range(20, 40))
     assert [each.offset for each in found if each.at_ms < minute(20)] == [2, 6, 10, 14, 18, 19]
 
 
-def test_a_position_that_was_taken_away_ends_then(owner: Owner, store: Store) -> None:
+def test_deleted_committed_offset_ends_then(owner: Owner, store: Store) -> None:
     commits(owner, (1, 5), (2, 5))
     (stored,) = store.stored_offsets("orders")
     owner.write(write(removed=(removed(stored, at_ms=minute(3)),)))
@@ -185,7 +183,7 @@ EXAMPLES = count()
 )
 @example(commits=[(0, 0, None, 1), (0, 0, None, 4), (0, 0, None, 1)], since=0, first=6, length=1, step=2, early=0)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_both_stores_tell_the_same(
+def test_both_stores_return_the_same(
     postgres_store: PostgresStore,
     commits: list[tuple[int, int, int | None, int]],
     since: int,
@@ -195,15 +193,15 @@ def test_both_stores_tell_the_same(
     early: int,
 ) -> None:
     group_id = f"life-{next(EXAMPLES)}"
-    stretch = Stretch(group_id, minute(first), minute(first + length), step * MINUTE_MS, minute(early))
-    told = []
+    time_range = TimeRange(group_id, minute(first), minute(first + length), step * MINUTE_MS, minute(early))
+    reported = []
     for store in (postgres_store, MemoryWorld().store):
         owner, now = Owner(store), 0
         for partition, offset, end, minutes in commits:
             now += minutes
             record = committed(partition=partition, offset=offset, log_end_offset=end, at_ms=minute(now))
             owner.write(write(group_id, committed=(record,)))
-        lagging = [each for each in store.lagging_positions([SHARD], minute(since)) if each.group_id == group_id]
-        held = store.held_positions(group_id, minute(since))
-        told.append((held, lagging, store.past_positions(stretch, FOR_EVER)))
-    assert told[0] == told[1]
+        lagging = [each for each in store.lagging_offsets([SHARD], minute(since)) if each.group_id == group_id]
+        held = store.group_offsets(group_id, minute(since))
+        reported.append((held, lagging, store.past_offsets(time_range, NO_EXPIRY)))
+    assert reported[0] == reported[1]

@@ -1,4 +1,4 @@
-"""Every day of history has a partition of its own, made ahead."""
+"""Contract tests: daily partitions of history are created ahead."""
 
 from coordinator_core.store.interface import Store
 from tests.support.store_rows import ownership_row, part_row, session_row, transition_row, write
@@ -34,16 +34,14 @@ def test_rows_of_days_with_a_partition_go_there(store: Store, owner: Owner, worl
     assert not store.lacks_history_partitions()
 
 
-def test_a_row_without_a_partition_is_kept_and_told_of(store: Store, owner: Owner, world: World) -> None:
+def test_row_without_partition_is_kept_and_reported(store: Store, owner: Owner, world: World) -> None:
     store.create_history_partitions(days_ahead=1)
     owner.write(write(ownerships=(ownership_row(valid_to_ms=world.today_ms() - 9 * DAY_MS),)))
     assert store.lacks_history_partitions()
     assert len(world.history().ownerships) == 1
 
 
-def test_parts_and_stays_lie_in_the_partition_of_the_day_they_were_over(
-    store: Store, owner: Owner, world: World
-) -> None:
+def test_rebalance_members_and_sessions_are_partitioned_by_end_day(store: Store, owner: Owner, world: World) -> None:
     store.create_history_partitions(days_ahead=1)
     at_ms = world.today_ms()
     owner.write(write(rebalance_members=(part_row(completed_at_ms=at_ms),), sessions=(session_row(ended_at_ms=at_ms),)))
@@ -52,7 +50,7 @@ def test_parts_and_stays_lie_in_the_partition_of_the_day_they_were_over(
     assert store.lacks_history_partitions()
 
 
-def test_a_day_that_began_in_the_default_partition_stays_there(store: Store, owner: Owner, world: World) -> None:
+def test_day_in_the_default_partition_remains_there(store: Store, owner: Owner, world: World) -> None:
     owner.write(write(transitions=(transition_row(at_ms=world.today_ms()),)))
     store.create_history_partitions(days_ahead=1)
     assert store.lacks_history_partitions()

@@ -1,4 +1,4 @@
-"""Lists of groups, page by page."""
+"""Contract tests: lists of groups and their pages."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def died(group_id: str, **given: object) -> tuple[object, ...]:
     return (transition_row(group_id, to_state="Dead", **given),)
 
 
-def test_a_line_tells_what_a_group_is_and_who_serves_it(owner: Owner, store: Store) -> None:
+def test_line_shows_group_state_and_coordinator(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(generation=4, member_count=3, shard_id=2), shard_id=2))
     assert store.list_groups(GroupFilter()) == [ListedGroup("orders", "Stable", "consumer", 4, 3, NODE)]
     store.release(NODE, owner.epochs)
@@ -42,7 +42,7 @@ def test_pages_join_without_gap_or_repeat(owner: Owner, store: Store) -> None:
     assert pages == [names[:3], names[3:6], names[6:]]
 
 
-def test_a_page_goes_on_after_a_group_that_is_no_more(owner: Owner, store: Store) -> None:
+def test_page_continues_after_a_deleted_group(owner: Owner, store: Store) -> None:
     write_groups(owner, "a", "c")
     assert ids(store, after="b") == ["c"]
 
@@ -73,27 +73,27 @@ def test_states_and_protocol_type_narrow(owner: Owner, store: Store) -> None:
 
 def test_the_dead_are_listed_only_when_asked_for(owner: Owner, store: Store) -> None:
     owner.write(write("alive", group=group_row("alive"), transitions=(transition_row("alive"),)))
-    owner.write(write("dead", is_group_gone=True, transitions=died("dead", generation=6)))
+    owner.write(write("dead", is_group_deleted=True, transitions=died("dead", generation=6)))
     assert ids(store) == ["alive"]
     assert store.list_groups(GroupFilter(states=frozenset({"Dead"}))) == [ListedGroup("dead", "Dead", None, 6, 0, NODE)]
     assert ids(store, states=frozenset({"Dead", "Stable"})) == ["alive", "dead"]
 
 
 def test_a_group_that_died_twice_is_listed_once_with_its_last_generation(owner: Owner, store: Store) -> None:
-    owner.write(write("g", is_group_gone=True, transitions=died("g", generation=9)))
-    owner.write(write("g", is_group_gone=True, transitions=died("g", generation=2, at_ms=NOW_MS + 1)))
+    owner.write(write("g", is_group_deleted=True, transitions=died("g", generation=9)))
+    owner.write(write("g", is_group_deleted=True, transitions=died("g", generation=2, at_ms=NOW_MS + 1)))
     assert [line.generation for line in store.list_groups(GroupFilter(states=frozenset({"Dead"})))] == [2]
 
 
 def test_a_group_that_lives_again_is_not_dead(owner: Owner, store: Store) -> None:
-    owner.write(write("g", is_group_gone=True, transitions=died("g")))
+    owner.write(write("g", is_group_deleted=True, transitions=died("g")))
     owner.write(write("g", group=group_row("g")))
     assert ids(store, states=frozenset({"Dead"})) == []
 
 
 def test_the_dead_have_pages_and_prefixes_and_no_type(owner: Owner, store: Store) -> None:
     for group_id in ("a", "b1", "b2", "b3"):
-        owner.write(write(group_id, is_group_gone=True, transitions=died(group_id)))
+        owner.write(write(group_id, is_group_deleted=True, transitions=died(group_id)))
     dead = frozenset({"Dead"})
     assert ids(store, states=dead, prefix="b", after="b1", limit=1) == ["b2"]
     assert ids(store, states=dead, protocol_type="consumer") == []
@@ -102,12 +102,12 @@ def test_the_dead_have_pages_and_prefixes_and_no_type(owner: Owner, store: Store
 def test_living_and_dead_share_one_page(owner: Owner, store: Store) -> None:
     write_groups(owner, "a", "c", "e")
     for group_id in ("b", "d"):
-        owner.write(write(group_id, is_group_gone=True, transitions=died(group_id)))
+        owner.write(write(group_id, is_group_deleted=True, transitions=died(group_id)))
     everybody = frozenset({"Dead", "Stable"})
     assert ids(store, states=everybody, limit=3) == ["a", "b", "c"]
     assert ids(store, states=everybody, limit=3, after="c") == ["d", "e"]
 
 
-def test_history_knows_who_was_seen(owner: Owner, store: Store) -> None:
+def test_has_history_is_true_for_groups_with_transitions(owner: Owner, store: Store) -> None:
     owner.write(write("seen", transitions=(transition_row("seen"),)), write("quiet", committed=(committed(),)))
-    assert [store.was_seen(group_id) for group_id in ("seen", "quiet", "unheard")] == [True, False, False]
+    assert [store.has_history(group_id) for group_id in ("seen", "quiet", "unheard")] == [True, False, False]

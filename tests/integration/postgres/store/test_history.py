@@ -1,19 +1,19 @@
-"""The ledger, read back: the same questions to both stores."""
+"""Contract tests: queries of history."""
 
 import pytest
 
 from coordinator_core.store.history import (
     END_OF_TIME_MS,
-    GroupPosition,
     ListedRebalance,
     Moment,
-    OwnedSpan,
-    PositionThen,
-    RebalancePlace,
+    OffsetAtTime,
+    OffsetTotal,
+    PartitionOwnership,
+    RebalanceCursor,
     RebalanceWait,
-    TransitionPlace,
-    WaitQuestion,
-    place_of,
+    TransitionCursor,
+    WaitQuery,
+    cursor_of,
 )
 from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import TransitionRow
@@ -91,10 +91,10 @@ def test_pages_of_rebalances_join_though_some_ended_in_the_same_millisecond(owne
     rows = [rebalance_row(name, completed_at_ms=NOW_MS + number // 3) for number, name in enumerate(names)]
     owner.write(write(group=group_row(rebalance={"under_way": UNDER_WAY, "orphans": []}), rebalances=tuple(rows)))
     pages: list[list[ListedRebalance]] = []
-    after: RebalancePlace | None = None
+    after: RebalanceCursor | None = None
     while page := store.rebalances("orders", after, 2):
         pages.append(page)
-        after = page[-1].place
+        after = page[-1].cursor
     assert [len(page) for page in pages] == [2, 2, 2]
     assert [each for page in pages for each in page] == store.rebalances("orders", None, 10)
     assert {each.rebalance_id for page in pages for each in page} == {uuid_of(name) for name in [*names, "under way"]}
@@ -115,7 +115,7 @@ def test_parts_in_a_rebalance_come_by_how_long_each_was_waited_for(owner: Owner,
 # -- waits ------------------------------------------------------------------------------------------------
 
 
-def test_waits_name_their_members_hosts_though_they_are_gone(owner: Owner, store: Store) -> None:
+def test_waits_have_the_hosts_of_members_that_left(owner: Owner, store: Store) -> None:
     late_ms = NOW_MS + 3_000
     parts = (
         part_row("m-1", client_id="present", waited_for_ms=7_000),
@@ -149,10 +149,10 @@ def test_waits_name_their_members_hosts_though_they_are_gone(owner: Owner, store
         RebalanceWait(first, "m-3", "i", "unknown", None, 8_000, "joined"),
         RebalanceWait(first, "m-1", None, "present", "10.0.0.1", 7_000, "joined"),
     ]
-    question = WaitQuestion("orders", late_ms, 5_000)
-    assert store.rebalance_waits(question, 10) == waits
-    assert store.rebalance_waits(question, 1) == waits[:1]
-    assert store.rebalance_waits(WaitQuestion("nobody", late_ms, 0), 10) == []
+    query = WaitQuery("orders", late_ms, 5_000)
+    assert store.rebalance_waits(query, 10) == waits
+    assert store.rebalance_waits(query, 1) == waits[:1]
+    assert store.rebalance_waits(WaitQuery("nobody", late_ms, 0), 10) == []
 
 
 # -- transitions ----------------------------------------------------------------------------------------
@@ -182,14 +182,14 @@ def test_what_happened_within_a_millisecond_comes_in_the_order_of_a_life(owner: 
 
 def paged(store: Store, limit: int) -> list[TransitionRow]:
     found: list[TransitionRow] = []
-    after: TransitionPlace | None = None
+    after: TransitionCursor | None = None
     while page := store.transitions("orders", after, limit):
         found += page
-        after = place_of(page[-1])
+        after = cursor_of(page[-1])
     return found
 
 
-# -- who held what ----------------------------------------------------------------------------------------
+# -- ownership --------------------------------------------------------------------------------------------
 
 
 def span(since_ms: int = NOW_MS + 5_000, topic: str = "clicks", partitions: tuple[int, ...] = (1, 3)) -> object:
@@ -206,13 +206,13 @@ def span(since_ms: int = NOW_MS + 5_000, topic: str = "clicks", partitions: tupl
 def handed_over(owner: Owner) -> None:
     """Let m-1 hold 0 and 1 for five seconds, and m-2 hold 1 and 3 since."""
     owner.write(
-        write(group=group_row(), members={"m-2": member_row("m-2", held=[span()])}, ownerships=(ownership_row(),)),
-        write("other", group=group_row("other"), members={"x": member_row("x", "other", held=[span(NOW_MS)])}),
+        write(group=group_row(), members={"m-2": member_row("m-2", ownership=[span()])}, ownerships=(ownership_row(),)),
+        write("other", group=group_row("other"), members={"x": member_row("x", "other", ownership=[span(NOW_MS)])}),
     )
 
 
-BEFORE = OwnedSpan("m-1", "clicks", (0, 1), 1, uuid_of("first"), NOW_MS, NOW_MS + 5_000)
-SINCE = OwnedSpan("m-2", "clicks", (1, 3), 2, uuid_of("second"), NOW_MS + 5_000, None)
+BEFORE = PartitionOwnership("m-1", "clicks", (0, 1), 1, uuid_of("first"), NOW_MS, NOW_MS + 5_000)
+SINCE = PartitionOwnership("m-2", "clicks", (1, 3), 2, uuid_of("second"), NOW_MS + 5_000, None)
 
 
 @pytest.mark.usefixtures("handed_over")
@@ -227,7 +227,7 @@ SINCE = OwnedSpan("m-2", "clicks", (1, 3), 2, uuid_of("second"), NOW_MS + 5_000,
     ],
 )
 def test_a_partition_belongs_to_its_owner_from_the_first_moment_to_the_last(
-    store: Store, at_ms: int, owned: list[OwnedSpan]
+    store: Store, at_ms: int, owned: list[PartitionOwnership]
 ) -> None:
     assert store.ownership(Moment("orders", at_ms)) == owned
 
@@ -241,7 +241,7 @@ def test_ownership_can_be_asked_of_one_topic_or_partition(store: Store) -> None:
 
 def test_owners_come_by_topic_then_partition(owner: Owner, store: Store) -> None:
     held = {"m-1": [span(topic="B"), span(partitions=(7,))], "m-2": [span(topic="a"), span(partitions=(4, 9))]}
-    members = {name: member_row(name, held=spans) for name, spans in held.items()}
+    members = {name: member_row(name, ownership=spans) for name, spans in held.items()}
     owner.write(write(group=group_row(), members=members))
     order = [(each.topic, each.partitions, each.member_id) for each in store.ownership(Moment("orders"))]
     assert order == [("B", (1, 3), "m-1"), ("a", (1, 3), "m-2"), ("clicks", (4, 9), "m-2"), ("clicks", (7,), "m-1")]
@@ -250,17 +250,17 @@ def test_owners_come_by_topic_then_partition(owner: Owner, store: Store) -> None
 # -- what was committed -----------------------------------------------------------------------------------
 
 
-def offsets_at(store: Store, at_ms: int, **narrowed: object) -> list[tuple[str, int, int]]:
-    found = store.positions(Moment("orders", at_ms, **narrowed))  # type: ignore[arg-type]  # each test gives what fits
+def offsets_at(store: Store, at_ms: int, **apply_overrides: object) -> list[tuple[str, int, int]]:
+    found = store.offsets_at(Moment("orders", at_ms, **apply_overrides))  # type: ignore[arg-type]  # each test gives what fits
     return [(each.topic, each.partition, each.offset) for each in found]
 
 
-def test_a_position_is_told_with_everything_that_is_known_of_it(owner: Owner, store: Store) -> None:
+def test_committed_offset_is_reported_with_all_fields(owner: Owner, store: Store) -> None:
     first = committed(offset=5, log_end_offset=8)
     owner.write(write(committed=(first,)))
     owner.write(write(committed=(committed(offset=6, at_ms=NOW_MS + MINUTE_MS, member_id=""),)))
-    assert store.positions(Moment("orders")) == [PositionThen("clicks", 0, 6, None, NOW_MS + MINUTE_MS, "")]
-    assert store.positions(Moment("orders", NOW_MS)) == [PositionThen("clicks", 0, 5, 8, NOW_MS, "m-1")]
+    assert store.offsets_at(Moment("orders")) == [OffsetAtTime("clicks", 0, 6, None, NOW_MS + MINUTE_MS, "")]
+    assert store.offsets_at(Moment("orders", NOW_MS)) == [OffsetAtTime("clicks", 0, 5, 8, NOW_MS, "m-1")]
 
 
 def test_of_every_past_minute_the_last_position_is_known(owner: Owner, store: Store) -> None:
@@ -282,7 +282,7 @@ def test_what_was_deleted_later_was_committed_then(owner: Owner, store: Store) -
     assert offsets_at(store, NOW_MS + 3 * MINUTE_MS) == offsets_at(store, END_OF_TIME_MS) == []
 
 
-def test_what_was_deleted_is_nothing_until_somebody_commits_again(owner: Owner, store: Store) -> None:
+def test_deleted_offset_is_absent_until_the_next_commit(owner: Owner, store: Store) -> None:
     minutes = [NOW_MS + number * MINUTE_MS for number in range(5)]
     owner.write(write(committed=(committed(offset=1, at_ms=minutes[0]),)))
     owner.write(write(committed=(committed(offset=2, at_ms=minutes[1]),)))
@@ -309,12 +309,12 @@ def test_positions_can_be_asked_of_one_topic_or_partition(owner: Owner, store: S
         assert offsets_at(store, at_ms, topic="A", partition=1) == everything[1:2]
 
 
-# -- who is known -----------------------------------------------------------------------------------------
+# -- known groups -----------------------------------------------------------------------------------------
 
 
 def test_a_group_is_known_while_it_stands_and_afterwards(owner: Owner, store: Store) -> None:
     owner.write(write("stands", group=group_row("stands")), write("gone", transitions=(transition_row("gone"),)))
-    assert [store.knows(group_id) for group_id in ("stands", "gone", "unheard")] == [True, True, False]
+    assert [store.is_known_group(group_id) for group_id in ("stands", "gone", "unheard")] == [True, True, False]
 
 
 # -- how far groups are behind ------------------------------------------------------------------------------
@@ -335,18 +335,18 @@ def test_positions_of_groups_are_added_up_by_topic(owner: Owner, store: Store) -
         write("B", shard_id=3, committed=(committed(),)),
         write("elsewhere", shard_id=4, committed=(committed(),)),
     )
-    assert store.group_positions([3, SHARD], 0, by_partition=False) == [
-        GroupPosition("B", "clicks", None, 1, 1, None, NOW_MS, None),
-        GroupPosition("orders", "clicks", None, 3, 15, 10, NOW_MS + 7, NOW_MS),
-        GroupPosition("orders", "views", None, 2, 2 * largest, None, NOW_MS, None),
+    assert store.offset_totals([3, SHARD], 0, by_partition=False) == [
+        OffsetTotal("B", "clicks", None, 1, 1, None, NOW_MS, None),
+        OffsetTotal("orders", "clicks", None, 3, 15, 10, NOW_MS + 7, NOW_MS),
+        OffsetTotal("orders", "views", None, 2, 2 * largest, None, NOW_MS, None),
     ]
-    assert store.group_positions([], 0, by_partition=False) == []
+    assert store.offset_totals([], 0, by_partition=False) == []
 
 
-def test_positions_of_groups_are_told_by_partition(owner: Owner, store: Store) -> None:
+def test_committed_offsets_of_groups_are_returned_by_partition(owner: Owner, store: Store) -> None:
     offsets = (committed(partition=10, offset=5, log_end_offset=15), committed(partition=9, offset=1))
     owner.write(write(committed=offsets))
-    assert store.group_positions([SHARD], 0, by_partition=True) == [
-        GroupPosition("orders", "clicks", 9, 1, 1, None, NOW_MS, None),
-        GroupPosition("orders", "clicks", 10, 1, 5, 10, NOW_MS, NOW_MS),
+    assert store.offset_totals([SHARD], 0, by_partition=True) == [
+        OffsetTotal("orders", "clicks", 9, 1, 1, None, NOW_MS, None),
+        OffsetTotal("orders", "clicks", 10, 1, 5, 10, NOW_MS, NOW_MS),
     ]

@@ -1,10 +1,10 @@
-"""A database that was restored, failed over or rolled back takes no write, and gives no number out twice."""
+"""Contract tests: after a restore, failover or rollback a new incarnation starts, and no number repeats."""
 
 from dataclasses import replace
 
 from coordinator_core.store.incarnations import GENERATION_JUMP, GENERATION_MAX, GENERATIONS_A_MINUTE, is_rolled_back
 from coordinator_core.store.interface import Store
-from coordinator_core.store.rows import ChangeFilter, Renewal, Written
+from coordinator_core.store.rows import ChangeFilter, Renewal, WriteResult
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, committed, group_row, loaded, member_row, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner, World
 
@@ -29,14 +29,14 @@ def test_the_first_renewal_adopts_the_database(store: Store) -> None:
 
 
 def test_another_database_takes_no_commit(world: World, store: Store, owner: Owner) -> None:
-    assert owner.write(COMMIT) == Written()
+    assert owner.write(COMMIT) == WriteResult()
     world.fail_over()
-    assert owner.write(COMMIT) == Written(lost_shards=frozenset({SHARD}))
+    assert owner.write(COMMIT) == WriteResult(lost_shards=frozenset({SHARD}))
 
 
 def test_another_database_takes_no_write_of_a_group(world: World, store: Store, owner: Owner) -> None:
     world.fail_over()
-    assert owner.write(write(group=group_row())) == Written(lost_shards=frozenset({SHARD}))
+    assert owner.write(write(group=group_row())) == WriteResult(lost_shards=frozenset({SHARD}))
     assert store.load_shards([SHARD]) == []
 
 
@@ -46,7 +46,7 @@ def test_a_renewal_ends_every_lease_of_another_database(world: World, store: Sto
     assert found.incarnation.number == 2
     assert found.held == frozenset()
     assert all(lease.node_id is None and lease.epoch > owner.epochs[lease.shard_id] for lease in found.leases)
-    assert owner.write(COMMIT) == Written(lost_shards=frozenset({SHARD}))
+    assert owner.write(COMMIT) == WriteResult(lost_shards=frozenset({SHARD}))
 
 
 def test_one_node_starts_the_incarnation_and_the_others_find_it(world: World, store: Store, owner: Owner) -> None:
@@ -56,10 +56,10 @@ def test_one_node_starts_the_incarnation_and_the_others_find_it(world: World, st
     assert renew(store, owner.epochs).incarnation == started
 
 
-def test_a_take_over_starts_the_incarnation_as_well(world: World, store: Store, owner: Owner) -> None:
+def test_acquiring_leases_starts_an_incarnation_too(world: World, store: Store, owner: Owner) -> None:
     owner.write(write(group=group_row(generation=7)))
     world.fail_over()
-    taken = store.take_over(OTHER, [SHARD], TTL_MS)
+    taken = store.acquire_leases(OTHER, [SHARD], TTL_MS)
     assert taken[SHARD] > owner.epochs[SHARD] + 1
     assert generation_of(store) == 7 + GENERATION_JUMP
 
@@ -67,7 +67,7 @@ def test_a_take_over_starts_the_incarnation_as_well(world: World, store: Store, 
 def test_generations_jump_and_groups_with_members_are_to_rebalance(world: World, store: Store, owner: Owner) -> None:
     owner.write(
         write(group=group_row(generation=7), members={"m-1": member_row()}),
-        write("resting", group=group_row("resting", state="Empty", settled_state="Empty", generation=3)),
+        write("resting", group=group_row("resting", state="Empty", state_before_join_phase="Empty", generation=3)),
     )
     world.fail_over()
     renew(store, {})
@@ -79,7 +79,9 @@ def test_generations_jump_and_groups_with_members_are_to_rebalance(world: World,
 
 
 def test_the_first_members_protocol_is_forgotten_with_it(world: World, store: Store, owner: Owner) -> None:
-    row = group_row(state="PreparingRebalance", settled_state="Empty", generation=0, rebalance_trigger="member_joined")
+    row = group_row(
+        state="PreparingRebalance", state_before_join_phase="Empty", generation=0, rebalance_trigger="member_joined"
+    )
     owner.write(write(group=row))
     world.fail_over()
     renew(store, {})
@@ -130,7 +132,7 @@ def test_an_incarnation_is_started_by_hand_once(store: Store, owner: Owner) -> N
     assert store.start_incarnation(1, "ada", "rolled back to Monday").number == 2
     assert store.start_incarnation(1, "ada", "rolled back to Monday").number == 2
     assert generation_of(store) == 7 + GENERATION_JUMP
-    assert owner.write(COMMIT) == Written(lost_shards=frozenset({SHARD}))
+    assert owner.write(COMMIT) == WriteResult(lost_shards=frozenset({SHARD}))
 
 
 def test_renewals_are_counted(store: Store) -> None:
@@ -138,7 +140,7 @@ def test_renewals_are_counted(store: Store) -> None:
 
 
 def test_the_count_goes_on_where_the_node_is_not_known(store: Store) -> None:
-    store.retire_node(NODE)
+    store.delete_node(NODE)
     assert renew(store, {}, renewals=41).renewals == 42
 
 
@@ -150,7 +152,7 @@ def test_fewer_renewals_show_a_rollback(store: Store) -> None:
 
 def test_a_lower_epoch_shows_a_rollback(store: Store) -> None:
     first = renew(store, {})
-    store.take_over(OTHER, [SHARD], TTL_MS)
+    store.acquire_leases(OTHER, [SHARD], TTL_MS)
     second = renew(store, {})
     assert not is_rolled_back(second, first)
     assert is_rolled_back(replace(first, renewals=second.renewals + 1), second)

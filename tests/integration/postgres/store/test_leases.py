@@ -1,7 +1,7 @@
-"""Who owns which shard: taken, renewed, given up, lost."""
+"""Contract tests: shard leases are acquired, renewed, released and lost."""
 
 from coordinator_core.store.interface import Store
-from coordinator_core.store.rows import LeaseRow, Versions, Written
+from coordinator_core.store.rows import LeaseRow, Versions, WriteResult
 from tests.support.store_rows import committed, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner, World
 
@@ -17,73 +17,73 @@ def test_a_new_database_has_fifty_free_shards(store: Store) -> None:
     assert store.leases() == tuple(LeaseRow(shard, None, 0, True, None) for shard in range(50))
 
 
-def test_free_shards_are_taken_under_their_first_epoch(store: Store) -> None:
-    assert store.take_over(NODE, [3, 1], TTL_MS) == {1: 1, 3: 1}
+def test_free_shards_are_acquired_under_their_first_epoch(store: Store) -> None:
+    assert store.acquire_leases(NODE, [3, 1], TTL_MS) == {1: 1, 3: 1}
     assert [(row.shard_id, row.node_id) for row in store.leases()][:4] == [(0, None), (1, NODE), (2, None), (3, NODE)]
 
 
-def test_a_shard_that_another_node_holds_is_not_taken(store: Store) -> None:
-    store.take_over(NODE, [1], TTL_MS)
-    assert store.take_over(OTHER, [1, 2], TTL_MS) == {2: 1}
+def test_shard_of_another_node_is_not_acquired(store: Store) -> None:
+    store.acquire_leases(NODE, [1], TTL_MS)
+    assert store.acquire_leases(OTHER, [1, 2], TTL_MS) == {2: 1}
 
 
-def test_an_expired_shard_is_taken_under_the_next_epoch(world: World, store: Store) -> None:
-    store.take_over(NODE, [1], TTL_MS)
+def test_expired_shard_is_acquired_under_the_next_epoch(world: World, store: Store) -> None:
+    store.acquire_leases(NODE, [1], TTL_MS)
     world.pass_time(TTL_MS)
     assert store.leases()[1].is_expired
-    assert store.take_over(OTHER, [1], TTL_MS) == {1: 2}
+    assert store.acquire_leases(OTHER, [1], TTL_MS) == {1: 2}
     assert not store.leases()[1].is_expired
 
 
-def test_a_node_takes_its_own_shards_back_at_once(store: Store) -> None:
-    store.take_over(NODE, [1], TTL_MS)
-    assert store.take_over(NODE, [1], TTL_MS) == {1: 2}
+def test_node_reacquires_its_own_shards_immediately(store: Store) -> None:
+    store.acquire_leases(NODE, [1], TTL_MS)
+    assert store.acquire_leases(NODE, [1], TTL_MS) == {1: 2}
 
 
-def test_a_shard_that_there_is_not_is_not_taken(store: Store) -> None:
-    assert store.take_over(NODE, [99], TTL_MS) == {}
-    assert store.take_over(NODE, [], TTL_MS) == {}
+def test_unknown_shard_is_not_acquired(store: Store) -> None:
+    assert store.acquire_leases(NODE, [99], TTL_MS) == {}
+    assert store.acquire_leases(NODE, [], TTL_MS) == {}
 
 
 def test_a_renewal_keeps_leases_for_the_whole_time_again(world: World, store: Store) -> None:
-    epochs = store.take_over(NODE, [1, 2], TTL_MS)
+    epochs = store.acquire_leases(NODE, [1, 2], TTL_MS)
     world.pass_time(TTL_MS - 1_000)
     assert renew(store, NODE, epochs) == {1, 2}
     world.pass_time(TTL_MS - 1_000)
-    assert store.take_over(OTHER, [1, 2], TTL_MS) == {}
+    assert store.acquire_leases(OTHER, [1, 2], TTL_MS) == {}
 
 
-def test_a_renewal_names_what_is_still_held(world: World, store: Store) -> None:
-    epochs = store.take_over(NODE, [1, 2, 3], TTL_MS)
+def test_renewal_returns_the_leases_that_are_still_valid(world: World, store: Store) -> None:
+    epochs = store.acquire_leases(NODE, [1, 2, 3], TTL_MS)
     world.pass_time(TTL_MS)
-    store.take_over(OTHER, [2], TTL_MS)
+    store.acquire_leases(OTHER, [2], TTL_MS)
     assert renew(store, NODE, epochs) == {1, 3}
 
 
 def test_a_renewal_under_an_older_epoch_holds_nothing(store: Store) -> None:
-    epochs = store.take_over(NODE, [1], TTL_MS)
-    store.take_over(NODE, [1], TTL_MS)
+    epochs = store.acquire_leases(NODE, [1], TTL_MS)
+    store.acquire_leases(NODE, [1], TTL_MS)
     assert renew(store, NODE, epochs) == frozenset()
 
 
-def test_an_expired_lease_that_nobody_took_is_renewed(world: World, store: Store) -> None:
-    epochs = store.take_over(NODE, [1], TTL_MS)
+def test_expired_unclaimed_lease_is_renewed(world: World, store: Store) -> None:
+    epochs = store.acquire_leases(NODE, [1], TTL_MS)
     world.pass_time(TTL_MS)
     assert renew(store, NODE, epochs) == {1}
-    assert store.take_over(OTHER, [1], TTL_MS) == {}
+    assert store.acquire_leases(OTHER, [1], TTL_MS) == {}
 
 
 def test_a_renewal_leaves_the_epoch(store: Store, owner: Owner) -> None:
     renew(store, NODE, owner.epochs)
-    assert owner.write(write(committed=(committed(),))) == Written()
+    assert owner.write(write(committed=(committed(),))) == WriteResult()
 
 
 def test_a_renewal_looks_around(world: World, store: Store) -> None:
     store.renew("old:1", "http://old:1", "1.0", {}, TTL_MS)
     world.pass_time(TTL_MS)
     store.renew(OTHER, "http://other", "1.0", {}, TTL_MS)
-    epochs = store.take_over(OTHER, [0], TTL_MS)
-    found = store.renew(NODE, "http://node", "1.0", store.take_over(NODE, [1], TTL_MS), TTL_MS)
+    epochs = store.acquire_leases(OTHER, [0], TTL_MS)
+    found = store.renew(NODE, "http://node", "1.0", store.acquire_leases(NODE, [1], TTL_MS), TTL_MS)
     assert found.live_nodes == (NODE, OTHER)
     assert found.leases[:3] == (
         LeaseRow(0, OTHER, epochs[0], False, "http://other"),
@@ -93,46 +93,46 @@ def test_a_renewal_looks_around(world: World, store: Store) -> None:
     assert found.versions == Versions(0, 0, 0, 0)
 
 
-def test_a_renewal_tells_a_node_s_new_address(store: Store) -> None:
-    epochs = store.take_over(NODE, [0], TTL_MS)
+def test_renewal_updates_the_node_address(store: Store) -> None:
+    epochs = store.acquire_leases(NODE, [0], TTL_MS)
     store.renew(NODE, "http://here", "1.0", epochs, TTL_MS)
     store.renew(NODE, "http://there", "1.1", epochs, TTL_MS)
     assert store.leases()[0].url == "http://there"
 
 
-def test_what_is_released_is_free_at_once(store: Store) -> None:
-    epochs = store.take_over(NODE, [1, 2], TTL_MS)
+def test_released_shard_can_be_acquired_immediately(store: Store) -> None:
+    epochs = store.acquire_leases(NODE, [1, 2], TTL_MS)
     store.release(NODE, {1: epochs[1]})
     assert store.leases()[1] == LeaseRow(1, None, 1, True, None)
-    assert store.take_over(OTHER, [1, 2], TTL_MS) == {1: 2}
+    assert store.acquire_leases(OTHER, [1, 2], TTL_MS) == {1: 2}
 
 
 def test_what_is_released_is_written_no_more(owner: Owner, store: Store) -> None:
     store.release(NODE, owner.epochs)
-    assert owner.write(write(shard_id=1, committed=(committed(),))) == Written(lost_shards=frozenset({1}))
+    assert owner.write(write(shard_id=1, committed=(committed(),))) == WriteResult(lost_shards=frozenset({1}))
 
 
 def test_a_release_leaves_what_others_took(world: World, store: Store) -> None:
-    epochs = store.take_over(NODE, [1], TTL_MS)
+    epochs = store.acquire_leases(NODE, [1], TTL_MS)
     world.pass_time(TTL_MS)
-    store.take_over(OTHER, [1], TTL_MS)
+    store.acquire_leases(OTHER, [1], TTL_MS)
     store.release(NODE, epochs)
     assert store.leases()[1].node_id == OTHER
 
 
 def test_nodes_that_were_lost_long_ago_are_forgotten_and_others_are_not(world: World, store: Store) -> None:
-    epochs = store.take_over(NODE, [1], TTL_MS)
+    epochs = store.acquire_leases(NODE, [1], TTL_MS)
     store.renew(NODE, "http://node", "1.0", epochs, TTL_MS)
     world.pass_time(TTL_MS + 1)
-    store.forget_nodes(60_000)
+    store.delete_lost_nodes(60_000)
     assert store.leases()[1].url == "http://node"
-    store.forget_nodes(0)
+    store.delete_lost_nodes(0)
     assert store.leases()[1].url is None
 
 
 def test_a_node_that_retired_is_not_live(store: Store) -> None:
     store.renew(NODE, "http://node", "1.0", {}, TTL_MS)
     store.renew(OTHER, "http://other", "1.0", {}, TTL_MS)
-    store.retire_node(NODE)
-    store.retire_node("nobody")
+    store.delete_node(NODE)
+    store.delete_node("nobody")
     assert store.renew(OTHER, "http://other", "1.0", {}, TTL_MS).live_nodes == (OTHER,)

@@ -1,4 +1,4 @@
-"""Ends of logs as trusted reporters name them: they never fall, have an age and a history, and go with their topic."""
+"""Contract tests: log ends never decrease, have an age and a history, and are deleted with their topic."""
 
 from itertools import count
 
@@ -6,15 +6,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.store.committed_offsets import PastLogEnd, TimeRange
 from coordinator_core.store.interface import Store
 from coordinator_core.store.log_ends import NEVER_REPORTED_MS, LogEndReport
 from coordinator_core.store.overview import OverviewFilter
-from coordinator_core.store.positions import PastLogEnd, Stretch
 from coordinator_core.store.postgres import PostgresStore
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, change_row, committed, group_row, removed, write
 from tests.support.store_worlds import MemoryWorld, Owner, World
 
-FOR_EVER = 10**9
+NO_EXPIRY = 10**9
 EXAMPLES = count()
 
 
@@ -54,16 +54,16 @@ def test_history_has_the_last_end_of_each_minute(owner: Owner, store: Store) -> 
         report(store, end, minute(number) + end)
     report(store, 7, minute(1), partition=1)
     report(store, 7, minute(1), topic="views")
-    whole = Stretch("orders", minute(0), minute(9), MINUTE_MS)
-    assert store.past_log_ends(whole, FOR_EVER) == [
+    whole = TimeRange("orders", minute(0), minute(9), MINUTE_MS)
+    assert store.past_log_ends(whole, NO_EXPIRY) == [
         PastLogEnd("clicks", 0, minute(0) + 6, 6),
         PastLogEnd("clicks", 0, minute(1) + 6, 6),
         PastLogEnd("clicks", 0, minute(3) + 9, 9),
         PastLogEnd("clicks", 1, minute(1), 7),
     ]
-    assert store.past_log_ends(whole, 2) == store.past_log_ends(whole, FOR_EVER)[:2]
-    early = Stretch("orders", minute(1), minute(3), MINUTE_MS)
-    assert [each.log_end_offset for each in store.past_log_ends(early, FOR_EVER)] == [6, 7]
+    assert store.past_log_ends(whole, 2) == store.past_log_ends(whole, NO_EXPIRY)[:2]
+    early = TimeRange("orders", minute(1), minute(3), MINUTE_MS)
+    assert [each.log_end_offset for each in store.past_log_ends(early, NO_EXPIRY)] == [6, 7]
 
 
 def test_a_deleted_topic_takes_its_ends_and_what_they_were_with_it(owner: Owner, store: Store) -> None:
@@ -76,9 +76,9 @@ def test_a_deleted_topic_takes_its_ends_and_what_they_were_with_it(owner: Owner,
     report(store, 4, minute(5))
     report(store, 8, minute(6))
     assert [
-        each.log_end_offset for each in store.past_log_ends(Stretch("orders", minute(0), minute(9), MINUTE_MS), 9)
+        each.log_end_offset for each in store.past_log_ends(TimeRange("orders", minute(0), minute(9), MINUTE_MS), 9)
     ] == [4, 8]
-    assert store.held_positions("orders", 0).partitions[0].ends == (LogEnd(minute(5), 4), LogEnd(minute(6), 8))
+    assert store.group_offsets("orders", 0).partitions[0].ends == (LogEnd(minute(5), 4), LogEnd(minute(6), 8))
 
 
 def test_reports_from_before_a_deletion_are_refused_whole(store: Store) -> None:
@@ -112,7 +112,7 @@ def test_a_deletion_of_ends_takes_what_it_names_with_its_past_and_records_what_i
     nothing = store.delete_log_ends("clicks", None, change_row("none", action="delete_log_ends"))
     assert nothing.before == {"topic": "clicks", "log_ends": []}
     report(store, 7, minute(2))
-    past = store.past_log_ends(Stretch("orders", minute(0), minute(9), MINUTE_MS), FOR_EVER)
+    past = store.past_log_ends(TimeRange("orders", minute(0), minute(9), MINUTE_MS), NO_EXPIRY)
     assert [(each.topic, each.log_end_offset) for each in past if each.topic == "clicks"] == [("clicks", 7)]
 
 
@@ -123,11 +123,11 @@ def test_lag_in_lists_goes_by_the_furthest_end_and_its_age(owner: Owner, store: 
 
     def found(fresh_since_ms: int) -> list[tuple[str, int | None, bool, int | None]]:
         glances = store.overview(OverviewFilter(fresh_since_ms=fresh_since_ms)).groups
-        positions = store.group_positions([SHARD], fresh_since_ms, by_partition=True)
+        positions = store.offset_totals([SHARD], fresh_since_ms, by_partition=True)
         assert {each.group_id: (each.lag_records, each.log_end_at_ms) for each in positions} == {
             each.group_id: (each.lag_records, each.log_end_at_ms) for each in glances
         }
-        listed = [(one.group_id, one.lag_records, one.is_lag_at_least, one.log_end_at_ms) for one in glances]
+        listed = [(one.group_id, one.lag_records, one.is_lag_lower_bound, one.log_end_at_ms) for one in glances]
         return sorted(listed)
 
     assert found(NOW_MS) == [("silent", 0, False, NOW_MS + 7), ("stuck", 5, False, NOW_MS + 7)]
@@ -139,7 +139,7 @@ def test_an_end_that_came_with_an_earlier_commit_keeps_its_age(owner: Owner, sto
     owner.write(write(committed=(restored,)))
     (stored,) = store.stored_offsets("orders")
     assert (stored.log_end_at_ms, stored.log_end) == (NOW_MS - 50, LogEnd(NOW_MS - 50, 9))
-    assert store.held_positions("orders", 0).partitions[0].ends == (LogEnd(NOW_MS - 50, 9),)
+    assert store.group_offsets("orders", 0).partitions[0].ends == (LogEnd(NOW_MS - 50, 9),)
 
     owner.write(write(committed=(committed(offset=5, log_end_offset=9, at_ms=NOW_MS + MINUTE_MS),)))
     assert [each.log_end_offset for each in world.history().offset_history] == [None]
@@ -162,7 +162,7 @@ EVENTS = st.lists(
     events=EVENTS, since=st.integers(0, 9), first=st.integers(-3, 9), length=st.integers(0, 9), step=st.integers(1, 3)
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_both_stores_tell_the_same(
+def test_both_stores_return_the_same(
     postgres_store: PostgresStore,
     events: list[tuple[bool, int, int | None, int]],
     since: int,
@@ -172,8 +172,8 @@ def test_both_stores_tell_the_same(
 ) -> None:
     number = next(EXAMPLES)
     group_id, topic = f"life-{number}", f"topic-{number}"
-    stretch = Stretch(group_id, minute(first), minute(first + length), step * MINUTE_MS, minute(first + 2))
-    told = []
+    time_range = TimeRange(group_id, minute(first), minute(first + length), step * MINUTE_MS, minute(first + 2))
+    reported = []
     for store in (postgres_store, MemoryWorld().store):
         owner, now = Owner(store), 0
         for is_report, offset, end, minutes in events:
@@ -184,12 +184,12 @@ def test_both_stores_tell_the_same(
                 owner.write(
                     write(group_id, committed=(committed(topic, 0, offset, log_end_offset=end, at_ms=minute(now)),))
                 )
-        lagging = [each for each in store.lagging_positions([SHARD], minute(since)) if each.group_id == group_id]
+        lagging = [each for each in store.lagging_offsets([SHARD], minute(since)) if each.group_id == group_id]
         summed = [
             each
-            for each in store.group_positions([SHARD], minute(since), by_partition=False)
+            for each in store.offset_totals([SHARD], minute(since), by_partition=False)
             if each.group_id == group_id
         ]
-        held = store.held_positions(group_id, minute(since))
-        told.append((held, lagging, summed, store.log_ends([topic]), store.past_log_ends(stretch, FOR_EVER)))
-    assert told[0] == told[1]
+        held = store.group_offsets(group_id, minute(since))
+        reported.append((held, lagging, summed, store.log_ends([topic]), store.past_log_ends(time_range, NO_EXPIRY)))
+    assert reported[0] == reported[1]

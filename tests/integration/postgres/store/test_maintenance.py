@@ -1,4 +1,4 @@
-"""Runs are proposed, applied candidate by candidate, and finished."""
+"""Contract tests: runs are proposed, applied by candidate, and finished."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_the_newest_runs_come_first(world: World, store: Store) -> None:
     assert [run.run_id for run in store.runs(limit=2)] == [uuid_of("third"), uuid_of("second")]
 
 
-def test_of_each_job_the_newest_instant_is_told(world: World, store: Store) -> None:
+def test_newest_instant_of_each_job_is_returned(world: World, store: Store) -> None:
     assert store.newest_runs() == {}
     for name, kind, at_ms in (("a", "offset_retention", 5), ("b", "offset_retention", 3), ("c", "undo", 9)):
         world.propose(run_row(name, kind=kind, as_of_ms=at_ms), [])
@@ -73,7 +73,7 @@ def test_a_proposal_waits(proposed: None, store: Store) -> None:
     assert store.run(RUN).counts == {"candidates": 2}
 
 
-def test_applying_begins_once_and_whoever_asks_again_is_noted_too(proposed: None, world: World, store: Store) -> None:
+def test_applying_starts_once_and_repeats_are_recorded(proposed: None, world: World, store: Store) -> None:
     assert store.begin_apply(RUN, APPLY).status == "applying"
     assert store.begin_apply(RUN, APPLY).status == "applying"
     assert store.begin_apply(RUN, change_row("again")).status == "applying"
@@ -87,7 +87,7 @@ def test_applying_begins_once_and_whoever_asks_again_is_noted_too(proposed: None
     assert {one.change_id for one in store.next_candidates(range(50), 10)} == {uuid_of("apply")}
 
 
-def test_whoever_rejects_a_rejected_run_is_noted_too(proposed: None, world: World, store: Store) -> None:
+def test_second_rejection_is_recorded(proposed: None, world: World, store: Store) -> None:
     store.reject(RUN, change_row("no"))
     assert store.reject(RUN, change_row("no, again")).status == "rejected"
     assert [change.after["status"] for change in world.history().changes] == ["rejected", "rejected"]
@@ -131,7 +131,7 @@ def test_candidates_come_in_chunks_by_run_and_group(world: World, store: Store) 
     assert {row.change_id for row in everything} == {uuid_of("apply run"), uuid_of("apply run-2")}
 
 
-def test_an_outcome_is_stored_with_what_it_tells_of(proposed: None, owner: Owner, world: World, store: Store) -> None:
+def test_outcome_is_stored_with_its_change(proposed: None, owner: Owner, world: World, store: Store) -> None:
     owner.write(write(committed=(committed(partition=0),)))
     store.begin_apply(RUN, APPLY)
     (seen,) = store.stored_offsets("orders")
@@ -218,6 +218,17 @@ def test_runs_of_both_kinds_are_worked_off_side_by_side(world: World, owner: Own
     assert store.finish_runs() == sorted([RUN, uuid_of("cleanup")])
 
 
+def test_candidates_of_excluded_runs_and_groups_are_left_out(world: World, store: Store) -> None:
+    world.propose(run_row(), [candidate(0)])
+    world.propose(
+        run_row("cleanup", kind=GROUP_CLEANUP), [retirement("a", run="cleanup"), retirement("b", run="cleanup")]
+    )
+    for name in ("run", "cleanup"):
+        store.begin_apply(uuid_of(name), change_row(f"apply {name}"))
+    found = store.next_candidates(range(50), 10, without_groups=["a"], without_runs=[RUN])
+    assert [(row.run_id, row.group_id) for row in found] == [(uuid_of("cleanup"), "b")]
+
+
 # -- what will expire -------------------------------------------------------------------------------------------
 
 
@@ -234,13 +245,13 @@ def test_a_run_is_applied_only_as_it_was_seen(world: World, store: Store) -> Non
     assert store.begin_apply(RUN, change_row("again"), candidates=1).status == "applying"
 
 
-def test_a_run_that_does_not_say_how_much_it_names_is_not_as_anybody_saw_it(world: World, store: Store) -> None:
+def test_run_without_counts_is_rejected_as_changed(world: World, store: Store) -> None:
     world.propose(run_row(counts={}), [])
     assert store.begin_apply(RUN, APPLY, candidates=0).status == "proposed"
     assert store.begin_apply(RUN, APPLY).status == "applying"
 
 
-def test_without_a_run_nobody_knows_what_will_expire(world: World, store: Store) -> None:
+def test_expiry_is_unknown_without_a_run(world: World, store: Store) -> None:
     world.propose(run_row(kind=GROUP_CLEANUP), [])
     assert store.expiring(range(50)) is None
 

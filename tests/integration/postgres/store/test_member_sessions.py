@@ -1,4 +1,4 @@
-"""Members' stays, read back: the same questions to both stores."""
+"""Contract tests: lists of member sessions."""
 
 from dataclasses import replace
 from itertools import count
@@ -9,63 +9,71 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.store.interface import Store
+from coordinator_core.store.member_session_lists import (
+    RECONNECT_WINDOW_MS,
+    ListedMemberSession,
+    MemberSessionCursor,
+    MemberSessionFilter,
+)
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.rows import MemberSessionRow
-from coordinator_core.store.stay_lists import BACK_WITHIN_MS, ListedStay, StayFilter, StayPlace
 from tests.support.store_rows import NOW_MS, member_row, session_row, write
 from tests.support.store_worlds import MemoryWorld, Owner
 
-ALL = StayFilter("orders")
+ALL = MemberSessionFilter("orders")
 
 
-def stay(member_id: str, began_s: int, ended_s: int, **given: object) -> MemberSessionRow:
-    """Return a stay that began and ended so many seconds after NOW_MS."""
+def session(member_id: str, began_s: int, ended_s: int, **given: object) -> MemberSessionRow:
+    """Return a session that started and ended so many seconds after NOW_MS."""
     row: dict[str, Any] = {"joined_at_ms": NOW_MS + 1_000 * began_s, "started_at_ms": NOW_MS + 1_000 * began_s}
     row |= {"ended_at_ms": NOW_MS + 1_000 * ended_s, **given}
     return session_row(member_id, **row)
 
 
-def told(store: Store, which: StayFilter = ALL) -> list[tuple[str, int | None]]:
-    """Return who stayed, and after how many seconds each was back."""
-    found = store.stays(which, None, 100)
+def sessions_in(store: Store, which: MemberSessionFilter = ALL) -> list[tuple[str, int | None]]:
+    """Return the members of the sessions, and after how many seconds each reconnected."""
+    found = store.member_sessions(which, None, 100)
     return [
-        (each.row.member_id, None if each.back_at_ms is None else (each.back_at_ms - each.row.ended_at_ms) // 1_000)
+        (
+            each.row.member_id,
+            None if each.reconnected_at_ms is None else (each.reconnected_at_ms - each.row.ended_at_ms) // 1_000,
+        )
         for each in found
     ]
 
 
-def test_stays_come_newest_first_with_every_column(owner: Owner, store: Store) -> None:
-    old, new = stay("a", 0, 9, last_heartbeat_at_ms=None, heartbeat_gap_ms_max=None), stay("b", 1, 10)
+def test_sessions_are_listed_newest_first_with_every_column(owner: Owner, store: Store) -> None:
+    old, new = session("a", 0, 9, last_heartbeat_at_ms=None, heartbeat_gap_ms_max=None), session("b", 1, 10)
     owner.write(write(sessions=(old, new)), write("other", sessions=(session_row("c", "other"),)))
-    assert store.stays(ALL, None, 10) == [ListedStay(new, None), ListedStay(old, None)]
-    assert store.stays(ALL, None, 1) == [ListedStay(new, None)]
+    assert store.member_sessions(ALL, None, 10) == [ListedMemberSession(new, None), ListedMemberSession(old, None)]
+    assert store.member_sessions(ALL, None, 1) == [ListedMemberSession(new, None)]
 
 
-def test_pages_join_though_stays_ended_together(owner: Owner, store: Store) -> None:
-    owner.write(write(sessions=tuple(stay(f"m-{number}", 0, number // 3) for number in range(7))))
-    pages: list[list[ListedStay]] = []
-    after: StayPlace | None = None
-    while page := store.stays(ALL, after, 2):
+def test_pages_join_simultaneous_sessions(owner: Owner, store: Store) -> None:
+    owner.write(write(sessions=tuple(session(f"m-{number}", 0, number // 3) for number in range(7))))
+    pages: list[list[ListedMemberSession]] = []
+    after: MemberSessionCursor | None = None
+    while page := store.member_sessions(ALL, after, 2):
         pages.append(page)
-        after = page[-1].place
+        after = page[-1].cursor
     assert [len(page) for page in pages] == [2, 2, 2, 1]
-    assert [each for page in pages for each in page] == store.stays(ALL, None, 10)
+    assert [each for page in pages for each in page] == store.member_sessions(ALL, None, 10)
 
 
-def test_stays_are_narrowed_by_when_and_how_they_ended(owner: Owner, store: Store) -> None:
-    rows = (stay("a", 0, 1), stay("b", 0, 2, end_reason="hour"), stay("c", 0, 3, end_reason="session_expired"))
+def test_sessions_are_filtered_by_time_and_end_reason(owner: Owner, store: Store) -> None:
+    rows = (session("a", 0, 1), session("b", 0, 2, end_reason="hour"), session("c", 0, 3, end_reason="session_expired"))
     owner.write(write(sessions=rows))
     second, third = NOW_MS + 2_000, NOW_MS + 3_000
-    assert told(store, StayFilter("orders", from_ms=second)) == [("c", None), ("b", None)]
-    assert told(store, StayFilter("orders", to_ms=third)) == [("b", None), ("a", None)]
-    assert told(store, StayFilter("orders", end_reasons=("left", "hour"))) == [("b", None), ("a", None)]
+    assert sessions_in(store, MemberSessionFilter("orders", from_ms=second)) == [("c", None), ("b", None)]
+    assert sessions_in(store, MemberSessionFilter("orders", to_ms=third)) == [("b", None), ("a", None)]
+    assert sessions_in(store, MemberSessionFilter("orders", end_reasons=("left", "hour"))) == [("b", None), ("a", None)]
 
 
-def test_whoever_is_back_within_a_minute_is_told_of(owner: Owner, store: Store) -> None:
-    gone = stay("x-1", 0, 10, end_reason="session_expired")
-    again = stay("x-2", 14, 20, end_reason="session_expired")
+def test_rejoin_within_a_minute_is_reported(owner: Owner, store: Store) -> None:
+    gone = session("x-1", 0, 10, end_reason="session_expired")
+    again = session("x-2", 14, 20, end_reason="session_expired")
     owner.write(write(sessions=(gone, again), members={"x-3": member_row("x-3", joined_at_ms=NOW_MS + 22_000)}))
-    assert told(store) == [("x-2", 2), ("x-1", 4)]
+    assert sessions_in(store) == [("x-2", 2), ("x-1", 4)]
 
 
 @pytest.mark.parametrize(
@@ -74,62 +82,62 @@ def test_whoever_is_back_within_a_minute_is_told_of(owner: Owner, store: Store) 
         {"client_host": "elsewhere"},
         {"client_id": "another"},
         {"group_instance_id": "static"},
-        {"joined_at_ms": NOW_MS + 10_000 + BACK_WITHIN_MS + 1},
+        {"joined_at_ms": NOW_MS + 10_000 + RECONNECT_WINDOW_MS + 1},
         {"joined_at_ms": NOW_MS + 9_999},
         {"member_id": "x-1"},
     ],
     ids=["host", "client", "instance", "late", "early", "itself"],
 )
-def test_whoever_else_comes_is_nobody_who_was_back(owner: Owner, store: Store, other: dict[str, object]) -> None:
-    gone = stay("x-1", 0, 10, end_reason="session_expired")
+def test_other_client_is_no_rejoin(owner: Owner, store: Store, other: dict[str, object]) -> None:
+    gone = session("x-1", 0, 10, end_reason="session_expired")
     comes: dict[str, Any] = {"member_id": "x-2", "joined_at_ms": NOW_MS + 11_000, "ended_at_ms": NOW_MS + 90_000}
     comer = session_row(**{**comes, **other})
     owner.write(write(sessions=(gone, comer)))
-    assert told(store)[-1] == ("x-1", None)
+    assert sessions_in(store)[-1] == ("x-1", None)
 
 
-def test_whose_successor_joined_while_it_was_silent_was_dead(owner: Owner, store: Store) -> None:
-    """A crash loop: each is started again before the one before is put out, and the next one after that."""
-    lives = [stay(f"x-{number}", 31 * number, 31 * number + 43, end_reason="session_expired") for number in range(3)]
+def test_member_whose_successor_joined_while_it_was_silent_was_dead(owner: Owner, store: Store) -> None:
+    """A crash loop: each process joins before the member of the previous one is evicted."""
+    lives = [session(f"x-{number}", 31 * number, 31 * number + 43, end_reason="session_expired") for number in range(3)]
     heard = [replace(each, last_heartbeat_at_ms=each.ended_at_ms - 15_000) for each in lives]
     owner.write(write(sessions=tuple(heard)))
-    assert told(store) == [("x-2", None), ("x-1", None), ("x-0", None)]
-    successors = [each.successor_at_ms for each in store.stays(ALL, None, 1)]
+    assert sessions_in(store) == [("x-2", None), ("x-1", None), ("x-0", None)]
+    successors = [each.successor_at_ms for each in store.member_sessions(ALL, None, 1)]
     assert successors == [None]
-    assert [each.successor_at_ms for each in store.stays(ALL, None, 3)[1:]] == [
+    assert [each.successor_at_ms for each in store.member_sessions(ALL, None, 3)[1:]] == [
         heard[2].joined_at_ms,
         heard[1].joined_at_ms,
     ]
 
 
-def test_who_joined_before_the_last_sign_of_life_is_no_successor(owner: Owner, store: Store) -> None:
-    gone = stay("x-1", 0, 20, end_reason="session_expired", last_heartbeat_at_ms=NOW_MS + 5_000)
-    twin = stay("x-2", 5, 90)
-    again = stay("x-3", 22, 90)
+def test_client_that_joined_before_the_last_heartbeat_is_no_successor(owner: Owner, store: Store) -> None:
+    gone = session("x-1", 0, 20, end_reason="session_expired", last_heartbeat_at_ms=NOW_MS + 5_000)
+    twin = session("x-2", 5, 90)
+    again = session("x-3", 22, 90)
     owner.write(write(sessions=(gone, twin, again)))
-    assert told(store)[-1] == ("x-1", 2)
+    assert sessions_in(store)[-1] == ("x-1", 2)
 
 
-def test_who_left_may_have_had_a_successor_and_is_back_even_so(owner: Owner, store: Store) -> None:
-    gone = stay("x-1", 0, 20, end_reason="left", last_heartbeat_at_ms=NOW_MS + 5_000)
-    owner.write(write(sessions=(gone, stay("x-2", 10, 90), stay("x-3", 22, 90))))
-    [left] = store.stays(StayFilter("orders", to_ms=NOW_MS + 30_000), None, 10)
-    assert (left.back_at_ms, left.successor_at_ms) == (NOW_MS + 22_000, None)
+def test_member_that_left_reconnects_even_with_an_earlier_join(owner: Owner, store: Store) -> None:
+    gone = session("x-1", 0, 20, end_reason="left", last_heartbeat_at_ms=NOW_MS + 5_000)
+    owner.write(write(sessions=(gone, session("x-2", 10, 90), session("x-3", 22, 90))))
+    [left] = store.member_sessions(MemberSessionFilter("orders", to_ms=NOW_MS + 30_000), None, 10)
+    assert (left.reconnected_at_ms, left.successor_at_ms) == (NOW_MS + 22_000, None)
 
 
 def test_a_static_member_is_the_same_wherever_it_runs(owner: Owner, store: Store) -> None:
-    gone = stay("x-1", 0, 10, group_instance_id="one")
-    again = stay("x-2", 12, 20, group_instance_id="one", client_host="elsewhere", client_id="another")
+    gone = session("x-1", 0, 10, group_instance_id="one")
+    again = session("x-2", 12, 20, group_instance_id="one", client_host="elsewhere", client_id="another")
     owner.write(write(sessions=(gone, again)))
-    assert told(store) == [("x-2", None), ("x-1", 2)]
+    assert sessions_in(store) == [("x-2", None), ("x-1", 2)]
 
 
-def test_a_stay_that_goes_on_has_nobody_come_back(owner: Owner, store: Store) -> None:
-    owner.write(write(sessions=(stay("x-1", 0, 10, end_reason="hour"), stay("x-2", 11, 12))))
-    assert told(store) == [("x-2", None), ("x-1", None)]
+def test_open_session_has_no_rejoin(owner: Owner, store: Store) -> None:
+    owner.write(write(sessions=(session("x-1", 0, 10, end_reason="hour"), session("x-2", 11, 12))))
+    assert sessions_in(store) == [("x-2", None), ("x-1", None)]
 
 
-STAYS = st.lists(
+SESSIONS = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "ä"]),
         st.integers(0, 200),
@@ -145,25 +153,27 @@ STAYS = st.lists(
 EXAMPLES = count()
 
 
-@given(lives=STAYS, first=st.integers(0, 200), length=st.integers(0, 200))
+@given(lives=SESSIONS, first=st.integers(0, 200), length=st.integers(0, 200))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_both_stores_tell_the_same(
+def test_both_stores_return_the_same(
     postgres_store: PostgresStore,
     lives: list[tuple[str, int, int, str | None, str, int | None]],
     first: int,
     length: int,
 ) -> None:
-    group_id = f"stays-{next(EXAMPLES)}"
+    group_id = f"sessions-{next(EXAMPLES)}"
     rows = tuple(
         replace(
-            stay(name, began, began + long, group_id=group_id, group_instance_id=instance, end_reason=how),
+            session(name, began, began + long, group_id=group_id, group_instance_id=instance, end_reason=how),
             last_heartbeat_at_ms=None if silent is None else NOW_MS + 1_000 * (began + max(0, long - silent)),
         )
         for name, began, long, instance, how, silent in lives
     )
-    which = StayFilter(group_id, NOW_MS + 1_000 * first, NOW_MS + 1_000 * (first + length))
+    which = MemberSessionFilter(group_id, NOW_MS + 1_000 * first, NOW_MS + 1_000 * (first + length))
     answers = []
     for store in (postgres_store, MemoryWorld().store):
         Owner(store).write(write(group_id, sessions=rows))
-        answers.append([store.stays(which, None, 4), store.stays(StayFilter(group_id), None, 100)])
+        answers.append(
+            [store.member_sessions(which, None, 4), store.member_sessions(MemberSessionFilter(group_id), None, 100)]
+        )
     assert answers[0] == answers[1]

@@ -1,12 +1,12 @@
-"""Committed offsets: read, replaced, remembered by the minute, and archived."""
+"""Contract tests: committed offsets are read, replaced, added to history, and archived."""
 
 import pytest
 
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.store.interface import Store
-from coordinator_core.store.memory.groups import PastOffset
+from coordinator_core.store.memory.groups import OffsetHistoryRow
 from coordinator_core.store.postgres.commits import BUNDLE_FROM
-from coordinator_core.store.rows import ArchivedOffset, FetchedOffset, Written
+from coordinator_core.store.rows import ArchivedOffset, FetchedOffset, WriteResult
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, committed, removed, together, uuid_of, write
 from tests.support.store_worlds import Owner, World
 
@@ -80,7 +80,7 @@ def test_a_commit_of_many_partitions_is_fetched_as_it_was_made(owner: Owner, sto
     )
     commit = together(*records)
     owner.write(write(committed=(commit,)), write("a", committed=(committed(offset=7, expires_at_ms=NOW_MS + 5),)))
-    fetched = [FetchedOffset(*one[1:6], one.at_ms, one.log_end_offset) for one in commit.positions]
+    fetched = [FetchedOffset(*one[1:6], one.at_ms, one.log_end_offset) for one in commit.committed_offsets]
     assert store.fetch_offsets("orders") == fetched
     assert [(row.offset, row.expires_at_ms) for row in store.stored_offsets("a")] == [(7, NOW_MS + 5)]
 
@@ -142,10 +142,10 @@ def test_a_stored_position_and_a_batch_of_the_same_minute_leave_one_row(owner: O
     assert [(row.at_ms, row.offset) for row in world.history().offset_history] == [(MINUTE + 2, 1)]
 
 
-def test_history_tells_who_had_committed_what(owner: Owner, world: World) -> None:
+def test_history_has_the_member_of_each_commit(owner: Owner, world: World) -> None:
     owner.write(write(committed=(committed(offset=5, log_end_offset=8, member_id="m-9"),)))
     owner.write(write(committed=(committed(offset=6, at_ms=NOW_MS + MINUTE_MS),)))
-    expected = PastOffset("orders", SHARD, "clicks", 0, NOW_MS, 5, 8, "m-9")
+    expected = OffsetHistoryRow("orders", SHARD, "clicks", 0, NOW_MS, 5, 8, "m-9")
     assert world.history().offset_history == [expected]
 
 
@@ -156,7 +156,7 @@ def test_what_is_stored_while_a_commit_is_prepared_counts_as_if_it_had_been_ther
     owner.write(write(committed=(committed(offset=1, at_ms=MINUTE),)))
     send = owner.prepare(write(committed=(committed(offset=3, at_ms=MINUTE + MINUTE_MS + later_ms),)))
     owner.write(write(committed=(committed(offset=2, at_ms=MINUTE + MINUTE_MS),)))
-    assert send() == Written()
+    assert send() == WriteResult()
     kept = [1] if later_ms < MINUTE_MS else [1, 2]
     assert [row.offset for row in world.history().offset_history] == kept
     assert [offset.offset for offset in world.store.fetch_offsets("orders", None)] == [3]
@@ -176,7 +176,7 @@ def test_what_is_removed_is_archived_as_it_stood(owner: Owner, world: World, sto
     ]
 
 
-def test_an_offset_committed_since_stays(owner: Owner, world: World, store: Store) -> None:
+def test_offset_committed_since_is_kept(owner: Owner, world: World, store: Store) -> None:
     owner.write(write(committed=(committed(offset=5),)))
     (seen,) = store.stored_offsets("orders")
     owner.write(write(committed=(committed(offset=6),)))

@@ -1,9 +1,9 @@
-"""The overview of groups: every order, filters, counts, and pages that join."""
+"""Contract tests: orders, filters, counts and pages of the overview."""
 
 import pytest
 
 from coordinator_core.store.interface import RunNotFound, Store
-from coordinator_core.store.overview import GroupGlance, GroupOrder, Overview, OverviewFilter, OverviewPlace
+from coordinator_core.store.overview import GroupOrder, GroupSummary, Overview, OverviewCursor, OverviewFilter
 from tests.support.store_rows import (
     NOW_MS,
     candidate,
@@ -45,7 +45,7 @@ def five(owner: Owner, world: World) -> None:
         write("Waiting", group=group_row("Waiting", **waits)),
         write("flapping", group=group_row("flapping", state_since_ms=NOW_MS + 9), rebalances=storm),
         write("empty", group=group_row("empty", state="Empty", member_count=0, state_since_ms=NOW_MS - 1)),
-        write("gone", is_group_gone=True),
+        write("gone", is_group_deleted=True),
     )
     owner.write(
         write("flapping", committed=(committed(offset=3, log_end_offset=9), committed(partition=1, offset=5))),
@@ -53,7 +53,7 @@ def five(owner: Owner, world: World) -> None:
     )
 
 
-def test_whoever_wants_attention_comes_first(five: None, store: Store) -> None:
+def test_unhealthy_groups_are_listed_first(five: None, store: Store) -> None:
     assert ids(store) == ["Waiting", "flapping", "healthy", "empty"]
 
 
@@ -71,10 +71,10 @@ def test_each_order_has_its_own_first(five: None, store: Store, order: GroupOrde
     assert ids(store, order=order) == expected
 
 
-def test_a_glance_tells_what_is_known(five: None, store: Store, world: World) -> None:
+def test_summary_includes_known_values(five: None, store: Store, world: World) -> None:
     waiting, flapping, healthy, empty = look(store).groups
 
-    assert flapping == GroupGlance(
+    assert flapping == GroupSummary(
         key=-31,
         group_id="flapping",
         state="Stable",
@@ -87,7 +87,7 @@ def test_a_glance_tells_what_is_known(five: None, store: Store, world: World) ->
         rebalance_trigger=None,
         rebalances=3,
         lag_records=6,
-        is_lag_at_least=False,
+        is_lag_lower_bound=False,
         log_end_at_ms=NOW_MS,
         last_trigger="session_expired",
         last_completed_at_ms=flapping.last_completed_at_ms,
@@ -97,7 +97,7 @@ def test_a_glance_tells_what_is_known(five: None, store: Store, world: World) ->
     assert (empty.lag_records, empty.last_trigger, empty.last_completed_at_ms) == (None, None, None)
 
 
-def test_a_lag_of_which_no_end_was_told_is_unknown_and_comes_last(owner: Owner, store: Store) -> None:
+def test_lag_without_log_end_is_unknown_and_sorts_last(owner: Owner, store: Store) -> None:
     owner.write(write("silent", group=group_row("silent")), write("read", group=group_row("read")))
     owner.write(
         write("silent", committed=(committed(offset=5),)),
@@ -124,10 +124,10 @@ def test_a_lag_beyond_every_bound_breaks_no_list(owner: Owner, store: Store, ord
 def test_pages_join_without_gap_or_repeat(five: None, store: Store, order: GroupOrder) -> None:
     whole = ids(store, order=order)
     pages: list[str] = []
-    after: OverviewPlace | None = None
+    after: OverviewCursor | None = None
     while page := look(store, order=order, after=after, limit=1).groups:
         pages.append(page[0].group_id)
-        after = OverviewPlace(page[0].key, page[0].group_id)
+        after = OverviewCursor(page[0].key, page[0].group_id)
     assert pages == whole
 
 
@@ -171,8 +171,8 @@ def places(store: Store, run: str = "run", limit: int = 10) -> list[tuple[str, s
     found: list[tuple[str, str, int]] = []
     page = store.run_candidates(uuid_of(run), None, limit)
     while page:
-        found += [one.place for one in page]
-        page = store.run_candidates(uuid_of(run), page[-1].place, limit)
+        found += [one.cursor for one in page]
+        page = store.run_candidates(uuid_of(run), page[-1].cursor, limit)
     return found
 
 
@@ -188,13 +188,13 @@ def test_candidates_come_by_group_topic_and_partition(world: World, store: Store
     ]
 
 
-def test_a_candidate_tells_what_came_of_it(world: World, owner: Owner, store: Store) -> None:
+def test_candidate_reports_its_outcome(world: World, owner: Owner, store: Store) -> None:
     world.propose(run_row(status="applying"), [candidate(0), candidate(1)])
     owner.write(write(outcomes=(outcome(1, "not_due"),)))
     assert [one.outcome for one in store.run_candidates(uuid_of("run"), None, 9)] == [None, "not_due"]
 
 
-def test_a_group_that_is_a_candidate_tells_what_was_seen_of_it(world: World, store: Store) -> None:
+def test_group_candidate_reports_what_was_seen(world: World, store: Store) -> None:
     world.propose(run_row(), [retirement()])
     (one,) = store.run_candidates(uuid_of("run"), None, 9)
     assert (one.generation, one.state_since_ms, one.committed_at_ms) == (3, NOW_MS, None)

@@ -1,4 +1,4 @@
-"""Postgres failing in every way it knows is told as one of two things: nothing was stored, or nobody can tell.
+"""Every failure of Postgres is reported as one of two errors: nothing was stored, or the outcome is unknown.
 
 A batch of nothing but commits is one statement, any other a transaction of several; both are made to fail.
 """
@@ -10,9 +10,9 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
-from coordinator_core.store.postgres import PostgresStore, at_once
+from coordinator_core.store.postgres import PostgresStore, autocommit
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.rows import GroupWrite, Written
+from coordinator_core.store.rows import GroupWrite, WriteResult
 from tests.support.store_rows import change_row, committed, transition_row, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner
 
@@ -83,7 +83,7 @@ def test_a_transaction_that_collides_is_repeated(
     owner: Owner, store: PostgresStore, sql: Sql, sqlstate: str, at_commit: bool, batch: GroupWrite
 ) -> None:
     fail(sql, raising(sqlstate), times=2, at_commit=at_commit)
-    assert owner.write(batch) == Written()
+    assert owner.write(batch) == WriteResult()
     assert store.has_offsets("orders")
 
 
@@ -128,7 +128,7 @@ def test_a_failure_stores_nothing_and_the_next_write_goes_through(
         owner.write(batch)
     assert not isinstance(failure.value, OutcomeUnknown)
     assert not store.has_offsets("orders")
-    assert owner.write(batch) == Written()
+    assert owner.write(batch) == WriteResult()
 
 
 def test_a_connection_cut_before_the_end_of_a_transaction_stores_nothing(
@@ -139,7 +139,7 @@ def test_a_connection_cut_before_the_end_of_a_transaction_stores_nothing(
         owner.write(COMMIT_AND_MORE)
     assert not isinstance(failure.value, OutcomeUnknown)
     assert not store.has_offsets("orders")
-    assert owner.write(COMMIT_AND_MORE) == Written()
+    assert owner.write(COMMIT_AND_MORE) == WriteResult()
 
 
 def test_a_statement_that_takes_too_long_is_ended_by_the_server(database_url: str, sql: Sql) -> None:
@@ -148,7 +148,7 @@ def test_a_statement_that_takes_too_long_is_ended_by_the_server(database_url: st
     owner = Owner(hasty)
     with pytest.raises(StoreUnavailable, match="statement timeout"):
         owner.write(COMMIT)
-    assert owner.write(COMMIT) == Written()
+    assert owner.write(COMMIT) == WriteResult()
     hasty.close()
 
 
@@ -164,10 +164,10 @@ def test_a_server_that_answers_read_only_is_unavailable_until_another_answers(
     with pytest.raises(StoreUnavailable, match="read-only"):
         store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS)
     sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
-    assert owner.write(COMMIT) == Written()
+    assert owner.write(COMMIT) == WriteResult()
 
 
-def test_nobody_listening_is_unavailable() -> None:
+def test_connection_refused_is_unavailable() -> None:
     with socket() as silent:
         silent.bind(("127.0.0.1", 0))
         store = PostgresStore(f"postgresql+psycopg2://muster:secret@127.0.0.1:{silent.getsockname()[1]}/muster")
@@ -208,7 +208,7 @@ def test_data_that_cannot_be_kept_outside_a_batch_is_an_error_of_its_own(store: 
 # -- connections that died -----------------------------------------------------------------------------------
 
 
-def test_a_failure_whose_rollback_fails_too_is_told_as_it_was(store: PostgresStore, sql: Sql) -> None:
+def test_failure_is_reported_although_its_rollback_fails(store: PostgresStore, sql: Sql) -> None:
     def fail_and_lose_the_connection(transaction: Transaction) -> None:
         transaction.execute("SELECT 1")
         cut_connections(sql)
@@ -230,16 +230,16 @@ def cut_connections(sql: Sql) -> None:
 def test_a_connection_that_died_while_idle_is_replaced_unseen(
     owner: Owner, store: PostgresStore, sql: Sql, batch: GroupWrite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at_once, "ALIVE_S", 0)  # Every moment is as good as a long time.
+    monkeypatch.setattr(autocommit, "ALIVE_S", 0)  # Every moment is as good as a long time.
     owner.write(batch)
     store.has_offsets("orders")
     cut_connections(sql)
-    assert owner.write(batch) == Written()
+    assert owner.write(batch) == WriteResult()
     assert store.has_offsets("orders")
     assert len(store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS).held) == 50
 
 
-# -- nobody can tell ------------------------------------------------------------------------------------------
+# -- unknown outcomes -----------------------------------------------------------------------------------------
 
 
 @BATCHES
@@ -249,7 +249,7 @@ def test_a_connection_lost_while_committing_leaves_the_outcome_unknown(
     fail(sql, DIE, at_commit=True)
     with pytest.raises(OutcomeUnknown):
         owner.write(batch)
-    assert owner.write(batch) == Written()
+    assert owner.write(batch) == WriteResult()
 
 
 def test_a_connection_lost_under_a_statement_that_is_a_transaction_leaves_the_outcome_unknown(
@@ -258,7 +258,7 @@ def test_a_connection_lost_under_a_statement_that_is_a_transaction_leaves_the_ou
     fail(sql, DIE)
     with pytest.raises(OutcomeUnknown):
         owner.write(COMMIT)
-    assert owner.write(COMMIT) == Written()
+    assert owner.write(COMMIT) == WriteResult()
 
 
 def test_an_end_that_the_server_refuses_for_its_own_reasons_is_unknown(owner: Owner, sql: Sql) -> None:

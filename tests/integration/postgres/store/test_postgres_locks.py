@@ -1,4 +1,4 @@
-"""In Postgres, a write under way holds up a take-over of its shard, and nothing else."""
+"""Locks in Postgres: a write in progress blocks acquiring the lease of its shard, and nothing else."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,8 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.postgres.partitions import TAKE_TURN, partition_name
-from coordinator_core.store.rows import Written
+from coordinator_core.store.postgres.partitions import LOCK_PARTITION_MOVES, partition_name
+from coordinator_core.store.rows import WriteResult
 from coordinator_core.store.tables import HISTORY_TABLES
 from muster.settings import psql_url
 from tests.integration.postgres.store.commit_gate import Gate
@@ -58,32 +58,32 @@ def lock_lease(holder: PsycopgConnection) -> None:
         cursor.execute("SELECT FROM shard_leases WHERE shard_id = %s FOR UPDATE", (SHARD,))
 
 
-def test_a_take_over_waits_for_a_write_under_way(
+def test_acquiring_a_lease_waits_for_a_write_in_progress(
     owner: Owner, store: PostgresStore, gate: Gate, sql_connection: PsycopgConnection
 ) -> None:
     expire_leases(sql_connection)
     gate.close()
     with in_background(lambda: owner.write(COMMIT), gate.open) as written:
         gate.wait_for("muster-writer")
-        with in_background(lambda: store.take_over(OTHER, [SHARD], TTL_MS), gate.open) as taken:
+        with in_background(lambda: store.acquire_leases(OTHER, [SHARD], TTL_MS), gate.open) as taken:
             gate.wait_for("muster-leases")
             assert not taken.done()
-    assert written.result() == Written()
+    assert written.result() == WriteResult()
     assert taken.result() == {SHARD: 2}
     assert store.has_offsets("orders")
-    assert owner.write(COMMIT) == Written(lost_shards=frozenset({SHARD}))
+    assert owner.write(COMMIT) == WriteResult(lost_shards=frozenset({SHARD}))
 
 
-def test_a_take_over_of_another_shard_does_not_wait(
+def test_acquiring_the_lease_of_another_shard_does_not_wait(
     owner: Owner, store: PostgresStore, gate: Gate, sql_connection: PsycopgConnection
 ) -> None:
     expire_leases(sql_connection)
     gate.close()
     with in_background(lambda: owner.write(COMMIT), gate.open) as written:
         gate.wait_for("muster-writer")
-        assert store.take_over(OTHER, [SHARD + 1], TTL_MS) == {SHARD + 1: 2}
+        assert store.acquire_leases(OTHER, [SHARD + 1], TTL_MS) == {SHARD + 1: 2}
         assert not written.done()
-    assert written.result() == Written()
+    assert written.result() == WriteResult()
 
 
 def test_a_renewal_does_not_wait_for_a_write(owner: Owner, store: PostgresStore, gate: Gate) -> None:
@@ -92,7 +92,7 @@ def test_a_renewal_does_not_wait_for_a_write(owner: Owner, store: PostgresStore,
         gate.wait_for("muster-writer")
         assert len(store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS).held) == 50
         assert not written.done()
-    assert written.result() == Written()
+    assert written.result() == WriteResult()
 
 
 def test_a_release_does_not_wait_but_the_next_owner_does(owner: Owner, store: PostgresStore, gate: Gate) -> None:
@@ -100,12 +100,12 @@ def test_a_release_does_not_wait_but_the_next_owner_does(owner: Owner, store: Po
     with in_background(lambda: owner.write(COMMIT), gate.open) as written:
         gate.wait_for("muster-writer")
         store.release(NODE, owner.epochs)
-        with in_background(lambda: store.take_over(OTHER, [SHARD], TTL_MS), gate.open) as taken:
+        with in_background(lambda: store.acquire_leases(OTHER, [SHARD], TTL_MS), gate.open) as taken:
             gate.wait_for("muster-leases")
-    assert (written.result(), taken.result()) == (Written(), {SHARD: 2})
+    assert (written.result(), taken.result()) == (WriteResult(), {SHARD: 2})
 
 
-def test_a_write_that_waits_for_a_take_over_finds_its_shard_lost(
+def test_write_that_waits_for_a_new_owner_finds_its_shard_lost(
     owner: Owner, store: PostgresStore, gate: Gate, holder: PsycopgConnection
 ) -> None:
     lock_lease(holder)
@@ -113,7 +113,7 @@ def test_a_write_that_waits_for_a_take_over_finds_its_shard_lost(
         gate.wait_for("muster-writer")
         with holder.cursor() as cursor:
             cursor.execute("UPDATE shard_leases SET node_id = 'x', epoch = epoch + 1 WHERE shard_id = %s", (SHARD,))
-    assert written.result() == Written(lost_shards=frozenset({SHARD}))
+    assert written.result() == WriteResult(lost_shards=frozenset({SHARD}))
     assert not store.has_offsets("orders")
     assert [stored.group.group_id for stored in loaded(store, [SHARD, SHARD + 1])] == ["other"]
 
@@ -124,8 +124,8 @@ def test_two_nodes_that_want_one_shard_take_it_once(
     other_store = PostgresStore(database_url, lease_ttl_ms=300_000)
     lock_lease(holder)
     with (
-        in_background(lambda: store.take_over("x", [SHARD], TTL_MS), holder.commit) as first,
-        in_background(lambda: other_store.take_over("y", [SHARD], TTL_MS), holder.commit) as second,
+        in_background(lambda: store.acquire_leases("x", [SHARD], TTL_MS), holder.commit) as first,
+        in_background(lambda: other_store.acquire_leases("y", [SHARD], TTL_MS), holder.commit) as second,
     ):
         gate.wait_for("muster-leases", how_many=2)
     other_store.close()
@@ -162,7 +162,7 @@ def test_nodes_that_make_partitions_take_turns_and_find_what_others_made(
     store: PostgresStore, gate: Gate, holder: PsycopgConnection
 ) -> None:
     with holder.cursor() as cursor:
-        cursor.execute(TAKE_TURN)
+        cursor.execute(LOCK_PARTITION_MOVES)
         with in_background(lambda: store.create_history_partitions(days_ahead=0), holder.commit) as made:
             gate.wait_for("muster-changes")
             cursor.execute("SELECT now() AT TIME ZONE 'UTC'")
@@ -174,7 +174,7 @@ def test_nodes_that_make_partitions_take_turns_and_find_what_others_made(
     assert made.exception() is None
 
 
-def test_a_take_over_gives_up_before_half_the_lease_is_over(
+def test_acquiring_a_lease_times_out_within_half_the_lease(
     owner: Owner, database_url: str, gate: Gate, sql_connection: PsycopgConnection
 ) -> None:
     expire_leases(sql_connection)
@@ -183,5 +183,5 @@ def test_a_take_over_gives_up_before_half_the_lease_is_over(
     with in_background(lambda: owner.write(COMMIT), gate.open):
         gate.wait_for("muster-writer")
         with pytest.raises(StoreUnavailable, match="lock timeout"):
-            hasty.take_over(OTHER, [SHARD], TTL_MS)
+            hasty.acquire_leases(OTHER, [SHARD], TTL_MS)
     hasty.close()

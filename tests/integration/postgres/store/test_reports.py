@@ -1,4 +1,4 @@
-"""Reports, read back: of each group the newest, with its parts, page by page; the same from both stores."""
+"""Contract tests: the newest report of each group, with its topics, in pages."""
 
 import pytest
 
@@ -41,5 +41,5 @@ def test_one_group_can_be_asked_for(world: World, store: Store, group_id: str, f
 
 
 @pytest.mark.parametrize("kind", ReportKind)
-def test_where_no_job_has_told_there_are_no_reports(store: Store, kind: ReportKind) -> None:
+def test_no_reports_without_a_job_run(store: Store, kind: ReportKind) -> None:
     assert store.reports(ReportFilter(kind)) == []

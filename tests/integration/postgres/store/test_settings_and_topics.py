@@ -1,4 +1,4 @@
-"""Settings and the catalogue: every change is counted, noted, and made once."""
+"""Contract tests: changes of settings and topic metadata are counted, recorded, and made once."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from coordinator_core.store.rows import SettingOrigin, StoredSettings, TopicRow,
 from tests.support.store_rows import change_row
 from tests.support.store_worlds import World
 
-# -- the catalogue ----------------------------------------------------------------------------------------------
+# -- the topic metadata ----------------------------------------------------------------------------------------------
 
 
 def test_a_new_topic_starts_at_zero_under_the_next_version(store: Store) -> None:
@@ -38,7 +38,7 @@ def test_a_lower_count_is_refused_and_changes_nothing(world: World, store: Store
     assert len(world.history().changes) == 1
 
 
-def test_a_topic_s_change_tells_before_and_after(world: World, store: Store) -> None:
+def test_topic_change_includes_values_before_and_after(world: World, store: Store) -> None:
     store.put_topic("clicks", 3, None, change_row())
     store.put_topic("clicks", 4, 2, change_row("second", at_ms=change_row().at_ms + 1))
     old = {"topic": "clicks", "partitions": 3, "log_start_offset": 0}
@@ -46,7 +46,7 @@ def test_a_topic_s_change_tells_before_and_after(world: World, store: Store) -> 
     assert [(row.before, row.after) for row in world.history().changes] == [(None, old), (old, new)]
 
 
-def test_a_topic_put_again_under_the_same_change_stays(world: World, store: Store) -> None:
+def test_topic_put_again_under_the_same_change_is_kept(world: World, store: Store) -> None:
     store.put_topic("clicks", 3, None, change_row())
     assert store.put_topic("clicks", 3, None, change_row()) == TopicRow("clicks", 3, 0, 1)
     assert len(world.history().changes) == 1
@@ -68,7 +68,7 @@ def test_settings_are_set_and_unset_by_name(store: Store) -> None:
     assert store.settings() == StoredSettings({"group_max_size": "5"}, {"orders": {"group_max_size": "3"}})
 
 
-def test_each_setting_says_who_set_it_last_and_when(store: Store) -> None:
+def test_each_setting_has_its_last_actor_and_time(store: Store) -> None:
     at_ms = change_row().at_ms
     values = {"session_timeout_ms": "9000", "rebalance_timeout_ms": "9000"}
     store.put_settings(None, values, change_row("first", actor="ada"))
@@ -100,7 +100,7 @@ def test_each_kind_of_setting_has_its_own_version(store: Store) -> None:
     assert store.versions() == Versions(1, 2, 0, 0)
 
 
-def test_a_setting_s_change_tells_before_and_after_of_its_keys(world: World, store: Store) -> None:
+def test_settings_change_includes_values_before_and_after(world: World, store: Store) -> None:
     store.put_settings("orders", {"a": "1", "untouched": "x"}, change_row())
     store.put_settings("orders", {"a": "2", "b": "3"}, change_row("second", at_ms=change_row().at_ms + 1))
     last = world.history().changes[-1]
@@ -108,10 +108,10 @@ def test_a_setting_s_change_tells_before_and_after_of_its_keys(world: World, sto
     assert (last.actor, last.reason) == ("night shift", "a drill")
 
 
-def test_settings_put_again_under_the_same_change_stay(world: World, store: Store) -> None:
+def test_settings_put_again_under_the_same_change_are_kept(world: World, store: Store) -> None:
     store.put_settings(None, {"a": "1"}, change_row())
     store.put_settings(None, {"a": "2"}, change_row("second", at_ms=change_row().at_ms + 1))
     store.put_settings(None, {"a": "1"}, change_row())
     assert store.settings().cluster == {"a": "2"}
-    assert store.versions().cluster_config == 2
+    assert store.versions().cluster_configs == 2
     assert len(world.history().changes) == 2

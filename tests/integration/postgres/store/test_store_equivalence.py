@@ -1,4 +1,4 @@
-"""Whatever a node may write, Postgres and memory end up the same: the fast store against the obviously right one."""
+"""Property test: the same writes leave the same rows in Postgres and in memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Step:
     commits: list[tuple[int, int, int]]
     """Partition, offset, and minutes from now."""
     removals: list[tuple[int, bool]]
-    """Partition, and whether it was really seen as it stands before the batch."""
+    """Partition, and whether the decision saw its current commit version."""
     has_died: bool
     is_bad: bool
 
@@ -87,7 +87,7 @@ def play(world: World, life: str, batches: list[list[Step]]) -> object:
     for number, steps in enumerate(batches):
         writes = [translate(world.store, life, step, f"{life}{number}-{place}") for place, step in enumerate(steps)]
         refusals.append(set(owner.write(*writes).refused_groups))
-    return refusals, seen(world.store, life), told(world.history(), life)
+    return refusals, seen(world.store, life), reported(world.history(), life)
 
 
 def translate(store: Store, life: str, step: Step, name: str) -> GroupWrite:
@@ -100,10 +100,10 @@ def translate(store: Store, life: str, step: Step, name: str) -> GroupWrite:
     ]
     return write(
         group_id,
-        is_group_gone=step.is_gone,
+        is_group_deleted=step.is_gone,
         group=None if step.generation is None else group_row(group_id, generation=step.generation),
         members={
-            member_id: None if position is None else member_row(member_id, group_id, position=position)
+            member_id: None if position is None else member_row(member_id, group_id, join_order=position)
             for member_id, position in step.members.items()
         },
         committed=tuple(
@@ -124,10 +124,10 @@ def seen(store: Store, life: str) -> object:
     lists = [
         store.list_groups(GroupFilter(prefix=life, states=states)) for states in (frozenset[str](), frozenset({"Dead"}))
     ]
-    return groups, offsets, lists, [store.was_seen(life + group) for group in "ab"]
+    return groups, offsets, lists, [store.has_history(life + group) for group in "ab"]
 
 
-def told(history: History, life: str) -> object:
+def reported(history: History, life: str) -> object:
     return [
         sorted(repr(row) for row in rows if row.group_id.startswith(life))
         for rows in (history.transitions, history.offset_history, history.archived)

@@ -1,4 +1,4 @@
-"""What a group's past tells of its timeouts: the same questions to both stores."""
+"""Contract tests: the history that timeout advice is computed from."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from coordinator_core.protocol.advice.evidence import Evidence, Rebalances, Rejoins, Startups, merged
-from coordinator_core.protocol.advice.policy import Assigned
+from coordinator_core.protocol.advice.policy import CurrentAssignment
 from coordinator_core.protocol.advice.steps import BEYOND, counted, place_of
 from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import MemberSessionRow, RebalanceRow
-from coordinator_core.store.tuning import DAY_MS, TuningQuestion
+from coordinator_core.store.tuning import DAY_MS, TuningQuery
 from tests.support.store_rows import (
     NOW_MS,
     group_row,
@@ -23,17 +23,17 @@ from tests.support.store_rows import (
 from tests.support.store_worlds import Owner
 
 HOUR_MS = 3_600_000
-QUESTION = TuningQuestion("orders", NOW_MS - 7 * DAY_MS, NOW_MS + DAY_MS, 60_000, max_rows=1_000, max_evictions=100)
+QUESTION = TuningQuery("orders", NOW_MS - 7 * DAY_MS, NOW_MS + DAY_MS, 60_000, max_rows=1_000, max_evictions=100)
 HISTOGRAM = (0, 0, 4, *(0,) * 20)
 
 
 def gone(member_id: str, at_ms: int, **given: Any) -> MemberSessionRow:  # noqa: ANN401 - the columns of a row
-    """Build the end of a stay whose session expired, after the default timeout of the builders."""
+    """Build the row of a session that expired after the default timeout of the builders."""
     return session_row(member_id, ended_at_ms=at_ms, end_reason="session_expired", **given)
 
 
 def back(member_id: str, at_ms: int, **given: Any) -> MemberSessionRow:  # noqa: ANN401 - likewise
-    """Build an hour of a stay that began then."""
+    """Build a row of one hour of a session."""
     hour: dict[str, Any] = {
         "joined_at_ms": at_ms,
         "started_at_ms": at_ms,
@@ -43,13 +43,13 @@ def back(member_id: str, at_ms: int, **given: Any) -> MemberSessionRow:  # noqa:
     return session_row(member_id, **(hour | given))
 
 
-def told(store: Store, question: TuningQuestion = QUESTION) -> list[tuple[str, int | None]]:
-    return [(each.member_id, each.needed_ms) for each in store.tuning(question).evictions]
+def evictions_in(store: Store, query: TuningQuery = QUESTION) -> list[tuple[str, int | None]]:
+    return [(each.member_id, each.needed_ms) for each in store.tuning(query).evictions]
 
 
-def test_of_a_group_that_nobody_knows_nothing_is_told(store: Store) -> None:
+def test_unknown_group_has_no_report(store: Store) -> None:
     past = store.tuning(QUESTION)
-    assert (past.evidence(), past.asked_session_ms, past.stored) == (Evidence(), None, None)
+    assert (past.evidence(), past.requested_session_ms, past.stored) == (Evidence(), None, None)
     assert past.from_ms == QUESTION.from_ms
 
 
@@ -80,7 +80,7 @@ def test_an_eviction_counts_in_the_24_hours_of_its_own(owner: Owner, store: Stor
     assert [(day.day, day.failures) for day in days] == [(-2, 1), (-1, 1)]
 
 
-def test_who_came_back_needed_the_time_until_then(owner: Owner, store: Store) -> None:
+def test_reconnected_member_needed_the_time_until_then(owner: Owner, store: Store) -> None:
     rows = [
         gone("late-1", NOW_MS, client_id="late"),
         back("late-2", NOW_MS + 7_000, client_id="late"),
@@ -94,7 +94,7 @@ def test_who_came_back_needed_the_time_until_then(owner: Owner, store: Store) ->
         back("dynamic-2", NOW_MS + 5, group_instance_id="b", client_id="twin"),
     ]
     owner.write(write(sessions=tuple(rows)))
-    assert told(store) == [
+    assert evictions_in(store) == [
         ("dynamic-1", None),
         ("moved-1", None),
         ("static-1", 105_000),
@@ -103,20 +103,20 @@ def test_who_came_back_needed_the_time_until_then(owner: Owner, store: Store) ->
     ]
 
 
-def test_a_member_that_is_there_now_counts_as_back(owner: Owner, store: Store) -> None:
+def test_current_member_counts_as_reconnected(owner: Owner, store: Store) -> None:
     member = member_row("m-2", joined_at_ms=NOW_MS + 500)
     owner.write(write(group=group_row(), members={"m-2": member}, sessions=(gone("m-1", NOW_MS),)))
     past = store.tuning(QUESTION)
-    assert [(each.back_at_ms, each.needed_ms) for each in past.evictions] == [(NOW_MS + 500, 45_500)]
-    assert (past.asked_session_ms, past.asked_rebalance_ms) == (45_000, 300_000)
+    assert [(each.reconnected_at_ms, each.needed_ms) for each in past.evictions] == [(NOW_MS + 500, 45_500)]
+    assert (past.requested_session_ms, past.requested_rebalance_ms) == (45_000, 300_000)
 
 
 def test_of_several_returns_the_first_counts(owner: Owner, store: Store) -> None:
     owner.write(write(sessions=(gone("m-1", NOW_MS), back("m-3", NOW_MS + 900), back("m-2", NOW_MS + 200))))
-    assert told(store) == [("m-1", 45_200)]
+    assert evictions_in(store) == [("m-1", 45_200)]
 
 
-def test_whose_successor_joined_before_its_eviction_was_dead(owner: Owner, store: Store) -> None:
+def test_member_whose_successor_joined_before_its_eviction_was_dead(owner: Owner, store: Store) -> None:
     silent: dict[str, Any] = {"started_at_ms": NOW_MS - HOUR_MS, "last_heartbeat_at_ms": NOW_MS - 45_000}
     rows = [
         gone("dead", NOW_MS, client_id="crashes", **silent),
@@ -130,24 +130,24 @@ def test_whose_successor_joined_before_its_eviction_was_dead(owner: Owner, store
         back("and the next", NOW_MS + 1, client_id="mute"),
     ]
     owner.write(write(sessions=tuple(rows)))
-    assert sorted(told(store)) == [("alive", 50_000), ("dead", None), ("never heard", None)]
+    assert sorted(evictions_in(store)) == [("alive", 50_000), ("dead", None), ("never heard", None)]
 
 
-def test_whoever_may_still_come_back_is_not_judged(owner: Owner, store: Store) -> None:
+def test_possible_rejoin_is_not_evaluated(owner: Owner, store: Store) -> None:
     end_ms = QUESTION.to_ms
     owner.write(
         write(sessions=(gone("m-1", end_ms - 60_001, client_id="a"), gone("m-2", end_ms - 60_000, client_id="b")))
     )
-    assert told(store) == [("m-1", None)]
+    assert evictions_in(store) == [("m-1", None)]
 
 
-def test_whoever_has_come_back_is_judged_at_once(owner: Owner, store: Store) -> None:
+def test_rejoined_member_is_evaluated_at_once(owner: Owner, store: Store) -> None:
     late_ms = QUESTION.to_ms - 1_000
     owner.write(write(sessions=(gone("m-1", late_ms), back("m-2", late_ms + 400))))
-    assert told(store) == [("m-1", 45_400)]
+    assert evictions_in(store) == [("m-1", 45_400)]
 
 
-def test_a_limit_on_rejoining_is_told_by_how_long_was_waited(owner: Owner, store: Store) -> None:
+def test_rejoin_limit_is_reported_by_the_waiting_time(owner: Owner, store: Store) -> None:
     evicted = part_row(
         "m-1", joined_after_ms=None, waited_for_ms=20_000, outcome="evicted", completed_at_ms=NOW_MS + 21_000
     )
@@ -161,7 +161,7 @@ def test_a_limit_on_rejoining_is_told_by_how_long_was_waited(owner: Owner, store
             ),
         )
     )
-    assert told(store) == [("m-1", 25_000)]
+    assert evictions_in(store) == [("m-1", 25_000)]
     rejoins = Rejoins(counted([25_000]), counted([25_000]), waits=counted([20_000]), needed=counted([25_000]))
     assert store.tuning(QUESTION).evidence().rejoins == rejoins
 
@@ -197,7 +197,7 @@ def test_a_live_member_that_was_evicted_at_a_rebalance_timeout_is_expected_back_
 
 
 def late(client_id: str, at_ms: int, silent_ms: int) -> MemberSessionRow:
-    """Build the end of a stay that the rebalance timeout ended, after a silence."""
+    """Build the row of a session that the rebalance timeout ended, after a silence."""
     heard: dict[str, Any] = {"last_heartbeat_at_ms": at_ms - silent_ms, "started_at_ms": at_ms - HOUR_MS}
     ended: dict[str, Any] = {"ended_at_ms": at_ms, "end_reason": "rebalance_timeout", "client_id": client_id}
     return session_row(client_id, **heard, **ended)
@@ -249,15 +249,15 @@ def test_how_a_group_s_partitions_are_assigned_now_is_known(owner: Owner, store:
         "m-3": member_row("m-3", assignment_json=[{"topic": "a", "partitions": [3]}, {"topic": "b", "partitions": []}]),
     }
     owner.write(write(group=group_row(protocol_name="range"), members=members))
-    assert store.tuning(QUESTION).assigned == Assigned("range", 3)
+    assert store.tuning(QUESTION).assigned == CurrentAssignment("range", 3)
 
 
-def test_until_its_rebalance_is_over_such_an_eviction_is_not_told(owner: Owner, store: Store) -> None:
+def test_eviction_is_not_reported_until_its_rebalance_ends(owner: Owner, store: Store) -> None:
     owner.write(write(sessions=(session_row("m-1", ended_at_ms=NOW_MS, end_reason="rebalance_timeout"),)))
-    assert told(store) == []
+    assert evictions_in(store) == []
 
 
-def test_only_who_was_waited_for_has_rejoined(owner: Owner, store: Store) -> None:
+def test_rejoins_count_only_members_that_were_waited_for(owner: Owner, store: Store) -> None:
     parts = (
         part_row("follower", joined_after_ms=2_000, waited_for_ms=2_000),
         part_row("leader", joined_after_ms=1_000, waited_for_ms=1_900),
@@ -268,7 +268,7 @@ def test_only_who_was_waited_for_has_rejoined(owner: Owner, store: Store) -> Non
     assert sorted(store.tuning(QUESTION).rejoins_ms) == [1_000, 2_000]
 
 
-def test_newcomers_after_a_start_belong_to_it(owner: Owner, store: Store) -> None:
+def test_new_members_after_a_start_belong_to_it(owner: Owner, store: Store) -> None:
     def begun(name: str, after_ms: int, before: int, trigger: str = "member_joined", **given: Any) -> RebalanceRow:  # noqa: ANN401
         at_ms = NOW_MS + after_ms
         times: dict[str, Any] = {"started_at_ms": at_ms, "completed_at_ms": at_ms + 100, "member_count_before": before}
@@ -295,17 +295,17 @@ def test_what_lies_outside_of_the_window_is_not_looked_at(owner: Owner, store: S
     assert store.tuning(QUESTION).evidence() == Evidence()
 
 
-@pytest.mark.parametrize("question", [replace(QUESTION, max_rows=2), replace(QUESTION, max_evictions=2)])
-def test_a_limit_makes_the_window_shorter(owner: Owner, store: Store, question: TuningQuestion) -> None:
-    stays = [gone(f"m-{number}", NOW_MS + number, client_id=str(number)) for number in range(5)]
-    owner.write(write(sessions=tuple(stays)))
-    past = store.tuning(question)
+@pytest.mark.parametrize("query", [replace(QUESTION, max_rows=2), replace(QUESTION, max_evictions=2)])
+def test_a_limit_makes_the_window_shorter(owner: Owner, store: Store, query: TuningQuery) -> None:
+    sessions = [gone(f"m-{number}", NOW_MS + number, client_id=str(number)) for number in range(5)]
+    owner.write(write(sessions=tuple(sessions)))
+    past = store.tuning(query)
     assert past.from_ms == NOW_MS + 3
     assert [each.member_id for each in past.evictions] == ["m-4", "m-3"]
     assert [day.heartbeats for day in merged(past.days)] == [6]
 
 
 def test_a_group_without_members_asks_for_what_was_in_force_last(owner: Owner, store: Store) -> None:
-    stays = (session_row("m-1", session_timeout_ms=9_000), session_row("m-2", ended_at_ms=NOW_MS + 9_001))
-    owner.write(write(sessions=stays))
-    assert store.tuning(QUESTION).asked_session_ms == 45_000
+    sessions = (session_row("m-1", session_timeout_ms=9_000), session_row("m-2", ended_at_ms=NOW_MS + 9_001))
+    owner.write(write(sessions=sessions))
+    assert store.tuning(QUESTION).requested_session_ms == 45_000

@@ -1,11 +1,11 @@
-"""What a batch leaves in a store, and what it does not."""
+"""Contract tests: what a batch stores, and what it does not."""
 
 from dataclasses import replace
 
 import pytest
 
 from coordinator_core.store.interface import Store
-from coordinator_core.store.rows import Batch, GroupFilter, GroupWrite, StoredGroup, Written
+from coordinator_core.store.rows import Batch, GroupFilter, GroupWrite, StoredGroup, WriteResult
 from tests.support.store_rows import (
     NOW_MS,
     SHARD,
@@ -30,7 +30,9 @@ def test_a_group_comes_back_as_it_was_written(owner: Owner, store: Store) -> Non
     rebalance = {"trigger": "admin", "at_ms": NOW_MS, "names": ["ü", "\u2028", "\U0001f600"]}
     awaited = {"phase": "join", "since_ms": NOW_MS, "count": 1, "members": [{"member_id": "ü", "client_id": None}]}
     group = group_row(rebalance=rebalance, awaited_members=awaited)
-    static = member_row("m-2", group_instance_id="static", held=[{"topic": "clicks", "partitions": [3]}], position=1)
+    static = member_row(
+        "m-2", group_instance_id="static", ownership=[{"topic": "clicks", "partitions": [3]}], join_order=1
+    )
     unreadable = member_row(
         "m-1", subscription_json=None, assignment_json=None, assigned_since_ms=None, protocols=(), assignment=b""
     )
@@ -58,7 +60,7 @@ def test_no_known_topic_is_not_the_same_as_unknown_topics(owner: Owner, store: S
 
 
 def test_members_come_back_in_the_order_in_which_they_were_added(owner: Owner, store: Store) -> None:
-    members = {name: member_row(name, position=position) for name, position in [("b", 2), ("c", 0), ("a", 1)]}
+    members = {name: member_row(name, join_order=position) for name, position in [("b", 2), ("c", 0), ("a", 1)]}
     owner.write(write(group=group_row(), members=members))
     assert [member.member_id for member in loaded(store, [SHARD])[0].members] == ["c", "a", "b"]
 
@@ -70,9 +72,9 @@ def test_only_the_shards_asked_for_are_loaded(owner: Owner, store: Store) -> Non
 
 
 def test_what_is_loaded_is_the_callers_own(owner: Owner, store: Store) -> None:
-    owner.write(write(group=group_row(), members={"m-1": member_row(held=[{"topic": "clicks"}])}))
-    loaded(store, [SHARD])[0].members[0].held.clear()
-    assert loaded(store, [SHARD])[0].members[0].held == [{"topic": "clicks"}]
+    owner.write(write(group=group_row(), members={"m-1": member_row(ownership=[{"topic": "clicks"}])}))
+    loaded(store, [SHARD])[0].members[0].ownership.clear()
+    assert loaded(store, [SHARD])[0].members[0].ownership == [{"topic": "clicks"}]
 
 
 def test_history_is_stored_with_the_write(owner: Owner, world: World) -> None:
@@ -96,20 +98,20 @@ def test_history_is_stored_with_the_write(owner: Owner, world: World) -> None:
     assert history.changes == [change_row(after={"offsets": [1, None]})]
 
 
-def test_parts_and_stays_are_stored_with_the_write(owner: Owner, world: World) -> None:
+def test_rebalance_members_and_sessions_are_stored_with_the_write(owner: Owner, world: World) -> None:
     parts = (part_row("a"), part_row("b", joined_after_ms=None, synced_after_ms=7, group_instance_id="B"))
     unheard = session_row("b", group_instance_id="B", last_heartbeat_at_ms=None, heartbeat_gap_ms_max=None)
-    stays = (session_row("a"), replace(unheard, ended_at_ms=NOW_MS + 9_001, heartbeat_gap_histogram=()))
-    owner.write(write(rebalances=(rebalance_row(),), rebalance_members=parts, sessions=stays))
+    sessions = (session_row("a"), replace(unheard, ended_at_ms=NOW_MS + 9_001, heartbeat_gap_histogram=()))
+    owner.write(write(rebalances=(rebalance_row(),), rebalance_members=parts, sessions=sessions))
     history = world.history()
     assert history.rebalance_members == list(parts)
-    assert history.sessions == list(stays)
+    assert history.sessions == list(sessions)
 
 
 def test_a_member_has_one_part_in_a_rebalance(owner: Owner, world: World) -> None:
     owner.write(write(rebalance_members=(part_row("a"),)))
     assert owner.write(write(rebalance_members=(part_row("a"),))).refused_groups.keys() == {"orders"}
-    assert owner.write(write(rebalance_members=(part_row("a", "second"), part_row("b")))) == Written()
+    assert owner.write(write(rebalance_members=(part_row("a", "second"), part_row("b")))) == WriteResult()
     assert len(world.history().rebalance_members) == 3
 
 
@@ -118,12 +120,12 @@ def test_what_history_keeps_counts_as_rows() -> None:
 
 
 def test_an_empty_batch_is_stored_at_once(owner: Owner) -> None:
-    assert owner.write() == Written()
+    assert owner.write() == WriteResult()
 
 
 def test_a_large_batch_is_stored_whole(owner: Owner, store: Store) -> None:
     offsets = tuple(committed(partition=partition, offset=partition * 2) for partition in range(6_000))
-    assert owner.write(write(committed=offsets)) == Written()
+    assert owner.write(write(committed=offsets)) == WriteResult()
     fetched = store.fetch_offsets("orders")
     assert [(row.partition, row.offset) for row in fetched] == [(number, number * 2) for number in range(6_000)]
 
@@ -159,9 +161,9 @@ def test_a_member_of_an_earlier_batch_can_be_removed(owner: Owner, store: Store)
     assert [[row.member_id for row in stored.members] for stored in loaded(store, [SHARD])] == [["b"], ["a"]]
 
 
-def test_a_group_that_is_gone_takes_its_members_but_not_its_offsets(owner: Owner, store: Store) -> None:
+def test_deleting_a_group_deletes_its_members_but_not_its_offsets(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(), members={"m-1": member_row()}, committed=(committed(),)))
-    owner.write(write(is_group_gone=True))
+    owner.write(write(is_group_deleted=True))
     assert loaded(store, [SHARD]) == []
     assert store.has_offsets("orders")
 
@@ -170,21 +172,21 @@ def test_a_group_can_go_and_come_again_in_one_batch(owner: Owner, store: Store) 
     owner.write(write(group=group_row(), members={"old": member_row("old")}))
     owner.write(
         write(members={"unsaid": member_row("unsaid")}),
-        write(is_group_gone=True),
+        write(is_group_deleted=True),
         write(group=group_row(generation=0), members={"new": member_row("new")}),
     )
     (stored,) = loaded(store, [SHARD])
     assert (stored.group.generation, [row.member_id for row in stored.members]) == (0, ["new"])
 
 
-def test_a_group_that_goes_is_replaced_within_one_write(owner: Owner, store: Store) -> None:
+def test_group_is_deleted_and_created_again_in_one_write(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(), members={"old": member_row("old")}))
-    owner.write(write(is_group_gone=True, group=group_row(generation=0), members={"new": member_row("new")}))
+    owner.write(write(is_group_deleted=True, group=group_row(generation=0), members={"new": member_row("new")}))
     assert [row.member_id for row in loaded(store, [SHARD])[0].members] == ["new"]
 
 
 def test_a_group_can_come_and_go_in_one_batch(owner: Owner, store: Store) -> None:
-    owner.write(write(group=group_row(), members={"m-1": member_row()}), write(is_group_gone=True))
+    owner.write(write(group=group_row(), members={"m-1": member_row()}), write(is_group_deleted=True))
     assert loaded(store, [SHARD]) == []
 
 
@@ -200,38 +202,38 @@ def test_history_of_one_batch_is_kept_whole(owner: Owner, world: World) -> None:
 def test_shards_under_an_older_epoch_leave_the_batch(owner: Owner, store: Store) -> None:
     stale = {**owner.epochs, 1: owner.epochs[1] - 1}
     writes = tuple(write(f"g{shard}", shard, committed=(committed(),)) for shard in (1, 2))
-    assert store.write(Batch(NODE, stale, writes)) == Written(lost_shards=frozenset({1}))
+    assert store.write(Batch(NODE, stale, writes)) == WriteResult(lost_shards=frozenset({1}))
     assert [store.has_offsets(group_id) for group_id in ("g1", "g2")] == [False, True]
 
 
 def test_a_node_that_owns_nothing_stores_nothing(owner: Owner, store: Store) -> None:
     written = store.write(Batch("node-2:8080", owner.epochs, (write(committed=(committed(),)),)))
-    assert written == Written(lost_shards=frozenset({SHARD}))
+    assert written == WriteResult(lost_shards=frozenset({SHARD}))
     assert not store.has_offsets("orders")
 
 
-def test_after_a_take_over_the_old_owner_writes_no_more(world: World, owner: Owner, store: Store) -> None:
+def test_previous_owner_cannot_write_after_a_failover(world: World, owner: Owner, store: Store) -> None:
     world.pass_time(TTL_MS + 1)
-    store.take_over("node-2:8080", [SHARD], TTL_MS)
-    assert owner.write(write(committed=(committed(),))) == Written(lost_shards=frozenset({SHARD}))
+    store.acquire_leases("node-2:8080", [SHARD], TTL_MS)
+    assert owner.write(write(committed=(committed(),))) == WriteResult(lost_shards=frozenset({SHARD}))
 
 
-def test_what_was_prepared_before_a_take_over_is_not_stored_after_it(world: World, owner: Owner, store: Store) -> None:
+def test_write_prepared_before_a_failover_is_not_stored_after_it(world: World, owner: Owner, store: Store) -> None:
     send = owner.prepare(write(committed=(committed(),)))
     world.pass_time(TTL_MS + 1)
-    store.take_over("node-2:8080", [SHARD], TTL_MS)
-    assert send() == Written(lost_shards=frozenset({SHARD}))
+    store.acquire_leases("node-2:8080", [SHARD], TTL_MS)
+    assert send() == WriteResult(lost_shards=frozenset({SHARD}))
     assert not store.has_offsets("orders")
 
 
-def test_an_expired_lease_that_nobody_took_still_writes(world: World, owner: Owner) -> None:
+def test_expired_unclaimed_lease_still_writes(world: World, owner: Owner) -> None:
     world.pass_time(TTL_MS + 1)
-    assert owner.write(write(committed=(committed(),))) == Written()
+    assert owner.write(write(committed=(committed(),))) == WriteResult()
 
 
 def test_only_the_shards_written_to_have_to_be_held(owner: Owner, store: Store) -> None:
     stale = {shard: epoch - (shard != SHARD) for shard, epoch in owner.epochs.items()}
-    assert store.write(Batch(NODE, stale, (write(committed=(committed(),)),))) == Written()
+    assert store.write(Batch(NODE, stale, (write(committed=(committed(),)),))) == WriteResult()
 
 
 # -- refusals -----------------------------------------------------------------------------------------------
@@ -289,7 +291,7 @@ def test_a_batch_of_bad_groups_alone_is_refused(owner: Owner) -> None:
     assert set(owner.write(write("bad", committed=(committed("\0"),))).refused_groups) == {"bad"}
 
 
-def test_a_refusal_and_a_lost_shard_are_both_told(owner: Owner, store: Store) -> None:
+def test_error_and_lost_shard_are_both_reported(owner: Owner, store: Store) -> None:
     stale = {**owner.epochs, 1: 0}
     writes = (
         write("lost", 1, committed=(committed(),)),
@@ -303,5 +305,5 @@ def test_a_refusal_and_a_lost_shard_are_both_told(owner: Owner, store: Store) ->
 
 def test_a_refused_group_can_be_written_the_next_time(owner: Owner, store: Store) -> None:
     owner.write(write(committed=(committed(metadata="\0"),)))
-    assert owner.write(write(group=group_row(), committed=(committed(),))) == Written()
+    assert owner.write(write(group=group_row(), committed=(committed(),))) == WriteResult()
     assert [line.group_id for line in store.list_groups(GroupFilter())] == ["orders"]

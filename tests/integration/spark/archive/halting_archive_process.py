@@ -1,4 +1,4 @@
-"""A process that archives for real, and halts for ever at one moment, so that whoever waits for that can kill it.
+"""A process that archives history and halts at a chosen step, so that a test can kill it there.
 
 Arguments: what runs (`job` or `node`), the step after which it halts (empty: none), after how many times, a file that
 it makes when it does, and the archive's directory. The database is named in the environment, as for every job.
@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.postgres import archive as dropping
-from spark_jobs.archive import copying
+from spark_jobs.archive import archive_copy
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import database_from_environment
 from spark_jobs.session import open_session
@@ -45,7 +45,7 @@ def run_job(directory: str) -> None:
     database = database_from_environment()
     conf = {**TEST_CONF, "spark.jars": str(find_jdbc_jar())}
     with closing(database.connect()) as connection, open_session("halting", "local[1]", conf) as spark:
-        copying.archive_closed_days(spark, database, connection, arguments)
+        archive_copy.archive_closed_days(spark, database, connection, arguments)
 
 
 def run_node() -> None:
@@ -57,7 +57,7 @@ def run_node() -> None:
 if __name__ == "__main__":
     what, step_name, how_often, where, archive_directory = sys.argv[1:]
     if step_name:
-        halting(dropping if what == "node" else copying, step_name, int(how_often), Path(where))
+        halting(dropping if what == "node" else archive_copy, step_name, int(how_often), Path(where))
     if what == "node":
         run_node()
     else:

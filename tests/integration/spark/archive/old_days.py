@@ -1,4 +1,4 @@
-"""Days of history that are old enough to archive, and what the tests of the archive read."""
+"""History old enough to archive, and queries for the archive's tests."""
 
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
@@ -16,7 +16,7 @@ from muster.settings import psql_url
 from spark_jobs.archive.checksums import Sum, sum_in_postgres, sum_in_spark
 from spark_jobs.archive.days import history_tables
 from spark_jobs.database import Database
-from spark_jobs.history import History, Span
+from spark_jobs.history import History, TablePeriod
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -36,7 +36,8 @@ SELECT 'ünï ' || chr(10) || n, n % 50, 'orders', n,
     timestamptz '{day} 00:00:00+00' + n * interval '1 second 1 microsecond', n * 1000000007::bigint,
     nullif(n % 3, 0), CASE WHEN n % 2 = 0 THEN '' ELSE 'm' END
 FROM generate_series(0, 99) AS n;
-INSERT INTO assignments (group_id, shard_id, group_created_at, rebalance_id, generation, member_id, topic, partitions,
+INSERT INTO partition_ownership (group_id, shard_id, group_created_at, rebalance_id, generation, member_id,
+    topic, partitions,
     valid_from, valid_to)
 SELECT 'g', 7, timestamptz '{day} 01:00:00+00', gen_random_uuid(), n, 'm', 'orders', ARRAY[n, n + 1], timestamptz
     '{day} 01:00:00+00', timestamptz '{day} 02:00:00+00'
@@ -48,7 +49,7 @@ INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generat
 VALUES ('late', 3, now(), timestamptz '{day} 23:30:00+00', 1, 'Empty', 'why')
 """
 
-OTHERS = ("assignments", "offset_history")
+OTHERS = ("offset_history", "partition_ownership")
 
 
 def rows(connection: pg.connection, statement: str) -> list[tuple[Any, ...]]:
@@ -65,11 +66,11 @@ def add_day(connection: pg.connection, day: date) -> None:
 
 
 EXPECTED = [
-    ("assignments", OLDER, "assignments_p20261001", 5),
-    ("assignments", OLD, "assignments_p20261002", 5),
     ("group_transitions", LATE, "group_transitions_default", 1),
     ("offset_history", OLDER, "offset_history_p20261001", 100),
     ("offset_history", OLD, "offset_history_p20261002", 100),
+    ("partition_ownership", OLDER, "partition_ownership_p20261001", 5),
+    ("partition_ownership", OLD, "partition_ownership_p20261002", 5),
 ]
 
 
@@ -94,10 +95,10 @@ def archive_of(database_url: str) -> str:
 
 
 def apply(database_url: str, run_id: str = RUN_ID) -> None:
-    """Do what nodes do once somebody has asked for it."""
+    """Apply a run as nodes do."""
     with closing(PostgresStore(database_url)) as store:
         change_id = CHANGE_ID if run_id == RUN_ID else NEXT_RUN_ID
-        store.begin_apply(run_id, ChangeRow(change_id, 0, "somebody", "apply_run", None, None, None, "why"))
+        store.begin_apply(run_id, ChangeRow(change_id, 0, "operator", "apply_run", None, None, None, "why"))
         archive = ArchiveFiles(archive_of(database_url), is_checked=True)
         while store.drop_archived(archive.has) is not None:
             pass
@@ -108,7 +109,7 @@ def everything(spark: SparkSession, database: Database, connection: pg.connectio
     """Count and sum what a report reads of a table, wherever it lies."""
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
     history = History(spark, database, connection, archive="file:///nowhere")
-    found = history.rows(Span(table, start, end))
+    found = history.rows(TablePeriod(table, start, end))
     return sum_in_spark(found, history_tables(connection)[table].columns)
 
 
@@ -117,4 +118,4 @@ def in_postgres(connection: pg.connection, table: str) -> Sum:
 
 
 class Killed(BaseException):
-    """As good as a kill: nobody catches it."""
+    """Simulates a kill: no code catches it."""

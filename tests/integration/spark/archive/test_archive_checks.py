@@ -1,4 +1,4 @@
-"""Each check of the archive job can say no, and each copy has a place of its own."""
+"""Tests of the archive job's checks: wrong copies are rejected, and every copy has its own directory."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +11,9 @@ from psycopg2.sql import Identifier
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from spark_jobs.archive import copying
+from spark_jobs.archive import archive_copy
+from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.archive.checksums import TypedColumn, sum_in_postgres, sum_in_spark
-from spark_jobs.archive.copying import archive_closed_days
 from spark_jobs.archive.files import file_count, write_day
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
@@ -51,11 +51,11 @@ def test_a_run_takes_the_oldest_days_and_leaves_the_rest_to_the_next(
     arguments: JobArguments,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copying, "DAYS_MAX", 2)
+    monkeypatch.setattr(archive_copy, "DAYS_MAX", 2)
     archive_closed_days(spark, database, populated, arguments)
     assert [(table, day) for table, day, *_ in candidates(populated)] == [
-        ("assignments", OLDER),
         ("group_transitions", LATE),
+        ("partition_ownership", OLDER),
     ]
 
 
@@ -101,13 +101,13 @@ def test_a_copy_with_as_many_rows_and_another_value_is_not_the_same(
     def write_another(found: Any, *given: Any) -> None:  # noqa: ANN401 - as the original
         write_day(found.withColumn("shard_id", sf.when(sf.col("shard_id") != 3, sf.col("shard_id"))), *given)
 
-    monkeypatch.setattr(copying, "write_day", write_another)
+    monkeypatch.setattr(archive_copy, "write_day", write_another)
     archived = archive_closed_days(spark, database, populated, arguments)
     assert f"group_transitions of {LATE}" in archived.unverified
-    assert {table for table, *_ in candidates(populated)} == {"assignments"}
+    assert {table for table, *_ in candidates(populated)} == {"partition_ownership"}
 
 
-def test_an_older_copy_in_which_a_value_was_changed_is_made_anew(
+def test_older_copy_with_a_changed_value_is_replaced(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
     """The files of another day are as many, and have as many rows."""
@@ -128,7 +128,7 @@ def test_an_older_copy_in_which_a_value_was_changed_is_made_anew(
 
 
 @pytest.mark.parametrize("is_second", [False, True], ids=["at the first attempt", "at the second"])
-def test_once_somebody_has_decided_the_days_are_what_they_saw(
+def test_decided_days_do_not_change(
     spark: SparkSession,
     database: Database,
     populated: pg.connection,
@@ -139,13 +139,13 @@ def test_once_somebody_has_decided_the_days_are_what_they_saw(
     if is_second:
         archive_closed_days(spark, database, populated, arguments)
     seen = paths(populated)
-    look = copying._older_copy
+    look = archive_copy._older_copy
 
     def decide_and_look(*given: Any) -> str | None:  # noqa: ANN401 - as the original
         rows(populated, "UPDATE maintenance_runs SET status = 'applying'")
         return look(*given)
 
-    monkeypatch.setattr(copying, "_older_copy", decide_and_look)
+    monkeypatch.setattr(archive_copy, "_older_copy", decide_and_look)
     archive_closed_days(spark, database, populated, arguments)
     assert paths(populated) == seen
     assert len(seen) == (len(EXPECTED) if is_second else 0)

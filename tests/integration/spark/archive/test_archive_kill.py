@@ -1,4 +1,4 @@
-"""`kill -9` of a real process in the middle of archiving, and of a node in the middle of dropping: nothing is lost."""
+"""Kill the archive job and the dropping node with SIGKILL; no row is lost."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.java import find_java, spark_environment
-from spark_jobs.archive.copying import archive_closed_days
+from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from tests.integration.spark.archive import halting_archive_process
@@ -29,6 +29,8 @@ from tests.integration.spark.archive.old_days import (
     rows,
 )
 from tests.support.waiting import PATIENCE_S, poll_until
+
+pytestmark = pytest.mark.slow
 
 TABLES = (*OTHERS, "group_transitions")
 
@@ -67,7 +69,7 @@ def being_written(tmp_path: Path) -> list[Path]:
 
 
 def wait_until_alone(connection: pg.connection) -> None:
-    """Wait until Postgres has noticed that nobody is at the other end of the killed process' connections."""
+    """Wait until Postgres has closed the connections of the killed process."""
     others = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
         " AND xact_start IS NOT NULL AND pid <> pg_backend_pid()"
@@ -77,7 +79,7 @@ def wait_until_alone(connection: pg.connection) -> None:
 
 @pytest.mark.parametrize(
     "moment",
-    [("", 0, None), ("write_day", 2, 1), ("_read_back", 2, 1), ("_note", 2, 2), ("_forget_older", 1, 5)],
+    [("", 0, None), ("write_day", 2, 1), ("_read_back", 2, 1), ("_record_copy", 2, 2), ("_delete_older_copies", 1, 5)],
     ids=["while files are written", "files written", "files compared", "a day noted", "all days noted"],
 )
 def test_a_job_that_was_killed_is_finished_by_the_next(
@@ -108,7 +110,7 @@ def test_a_job_that_was_killed_is_finished_by_the_next(
 
 @pytest.mark.parametrize(
     ("step", "dropped"),
-    [("_judge_and_drop", 1), ("_note", 1), ("_decide", 1), ("drop_next", 1), ("", 5)],
+    [("_judge_and_drop", 1), ("_record_drop", 1), ("_decide", 1), ("drop_next", 1), ("", 5)],
     ids=["rows gone", "copy noted", "outcome noted", "about to commit", "never"],
 )
 def test_a_node_that_was_killed_while_it_dropped_a_day_has_dropped_it_or_not(

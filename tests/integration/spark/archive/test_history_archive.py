@@ -1,4 +1,4 @@
-"""Old history goes to Parquet and leaves Postgres: all of it, once, whoever is killed where."""
+"""Tests of history_archive: days are copied, verified and dropped exactly once, also after crashes."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -12,15 +12,15 @@ from psycopg2.sql import Identifier
 from pyspark.sql import SparkSession
 
 from coordinator_core.store.tables import HISTORY_TABLES
-from spark_jobs.archive import copying
+from spark_jobs.archive import archive_copy
+from spark_jobs.archive.archive_copy import Archived, archive_closed_days
 from spark_jobs.archive.checksums import Sum, TypedColumn, sum_in_postgres, sum_in_spark
-from spark_jobs.archive.copying import Archived, archive_closed_days
 from spark_jobs.archive.days import Day, archived_copies, history_tables
 from spark_jobs.archive.files import write_day
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
-from spark_jobs.history import History, Span
+from spark_jobs.history import History, TablePeriod
 from spark_jobs.jobs.history_archive import describe
 from tests.integration.spark.archive.old_days import (
     CHANGE_ID,
@@ -45,7 +45,7 @@ from tests.integration.spark.archive.old_days import (
 # -- the copy -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_older_than_is_kept_is_copied_and_nothing_is_dropped(
+def test_days_older_than_keep_days_are_copied_and_not_dropped(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
     before = {table: in_postgres(populated, table) for table in HISTORY_TABLES}
@@ -75,7 +75,7 @@ def test_a_second_run_takes_the_copies_of_the_first(
     assert rows(populated, "SELECT count(DISTINCT path) FROM archive_candidates") == [(5,)]
 
 
-def test_a_copy_that_somebody_damaged_is_made_anew(
+def test_damaged_copy_is_written_again(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
     archive_closed_days(spark, database, populated, arguments)
@@ -101,12 +101,12 @@ def test_rows_that_come_while_a_day_is_copied_make_it_wait(
         rows(populated, STRAY.format(day=LATE))
         write(*given)
 
-    monkeypatch.setattr(copying, "write_day", write_late)
+    monkeypatch.setattr(archive_copy, "write_day", write_late)
     archived = archive_closed_days(spark, database, populated, arguments)
     assert archived.unverified == (f"group_transitions of {LATE}",)
     assert archived.counts["unverified"] == 1
     assert candidates(populated) == [row for row in EXPECTED if row[0] != "group_transitions"]
-    assert "was not the same" in describe(arguments, archived)[0]
+    assert "did not match" in describe(arguments, archived)[0]
 
 
 def test_a_run_that_was_decided_is_left_alone(
@@ -131,7 +131,7 @@ def test_without_an_archive_nothing_begins(
 # -- the drop -------------------------------------------------------------------------------------------------
 
 
-def test_what_was_copied_is_dropped_and_reports_read_both_places_as_one(
+def test_copied_days_are_dropped_and_reports_read_both_places(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
 ) -> None:
     before = {table: in_postgres(populated, table) for table in (*OTHERS, "group_transitions")}
@@ -139,12 +139,12 @@ def test_what_was_copied_is_dropped_and_reports_read_both_places_as_one(
     apply(database_url)
     assert set(outcomes(populated).values()) == {"dropped"}
     left = {table: in_postgres(populated, table).row_count for table in before}
-    assert left == {"assignments": 5, "offset_history": 100, "group_transitions": 0}
+    assert left == {"partition_ownership": 5, "offset_history": 100, "group_transitions": 0}
     assert {table: everything(spark, database, populated, table) for table in before} == before
     kept = (
         "SELECT actor, after ->> 'run_id', count(*) FROM changes WHERE action = 'drop_history_partition' GROUP BY 1, 2"
     )
-    assert rows(populated, kept) == [("somebody", RUN_ID, 5)]
+    assert rows(populated, kept) == [("operator", RUN_ID, 5)]
     counts = rows(populated, "SELECT status, counts ->> 'dropped' FROM maintenance_runs")
     assert counts == [("applied", "5")]
 
@@ -156,12 +156,12 @@ def test_a_report_reads_no_more_of_the_archive_than_its_interval(
     apply(database_url)
     start = datetime(2026, 10, 1, 0, 0, 30, tzinfo=UTC)
     history = History(spark, database, populated, archive=arguments.archive)
-    found = history.rows(Span("offset_history", start, start + timedelta(days=1)))
+    found = history.rows(TablePeriod("offset_history", start, start + timedelta(days=1)))
     assert found.count() == 100
     assert [row.day for row in archived_copies(populated, "offset_history", OLDER, OLD)] == [OLDER]
 
 
-def test_a_day_that_got_a_late_row_stays_and_is_copied_again(
+def test_day_with_a_late_row_is_kept_and_copied_again(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
 ) -> None:
     archive_closed_days(spark, database, populated, arguments)
@@ -190,7 +190,7 @@ def test_a_row_that_comes_after_its_day_was_dropped_goes_to_the_archive_beside_i
     assert in_postgres(populated, "group_transitions").row_count == 0
 
 
-def test_a_late_row_is_not_taken_for_one_that_another_run_dropped(
+def test_late_row_does_not_replace_one_that_another_run_dropped(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
 ) -> None:
     """Two runs copy the same late row, the second drops it, and another late row of that day makes the count right."""
@@ -219,14 +219,14 @@ def test_a_day_that_moves_while_it_is_copied_waits_for_the_next_run(
             to_timestamp(0), NULL);
         UPDATE archived_partitions SET {moved_at} = clock_timestamp()
     """  # noqa: S608 - of the test's own
-    read_back = copying._read_back
+    read_back = archive_copy._read_back
 
-    def move_and_read(archive: copying.Archive, day: Day, path: str) -> Sum:
+    def move_and_read(archive: archive_copy.Archive, day: Day, path: str) -> Sum:
         if day.day == LATE:
             rows(populated, move)
         return read_back(archive, day, path)
 
-    monkeypatch.setattr(copying, "_read_back", move_and_read)
+    monkeypatch.setattr(archive_copy, "_read_back", move_and_read)
     archived = archive_closed_days(spark, database, populated, arguments)
     assert archived.unverified == (f"group_transitions of {LATE}",)
     assert candidates(populated) == [row for row in EXPECTED if row[0] != "group_transitions"]
@@ -235,7 +235,15 @@ def test_a_day_that_moves_while_it_is_copied_waits_for_the_next_run(
 # -- kills ----------------------------------------------------------------------------------------------------
 
 
-STEPS = ("sum_in_postgres", "_older_copy", "write_day", "_read_back", "_note", "_forget_older", "describe_run")
+STEPS = (
+    "sum_in_postgres",
+    "_older_copy",
+    "write_day",
+    "_read_back",
+    "_record_copy",
+    "_delete_older_copies",
+    "describe_run",
+)
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
@@ -250,18 +258,18 @@ def test_a_job_that_is_killed_around_a_step_is_done_by_the_next(
     is_done: bool,
 ) -> None:
     before = in_postgres(populated, "offset_history")
-    original = getattr(copying, step)
+    original = getattr(archive_copy, step)
     calls = iter(range(100))
 
     def killed(*given: Any) -> Any:  # noqa: ANN401 - as the original
-        if next(calls) < 2 and step not in {"_forget_older", "describe_run"}:
+        if next(calls) < 2 and step not in {"_delete_older_copies", "describe_run"}:
             return original(*given)
         if is_done:
             original(*given)
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(copying, step, killed)
+        patch.setattr(archive_copy, step, killed)
         with pytest.raises(Killed):
             archive_closed_days(spark, database, populated, arguments)
     archive_closed_days(spark, database, populated, arguments)
@@ -276,7 +284,7 @@ def test_a_job_that_is_killed_around_a_step_is_done_by_the_next(
 PAIRS = "SELECT * FROM (VALUES {}) AS pairs (first, second)"
 
 
-def test_a_checksum_tells_rows_apart_that_look_alike(spark: SparkSession, connection: pg.connection) -> None:
+def test_checksum_distinguishes_similar_rows(spark: SparkSession, connection: pg.connection) -> None:
     columns = [TypedColumn("first", "text"), TypedColumn("second", "text")]
     alike = ["('a', 'b')", "('ab', '')", "('', 'ab')", "(NULL, 'ab')", "('-', 'ab')", "('a', 'b'), ('a', 'b')"]
     sums = set()

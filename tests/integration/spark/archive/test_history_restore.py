@@ -1,4 +1,4 @@
-"""What the archive has comes back as it was, or not at all."""
+"""Tests of history_restore: days return unchanged, or not at all."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -14,10 +14,10 @@ from muster.cli import app
 from muster.errors import UserError
 from muster.jobs import restore_history
 from muster.settings import load_settings
-from spark_jobs.archive import restoring
+from spark_jobs.archive import archive_restore
+from spark_jobs.archive.archive_copy import archive_closed_days
+from spark_jobs.archive.archive_restore import restore_days
 from spark_jobs.archive.checksums import Sum, TypedColumn, sum_in_spark
-from spark_jobs.archive.copying import archive_closed_days
-from spark_jobs.archive.restoring import restore_days
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
@@ -48,19 +48,19 @@ def archived(
     return populated
 
 
-def test_days_come_back_as_they_were_and_stay_as_long_again(
+def test_restored_days_are_unchanged_and_kept_as_long_again(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
 ) -> None:
     before = {table: in_postgres(populated, table) for table in OTHERS}
     archive_closed_days(spark, database, populated, arguments)
     apply(database_url)
     for table in before:
-        restored = restore_days(spark, database, populated, table, OLDER, OLD, "somebody")
+        restored = restore_days(spark, database, populated, table, OLDER, OLD, "operator")
         assert set(restored) == {OLDER, OLD}
     assert {table: in_postgres(populated, table) for table in before} == before
     assert {table: everything(spark, database, populated, table) for table in before} == before
     noted = "SELECT actor, count(*) FROM changes WHERE action = 'restore_history_partition' GROUP BY actor"
-    assert rows(populated, noted) == [("somebody", 4)]
+    assert rows(populated, noted) == [("operator", 4)]
     lately = NOW - timedelta(days=29)
     rows(populated, f"UPDATE archived_partitions SET restored_at = '{lately}'")  # noqa: S608 - a time of the test's own
     again = archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
@@ -71,7 +71,7 @@ def test_rows_that_came_late_come_into_the_restored_partition(
     spark: SparkSession, database: Database, archived: pg.connection
 ) -> None:
     rows(archived, STRAY.format(day=LATE))
-    restore_days(spark, database, archived, "group_transitions", LATE, LATE, "somebody")
+    restore_days(spark, database, archived, "group_transitions", LATE, LATE, "operator")
     assert rows(archived, "SELECT tableoid::regclass::text, count(*) FROM group_transitions GROUP BY 1") == [
         ("group_transitions_p20260915", 2)
     ]
@@ -86,17 +86,17 @@ def test_damaged_files_are_refused_and_nothing_comes_back(
         file.unlink()
     for file in Path(other.removeprefix("file://")).glob("*.parquet"):
         (Path(mine.removeprefix("file://")) / file.name).write_bytes(file.read_bytes())
-    with pytest.raises(JobError, match="are not what was archived"):
-        restore_days(spark, database, archived, "offset_history", OLD, OLD, "somebody")
+    with pytest.raises(JobError, match="do not match their recorded checksum"):
+        restore_days(spark, database, archived, "offset_history", OLD, OLD, "operator")
     assert in_postgres(archived, "offset_history").row_count == 100
 
 
-@pytest.mark.parametrize("step", ["_write_beside", "sum_in_postgres", "_attach"])
+@pytest.mark.parametrize("step", ["_write_with_extra_rows", "sum_in_postgres", "_attach"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_a_restore_that_is_killed_around_a_step_is_done_by_the_next(
     spark: SparkSession, database: Database, archived: pg.connection, step: str, is_done: bool
 ) -> None:
-    original = getattr(restoring, step)
+    original = getattr(archive_restore, step)
 
     def killed(*given: object) -> object:
         if is_done:
@@ -104,10 +104,10 @@ def test_a_restore_that_is_killed_around_a_step_is_done_by_the_next(
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(restoring, step, killed)
+        patch.setattr(archive_restore, step, killed)
         with pytest.raises(Killed):
-            restore_days(spark, database, archived, "offset_history", OLDER, OLD, "somebody")
-    restore_days(spark, database, archived, "offset_history", OLDER, OLD, "somebody")
+            restore_days(spark, database, archived, "offset_history", OLDER, OLD, "operator")
+    restore_days(spark, database, archived, "offset_history", OLDER, OLD, "operator")
     counts = "SELECT (at AT TIME ZONE 'UTC')::date, count(*) FROM offset_history GROUP BY 1 ORDER BY 1"
     assert rows(archived, counts) == [(OLDER, 100), (OLD, 100), (KEPT, 100)]
     assert rows(archived, "SELECT count(*) FROM changes WHERE action = 'restore_history_partition'") == [(2,)]
@@ -116,37 +116,37 @@ def test_a_restore_that_is_killed_around_a_step_is_done_by_the_next(
 def test_rows_that_did_not_arrive_as_they_were_written_are_noticed_and_nothing_comes_back(
     spark: SparkSession, database: Database, archived: pg.connection
 ) -> None:
-    original = restoring._write_beside
+    original = archive_restore._write_with_extra_rows
 
-    def write_less(given: restoring.Restoring, beside: str, frame: DataFrame) -> None:
+    def write_less(given: archive_restore.Restoring, beside: str, frame: DataFrame) -> None:
         original(given, beside, frame)
         rows(archived, f"DELETE FROM {beside} WHERE ctid = (SELECT min(ctid) FROM {beside})")  # noqa: S608 - its own name
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(restoring, "_write_beside", write_less)
-        with pytest.raises(JobError, match="does not hold what the files hold"):
-            restore_days(spark, database, archived, "offset_history", OLD, OLD, "somebody")
+        patch.setattr(archive_restore, "_write_with_extra_rows", write_less)
+        with pytest.raises(JobError, match="do not match the files"):
+            restore_days(spark, database, archived, "offset_history", OLD, OLD, "operator")
     assert in_postgres(archived, "offset_history").row_count == 100
 
 
-def test_whoever_restores_a_day_that_somebody_else_restores_is_refused_in_one_sentence(
+def test_concurrent_restore_of_a_day_is_rejected_in_one_sentence(
     spark: SparkSession, database: Database, archived: pg.connection
 ) -> None:
-    original, refused = restoring._write_beside, []
+    original, refused = archive_restore._write_with_extra_rows, []
 
-    def meet_another(given: restoring.Restoring, beside: str, frame: DataFrame) -> None:
+    def meet_another(given: archive_restore.Restoring, beside: str, frame: DataFrame) -> None:
         original(given, beside, frame)
         with pytest.MonkeyPatch.context() as other, closing(database.connect()) as connection:
-            other.setattr(restoring, "_write_beside", original)
+            other.setattr(archive_restore, "_write_with_extra_rows", original)
             with pytest.raises(JobError) as refusal:
-                restore_days(spark, database, connection, "offset_history", OLD, OLD, "somebody else")
+                restore_days(spark, database, connection, "offset_history", OLD, OLD, "second-operator")
         refused.append(str(refusal.value))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(restoring, "_write_beside", meet_another)
-        assert restore_days(spark, database, archived, "offset_history", OLD, OLD, "somebody") == {OLD: 100}
-    assert refused == [f"Another restore of {OLD} of offset_history is under way."]
-    assert rows(archived, "SELECT actor FROM changes WHERE action = 'restore_history_partition'") == [("somebody",)]
+        patch.setattr(archive_restore, "_write_with_extra_rows", meet_another)
+        assert restore_days(spark, database, archived, "offset_history", OLD, OLD, "operator") == {OLD: 100}
+    assert refused == [f"Another restore of {OLD} of offset_history is running."]
+    assert rows(archived, "SELECT actor FROM changes WHERE action = 'restore_history_partition'") == [("operator",)]
 
 
 def test_a_day_that_came_back_while_its_files_were_compared_is_left_as_it_is(
@@ -158,13 +158,13 @@ def test_a_day_that_came_back_while_its_files_were_compared_is_left_as_it_is(
         sums.append(sum_in_spark(frame, columns))
         if len(sums) == 1:
             with closing(database.connect()) as connection:
-                restore_days(spark, database, connection, "offset_history", OLD, OLD, "somebody else")
+                restore_days(spark, database, connection, "offset_history", OLD, OLD, "second-operator")
         return sums[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(restoring, "sum_in_spark", restored_meanwhile)
-        with pytest.raises(JobError, match=f"{OLD} of offset_history was brought back meanwhile"):
-            restore_days(spark, database, archived, "offset_history", OLD, OLD, "somebody")
+        patch.setattr(archive_restore, "sum_in_spark", restored_meanwhile)
+        with pytest.raises(JobError, match=f"{OLD} of offset_history was restored meanwhile"):
+            restore_days(spark, database, archived, "offset_history", OLD, OLD, "operator")
     assert in_postgres(archived, "offset_history").row_count == 200
     assert rows(archived, f"SELECT to_regclass('offset_history_r{OLD:%Y%m%d}')") == [(None,)]
 
@@ -178,7 +178,7 @@ def test_a_dry_run_compares_the_files_and_changes_nothing(
     assert rows(archived, "SELECT count(*) FROM archived_partitions WHERE restored_at IS NOT NULL") == [(0,)]
     for file in Path(arguments.archive.removeprefix("file://")).glob("offset_history/*/*/*.parquet"):
         file.unlink()
-    with pytest.raises(JobError, match="are not what was archived"):
+    with pytest.raises(JobError, match="do not match their recorded checksum"):
         restore_days(spark, database, archived, "offset_history", OLDER, OLD, None)
 
 
@@ -187,21 +187,24 @@ def test_an_archive_that_was_moved_as_a_whole_is_restored_from_where_it_is_now(
 ) -> None:
     (tmp_path / "archive").rename(tmp_path / "moved")
     with pytest.raises(JobError, match=r"The archive's files are not at file:.*; set MUSTER_ARCHIVE_URI"):
-        restore_days(spark, database, archived, "assignments", OLD, OLD, "somebody")
+        restore_days(spark, database, archived, "partition_ownership", OLD, OLD, "operator")
     moved = f"file://{tmp_path}/moved"
-    assert restore_days(spark, database, archived, "assignments", OLD, OLD, "somebody", archive=moved) == {OLD: 5}
+    assert restore_days(spark, database, archived, "partition_ownership", OLD, OLD, "operator", archive=moved) == {
+        OLD: 5
+    }
 
 
-def test_muster_job_looks_first_and_restores_when_asked_to(
+@pytest.mark.slow
+def test_muster_job_restores_only_with_execute(
     archived: pg.connection, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = load_settings(database_url=database_url, data_dir=tmp_path)
     both = f"{OLDER}/{OLD + timedelta(days=1)}"
     restore_history(both, None, settings, execute=False)
-    told = capsys.readouterr().out.splitlines()[1:]
-    assert told == [
-        "history_restore: would restore assignments 2 days (rows 10), offset_history 2 days (rows 200).",
-        "Nothing was changed; --execute does it.",
+    output = capsys.readouterr().out.splitlines()[1:]
+    assert output == [
+        "history_restore: would restore offset_history 2 days (rows 200), partition_ownership 2 days (rows 10).",
+        "Dry run; use --execute to apply.",
     ]
     assert in_postgres(archived, "offset_history").row_count == 100
     restore_history(str(OLD), "offset_history", settings, execute=True)
@@ -211,7 +214,7 @@ def test_muster_job_looks_first_and_restores_when_asked_to(
 
 
 @pytest.mark.parametrize("words", [("--table", "rebalances"), ("--execute",)])
-def test_what_only_a_restore_knows_is_refused_elsewhere(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_restore_arguments_are_refused_for_other_jobs(words: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="group_cleanup knows neither --table nor --execute"):
         app(["job", "group_cleanup", *words, "--data-dir", str(tmp_path)], standalone_mode=False)
 
@@ -236,20 +239,20 @@ def test_a_wrong_day_is_one_sentence(given: list[str], complaint: str, capsys: p
     assert complaint in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_nothing_to_restore_is_told() -> None:
-    told = history_restore.describe({"rebalances": {}}, is_dry_run=False)
-    assert told == "history_restore: restored nothing: the archive alone has nothing of these days."
+def test_empty_restore_is_reported() -> None:
+    output = history_restore.describe({"rebalances": {}}, is_dry_run=False)
+    assert output == "history_restore: restored nothing: no such day is only in the archive."
 
 
 def test_an_unknown_table_is_one_sentence(spark: SparkSession, database: Database, connection: pg.connection) -> None:
-    with pytest.raises(JobError, match=r"There is no history table offsets; there are assignments, .* and rebalances"):
-        restore_days(spark, database, connection, "offsets", OLD, OLD, "somebody")
+    with pytest.raises(JobError, match=r"There is no history table offsets; choose .* or rebalances"):
+        restore_days(spark, database, connection, "offsets", OLD, OLD, "operator")
 
 
 def test_days_that_are_older_than_a_column_come_back_with_nulls_in_it(
     spark: SparkSession, database: Database, archived: pg.connection
 ) -> None:
     rows(archived, "ALTER TABLE offset_history ADD COLUMN added_since text")
-    restore_days(spark, database, archived, "offset_history", OLDER, OLD, "somebody")
+    restore_days(spark, database, archived, "offset_history", OLDER, OLD, "operator")
     found = "SELECT count(*), count(added_since) FROM offset_history WHERE at < %s"
     assert rows(archived, found.replace("%s", f"'{KEPT}'")) == [(200, 0)]

@@ -1,4 +1,4 @@
-"""A report tells of a day what it told of it before the day went to the archive, wherever its rows lie meanwhile."""
+"""Tests that reports on archived days equal those from before the archiving."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,30 +14,30 @@ from pyspark.sql import SparkSession
 
 from muster.jobs import run_job
 from muster.settings import load_settings
-from spark_jobs import reporting
-from spark_jobs.archive.copying import archive_closed_days
-from spark_jobs.archive.restoring import restore_days
+from spark_jobs import report_job
+from spark_jobs.archive.archive_copy import archive_closed_days
+from spark_jobs.archive.archive_restore import restore_days
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
-from spark_jobs.history import History, Relation, Span
+from spark_jobs.history import History, Relation, TablePeriod
 from spark_jobs.jdbc import write_staging
 from spark_jobs.jobs import rebalance_frequency_report, timeout_advice
+from spark_jobs.report_job import ReportArguments, ReportingJob, report
 from spark_jobs.report_relations import (
+    ended_rebalances_within,
     evictions_and_exits_within,
     evictions_within,
     joins_within,
-    lives_within,
-    newcomers_within,
-    rebalances_over_within,
+    lifetimes_within,
+    missed_waits_within,
+    new_member_rebalances_within,
     rebalances_within,
+    reconnects_within,
     rejoins_within,
-    returns_within,
-    stays_within,
-    vain_waits_within,
+    sessions_within,
     waits_within,
 )
-from spark_jobs.reporting import ReportArguments, ReportingJob, report
 from spark_jobs.submit import default_options
 from tests.integration.spark.archive.old_days import NEXT_RUN_ID, RUN_ID, apply, in_postgres, rows
 from tests.integration.spark.rows import NOW
@@ -103,10 +103,10 @@ def asked(job: ReportingJob, days_before: int = 0, archive: str = "") -> ReportA
     )
 
 
-def told(
+def report_rows(
     job: ReportingJob, spark: SparkSession, connection: pg.connection, database: Database, arguments: ReportArguments
 ) -> list[dict[str, Any]]:
-    """Tell afresh, and return the rows."""
+    """Run the report again and return the rows."""
     rows(connection, f"TRUNCATE {job.tables[0].name}")
     report(job, spark, database, connection, arguments)
     return table_rows(connection, job.tables[0].name)
@@ -123,7 +123,7 @@ def archive_and_drop(
 
 
 @pytest.mark.parametrize("days_before", [0, 1, 2], ids=["the last day", "a day later", "both days archived"])
-def test_a_day_is_told_of_as_before_it_was_archived(
+def test_archived_day_is_reported_as_before(
     spark: SparkSession,
     database: Database,
     past: pg.connection,
@@ -132,63 +132,64 @@ def test_a_day_is_told_of_as_before_it_was_archived(
     days_before: int,
 ) -> None:
     """The last day is in Postgres but for what began before it; the one before is archived, and its grace is not."""
-    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, days_before))
+    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, days_before))
     assert len(at_first) >= 4
     assert sum(row["evicted"] for row in at_first) > sum(row["spuriously_evicted"] for row in at_first) > 0
     before = {table: in_postgres(past, table).row_count for table in READ}
     archive_and_drop(spark, database, past, archiving, database_url)
     assert all(0 < in_postgres(past, table).row_count < before[table] for table in READ)
-    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, days_before, archiving.archive)) == at_first
+    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, days_before, archiving.archive)) == at_first
 
 
-def test_an_interval_over_archived_days_and_present_ones_is_told_of_as_before(
+def test_interval_over_archived_and_stored_days_is_reported_as_before(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
     both = replace(asked(FREQUENCY), interval_start=END - 3 * DAY)
-    at_first = told(FREQUENCY, spark, past, database, both)
+    at_first = report_rows(FREQUENCY, spark, past, database, both)
     archive_and_drop(spark, database, past, archiving, database_url)
-    assert told(FREQUENCY, spark, past, database, replace(both, archive=archiving.archive)) == at_first
+    assert report_rows(FREQUENCY, spark, past, database, replace(both, archive=archiving.archive)) == at_first
 
 
 def test_advice_over_archived_days_is_as_before_they_were(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
-    at_first = told(ADVICE, spark, past, database, asked(ADVICE))
+    at_first = report_rows(ADVICE, spark, past, database, asked(ADVICE))
     assert len(at_first) == 4
     assert sum(row["heartbeats"] for row in at_first) > 0
     archive_and_drop(spark, database, past, archiving, database_url)
-    assert told(ADVICE, spark, past, database, asked(ADVICE, archive=archiving.archive)) == at_first
+    assert report_rows(ADVICE, spark, past, database, asked(ADVICE, archive=archiving.archive)) == at_first
 
 
 def test_a_day_that_was_copied_and_not_yet_dropped_is_counted_once(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments
 ) -> None:
-    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
     archive_closed_days(spark, database, past, archiving)
-    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
+    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
 
 
+@pytest.mark.slow
 def test_a_row_that_came_after_its_day_was_dropped_is_counted_with_it(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
     archive_and_drop(spark, database, past, archiving, database_url)
     late = Past(END)
-    late.stay("late", "c", END - 3 * DAY, END - 2 * DAY - GRACE, "session_expired")
+    late.session("late", "c", END - 3 * DAY, END - 2 * DAY - GRACE, "session_expired")
     late.store(past)
-    found = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive))
+    found = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive))
     assert [row["evicted"] for row in found if row["group_id"] == "late"] == [1]
     archive_and_drop(spark, database, past, replace(archiving, run_id=NEXT_RUN_ID), database_url)
-    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == found
+    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == found
 
 
 def test_days_that_came_back_are_read_where_they_are(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
-    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
     archive_and_drop(spark, database, past, archiving, database_url)
     for table in READ:
-        restore_days(spark, database, past, table, (END - 5 * DAY).date(), END.date(), "somebody")
-    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2)) == at_first
+        restore_days(spark, database, past, table, (END - 5 * DAY).date(), END.date(), "operator")
+    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2)) == at_first
 
 
 LIVES = f"""
@@ -207,14 +208,14 @@ CROSS JOIN LATERAL (SELECT timestamptz '{END.isoformat()}' - n * interval '3 hou
         waits_within(END - 2 * DAY, END),
         evictions_within(END - 2 * DAY, END),
         joins_within(END - 2 * DAY, END + GRACE),
-        stays_within(END - 2 * DAY, END),
-        lives_within(END - 2 * DAY, END),
+        sessions_within(END - 2 * DAY, END),
+        lifetimes_within(END - 2 * DAY, END),
         evictions_and_exits_within(END - 2 * DAY, END),
-        returns_within(END - 2 * DAY, END, GRACE),
-        vain_waits_within(END - 2 * DAY, END),
+        reconnects_within(END - 2 * DAY, END, GRACE),
+        missed_waits_within(END - 2 * DAY, END),
         rejoins_within(END - 2 * DAY, END),
-        rebalances_over_within(END - 2 * DAY, END),
-        newcomers_within(END - 2 * DAY, END),
+        ended_rebalances_within(END - 2 * DAY, END),
+        new_member_rebalances_within(END - 2 * DAY, END),
     ],
     ids=lambda relation: relation.name,
 )
@@ -226,7 +227,7 @@ def test_postgres_and_spark_understand_a_relation_alike(
     rows(past, LIVES)
     history = History(spark, database, past)
     in_postgres = history.read(relation, ["*"])
-    tables = {span.table: history.rows(replace(span, end=None)) for span in relation.spans}
+    tables = {span.table: history.rows(replace(span, end=None)) for span in relation.periods}
     tables |= {
         name: spark.read.jdbc(database.jdbc_url, name, properties=database.jdbc_properties())
         for name in relation.present
@@ -238,6 +239,7 @@ def test_postgres_and_spark_understand_a_relation_alike(
     assert sorted(map(str, in_spark.collect())) == expected
 
 
+@pytest.mark.slow
 def test_muster_job_reads_the_archive_of_its_data_directory(
     spark: SparkSession,
     database: Database,
@@ -246,7 +248,7 @@ def test_muster_job_reads_the_archive_of_its_data_directory(
     database_url: str,
     tmp_path: Path,
 ) -> None:
-    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
     archive_and_drop(spark, database, past, archiving, database_url)
     rows(past, f"TRUNCATE {FREQUENCY.tables[0].name}")
     day = f"{(END - 3 * DAY).date()}"
@@ -258,15 +260,15 @@ def test_muster_job_reads_the_archive_of_its_data_directory(
 # -- days that cannot be read ---------------------------------------------------------------------------------
 
 
-def test_without_an_archive_archived_days_are_refused_and_the_rows_that_were_told_stay(
+def test_archived_days_without_archive_are_rejected_and_reports_kept(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
-    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
     archive_and_drop(spark, database, past, archiving, database_url)
     with pytest.raises(JobError) as refusal:
         report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2))
-    why = f"What rebalances had of {(END - 3 * DAY).date()} to {(END - 2 * DAY).date()} is in the archive alone"
-    assert str(refusal.value) == f"{why}, and no archive is named: set MUSTER_ARCHIVE_URI."
+    why = f"History of rebalances of {(END - 3 * DAY).date()} to {(END - 2 * DAY).date()} is only in the archive"
+    assert str(refusal.value) == f"{why}: set MUSTER_ARCHIVE_URI."
     assert table_rows(past, FREQUENCY.tables[0].name) == at_first
 
 
@@ -278,10 +280,10 @@ def test_an_archive_that_was_moved_as_a_whole_is_read_where_it_is_named_now(
     database_url: str,
     tmp_path: Path,
 ) -> None:
-    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
     archive_and_drop(spark, database, past, archiving, database_url)
     shutil.move(tmp_path / "archive", tmp_path / "moved")
-    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, f"file://{tmp_path}/moved/")) == at_first
+    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, f"file://{tmp_path}/moved/")) == at_first
     with pytest.raises(JobError, match=r"files are not at file:.*/archive/.*, nor at file:///nowhere/.*; set"):
         report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, "file:///nowhere"))
 
@@ -300,18 +302,19 @@ def test_files_that_lack_rows_are_refused(
         file.unlink()
     with pytest.raises(
         JobError,
-        match=r"^What rebalances had of .* is in the archive, and its files have \d+ rows where \d+ were.*; put",
+        match=r"^History of rebalances of .* is in the archive, and its files have \d+ rows where \d+ were.*; restore",
     ):
         report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, archiving.archive))
     for file in (tmp_path / "archive" / "rebalances" / f"day={day}").glob("*/_SUCCESS"):
         (file.parent / "part.parquet").write_bytes(b"no such thing")
-    with pytest.raises(JobError, match=r"^What rebalances had of .* is in the archive, and cannot be read there; set"):
+    with pytest.raises(JobError, match=r"^History of rebalances of .* is in the archive and cannot be read; set"):
         report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, archiving.archive))
 
 
 # -- days that move meanwhile ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_days_that_are_dropped_while_a_report_reads_are_read_again(
     spark: SparkSession,
     database: Database,
@@ -320,7 +323,7 @@ def test_days_that_are_dropped_while_a_report_reads_are_read_again(
     database_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    at_first = told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
     archive_closed_days(spark, database, past, archiving)
     write, calls = write_staging, []
 
@@ -330,13 +333,13 @@ def test_days_that_are_dropped_while_a_report_reads_are_read_again(
             apply(database_url)
         write(*given)
 
-    monkeypatch.setattr(reporting, "write_staging", drop_and_write)
-    assert told(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
+    monkeypatch.setattr(report_job, "write_staging", drop_and_write)
+    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
     assert len(calls) == 2
     assert table_rows(past, f"{FREQUENCY.tables[0].name}_staging") == []
 
 
-def test_days_that_never_stay_where_they_are_make_a_report_give_up(
+def test_report_gives_up_when_days_keep_moving(
     spark: SparkSession,
     database: Database,
     past: pg.connection,
@@ -344,11 +347,11 @@ def test_days_that_never_stay_where_they_are_make_a_report_give_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(History, "has_moved", lambda _: True)
-    with pytest.raises(JobError, match="in each of 3 readings; run it again when history_archive"):
+    with pytest.raises(JobError, match="during each of 3 reads; run it again when history_archive"):
         report(FREQUENCY, spark, database, past, asked(FREQUENCY))
     assert table_rows(past, FREQUENCY.tables[0].name) == []
 
 
 def test_a_table_without_days_is_no_history(spark: SparkSession, database: Database, past: pg.connection) -> None:
-    with pytest.raises(JobError, match=r"There is no history table offsets; there are assignments, .* and rebalances"):
-        History(spark, database, past).rows(Span("offsets", END))
+    with pytest.raises(JobError, match=r"There is no history table offsets; choose .* or rebalances"):
+        History(spark, database, past).rows(TablePeriod("offsets", END))

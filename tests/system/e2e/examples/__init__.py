@@ -1,1 +1,1 @@
-"""The examples and the page that is built on them, run as a reader runs them."""
+"""The example programs, and the page docs/consume.md."""

@@ -1,4 +1,4 @@
-"""A node for readers' programs, which puts the dead out soon."""
+"""A node with short timeouts for the example programs."""
 
 from __future__ import annotations
 

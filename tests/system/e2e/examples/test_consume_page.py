@@ -1,4 +1,4 @@
-"""The page that takes a reader to her first consumer does what it says, command by command."""
+"""The commands of docs/consume.md do what the page says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE_S, poll_until
 
 PAGE = (ROOT / "docs" / "consume.md").read_text()
 INTERACTIVE_SHELL = ("setsid", "--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i")
-"""A shell that forgets a job when it has told its end, and counts jobs from 1 again: as a reader's does."""
+"""An interactive shell: after reporting the end of a job it numbers jobs from 1 again."""
 PAGES_NODE = "http://127.0.0.1:8080"
 
 
@@ -31,7 +31,7 @@ def blocks(kind: str) -> list[str]:
 
 
 def commands(block: str) -> list[str]:
-    """Return what a reader types, each command in one piece."""
+    """Return the commands, each as one line."""
     return [found.replace("\\\n", " ") for found in re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, flags=re.MULTILINE)]
 
 
@@ -57,13 +57,13 @@ class Terminal:
         self._watching.start()
 
     def _watch(self) -> None:
-        """Take in what is shown until the last program has let go of the terminal."""
+        """Read the output until the last program has closed the terminal."""
         with suppress(OSError):
             while shown := os.read(self._ours, 65_536):
                 self._shown += shown
 
     def type(self, command: str) -> None:
-        """Run the page's next command, which must be this one and succeed, and wait until the prompt is back."""
+        """Run the page's next command, which must begin so and succeed, and wait for the prompt."""
         assert COMMANDS[self._typed].startswith(command), f"the page goes on with {COMMANDS[self._typed]!r}"
         line = COMMANDS[self._typed].replace("consume orders-log", f"consume orders-log --url {self._node_url}")
         self._typed += 1
@@ -77,7 +77,7 @@ class Terminal:
         os.write(self._ours, f"{line}\n".encode())
 
     def shows(self, *words: str) -> bool:
-        """Tell whether a line of these words stands on the terminal."""
+        """Return whether the terminal shows a line of these words."""
         return [*words] in [line.split() for line in self._shown.decode(errors="replace").splitlines()]
 
     def said(self, name: str) -> list[str]:
@@ -112,13 +112,13 @@ def committed(node_url: str, group_id: str) -> dict[int, tuple[int, int]]:
     return {each["partition"]: (each["offset"], each["log_end_offset"]) for each in answer.get("offsets", [])}
 
 
-def test_a_reader_who_follows_the_page_sees_what_it_says(terminal: Terminal, reader_node: str) -> None:
+def test_commands_of_the_page_have_the_described_results(terminal: Terminal, reader_node: str) -> None:
     terminal.type("mkdir")
     terminal.type("for n in 0 1 2")
     terminal.type(".venv/bin/python read_letters.py > first.txt")
     poll_until(lambda: committed(reader_node, "readers") == dict.fromkeys(range(3), (1, 1)))
     terminal.type(".venv/bin/python read_letters.py > second.txt")
-    poll_until(lambda: any(line.startswith("mine now: letters-") for line in terminal.said("second.txt")))
+    poll_until(lambda: any(line.startswith("assigned: letters-") for line in terminal.said("second.txt")))
     terminal.type("kill -9 $first")
     terminal.type("for n in 0 1 2")
     poll_until(lambda: committed(reader_node, "readers") == dict.fromkeys(range(3), (2, 2)))
@@ -130,7 +130,7 @@ def test_a_reader_who_follows_the_page_sees_what_it_says(terminal: Terminal, rea
     read_first = sorted(line for line in terminal.said("first.txt") if " line " in line)
     read_second = sorted(line for line in terminal.said("second.txt") if " line " in line)
 
-    assert terminal.said("first.txt")[0] == "mine now: letters-0 letters-1 letters-2"
+    assert terminal.said("first.txt")[0] == "assigned: letters-0 letters-1 letters-2"
     assert read_first == [f"letters-{n} line 0: the first line of file {n}" for n in range(3)]
     assert read_second == [f"letters-{n} line 1: a line written later" for n in range(3)]
 
@@ -149,13 +149,13 @@ def test_a_reader_who_follows_the_page_sees_what_it_says(terminal: Terminal, rea
     assert terminal.is_at_the_end()
 
 
-def test_the_readers_program_is_as_short_as_the_page_promises() -> None:
+def test_program_of_the_page_is_short() -> None:
     (code,) = blocks("python")
     _, _, loop = code.partition("    while True:\n")
 
     assert len(loop.splitlines()) <= 10
 
 
-def test_every_command_and_file_that_the_page_names_is_there() -> None:
+def test_links_of_the_page_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
         assert (ROOT / "docs" / target).resolve().exists(), target

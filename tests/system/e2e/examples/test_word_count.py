@@ -1,4 +1,4 @@
-"""Words are counted by several processes; one is killed, and every line is counted once all the same."""
+"""The word count example: several processes, one is killed, and each line is counted exactly once."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def readers(tmp_path: Path, reader_node: str) -> Iterator[Readers]:
         yield readers
 
 
-def test_when_one_of_two_is_killed_the_other_takes_over_and_every_line_counts_once(readers: Readers) -> None:
+def test_killed_consumer_is_replaced_and_every_line_counts_once(readers: Readers) -> None:
     doomed = readers.consume("doomed")
     readers.wait_for("doomed", "owns orders-0 orders-1 orders-2 orders-3")
     heir = readers.consume("heir")
@@ -119,7 +119,7 @@ def test_a_batch_that_was_saved_and_not_committed_is_not_counted_again(readers: 
     assert words_counted(readers.directory) == words_in(readers.directory)
 
 
-def test_counting_from_the_start_counts_everything_anew(readers: Readers) -> None:
+def test_from_start_counts_every_file_from_its_start(readers: Readers) -> None:
     for number in range(PARTITIONS):
         path = Topic(readers.directory).path(number)
         Counts(path.with_suffix(".counts.json"), words=Counter(wrong=7)).add(Topic(readers.directory).read(number, 0))
@@ -129,7 +129,7 @@ def test_counting_from_the_start_counts_everything_anew(readers: Readers) -> Non
     assert words_counted(readers.directory) == words_in(readers.directory)
 
 
-def test_the_catalogue_knows_the_topic_with_its_partitions(readers: Readers, reader_node: str) -> None:
+def test_the_topic_metadata_knows_the_topic_with_its_partitions(readers: Readers, reader_node: str) -> None:
     readers.consume("reader")
     readers.wait_until_all_is_committed()
     with ConsumerAgent(reader_node, "another-group", ["orders"]) as agent:
@@ -138,7 +138,7 @@ def test_the_catalogue_knows_the_topic_with_its_partitions(readers: Readers, rea
     assert [each.partition for each in partitions] == list(range(PARTITIONS))
 
 
-def test_a_line_counts_when_it_is_finished(tmp_path: Path) -> None:
+def test_incomplete_line_is_not_counted(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
     path = tmp_path / "orders" / "orders-0.log"
     path.write_text("one two\nthree")
@@ -171,7 +171,7 @@ def a_directory(tmp_path: Path, *names: str) -> str:
 
 def test_a_directory_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["consume", str(tmp_path / "nowhere")]) == 1
-    assert capsys.readouterr().err == f"there is no directory {tmp_path}/nowhere; `produce` makes one\n"
+    assert capsys.readouterr().err == f"there is no directory {tmp_path}/nowhere; `produce` creates it\n"
 
 
 def test_a_directory_without_partitions_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +185,7 @@ def test_a_partition_that_is_left_out_is_one_sentence(tmp_path: Path, capsys: py
     directory = a_directory(tmp_path, "orders-0.log", "orders-2.log")
 
     assert main(["total", directory]) == 1
-    assert "lacks a partition: there are [0, 2]" in capsys.readouterr().err
+    assert "lacks a partition: it has [0, 2]" in capsys.readouterr().err
 
 
 def test_counts_that_cannot_be_read_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +204,7 @@ def test_no_node_at_the_url_is_one_sentence(tmp_path: Path, capsys: pytest.Captu
     )
 
 
-def test_fewer_files_than_the_catalogue_knows_is_one_sentence(readers: Readers, reader_node: str) -> None:
+def test_fewer_files_than_the_topic_metadata_knows_is_one_sentence(readers: Readers, reader_node: str) -> None:
     reader = readers.consume("reader")
     readers.wait_until_all_is_committed()
     end(reader)
@@ -212,7 +212,7 @@ def test_fewer_files_than_the_catalogue_knows_is_one_sentence(readers: Readers, 
     late = readers.consume("late")
 
     assert late.wait() == 1
-    assert f"the node at {reader_node} refuses the topic orders" in readers.said("late")
+    assert f"the node at {reader_node} rejects the topic orders" in readers.said("late")
     assert len(readers.said("late").splitlines()) == 1
 
 
@@ -237,10 +237,10 @@ def test_broken_counts_end_a_consumer_with_one_sentence(
     with pytest.raises(UserError, match=r"orders-1\.counts\.json cannot be read; delete it"):
         a_counter(coordinator, directory).run()
     assert coordinator.member_id == ""
-    assert capsys.readouterr().out == "generation 1: gives back orders-0 orders-1 orders-2\n"
+    assert capsys.readouterr().out == "generation 1: released orders-0 orders-1 orders-2\n"
 
 
-def test_a_consumer_that_is_told_to_stop_waits_for_a_commit_no_longer_than_it_says(
+def test_stopping_consumer_waits_for_a_commit_no_longer_than_its_timeout(
     tmp_path: Path, coordinator: FakeCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("examples.word_count.consumer.COMMIT_TIMEOUT_S", 0.05)

@@ -73,6 +73,6 @@ async def _serve(loop: LapseLoop, database_url: str, serving: "Future[Platform]"
             while not stopping.is_set():  # noqa: ASYNC110 - set by another thread
                 await asyncio.sleep(0.05)
             await hour.end()
-            server.refuse_requests()
+            server.reject_requests()
             await coordinator.stop()
             await server.stop()

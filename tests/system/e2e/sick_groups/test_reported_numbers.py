@@ -17,9 +17,11 @@ from pyspark.sql import SparkSession
 from muster.settings import psql_url
 from spark_jobs.database import parse_url
 from spark_jobs.jobs import assignment_balance_audit, rebalance_frequency_report
-from spark_jobs.reporting import ReportArguments, ReportingJob, report
+from spark_jobs.report_job import ReportArguments, ReportingJob, report
 from spark_jobs.submit import default_options
 from tests.system.e2e.sick_groups.platform import Platform, Row
+
+pytestmark = pytest.mark.slow
 
 STATES = {
     "crash-loop": "Stable",
@@ -234,7 +236,7 @@ def test_evictions(platform: Platform) -> None:
     assert counted["late", "rebalance_timeout"] > 5
     assert counted["crash-loop", "session_expired"] > 50
     for group_id in (*STATES, "deleted"):
-        sessions = platform.api(f"/v1/groups/{group_id}/stays?limit=1000")["stays"]
+        sessions = platform.api(f"/v1/groups/{group_id}/member-sessions?limit=1000")["member_sessions"]
         shown = Counter((group_id, row["end_reason"]) for row in sessions if row["end_reason"] != "hour")
         assert shown == {key: count for key, count in counted.items() if key[0] == group_id}
     removed = {
@@ -253,15 +255,15 @@ def test_member_that_a_stuck_group_waits_for(platform: Platform) -> None:
     (culprit,) = platform.sql("SELECT member_id FROM members WHERE group_id = 'stuck' AND client_id = 'stuck-2'")
     described = platform.api("/v1/groups/stuck")
     assert described["waiting_for"] == [culprit["member_id"]]
-    (view,) = platform.sql("SELECT * FROM dashboards.unsettled_groups")
+    (view,) = platform.sql("SELECT * FROM dashboards.rebalancing_groups")
     assert view["group_id"] == "stuck"
     assert view["awaited_client_ids"] == ["stuck-2"]
     assert view["awaited_member_ids"] == [culprit["member_id"]]
     metrics = platform.metrics()
     labels = {"consumergroup": "stuck", "member_id": culprit["member_id"], "client_id": "stuck-2"}
-    assert metrics[named("muster_awaited_member_info", **labels)] == 1
-    assert metrics[named("muster_awaited_members", consumergroup="stuck")] == 1
-    seconds = metrics[named("muster_unsettled_group_seconds", consumergroup="stuck", state="PreparingRebalance")]
+    assert metrics[named("muster_group_awaited_member_info", **labels)] == 1
+    assert metrics[named("muster_group_awaited_members", consumergroup="stuck")] == 1
+    seconds = metrics[named("muster_group_rebalancing_seconds", consumergroup="stuck", state="PreparingRebalance")]
     assert seconds == pytest.approx(platform.stood_still_s(30), abs=COMMIT_GAP_S)
 
 
@@ -353,7 +355,7 @@ def test_idle_members(platform: Platform) -> None:
     view = platform.sql("SELECT group_id, count(*)::int AS idle FROM dashboards.idle_members GROUP BY 1")
     table = platform.sql("SELECT group_id, idle_members AS idle FROM assignment_balance_audits")
     counted = platform.sql(
-        "SELECT group_id, count(*)::int AS idle FROM members WHERE held = '[]'"
+        "SELECT group_id, count(*)::int AS idle FROM members WHERE ownership = '[]'"
         " AND group_id IN (SELECT group_id FROM groups WHERE state = 'Stable') GROUP BY 1"
     )
     assert [(row["group_id"], row["idle"]) for row in counted] == [("idle-member", 1)]

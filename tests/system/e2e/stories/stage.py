@@ -79,7 +79,7 @@ class Stage:
         """Wait until the actors own so many partitions each, all told in this generation."""
 
         def is_so() -> bool:
-            settled = all(actor.told_in == generation for actor in self.present())
+            settled = all(actor.assigned_in_generation == generation for actor in self.present())
             return settled and [len(share) for share in self.shares()] == list(sizes)
 
         self.wait_for(is_so)
@@ -87,7 +87,7 @@ class Stage:
     def wait_for(self, is_so: Callable[[], bool]) -> None:
         with self.changed:
             assert self.changed.wait_for(is_so, PATIENCE_S), [
-                (a.name, a.told_in, a.lines) for a in self.actors.values()
+                (a.name, a.assigned_in_generation, a.lines) for a in self.actors.values()
             ]
 
     def wait_for_group(self, is_so: Callable[[dict[str, Any]], bool]) -> None:
@@ -134,7 +134,7 @@ class Hold:
     def wait_until_reached(self) -> None:
         assert self.reached.wait(PATIENCE_S)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.may_go.set()
 
 
@@ -154,7 +154,7 @@ class Actor:
         self.name = name
         self.lines: list[Line] = []
         self.owned: set[int] = set()
-        self.told_in = 0
+        self.assigned_in_generation = 0
         """The generation of the latest on_assigned."""
         self.error: AgentError | None = None
         self.is_gone = False
@@ -199,7 +199,7 @@ class Actor:
         """Close the agent, as a program that ends in order does."""
         self._is_stopping.set()
         for hold in self._holds:
-            hold.let_go()
+            hold.release()
         self.agent.wakeup()
         self._thread.join()
         self._cables.close()
@@ -238,7 +238,7 @@ class Actor:
             self.lines.append((what, numbers))
             self.owned = self.owned | set(numbers) if what == "assigned" else self.owned - set(numbers)
             if what == "assigned":
-                self.told_in = self.agent.generation
+                self.assigned_in_generation = self.agent.generation
             self._stage.changed.notify_all()
 
 

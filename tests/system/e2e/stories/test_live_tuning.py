@@ -9,7 +9,7 @@ import pytest
 import urllib3
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from agent.answers import Intervals
+from agent.responses import EffectiveTimeouts
 from tests.support.waiting import PATIENCE_S, poll_until
 from tests.system.e2e.stories.stage import Actor, Hold, Stage
 
@@ -21,29 +21,29 @@ class Listener:
     """Hears every session timeout that an agent is told, and when it was changed."""
 
     def __init__(self, actors: list[Actor]) -> None:
-        self.told: dict[str, list[int]] = {actor.name: [] for actor in actors}
-        self.told_after: dict[str, list[int]] = {}
+        self.reported: dict[str, list[int]] = {actor.name: [] for actor in actors}
+        self.reported_after: dict[str, list[int]] = {}
         for actor in actors:
             self._listen(actor)
 
     def changed(self) -> None:
         """Take note that the change has been made: what is told from now on is kept apart."""
-        self.told_after = {name: [] for name in self.told}
+        self.reported_after = {name: [] for name in self.reported}
 
     def all_follow(self, timeout_ms: int) -> bool:
-        return all(timeout_ms in told for told in self.told_after.values())
+        return all(timeout_ms in reported for reported in self.reported_after.values())
 
     def _listen(self, actor: Actor) -> None:
-        session = actor.agent._session
-        take = session.take_intervals
+        shared = actor.agent._shared
+        take = shared.apply_timeouts
 
-        def heard(intervals: Intervals) -> None:
-            take(intervals)
-            self.told[actor.name].append(intervals.session_timeout_ms)
-            if self.told_after:
-                self.told_after[actor.name].append(intervals.session_timeout_ms)
+        def heard(timeouts: EffectiveTimeouts) -> None:
+            take(timeouts)
+            self.reported[actor.name].append(timeouts.session_timeout_ms)
+            if self.reported_after:
+                self.reported_after[actor.name].append(timeouts.session_timeout_ms)
 
-        session.take_intervals = heard  # type: ignore[method-assign]  # to listen in
+        shared.apply_timeouts = heard  # type: ignore[method-assign]  # to listen in
 
 
 @pytest.fixture
@@ -61,15 +61,15 @@ def crowd(story_node: str, ledger: PsycopgConnection) -> Iterator[Stage]:
 def test_a_hundred_agents_follow_a_new_session_timeout_with_their_next_heartbeat(crowd: Stage) -> None:
     generation, calls = crowd.described()["generation"], [actor.counts() for actor in crowd.present()]
     listener = Listener(crowd.present())
-    poll_until(lambda: all(listener.told.values()))
-    assert {ms for told in listener.told.values() for ms in told} == {BEFORE_MS}
+    poll_until(lambda: all(listener.reported.values()))
+    assert {ms for reported in listener.reported.values() for ms in reported} == {BEFORE_MS}
 
     crowd.configure(session_timeout_ms=AFTER_MS)
     listener.changed()
     poll_until(lambda: listener.all_follow(AFTER_MS))
 
     # One answer may have been on its way when the change was made; none that was asked for later is of before.
-    assert {name for name, told in listener.told_after.items() if BEFORE_MS in told[1:]} == set()
+    assert {name for name, reported in listener.reported_after.items() if BEFORE_MS in reported[1:]} == set()
     described = crowd.described()
     assert (described["state"], described["generation"]) == ("Stable", generation)
     assert described["config"]["session_timeout_ms"] == AFTER_MS
@@ -102,7 +102,7 @@ def expired(stage: Stage) -> list[tuple[str, int]]:
 # -- a group that is stuck --------------------------------------------------------------------------------------
 
 
-def test_a_shorter_rebalance_timeout_frees_a_group_that_waits_for_somebody(stage: Stage) -> None:
+def test_shorter_rebalance_timeout_unblocks_a_waiting_group(stage: Stage) -> None:
     """The one that is waited for goes on heartbeating, so its session does not end the wait; agents ask for 300 s."""
     giving_back = Hold()
     stage.enter("one", in_revoked=giving_back.stand)
@@ -113,9 +113,9 @@ def test_a_shorter_rebalance_timeout_frees_a_group_that_waits_for_somebody(stage
     stuck = stage.described()
 
     stage.configure(rebalance_timeout_ms=1_000)
-    stage.wait_for(lambda: stage.actors["two"].told_in == 2)
+    stage.wait_for(lambda: stage.actors["two"].assigned_in_generation == 2)
     freed = stage.described()
-    giving_back.let_go()
+    giving_back.release()
     stage.wait_for_shares(2, 1, generation=3)
 
     assert (stuck["state"], len(stuck["waiting_for"])) == ("PreparingRebalance", 1)
@@ -126,7 +126,7 @@ def test_a_shorter_rebalance_timeout_frees_a_group_that_waits_for_somebody(stage
     ]
 
 
-def test_a_longer_rebalance_timeout_keeps_somebody_in_who_would_have_been_left_out(stage: Stage) -> None:
+def test_longer_rebalance_timeout_keeps_late_members(stage: Stage) -> None:
     stage.configure(rebalance_timeout_ms=2_500)
     giving_back = Hold()
     stage.enter("one", in_revoked=giving_back.stand)
@@ -138,7 +138,7 @@ def test_a_longer_rebalance_timeout_keeps_somebody_in_who_would_have_been_left_o
 
     stage.configure(rebalance_timeout_ms=60_000)
     longer = stage.described()["waiting_until"]
-    giving_back.let_go()
+    giving_back.release()
     stage.wait_for_shares(2, 1, generation=2)
 
     assert longer > limit
@@ -148,7 +148,7 @@ def test_a_longer_rebalance_timeout_keeps_somebody_in_who_would_have_been_left_o
 # -- what another timeout would have done -----------------------------------------------------------------------
 
 
-def test_an_eviction_that_just_happened_is_told_with_the_timeout_that_it_needed(stage: Stage) -> None:
+def test_recent_eviction_is_reported_with_the_timeout_it_needed(stage: Stage) -> None:
     """A consumer's line is cut for longer than its session, and it comes back under the same name."""
     stage.enter("one", own_line=True, session_timeout_ms=1_000)
     stage.wait_for_shares(3, generation=1)

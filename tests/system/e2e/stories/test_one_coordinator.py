@@ -49,18 +49,18 @@ def test_fifty_joins_at_once_are_one_generation_in_which_the_leader_sees_everybo
     assert not any(shown.values())
 
 
-def test_fetching_offsets_never_tells_of_a_rebalance(stage: Stage) -> None:
+def test_fetching_offsets_never_reports_a_rebalance(stage: Stage) -> None:
     giving_back = Hold()
     first = stage.enter("one", in_revoked=giving_back.stand)
     stage.wait_for_shares(3, generation=1)
     standing = first.stand_still()
     first.agent.commit({TopicPartition(stage.topic, 1): 5})
-    standing.let_go()
+    standing.release()
     stage.enter("two")
     giving_back.wait_until_reached()
     stage.wait_for_group(lambda group: group["state"] == "PreparingRebalance")
     fetched = stage.call("GET", f"/v1/groups/{stage.group_id}/offsets")["offsets"]
-    giving_back.let_go()
+    giving_back.release()
 
     assert [(each["partition"], each["offset"]) for each in fetched] == [(1, 5)]
 
@@ -77,7 +77,9 @@ def test_consumers_notice_nothing_when_their_node_goes(
         stage.configure(group_initial_rebalance_delay_ms=1_500)
         urls = {"base_urls": [url, other], "assignors": [assignor]}
         actors = [stage.enter(name, **urls) for name in ("one", "two")]
-        stage.wait_for(lambda: sorted(map(len, stage.shares())) == [1, 2] and len({a.told_in for a in actors}) == 1)
+        stage.wait_for(
+            lambda: sorted(map(len, stage.shares())) == [1, 2] and len({a.assigned_in_generation for a in actors}) == 1
+        )
 
         def what_is_known() -> object:
             return stage.rebalances(), [(actor.counts(), actor.agent.generation, actor.owned) for actor in actors]
@@ -87,6 +89,6 @@ def test_consumers_notice_nothing_when_their_node_goes(
         for actor in actors:
             standing = actor.stand_still()
             actor.agent.commit(dict.fromkeys([TopicPartition(stage.topic, number) for number in actor.owned], 10))
-            standing.let_go()
+            standing.release()
 
         assert what_is_known() == before

@@ -12,9 +12,9 @@ def latest(stage: Stage) -> Rebalance:
     return stage.rebalances()[-1]
 
 
-@pytest.mark.parametrize(("assignor", "told"), [("range", (2, 1, 0)), ("cooperative-sticky", (2, 0, 0))])
-def test_a_consumer_that_vanishes_is_put_out_when_its_session_is_over(
-    stage: Stage, assignor: str, told: tuple[int, int, int]
+@pytest.mark.parametrize(("assignor", "reported"), [("range", (2, 1, 0)), ("cooperative-sticky", (2, 0, 0))])
+def test_crashed_consumer_is_evicted_when_its_session_expires(
+    stage: Stage, assignor: str, reported: tuple[int, int, int]
 ) -> None:
     stage.configure(group_initial_rebalance_delay_ms=1_500)
     stage.enter("one", assignors=[assignor])
@@ -24,7 +24,7 @@ def test_a_consumer_that_vanishes_is_put_out_when_its_session_is_over(
     third.vanish()
     stage.wait_for_shares(2, 1, generation=2)
 
-    assert [actor.counts() for actor in stage.present()] == [told, told]
+    assert [actor.counts() for actor in stage.present()] == [reported, reported]
     assert latest(stage) == Rebalance(2, "session_expired", "three", restarts=0, members_after=2)
 
 
@@ -50,9 +50,9 @@ def test_a_consumer_that_stops_polling_leaves_by_itself_and_has_lost_everything_
     slow = stage.enter("two", max_poll_interval_ms=1_500)
     stage.wait_for_shares(2, 1, generation=1)
     standing = slow.stand_still()
-    stage.wait_for(lambda: stage.actors["one"].told_in == 2)
+    stage.wait_for(lambda: stage.actors["one"].assigned_in_generation == 2)
     left_behind = latest(stage)
-    standing.let_go()
+    standing.release()
     stage.wait_for_shares(2, 1, generation=3)
 
     assert left_behind == Rebalance(2, "member_left", "two", restarts=0, members_after=1)
@@ -64,12 +64,12 @@ def test_a_static_consumer_that_stops_polling_only_falls_silent(stage: Stage) ->
     stage.configure(group_initial_rebalance_delay_ms=1_500)
     stage.enter("one")
     slow = stage.enter("two", group_instance_id="two", max_poll_interval_ms=1_000, session_timeout_ms=2_500)
-    stage.wait_for(lambda: [actor.told_in for actor in stage.present()] == [1, 1])
+    stage.wait_for(lambda: [actor.assigned_in_generation for actor in stage.present()] == [1, 1])
     had = slow.lines[0][1]
     standing = slow.stand_still()
-    stage.wait_for(lambda: stage.actors["one"].told_in == 2)
-    standing.let_go()
-    stage.wait_for(lambda: [actor.told_in for actor in stage.present()] == [3, 3])
+    stage.wait_for(lambda: stage.actors["one"].assigned_in_generation == 2)
+    standing.release()
+    stage.wait_for(lambda: [actor.assigned_in_generation for actor in stage.present()] == [3, 3])
 
     assert [each.trigger for each in stage.rebalances()][1:] == ["session_expired", "member_joined"]
     assert slow.lines[:2] == [("assigned", had), ("lost", had)]
@@ -83,7 +83,7 @@ def test_a_consumer_slow_in_its_callback_holds_the_rebalance_up_and_loses_nothin
     giving_back.wait_until_reached()
     stage.wait_for_group(lambda group: len(group["members"]) == 2)
     state_meanwhile = stage.described()["state"]
-    giving_back.let_go()
+    giving_back.release()
     stage.wait_for_shares(2, 1, generation=2)
 
     assert state_meanwhile == "PreparingRebalance"
@@ -122,7 +122,7 @@ def test_a_consumer_that_wants_another_topic_too_makes_everybody_join_again(stag
     follower = next(actor for actor in (first, second) if actor.agent.member_id != stage.described()["leader"])
     standing = follower.stand_still()
     follower.agent.subscribe([stage.topic, "another-topic"])
-    standing.let_go()
+    standing.release()
     stage.wait_for_shares(2, 1, generation=2)
 
     assert latest(stage) == Rebalance(2, "subscription_changed", follower.name, restarts=0, members_after=2)
@@ -156,10 +156,10 @@ def test_a_group_of_default_consumers_becomes_cooperative_by_one_restart_of_each
         stage.enter(f"{name} again", assignors=["cooperative-sticky"])
         wait_for_sizes(1, 2)
         chosen.append(stage.described()["protocol_name"])
-    told = {actor: len(actor.lines) for actor in stage.present()}
+    reported = {actor: len(actor.lines) for actor in stage.present()}
     stage.enter("three", assignors=["cooperative-sticky"])
     wait_for_sizes(1, 1, 1)
-    revoked = [numbers for actor, at in told.items() for what, numbers in actor.lines[at:] if what == "revoked"]
+    revoked = [numbers for actor, at in reported.items() for what, numbers in actor.lines[at:] if what == "revoked"]
 
     assert chosen == ["range", "cooperative-sticky", "cooperative-sticky"]
     assert [len(numbers) for numbers in revoked] == [1], "only what goes to the third is revoked"
@@ -172,10 +172,10 @@ def test_a_consumer_that_unsubscribes_leaves_at_once(stage: Stage) -> None:
     stage.wait_for_shares(2, 1, generation=1)
     standing = second.stand_still()
     second.agent.unsubscribe()
-    stage.wait_for(lambda: stage.actors["one"].told_in == 2)
+    stage.wait_for(lambda: stage.actors["one"].assigned_in_generation == 2)
     identity = (second.agent.member_id, second.agent.generation)
     second.agent.subscribe([stage.topic])
-    standing.let_go()
+    standing.release()
     stage.wait_for_shares(2, 1, generation=3)
 
     assert identity == ("", -1)
@@ -192,7 +192,7 @@ def test_a_successor_begins_where_the_vanished_one_has_committed(stage: Stage) -
     partition = TopicPartition(stage.topic, number)
     standing = second.stand_still()
     second.agent.commit({partition: 41})
-    standing.let_go()
+    standing.release()
     second.vanish()
     stage.wait_for_shares(3, generation=2)
     first.stand_still()

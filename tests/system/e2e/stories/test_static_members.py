@@ -91,7 +91,7 @@ def test_stopped_dynamic_members_are_gone_with_the_first_rebalance(stage: Stage)
 
 
 @pytest.mark.parametrize("goes_by", ["closing", "vanishing"])
-def test_a_static_member_that_is_back_within_its_session_disturbs_nobody(stage: Stage, goes_by: str) -> None:
+def test_static_member_back_within_its_session_causes_no_rebalance(stage: Stage, goes_by: str) -> None:
     stage.configure(group_initial_rebalance_delay_ms=1_500)
     other = stage.enter("other")
     pod = stage.enter("pod", group_instance_id="pod", own_line=True)
@@ -120,7 +120,7 @@ def test_a_static_member_that_is_back_too_late_finds_the_group_rebalanced(stage:
     pod.exit()
     stage.wait_for_shares(3, generation=2)
     again = stage.enter("again", group_instance_id="pod")
-    stage.wait_for(lambda: (other.told_in, again.told_in) == (3, 3))
+    stage.wait_for(lambda: (other.assigned_in_generation, again.assigned_in_generation) == (3, 3))
 
     assert (other.counts(), again.counts()) == ((3, 2, 0), (1, 0, 0))
     assert [each.trigger for each in stage.rebalances()][1:] == ["session_expired", "member_joined"]
@@ -155,9 +155,9 @@ def test_a_static_member_that_shares_no_assignor_with_its_own_place_is_refused(s
     pod = stage.enter("pod", group_instance_id="pod", assignors=["range"])
     stage.wait_for_shares(3, generation=1)
     pod.exit()
-    stranger = stage.enter("stranger", group_instance_id="pod", assignors=["roundrobin"])
-    stage.wait_for(lambda: stranger.error is not None)
+    conflicting = stage.enter("stranger", group_instance_id="pod", assignors=["roundrobin"])
+    stage.wait_for(lambda: conflicting.error is not None)
 
-    assert stranger.error is not None
-    assert stranger.error.code == "INCONSISTENT_GROUP_PROTOCOL"
+    assert conflicting.error is not None
+    assert conflicting.error.code == "INCONSISTENT_GROUP_PROTOCOL"
     assert stage.described()["generation"] == 1

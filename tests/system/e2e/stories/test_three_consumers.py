@@ -63,7 +63,7 @@ def test_two_that_come_after_the_first_one_is_settled_make_a_second_rebalance(st
     stage.enter("two")
     stage.enter("three")
     stage.wait_for_group(lambda group: len(group["members"]) == 3)
-    standing.let_go()
+    standing.release()
     stage.wait_for_shares(1, 1, 1, generation=2)
 
     assert first.lines[:2] == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
@@ -93,7 +93,7 @@ def test_one_after_another_makes_three_rebalances_and_stops_everybody_each_time(
     ]
 
 
-def test_one_after_another_with_cooperation_takes_away_only_what_changes_hands(stage: Stage) -> None:
+def test_cooperative_rolling_restart_revokes_only_moved_partitions(stage: Stage) -> None:
     cooperating = {"assignors": ["cooperative-sticky"]}
     first = stage.enter("one", **cooperating)
     stage.wait_for_shares(3, generation=1)

@@ -1,1 +1,1 @@
-"""Problems, deadlines, limits and translation of bodies."""
+"""Unit tests of problem responses, deadlines, limits and the conversion of bodies."""

@@ -1,4 +1,4 @@
-"""One timer tells everybody who is overdue, and nobody else."""
+"""Request deadlines: one timer cancels the overdue requests, and no others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from api.http.deadlines import EARLY_S, Deadlines
+from api.http.deadlines import TIMER_SLACK_S, Deadlines
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from tests.support.waiting import limited
 
@@ -34,26 +34,26 @@ def in_loop(test: Callable[[], Awaitable[T]]) -> T:
 
 
 def test_an_answer_in_time_is_returned() -> None:
-    assert in_loop(lambda: Deadlines(LONG_MS).keep(at_once())) == "answer"
+    assert in_loop(lambda: Deadlines(LONG_MS).wait(at_once())) == "answer"
 
 
-def test_everybody_who_is_overdue_is_told_whenever_it_began() -> None:
+def test_all_overdue_requests_fail_whenever_they_started() -> None:
     async def test() -> list[object]:
         deadlines = Deadlines(20)
-        first = [asyncio.create_task(deadlines.keep(never())) for _ in range(2)]
+        first = [asyncio.create_task(deadlines.wait(never())) for _ in range(2)]
         await asyncio.sleep(0.01)
-        second = [asyncio.create_task(deadlines.keep(never())) for _ in range(2)]
+        second = [asyncio.create_task(deadlines.wait(never())) for _ in range(2)]
         return list(await asyncio.gather(*first, *second, return_exceptions=True))
 
-    told = in_loop(test)
+    results = in_loop(test)
 
-    assert [type(each) for each in told] == [CoordinatorNotAvailable] * 4
+    assert [type(each) for each in results] == [CoordinatorNotAvailable] * 4
 
 
-class HastyLoop(asyncio.SelectorEventLoop):
-    """Says, when it first looks for the overdue, that it is a little too early, as a loop may whose clock is coarse."""
+class EarlyTimerLoop(asyncio.SelectorEventLoop):
+    """Runs the first deadline timer a little too early, as a loop with a coarse clock may."""
 
-    looks = 0
+    timers = 0
     shown_s: float | None = None
 
     def time(self) -> float:
@@ -62,47 +62,47 @@ class HastyLoop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        if getattr(callback, "__name__", "") == "_look":
-            self.looks += 1
-            callback = partial(self._look_early, when, callback) if self.looks == 1 else callback
+        if getattr(callback, "__name__", "") == "_cancel_overdue":
+            self.timers += 1
+            callback = partial(self._run_early, when, callback) if self.timers == 1 else callback
         return super().call_at(when, callback, *args, context=context)
 
-    def _look_early(self, when: float, look: Callable[[], object]) -> None:
-        self.shown_s = when - EARLY_S / 2
-        look()
+    def _run_early(self, when: float, cancel_overdue: Callable[[], object]) -> None:
+        self.shown_s = when - TIMER_SLACK_S / 2
+        cancel_overdue()
         self.shown_s = None
 
 
 def test_a_timer_that_comes_a_little_early_is_not_armed_again() -> None:
-    loop = HastyLoop()
+    loop = EarlyTimerLoop()
     try:
         with pytest.raises(CoordinatorNotAvailable):
-            loop.run_until_complete(Deadlines(20).keep(never()))
-        assert loop.looks == 1
+            loop.run_until_complete(Deadlines(20).wait(never()))
+        assert loop.timers == 1
     finally:
         loop.close()
 
 
-def test_who_was_told_can_go_on() -> None:
+def test_the_task_of_an_overdue_request_can_continue() -> None:
     async def test() -> int:
         task = asyncio.current_task()
         assert task is not None
         with pytest.raises(CoordinatorNotAvailable):
-            await Deadlines(1).keep(never())
+            await Deadlines(1).wait(never())
         await asyncio.sleep(0)
         return task.cancelling()
 
     assert asyncio.run(test()) == 0
 
 
-def test_who_is_still_in_time_is_left_alone_when_another_is_told() -> None:
+def test_a_request_in_time_is_answered_after_another_was_overdue() -> None:
     async def test() -> str:
         deadlines = Deadlines(20)
-        overdue = asyncio.create_task(deadlines.keep(never()))
+        overdue = asyncio.create_task(deadlines.wait(never()))
         with pytest.raises(CoordinatorNotAvailable):
             await overdue
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        waiting = asyncio.create_task(deadlines.keep(answer))
+        waiting = asyncio.create_task(deadlines.wait(answer))
         await asyncio.sleep(0)
         answer.set_result("answer")
         return await waiting
@@ -112,7 +112,7 @@ def test_who_is_still_in_time_is_left_alone_when_another_is_told() -> None:
 
 def test_a_cancelled_request_is_not_taken_for_an_overdue_one() -> None:
     async def test() -> bool:
-        waiting = asyncio.create_task(Deadlines(LONG_MS).keep(never()))
+        waiting = asyncio.create_task(Deadlines(LONG_MS).wait(never()))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
@@ -126,4 +126,4 @@ def test_a_refusal_passes_through() -> None:
         raise CoordinatorNotAvailable("of its own")
 
     with pytest.raises(CoordinatorNotAvailable, match="of its own"):
-        in_loop(lambda: Deadlines(LONG_MS).keep(refused()))
+        in_loop(lambda: Deadlines(LONG_MS).wait(refused()))

@@ -19,18 +19,15 @@ def test_a_node_without_settings_has_the_limits_own_defaults() -> None:
     )
 
 
-def test_the_page_for_callers_tells_the_limits_as_they_are() -> None:
+def test_the_page_lists_the_limits() -> None:
     lines = PAGE.read_text().partition("## Limits")[2].splitlines()
     table = dict(line.strip("| ").split(" | ")[:2] for line in lines if " | " in line)
 
-    assert table["a body"] == f"{HttpLimits().max_body_bytes // 2**20} MiB"
-    assert table["all bodies over 64 KiB that are under way"] == f"{HttpLimits().max_large_bodies_bytes // 2**20} MiB"
+    assert table["request body"] == f"{HttpLimits().max_body_bytes // 2**20} MiB"
+    assert table["all bodies over 64 KiB in progress"] == f"{HttpLimits().max_large_bodies_bytes // 2**20} MiB"
     assert table["partitions in one commit, query or reset"] == f"{HttpLimits().max_partitions_per_request:,}"
-    assert table["time for a request that is no long poll"] == f"{HttpLimits().request_timeout_ms // 1_000} s"
-    assert (
-        table["headers whose end has not come; trailers and other framing of a chunked body"]
-        == f"{limits.HEAD_MAX_BYTES // 2**10} KiB"
-    )
+    assert table["duration of a request other than a long poll"] == f"{HttpLimits().request_timeout_ms // 1_000} s"
+    assert table["head of a request; trailers and framing of a chunked body"] == f"{limits.HEAD_MAX_BYTES // 2**10} KiB"
     lengths = (
         limits.GROUP_ID_MAX_CHARS,
         limits.TOPIC_MAX_CHARS,
@@ -41,6 +38,8 @@ def test_the_page_for_callers_tells_the_limits_as_they_are() -> None:
     assert ids == "; ".join(map(str, lengths)) + " characters"
     assert limits.INSTANCE_ID_MAX_CHARS == limits.CLIENT_ID_MAX_CHARS
     texts = (limits.REASON_MAX_CHARS, limits.ACTOR_MAX_CHARS, limits.REQUEST_ID_MAX_CHARS)
-    assert table["a reason; an actor; a request id"] == "; ".join(f"{n:,}" for n in texts) + " characters"
-    counts = (limits.PROTOCOLS_MAX, limits.LEAVERS_MAX, limits.PAGE_MAX)
-    assert table["offered protocols; leavers in one call; groups in one page"] == "; ".join(f"{n:,}" for n in counts)
+    assert table["reason; actor; request id"] == "; ".join(f"{n:,}" for n in texts) + " characters"
+    counts = (limits.PROTOCOLS_MAX, limits.LEAVING_MEMBERS_MAX, limits.PAGE_MAX)
+    assert table["supported protocols; members in one leave request; items in one page"] == "; ".join(
+        f"{n:,}" for n in counts
+    )

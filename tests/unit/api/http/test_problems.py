@@ -1,4 +1,4 @@
-"""Every refusal looks as the contract's table has it."""
+"""Problem responses of every error."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from api.http.problems import STATUS, RunDecided, StillWaiting, refusal
+from api.http.problems import STATUS, LongPollTimedOut, RunStateConflict, problem_response
 from coordinator_core.protocol import errors
 from coordinator_core.protocol.errors import CoordinatorError
 
@@ -50,7 +50,7 @@ def error_named(code: str) -> CoordinatorError:
 def test_a_refusal_is_as_the_contract_has_it(code: str) -> None:
     kafka_code, status, action = CONTRACT[code]
 
-    reply = refusal(error_named(code))
+    reply = problem_response(error_named(code))
 
     problem = json.loads(reply.body)
     assert reply.content_type == b"application/problem+json"
@@ -61,16 +61,16 @@ def test_a_refusal_is_as_the_contract_has_it(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", CONTRACT)
-def test_503_and_429_say_when_to_come_again(code: str) -> None:
-    reply = refusal(error_named(code))
+def test_503_and_429_have_retry_after(code: str) -> None:
+    reply = problem_response(error_named(code))
 
     assert dict(reply.headers) == ({b"retry-after": b"1"} if reply.status in {429, 503} else {})
 
 
-def test_the_handshake_names_the_member_and_the_wrong_node_the_owner() -> None:
-    handshake = json.loads(refusal(errors.MemberIdRequired("m-1")).body)
-    elsewhere = json.loads(refusal(errors.NotCoordinator("moved", "http://b:1")).body)
-    nowhere = json.loads(refusal(errors.NotCoordinator("moved")).body)
+def test_new_member_id_and_owner_are_returned_in_errors() -> None:
+    handshake = json.loads(problem_response(errors.MemberIdRequired("m-1")).body)
+    elsewhere = json.loads(problem_response(errors.NotCoordinator("moved", "http://b:1")).body)
+    nowhere = json.loads(problem_response(errors.NotCoordinator("moved")).body)
 
     assert handshake["member_id"] == "m-1"
     assert "coordinator" not in handshake
@@ -78,14 +78,14 @@ def test_the_handshake_names_the_member_and_the_wrong_node_the_owner() -> None:
 
 
 def test_waiting_too_long_is_no_reason_to_rejoin() -> None:
-    problem = json.loads(refusal(StillWaiting("m-1")).body)
+    problem = json.loads(problem_response(LongPollTimedOut("m-1")).body)
 
     assert (problem["code"], problem["status"], problem["action"]) == ("REBALANCE_IN_PROGRESS", 409, "retry")
     assert problem["member_id"] == "m-1"
 
 
-def test_what_only_http_refuses_is_told_apart_by_its_status() -> None:
-    problem = json.loads(refusal(RunDecided("too late")).body)
+def test_http_errors_are_distinguished_by_status() -> None:
+    problem = json.loads(problem_response(RunStateConflict("too late")).body)
 
     assert (problem["code"], problem["kafka_code"], problem["action"]) == ("INVALID_REQUEST", 42, "fix")
     assert (problem["status"], problem["title"]) == (409, "Conflict")
@@ -96,5 +96,5 @@ def test_every_error_has_a_status(error_class: type[CoordinatorError]) -> None:
     assert STATUS[error_class] in set(HTTPStatus)
 
 
-def test_a_detail_is_cut_before_it_is_a_burden() -> None:
-    assert len(json.loads(refusal(errors.InvalidRequest("x" * 10_000)).body)["detail"]) == 500
+def test_long_detail_is_truncated() -> None:
+    assert len(json.loads(problem_response(errors.InvalidRequest("x" * 10_000)).body)["detail"]) == 500

@@ -1,4 +1,4 @@
-"""JSON and Kafka's bytes say the same, whichever way they go."""
+"""Conversion of subscriptions and assignments between JSON and Kafka's bytes, in both directions."""
 
 from base64 import b64encode
 
@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.http.translation import (
+from api.http.consumer_json import (
     AssignmentJson,
-    OpaqueReaders,
+    Base64Members,
     SubscriptionJson,
     assignment_bytes,
-    assignment_shown,
+    assignment_json,
     subscription_bytes,
-    subscription_shown,
+    subscription_json,
 )
 from coordinator_core.protocol.consumer_protocol import (
     CONSUMER,
@@ -40,7 +40,7 @@ assignments = st.fixed_dictionaries({"partitions": partitions, "user_data": user
 def test_a_subscription_comes_back_as_it_was_sent(sent: dict[str, object]) -> None:
     data = subscription_bytes("metadata", msgspec.convert(sent, SubscriptionJson), CONSUMER)
 
-    shown = subscription_shown(data, as_json=True)
+    shown = subscription_json(data, as_json=True)
 
     if "rack" in sent and "generation" not in sent:
         sent = sent | {"generation": -1}  # Kafka's bytes with a rack have room for a generation
@@ -51,7 +51,7 @@ def test_a_subscription_comes_back_as_it_was_sent(sent: dict[str, object]) -> No
 def test_an_assignment_comes_back_as_it_was_sent(sent: dict[str, object]) -> None:
     data = assignment_bytes("assignment", msgspec.convert(sent, AssignmentJson))
 
-    assert msgspec.to_builtins(assignment_shown(data, as_json=True)) == sent
+    assert msgspec.to_builtins(assignment_json(data, as_json=True)) == sent
 
 
 @given(st.binary(max_size=60))
@@ -59,13 +59,13 @@ def test_any_bytes_come_back_as_they_were_sent(data: bytes) -> None:
     encoded = b64encode(data).decode()
 
     assert subscription_bytes("metadata", encoded, "connect") == data
-    assert subscription_shown(data, as_json=False) == encoded
-    assert assignment_shown(data, as_json=False) == encoded
+    assert subscription_json(data, as_json=False) == encoded
+    assert assignment_json(data, as_json=False) == encoded
 
 
 @given(st.binary(max_size=60))
 def test_bytes_are_shown_as_json_or_as_base64_and_never_fail(data: bytes) -> None:
-    for shown in (subscription_shown(data, as_json=True), assignment_shown(data, as_json=True)):
+    for shown in (subscription_json(data, as_json=True), assignment_json(data, as_json=True)):
         assert not isinstance(shown, str) or shown == b64encode(data).decode()
 
 
@@ -76,7 +76,7 @@ def test_a_subscription_without_more_is_version_1_as_older_clients_write_it() ->
 
 
 def test_no_assignment_is_an_empty_one() -> None:
-    assert msgspec.to_builtins(assignment_shown(b"", as_json=True)) == {"partitions": [], "user_data": None}
+    assert msgspec.to_builtins(assignment_json(b"", as_json=True)) == {"partitions": [], "user_data": None}
 
 
 @pytest.mark.parametrize("topic", ["a\0", "x" * 250])
@@ -94,10 +94,10 @@ def test_bytes_are_refused_when_they_name_a_topic_that_cannot_be_kept(topic: str
 
 
 def test_only_the_latest_opaque_readers_are_remembered() -> None:
-    readers = OpaqueReaders(limit=2)
+    readers = Base64Members(limit=2)
     for member_id in ("m-1", "m-2", "m-1", "m-3"):
-        readers.note("g", member_id, is_opaque=True)
+        readers.record("g", member_id, uses_base64=True)
 
     assert [("g", member_id) in readers for member_id in ("m-1", "m-2", "m-3")] == [True, False, True]
-    readers.note("g", "m-1", is_opaque=False)
+    readers.record("g", "m-1", uses_base64=False)
     assert ("g", "m-1") not in readers

@@ -1,1 +1,1 @@
-"""Each decision and each rule of the group protocol by itself."""
+"""Tests of the group protocol, decision by decision and rule by rule."""

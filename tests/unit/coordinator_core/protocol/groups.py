@@ -1,4 +1,4 @@
-"""Groups in every state, brought there by records, with short ways to ask them and to tell what they decided.
+"""Builders of groups in every state, short request functions, and summaries of decisions.
 
 The usual group has three members in generation 7: a leads, b follows, s is static (its instance is S). A handshake
 id, h, may be out. What is parked carries a token that tells whose it is.
@@ -26,32 +26,32 @@ from coordinator_core.protocol.records import (
     GroupEmptied,
     GroupRecord,
     JoinParked,
-    MemberIdIssued,
     MemberJoined,
     MemberRemoved,
+    PendingMemberAdded,
     RebalanceStarted,
-    Removal,
+    RemovalReason,
     SyncParked,
     SyncReceived,
     Trigger,
 )
-from coordinator_core.protocol.replies import Answer, Reply
 from coordinator_core.protocol.requests import (
     CommitOffsets,
     Deadline,
     DeadlineKind,
-    Expire,
+    ExpireDeadline,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    Leaver,
-    Offer,
+    LeavingMember,
     OffsetToCommit,
     Request,
     StoredOffset,
+    SupportedProtocol,
     SyncGroup,
     Token,
 )
+from coordinator_core.protocol.responses import Answer, Reply
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 
 GROUP_ID = "g"
@@ -66,7 +66,7 @@ PHASE_START_NODE_MS = NOW.node_ms - 1_000
 """When the phase that a group is in began: a second ago."""
 
 TOKEN = 1
-"""The token of the request that is being decided."""
+"""The token of the request under test."""
 _JOINS = {"a": 11, "b": 12, "s": 13, "n": 14}
 _SYNCS = {"a": 21, "b": 22, "s": 23}
 _NAMES = {token: f"{who}.join" for who, token in _JOINS.items()} | {t: f"{who}.sync" for who, t in _SYNCS.items()}
@@ -74,20 +74,20 @@ _NAMES = {token: f"{who}.join" for who, token in _JOINS.items()} | {t: f"{who}.s
 # -- members ----------------------------------------------------------------------------------------------
 
 
-def offers(*names: str, topics: tuple[str, ...] = ("orders",)) -> tuple[Offer, ...]:
+def offers(*names: str, topics: tuple[str, ...] = ("orders",)) -> tuple[SupportedProtocol, ...]:
     """Return protocols of these names, each with the same subscription."""
     metadata = write_subscription(Subscription(topics))
-    return tuple(Offer(name, metadata) for name in names or ("range",))
+    return tuple(SupportedProtocol(name, metadata) for name in names or ("range",))
 
 
 def member(
     member_id: str,
     instance_id: str | None = None,
-    protocols: tuple[Offer, ...] | None = None,
+    protocols: tuple[SupportedProtocol, ...] | None = None,
     session_ms: int = SESSION_MS,
     rebalance_ms: int = REBALANCE_MS,
 ) -> Member:
-    """Return a newcomer."""
+    """Return a new member."""
     return Member(
         member_id,
         instance_id,
@@ -114,27 +114,29 @@ HELD = {"a": assigned(0), "b": assigned(1), "s": assigned(2)}
 # -- groups in every state --------------------------------------------------------------------------------
 
 
-def nobody_saw() -> Group:
+def unknown_group() -> Group:
     """Return a group that does not exist."""
     return Group(GROUP_ID)
 
 
 def fresh(pending: Iterable[str] = ()) -> Group:
-    """Return a group that nobody has joined yet."""
-    return nobody_saw().fold([GroupCreated(BORN_MS), *map(MemberIdIssued, pending)])
+    """Return a group without members."""
+    return unknown_group().fold([GroupCreated(BORN_MS), *map(PendingMemberAdded, pending)])
 
 
-def window(*members: Member, window_ms: int = DELAY_MS, remaining_ms: int = 0, pending: Iterable[str] = ()) -> Group:
-    """Return a group in its initial window; the first member opened it, the others came in it."""
+def delayed(
+    *members: Member, initial_delay_ms: int = DELAY_MS, remaining_delay_ms: int = 0, pending: Iterable[str] = ()
+) -> Group:
+    """Return a group in its initial rebalance delay, which the first member started."""
     first, *others = members
     records: list[GroupRecord] = [
         MemberJoined(first, "consumer"),
         _parked_join(first.member_id),
-        _started(Trigger.MEMBER_JOINED, window_ms=window_ms, remaining_ms=remaining_ms),
+        _started(Trigger.MEMBER_JOINED, initial_delay_ms=initial_delay_ms, remaining_delay_ms=remaining_delay_ms),
     ]
     for other in others:
         records += [MemberJoined(other, "consumer"), _parked_join(other.member_id)]
-    return fresh().fold([*records, *map(MemberIdIssued, pending)])
+    return fresh().fold([*records, *map(PendingMemberAdded, pending)])
 
 
 def completing(
@@ -143,8 +145,11 @@ def completing(
     """Return a group whose leader, its first member, is to assign; those in `synced` have a sync parked."""
     members = members or USUAL
     records: list[GroupRecord] = [MemberJoined(one, protocol_type) for one in members]
-    records += [_started(Trigger.MEMBER_JOINED, window_ms=DELAY_MS), *(_parked_join(one.member_id) for one in members)]
-    records += [_generation(members), *map(_parked_sync, synced), *map(MemberIdIssued, pending)]
+    records += [
+        _started(Trigger.MEMBER_JOINED, initial_delay_ms=DELAY_MS),
+        *(_parked_join(one.member_id) for one in members),
+    ]
+    records += [_generation(members), *map(_parked_sync, synced), *map(PendingMemberAdded, pending)]
     return fresh().fold(records)
 
 
@@ -158,7 +163,7 @@ def stable(
     """Return a group that has its assignment; those in `late` have not synced yet."""
     members = members or USUAL
     accepted = AssignmentAccepted(BORN_MS, 1, tuple((one.member_id, held.get(one.member_id, b"")) for one in members))
-    records: list[GroupRecord] = [accepted, *map(MemberIdIssued, pending)]
+    records: list[GroupRecord] = [accepted, *map(PendingMemberAdded, pending)]
     records += [SyncReceived(BORN_MS, one.member_id) for one in members if one.member_id not in late]
     return completing(*members, protocol_type=protocol_type).fold(records)
 
@@ -167,16 +172,16 @@ def preparing(
     *members: Member,
     joined: Iterable[str] = (),
     pending: Iterable[str] = (),
-    newcomers: Iterable[Member] = (),
+    new_members: Iterable[Member] = (),
     of: Group | None = None,
 ) -> Group:
-    """Return a Stable group (or `of`) that rebalances; those in `joined` have joined again, as newcomers have."""
+    """Return a Stable group (or `of`) that rebalances; those in `joined` have rejoined, as have new members."""
     records: list[GroupRecord] = [
         _started(Trigger.LEADER_REJOINED),
         *map(_parked_join, joined),
-        *map(MemberIdIssued, pending),
+        *map(PendingMemberAdded, pending),
     ]
-    for one in newcomers:
+    for one in new_members:
         records += [MemberJoined(one, "consumer"), _parked_join(one.member_id)]
     return (of or stable(*members)).fold(records)
 
@@ -184,10 +189,10 @@ def preparing(
 def empty(pending: Iterable[str] = (), protocol_type: str = "consumer") -> Group:
     """Return a group whose members have gone, at generation 7."""
     records: list[GroupRecord] = [
-        MemberRemoved(BORN_MS, "a", Removal.LEFT),
+        MemberRemoved(BORN_MS, "a", RemovalReason.LEFT),
         _started(Trigger.MEMBER_LEFT),
         GroupEmptied(BORN_MS, GENERATION),
-        *map(MemberIdIssued, pending),
+        *map(PendingMemberAdded, pending),
     ]
     return completing(A, protocol_type=protocol_type).fold(records)
 
@@ -197,9 +202,16 @@ def dead() -> Group:
     return empty().fold([GroupDied(BORN_MS, "deleted")])
 
 
-def _started(trigger: Trigger, window_ms: int | None = None, remaining_ms: int = 0) -> RebalanceStarted:
+def _started(trigger: Trigger, initial_delay_ms: int | None = None, remaining_delay_ms: int = 0) -> RebalanceStarted:
     return RebalanceStarted(
-        BORN_MS, PHASE_START_NODE_MS, trigger, None, None, None, window_ms=window_ms, remaining_ms=remaining_ms
+        BORN_MS,
+        PHASE_START_NODE_MS,
+        trigger,
+        None,
+        None,
+        None,
+        initial_delay_ms=initial_delay_ms,
+        remaining_delay_ms=remaining_delay_ms,
     )
 
 
@@ -231,7 +243,7 @@ def _parked_sync(member_id: str) -> SyncParked:
 def join(
     member_id: str = "",
     instance_id: str | None = None,
-    protocols: tuple[Offer, ...] | None = None,
+    protocols: tuple[SupportedProtocol, ...] | None = None,
     *,
     fresh_id: str = "n",
     session_ms: int = SESSION_MS,
@@ -251,7 +263,7 @@ def join(
         rebalance_timeout_ms=rebalance_ms,
         protocol_type=protocol_type,
         protocols=offers() if protocols is None else protocols,
-        fresh_member_id=fresh_id,
+        new_member_id=fresh_id,
         require_known_member_id=not is_old_client,
         supports_skip_assignment=can_skip,
     )
@@ -274,9 +286,11 @@ def heartbeat(member_id: str, generation: int = GENERATION, instance_id: str | N
     return Heartbeat(TOKEN, generation, member_id, instance_id)
 
 
-def leave(*leavers: Leaver | str) -> LeaveGroup:
+def leave(*leaving_members: LeavingMember | str) -> LeaveGroup:
     """Return a leave of some members."""
-    return LeaveGroup(TOKEN, tuple(one if isinstance(one, Leaver) else Leaver(one) for one in leavers))
+    return LeaveGroup(
+        TOKEN, tuple(one if isinstance(one, LeavingMember) else LeavingMember(one) for one in leaving_members)
+    )
 
 
 def commit(
@@ -292,9 +306,9 @@ def commit(
     )
 
 
-def expire(kind: DeadlineKind, subject: str = "") -> Expire:
+def expire(kind: DeadlineKind, subject: str = "") -> ExpireDeadline:
     """Return that a deadline has passed."""
-    return Expire(Deadline(kind, subject))
+    return ExpireDeadline(Deadline(kind, subject))
 
 
 def stored_offset(
@@ -325,9 +339,9 @@ def answer(decision: Decision, token: Token = TOKEN) -> Answer:
     return found
 
 
-def told(decision: Decision) -> list[str]:
-    """Return who is told what: the request itself by what it is told, what was parked by its name."""
-    return [_tell_reply(one) for one in decision.replies]
+def replies_of(decision: Decision) -> list[str]:
+    """Return the replies: to the request itself by the response, to parked requests with their names."""
+    return [_reply_text(one) for one in decision.replies]
 
 
 def recorded(decision: Decision) -> list[str]:
@@ -340,19 +354,19 @@ def timed(decision: Decision) -> dict[str, int | None]:
     return {":".join(filter(None, deadline)): delay_ms for deadline, delay_ms in decision.deadlines}
 
 
-def tell(decision: Decision) -> str:
-    """Return a decision in one line: state after it; who is told what; records; timers."""
+def summary_of(decision: Decision) -> str:
+    """Return a decision in one line: state after it; replies; records; timers."""
     timers = " ".join(f"{name}={'off' if ms is None else ms}" for name, ms in timed(decision).items())
     return "; ".join(
         [
             f"{decision.group.state} {decision.group.generation}",
-            ", ".join(told(decision)) or "nobody",
+            ", ".join(replies_of(decision)) or "no reply",
             " ".join(recorded(decision)) or "nothing",
             timers or "no timer",
         ]
     )
 
 
-def _tell_reply(one: Reply) -> str:
+def _reply_text(one: Reply) -> str:
     what = one.answer.code if isinstance(one.answer, CoordinatorError) else type(one.answer).__name__
     return what if one.token == TOKEN else f"{_NAMES[one.token]} {what}"

@@ -1,4 +1,4 @@
-"""Commits, beyond the table: each partition has a result of its own, and what is stored says all of it.
+"""OffsetCommit, beyond the table: each partition has its own result, and the record is complete.
 
 Source: protocol.md sections 10.1 and 18.
 """
@@ -10,9 +10,9 @@ from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import UnknownMemberId
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import OffsetsCommitted
-from coordinator_core.protocol.replies import Committed
 from coordinator_core.protocol.requests import OffsetToCommit
-from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
+from coordinator_core.protocol.responses import CommitOffsetsResponse
+from coordinator_core.protocol.settings import Context, GroupSettings, TopicMetadata
 from tests.unit.coordinator_core.protocol.groups import (
     NOW,
     answer,
@@ -22,10 +22,10 @@ from tests.unit.coordinator_core.protocol.groups import (
     fresh,
     preparing,
     recorded,
+    replies_of,
     reply,
     stable,
     timed,
-    told,
 )
 
 SHORT = GroupSettings(offset_metadata_max_bytes=3)
@@ -34,11 +34,11 @@ SHORT = GroupSettings(offset_metadata_max_bytes=3)
 def results(decision: Decision) -> list[str]:
     """Return the partitions' results, in the order asked."""
     found = answer(decision)
-    assert isinstance(found, Committed)
+    assert isinstance(found, CommitOffsetsResponse)
     return ["NONE" if one.error is None else one.error.code for one in found.offsets]
 
 
-def test_what_is_stored_says_everything_that_was_committed() -> None:
+def test_record_has_everything_that_was_committed() -> None:
     decision = ask(stable(), commit("b", 7, None, OffsetToCommit("orders", 3, 42, 5, "note", 99)))
     assert decision.records == (
         OffsetsCommitted(NOW.wall_ms, "b", None, (OffsetToCommit("orders", 3, 42, 5, "note", 99),)),
@@ -57,7 +57,7 @@ def test_an_offset_may_have_no_time_to_live_at_all() -> None:
     assert record.expires_at_ms == NOW.wall_ms
 
 
-def test_whoever_commits_from_outside_into_a_live_group_is_told_why_it_may_not() -> None:
+def test_commit_from_outside_into_a_live_group_is_rejected_with_reason() -> None:
     refused = reply(ask(stable(), commit("", -1))).answer
     assert isinstance(refused, UnknownMemberId)
     assert refused.detail == "the group has members; only they may commit"
@@ -80,36 +80,36 @@ def test_metadata_is_limited_in_characters_not_bytes_and_the_limit_is_fine() -> 
 
 
 def test_only_a_partition_beyond_a_known_count_is_refused() -> None:
-    context = Context(GroupSettings(), {"orders": CataloguedTopic(2, 1)})
+    context = Context(GroupSettings(), {"orders": TopicMetadata(2, 1)})
     known, beyond, unknown = (OffsetToCommit(*where, 1) for where in [("orders", 1), ("orders", 2), ("sales", 99)])
     decision = decide(stable(), commit("b", 7, None, known, beyond, unknown), NOW, context)
     assert results(decision) == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
 
 
-def test_a_partition_that_is_not_there_is_refused_as_such_whatever_else_is_wrong() -> None:
+def test_unknown_partition_is_the_first_error_of_a_partition() -> None:
     """Kafka looks at the topic before the coordinator sees the commit."""
-    context = Context(SHORT, {"orders": CataloguedTopic(2, 1)})
+    context = Context(SHORT, {"orders": TopicMetadata(2, 1)})
     beyond = OffsetToCommit("orders", 2, 1, metadata="long")
     assert results(decide(stable(), commit("b", 7, None, beyond), NOW, context)) == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
-def test_a_commit_of_nothing_from_outside_makes_a_group_all_the_same() -> None:
+def test_empty_commit_of_a_non_member_creates_the_group() -> None:
     decision = ask(Group("g"), commit("", -1, None, OffsetToCommit("orders", 0, 1, metadata="long")), SHORT)
     assert recorded(decision) == ["GroupCreated"]
 
 
 def test_the_empty_group_id_may_commit() -> None:
-    assert told(ask(Group(""), commit("", -1))) == ["Committed"]
+    assert replies_of(ask(Group(""), commit("", -1))) == ["CommitOffsetsResponse"]
 
 
 @pytest.mark.parametrize("group", [empty(), fresh()], ids=["left", "fresh"])
 def test_a_commit_from_outside_does_not_change_an_empty_group(group: Group) -> None:
-    decision = ask(group, commit("whoever", -1, "X"))
-    assert told(decision) == ["Committed"]
+    decision = ask(group, commit("unknown", -1, "X"))
+    assert replies_of(decision) == ["CommitOffsetsResponse"]
     assert decision.group is group
 
 
 def test_the_old_generation_may_commit_while_the_group_rebalances() -> None:
     decision = ask(preparing(), commit("b"), GroupSettings(session_timeout_ms=7_000))
-    assert told(decision) == ["Committed"]
-    assert timed(decision) == {"member:b": 7_000}
+    assert replies_of(decision) == ["CommitOffsetsResponse"]
+    assert timed(decision) == {"session:b": 7_000}

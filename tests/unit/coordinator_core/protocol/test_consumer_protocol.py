@@ -1,4 +1,4 @@
-"""What members of type "consumer" say in bytes is read as Kafka's clients write it, or is unreadable; nothing else.
+"""Bytes of Kafka's "consumer" protocol type are read as clients write them, or are unreadable.
 
 Source: Kafka's ``ConsumerProtocolSubscription.json`` and ``ConsumerProtocolAssignment.json``.
 """
@@ -143,9 +143,7 @@ def test_a_truncated_subscription_is_unreadable(data: bytes, draw: st.DataObject
 
 @unhurried
 @given(subscriptions, st.data())
-def test_topics_are_known_as_soon_as_what_version_0_has_is_there(
-    subscription: Subscription, draw: st.DataObject
-) -> None:
+def test_topics_are_known_from_the_fields_of_version_0(subscription: Subscription, draw: st.DataObject) -> None:
     data = write_subscription(subscription)
     with_no_partitions = write_subscription(Subscription(subscription.topics, user_data=subscription.user_data))
     cut = draw.draw(st.integers(0, len(data)))
@@ -159,7 +157,7 @@ def test_topics_are_known_of_a_client_that_leaves_out_what_its_version_adds(vers
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\1" + ORDERS + NO_DATA, b"\0\1\0\0\0\1" + ORDERS])
-def test_topics_of_what_version_0_cannot_be_read_from_are_unknown(data: bytes) -> None:
+def test_topics_are_unknown_if_the_fields_of_version_0_are_unreadable(data: bytes) -> None:
     assert topics_of(data) is None
 
 
@@ -189,7 +187,7 @@ def test_a_damaged_subscription_is_read_or_unreadable(data: bytes, where: int, w
     ],
     ids=["topics", "user data", "owned topics", "owned partitions", "a string"],
 )
-def test_a_length_that_nothing_follows_costs_no_memory(data: bytes) -> None:
+def test_an_excessive_array_length_allocates_no_memory(data: bytes) -> None:
     tracemalloc.start()
     try:
         attempt(read_subscription, data)

@@ -1,6 +1,6 @@
-"""Every refusal is one of Kafka's errors, and says what the caller should do.
+"""Every error is one of Kafka's, and has an action for the caller.
 
-Source: Kafka's ``Errors``; http-api.md "When the answer is no".
+Source: Kafka's ``Errors``; http-api.md "Errors".
 """
 
 from collections.abc import Iterator

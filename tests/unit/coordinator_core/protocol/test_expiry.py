@@ -1,4 +1,4 @@
-"""Deadlines of members, handshake ids and the sync phase.
+"""Deadlines of members, pending members and the sync phase.
 
 Source: protocol.md sections 9.4, 9.5 and 18.
 """
@@ -6,7 +6,7 @@ Source: protocol.md sections 9.4, 9.5 and 18.
 import pytest
 
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import MemberRemoved, RebalanceStarted, Removal, Trigger
+from coordinator_core.protocol.records import MemberRemoved, RebalanceStarted, RemovalReason, Trigger
 from coordinator_core.protocol.requests import DeadlineKind
 from coordinator_core.protocol.settings import GroupSettings
 from tests.unit.coordinator_core.protocol.groups import (
@@ -14,19 +14,19 @@ from tests.unit.coordinator_core.protocol.groups import (
     B,
     ask,
     completing,
+    delayed,
     empty,
     expire,
     fresh,
     join,
     member,
-    nobody_saw,
     preparing,
+    replies_of,
     reply,
     stable,
-    tell,
+    summary_of,
     timed,
-    told,
-    window,
+    unknown_group,
 )
 
 SYNC_LIMIT = expire(DeadlineKind.SYNC)
@@ -36,81 +36,84 @@ SYNC_LIMIT = expire(DeadlineKind.SYNC)
 
 
 def test_silence_is_expelled_and_rebalances() -> None:
-    decision = ask(stable(), expire(DeadlineKind.MEMBER, "b"))
+    decision = ask(stable(), expire(DeadlineKind.SESSION, "b"))
     removed, started = decision.records
     assert isinstance(removed, MemberRemoved)
     assert isinstance(started, RebalanceStarted)
-    assert (removed.member_id, removed.removal) == ("b", Removal.SESSION_EXPIRED)
+    assert (removed.member_id, removed.removal_reason) == ("b", RemovalReason.SESSION_EXPIRED)
     assert (started.trigger, started.member_id) == (Trigger.SESSION_EXPIRED, "b")
 
 
 def test_a_static_member_s_silence_is_expelled_too() -> None:
-    assert ask(stable(), expire(DeadlineKind.MEMBER, "s")).group.static_members == {}
+    assert ask(stable(), expire(DeadlineKind.SESSION, "s")).group.static_members == {}
 
 
 def test_silence_while_the_leader_assigns_sends_the_waiting_back() -> None:
-    decision = ask(completing(synced=["b"]), expire(DeadlineKind.MEMBER, "s"))
-    assert told(decision) == ["b.sync REBALANCE_IN_PROGRESS"]
+    decision = ask(completing(synced=["b"]), expire(DeadlineKind.SESSION, "s"))
+    assert replies_of(decision) == ["b.sync REBALANCE_IN_PROGRESS"]
 
 
 @pytest.mark.parametrize("group", [preparing(joined=["b"]), completing(synced=["b"])], ids=["join", "sync"])
-def test_a_member_that_waits_is_not_silent(group: Group) -> None:
-    assert ask(group, expire(DeadlineKind.MEMBER, "b")).group is group
+def test_session_of_a_member_with_a_parked_request_does_not_expire(group: Group) -> None:
+    assert ask(group, expire(DeadlineKind.SESSION, "b")).group is group
 
 
-def test_a_newcomer_that_has_waited_for_too_long_goes() -> None:
-    decision = ask(preparing(newcomers=[member("n")]), expire(DeadlineKind.MEMBER, "n"))
-    assert told(decision) == ["n.join UNKNOWN_MEMBER_ID"]
+def test_new_member_that_waits_too_long_is_removed() -> None:
+    decision = ask(preparing(new_members=[member("n")]), expire(DeadlineKind.SESSION, "n"))
+    assert replies_of(decision) == ["n.join UNKNOWN_MEMBER_ID"]
     assert reply(decision, 14).member_id == ""
 
 
-def test_a_newcomer_s_time_is_the_new_member_timeout_in_force() -> None:
+def test_new_member_timeout_is_the_effective_one() -> None:
     settings = GroupSettings(group_new_member_join_timeout_ms=9_000)
-    assert timed(ask(empty(pending=["h"]), join("h"), settings))["member:h"] == 9_000
+    assert timed(ask(empty(pending=["h"]), join("h"), settings))["session:h"] == 9_000
 
 
-def test_silence_in_a_join_phase_may_end_it() -> None:
-    assert told(ask(preparing(joined=["a", "s"]), expire(DeadlineKind.MEMBER, "b"))) == [
-        "a.join Joined",
-        "s.join Joined",
+def test_expiry_in_a_join_phase_may_end_it() -> None:
+    assert replies_of(ask(preparing(joined=["a", "s"]), expire(DeadlineKind.SESSION, "b"))) == [
+        "a.join JoinGroupResponse",
+        "s.join JoinGroupResponse",
     ]
 
 
-def test_when_the_only_member_falls_silent_the_group_is_empty_at_once() -> None:
-    decision = ask(stable(A), expire(DeadlineKind.MEMBER, "a"))
-    assert tell(decision) == (
-        "Empty 8; nobody; MemberRemoved RebalanceStarted GroupEmptied; member:a=off sync=off join=off"
+def test_group_is_empty_at_once_when_its_only_member_expires() -> None:
+    decision = ask(stable(A), expire(DeadlineKind.SESSION, "a"))
+    assert summary_of(decision) == (
+        "Empty 8; no reply; MemberRemoved RebalanceStarted GroupEmptied; session:a=off sync=off join=off"
     )
 
 
-# -- handshake ids ------------------------------------------------------------------------------------------
+# -- pending member ids ------------------------------------------------------------------------------------------
 
 
-def test_an_unused_handshake_id_is_dropped() -> None:
-    assert tell(ask(fresh(["h"]), expire(DeadlineKind.HANDSHAKE, "h"))) == "Empty 0; nobody; MemberIdDropped; no timer"
+def test_an_unused_pending_member_id_is_dropped() -> None:
+    assert (
+        summary_of(ask(fresh(["h"]), expire(DeadlineKind.PENDING_MEMBER, "h")))
+        == "Empty 0; no reply; PendingMemberRemoved; no timer"
+    )
 
 
-def test_a_handshake_id_that_runs_out_may_end_the_join_phase() -> None:
-    decision = ask(preparing(A, B, joined=["a", "b"], pending=["h"]), expire(DeadlineKind.HANDSHAKE, "h"))
-    assert told(decision) == ["a.join Joined", "b.join Joined"]
+def test_pending_member_id_that_runs_out_may_end_the_join_phase() -> None:
+    decision = ask(preparing(A, B, joined=["a", "b"], pending=["h"]), expire(DeadlineKind.PENDING_MEMBER, "h"))
+    assert replies_of(decision) == ["a.join JoinGroupResponse", "b.join JoinGroupResponse"]
 
 
 # -- the sync limit ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("group", [completing(synced=["a"]), stable(late=["b", "s"])], ids=["Completing", "Stable"])
-def test_at_the_sync_limit_all_who_have_not_synced_go_static_ones_too(group: Group) -> None:
+def test_sync_timeout_evicts_static_members_too(group: Group) -> None:
     decision = ask(group, SYNC_LIMIT)
     removed = [record for record in decision.records if isinstance(record, MemberRemoved)]
-    assert [(record.member_id, record.removal) for record in removed] == [
-        ("b", Removal.SYNC_TIMEOUT),
-        ("s", Removal.SYNC_TIMEOUT),
+    assert [(record.member_id, record.removal_reason) for record in removed] == [
+        ("b", RemovalReason.SYNC_TIMEOUT),
+        ("s", RemovalReason.SYNC_TIMEOUT),
     ]
     (started,) = [record for record in decision.records if isinstance(record, RebalanceStarted)]
     assert (started.trigger, started.member_id) == (Trigger.SYNC_TIMEOUT, "b")
 
 
-def test_the_sync_limit_can_be_told_to_spare_static_members() -> None:
+def test_sync_timeout_can_exclude_static_members() -> None:
     """Setting `group_sync_timeout_scope`: SEED-08s."""
     settings = GroupSettings(group_sync_timeout_scope="dynamic")
     assert list(ask(stable(late=["b", "s"]), SYNC_LIMIT, settings).group.members) == ["a", "s"]
@@ -119,7 +122,7 @@ def test_the_sync_limit_can_be_told_to_spare_static_members() -> None:
 
 
 @pytest.mark.parametrize(("rebalance_ms", "again_ms"), [(60_000, 60_000), (0, 1_000)])
-def test_whoever_the_sync_limit_spares_is_looked_at_again(rebalance_ms: int, again_ms: int) -> None:
+def test_members_excluded_from_the_sync_timeout_are_checked_again(rebalance_ms: int, again_ms: int) -> None:
     """The setting may have been taken back by then."""
     group = stable(A, member("s", "S", rebalance_ms=rebalance_ms), late=["s"])
     settings = GroupSettings(rebalance_timeout_ms=rebalance_ms, group_sync_timeout_scope="dynamic")
@@ -129,16 +132,16 @@ def test_whoever_the_sync_limit_spares_is_looked_at_again(rebalance_ms: int, aga
 
 
 @pytest.mark.parametrize("group", [stable(), preparing(), empty()], ids=lambda group: str(group.state))
-def test_the_sync_limit_means_nothing_where_no_sync_is_awaited(group: Group) -> None:
+def test_sync_timer_is_ignored_without_pending_syncs(group: Group) -> None:
     assert ask(group, SYNC_LIMIT).group is group
 
 
 # -- deadlines that come too late ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [DeadlineKind.SYNC, DeadlineKind.MEMBER, DeadlineKind.HANDSHAKE])
-@pytest.mark.parametrize("group", [nobody_saw(), empty(), window(A)], ids=["no group", "Empty", "window"])
-def test_a_deadline_of_somebody_who_is_gone_changes_nothing(group: Group, kind: DeadlineKind) -> None:
+@pytest.mark.parametrize("kind", [DeadlineKind.SYNC, DeadlineKind.SESSION, DeadlineKind.PENDING_MEMBER])
+@pytest.mark.parametrize("group", [unknown_group(), empty(), delayed(A)], ids=["no group", "Empty", "window"])
+def test_timer_of_a_removed_member_changes_nothing(group: Group, kind: DeadlineKind) -> None:
     decision = ask(group, expire(kind, "x"))
     assert decision.group is group
     assert (decision.records, decision.replies) == ((), ())

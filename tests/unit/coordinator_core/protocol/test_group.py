@@ -1,4 +1,4 @@
-"""A group is the fold of its records, and folding leaves the group that it starts from as it was."""
+"""A group is the fold of its records, and folding leaves the original group unchanged."""
 
 from dataclasses import replace
 
@@ -7,7 +7,13 @@ import pytest
 from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
-from coordinator_core.protocol.records import GroupRecord, MemberIdIssued, MemberJoined, MemberRemoved, Removal
+from coordinator_core.protocol.records import (
+    GroupRecord,
+    MemberJoined,
+    MemberRemoved,
+    PendingMemberAdded,
+    RemovalReason,
+)
 from coordinator_core.protocol.requests import DeadlineKind, Request
 from coordinator_core.protocol.settings import Context
 from tests.unit.coordinator_core.protocol.groups import (
@@ -22,11 +28,11 @@ from tests.unit.coordinator_core.protocol.groups import (
     join,
     leave,
     member,
-    nobody_saw,
     offers,
     preparing,
     stable,
     sync,
+    unknown_group,
 )
 
 
@@ -38,7 +44,7 @@ def picture(group: Group) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("group", "request_"),
     [
-        (nobody_saw(), join()),
+        (unknown_group(), join()),
         (stable(), leave("a", "s")),
         (preparing(joined=["a", "s"], pending=["h"]), expire(DeadlineKind.JOIN)),
         (completing(synced=["b", "s"]), sync("a", *HELD.items())),
@@ -84,14 +90,14 @@ def test_of_two_words_about_a_timer_the_last_one_counts() -> None:
     assert (deadline.kind, deadline.subject, delay_ms) == (DeadlineKind.JOIN, "", 7)
 
 
-def test_the_type_of_a_group_is_that_of_whoever_comes_into_it_while_it_is_empty() -> None:
+def test_empty_group_takes_the_protocol_type_of_the_next_member() -> None:
     group = fresh().fold([MemberJoined(member("a"), "connect"), MemberJoined(member("b"), "other")])
     assert group.protocol_type == "connect"
 
 
 def counted(*members: Member) -> dict[str, int]:
     joins: list[GroupRecord] = [MemberJoined(one, "consumer") for one in members]
-    return fresh().fold(joins).offered
+    return fresh().fold(joins).supported_protocols
 
 
 def test_offers_are_counted_once_a_member_however_often_it_names_them() -> None:
@@ -99,19 +105,19 @@ def test_offers_are_counted_once_a_member_however_often_it_names_them() -> None:
     assert counted(member("a", protocols=twice), member("b")) == {"range": 2, "sticky": 1}
 
 
-def test_a_member_that_goes_takes_its_offers_along() -> None:
+def test_removed_member_no_longer_counts_for_protocols() -> None:
     group = fresh().fold([MemberJoined(member("a", protocols=offers("x")), "consumer"), MemberJoined(member("b"), "")])
-    assert group.fold([MemberRemoved(BORN_MS, "a", Removal.LEFT)]).offered == {"range": 1}
+    assert group.fold([MemberRemoved(BORN_MS, "a", RemovalReason.LEFT)]).supported_protocols == {"range": 1}
 
 
-def test_only_what_every_member_offers_is_a_candidate() -> None:
+def test_only_protocols_that_every_member_supports_are_candidates() -> None:
     group = stable(member("a", protocols=offers("x", "y")), member("b", protocols=offers("y", "z")))
     assert group.candidate_protocols() == frozenset({"y"})
 
 
-def test_a_group_nobody_saw_does_not_exist_and_one_that_has_died_did() -> None:
+def test_never_seen_group_does_not_exist_and_a_dead_one_did() -> None:
     assert not Group(GROUP_ID).exists
-    assert fresh().fold([MemberIdIssued("h")]).exists
+    assert fresh().fold([PendingMemberAdded("h")]).exists
 
 
 def test_a_member_has_the_metadata_of_each_protocol_apart() -> None:

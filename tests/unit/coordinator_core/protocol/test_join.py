@@ -1,4 +1,4 @@
-"""Joins of dynamic members, beyond the table: the order of checks, sizes, protocols, and what the answer says.
+"""Joins of dynamic members, beyond the table: the order of checks, sizes, protocols, and responses.
 
 Source: protocol.md section 5.
 """
@@ -8,9 +8,9 @@ import pytest
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import MemberRemoved, RebalanceStarted, Removal, Trigger
-from coordinator_core.protocol.replies import Joined
-from coordinator_core.protocol.requests import Offer, Request
+from coordinator_core.protocol.records import MemberRemoved, RebalanceStarted, RemovalReason, Trigger
+from coordinator_core.protocol.requests import Request, SupportedProtocol
+from coordinator_core.protocol.responses import JoinGroupResponse
 from coordinator_core.protocol.settings import GroupSettings
 from tests.unit.coordinator_core.protocol.groups import (
     GENERATION,
@@ -19,22 +19,22 @@ from tests.unit.coordinator_core.protocol.groups import (
     answer,
     ask,
     completing,
+    delayed,
     empty,
     heartbeat,
     join,
     leave,
     member,
-    nobody_saw,
     offers,
     preparing,
     recorded,
+    replies_of,
     reply,
     stable,
+    summary_of,
     sync,
-    tell,
     timed,
-    told,
-    window,
+    unknown_group,
 )
 
 CHANGED = offers("range", topics=("orders", "sales"))
@@ -72,29 +72,29 @@ def test_the_empty_group_id_is_refused_before_anything_else(request_: Request) -
     ],
 )
 def test_a_session_timeout_has_bounds_and_both_are_fine(asked_ms: int, code: str) -> None:
-    assert told(ask(nobody_saw(), join(session_ms=asked_ms))) == [code]
+    assert replies_of(ask(unknown_group(), join(session_ms=asked_ms))) == [code]
 
 
 def test_a_session_timeout_is_checked_before_the_group_is_looked_up() -> None:
-    assert refusal(ask(nobody_saw(), join("x", session_ms=1))) == "INVALID_SESSION_TIMEOUT"
+    assert refusal(ask(unknown_group(), join("x", session_ms=1))) == "INVALID_SESSION_TIMEOUT"
 
 
-def test_a_stranger_with_an_id_makes_no_group() -> None:
-    assert not ask(nobody_saw(), join("x")).group.exists
+def test_unknown_member_id_creates_no_group() -> None:
+    assert not ask(unknown_group(), join("x")).group.exists
 
 
-def test_whether_there_is_such_a_group_is_asked_before_what_is_offered() -> None:
-    assert refusal(ask(nobody_saw(), join("x", protocols=()))) == "UNKNOWN_MEMBER_ID"
+def test_group_existence_is_checked_before_protocols() -> None:
+    assert refusal(ask(unknown_group(), join("x", protocols=()))) == "UNKNOWN_MEMBER_ID"
 
 
-def test_what_is_offered_is_asked_before_who_it_is() -> None:
+def test_protocols_are_checked_before_the_member() -> None:
     assert refusal(ask(stable(), join("x", protocols=offers("sticky")))) == "INCONSISTENT_GROUP_PROTOCOL"
     assert refusal(ask(empty(), join("x", protocols=()))) == "INCONSISTENT_GROUP_PROTOCOL"
 
 
-def test_a_join_that_offers_nothing_makes_no_group() -> None:
-    assert not ask(nobody_saw(), join(protocols=())).group.exists
-    assert refusal(ask(nobody_saw(), join(protocol_type=""))) == "INCONSISTENT_GROUP_PROTOCOL"
+def test_join_without_protocols_creates_no_group() -> None:
+    assert not ask(unknown_group(), join(protocols=())).group.exists
+    assert refusal(ask(unknown_group(), join(protocol_type=""))) == "INCONSISTENT_GROUP_PROTOCOL"
 
 
 def test_the_size_is_checked_before_the_protocols() -> None:
@@ -105,30 +105,30 @@ def test_the_size_is_checked_before_the_protocols() -> None:
 # -- member ids -------------------------------------------------------------------------------------------
 
 
-def test_an_old_client_gets_its_place_without_a_handshake() -> None:
+def test_client_that_requires_no_member_id_is_added_at_once() -> None:
     decision = ask(empty(), join(is_old_client=True))
     assert list(decision.group.members) == ["n"]
     assert not decision.group.pending_member_ids
 
 
-def test_every_handshake_makes_another_id_that_lives_for_the_session_asked() -> None:
+def test_each_join_without_an_id_gets_a_new_id_for_the_requested_session() -> None:
     first = ask(empty(), join(fresh_id="n1", session_ms=8_000))
     second = ask(first.group, join(fresh_id="n2", session_ms=9_000))
     assert second.group.pending_member_ids == {"n1", "n2"}
-    assert (timed(first), timed(second)) == ({"handshake:n1": 8_000}, {"handshake:n2": 9_000})
+    assert (timed(first), timed(second)) == ({"pending_member_id:n1": 8_000}, {"pending_member_id:n2": 9_000})
 
 
 @pytest.mark.parametrize("in_force_ms", [6_000, 60_000])
-def test_a_handshake_id_lives_for_the_session_asked_whatever_is_in_force(in_force_ms: int) -> None:
+def test_pending_member_id_lives_for_the_session_asked_whatever_is_in_force(in_force_ms: int) -> None:
     decision = ask(empty(), join(session_ms=9_000), GroupSettings(session_timeout_ms=in_force_ms))
-    assert timed(decision) == {"handshake:n": 9_000}
+    assert timed(decision) == {"pending_member_id:n": 9_000}
 
 
-def test_a_handshake_id_is_told_with_its_refusal() -> None:
+def test_pending_member_id_is_returned_with_its_error() -> None:
     assert reply(ask(empty(), join())).member_id == "n"
 
 
-def test_a_handshake_id_cannot_take_an_instance() -> None:
+def test_pending_member_id_cannot_take_an_instance() -> None:
     assert refusal(ask(stable(pending=["h"]), join("h", "N"))) == "INVALID_REQUEST"
 
 
@@ -136,7 +136,7 @@ def test_a_handshake_id_cannot_take_an_instance() -> None:
     ("request_", "member_id"),
     [(join("x"), "x"), (join("x", session_ms=1), "x"), (join(protocols=offers("sticky")), "")],
 )
-def test_a_refused_join_is_told_the_id_that_it_named(request_: Request, member_id: str) -> None:
+def test_rejected_join_returns_the_given_id(request_: Request, member_id: str) -> None:
     assert reply(ask(stable(), request_)).member_id == member_id
 
 
@@ -146,83 +146,83 @@ TWO = GroupSettings(group_max_size=2)
 
 
 @pytest.mark.parametrize("group", [completing(A, B), stable(A, B)], ids=["Completing", "Stable"])
-def test_a_full_group_takes_its_members_and_nobody_else(group: Group) -> None:
+def test_full_group_accepts_only_its_members(group: Group) -> None:
     assert refusal(ask(group, join(), TWO)) == "GROUP_MAX_SIZE_REACHED"
     assert reply(ask(group, join("b"), TWO)).member_id == "b"
-    assert told(ask(group, join("b"), TWO)) == ["Joined"]
+    assert replies_of(ask(group, join("b"), TWO)) == ["JoinGroupResponse"]
 
 
-def test_handshake_ids_take_no_room() -> None:
-    assert told(ask(stable(A, pending=["h1", "h2", "h3"]), join(), TWO)) == ["MEMBER_ID_REQUIRED"]
+def test_pending_member_ids_do_not_count_towards_the_limit() -> None:
+    assert replies_of(ask(stable(A, pending=["h1", "h2", "h3"]), join(), TWO)) == ["MEMBER_ID_REQUIRED"]
 
 
-def test_an_empty_group_always_takes_a_member() -> None:
+def test_empty_group_always_accepts_a_member() -> None:
     assert recorded(ask(empty(pending=["h"]), join("h"), GroupSettings(group_max_size=1)))[1] == "MemberJoined"
 
 
 def test_the_id_that_was_too_many_is_forgotten() -> None:
     decision = ask(stable(A, B, pending=["h"]), join("h"), TWO)
-    assert tell(decision) == "Stable 7; GROUP_MAX_SIZE_REACHED; MemberIdDropped; handshake:h=off"
+    assert summary_of(decision) == "Stable 7; GROUP_MAX_SIZE_REACHED; PendingMemberRemoved; pending_member_id:h=off"
     assert reply(decision).member_id == ""
 
 
-def test_in_a_join_phase_those_who_wait_fill_the_group() -> None:
-    """After the limit was cut, the last to join again are out. Kafka says so in JOIN-17."""
+def test_parked_joins_count_for_the_size_in_a_join_phase() -> None:
+    """After the limit was cut, the last to join again are out. As in Kafka: JOIN-17."""
     group = preparing(A, B, member("n"), joined=["a", "b"])
-    assert told(ask(group, join("a"), TWO)) == ["a.join REBALANCE_IN_PROGRESS"]
+    assert replies_of(ask(group, join("a"), TWO)) == ["a.join REBALANCE_IN_PROGRESS"]
     half = preparing(A, B, member("n"), joined=["a"])
     assert ask(half, join("b"), TWO).group.parked_joins.keys() == {"a", "b"}
     decision = ask(group, join("n"), TWO)
-    assert told(decision) == ["GROUP_MAX_SIZE_REACHED", "a.join Joined", "b.join Joined"]
+    assert replies_of(decision) == ["GROUP_MAX_SIZE_REACHED", "a.join JoinGroupResponse", "b.join JoinGroupResponse"]
     removed = [record for record in decision.records if isinstance(record, MemberRemoved)]
-    assert [(record.member_id, record.removal) for record in removed] == [("n", Removal.ADMIN)]
+    assert [(record.member_id, record.removal_reason) for record in removed] == [("n", RemovalReason.ADMIN)]
     assert decision.group.generation == GENERATION + 1
 
 
-def test_a_handshake_id_that_was_too_many_holds_up_nobody() -> None:
+def test_excess_pending_member_id_does_not_block() -> None:
     decision = ask(preparing(A, B, joined=["a", "b"], pending=["h"]), join("h"), TWO)
-    assert told(decision) == ["GROUP_MAX_SIZE_REACHED", "a.join Joined", "b.join Joined"]
+    assert replies_of(decision) == ["GROUP_MAX_SIZE_REACHED", "a.join JoinGroupResponse", "b.join JoinGroupResponse"]
 
 
-def sized(size: int) -> tuple[Offer, ...]:
+def sized(size: int) -> tuple[SupportedProtocol, ...]:
     """Return two protocols with so many bytes of metadata together."""
-    return (Offer("range", b"r" * (size - size // 2)), Offer("sticky", b"s" * (size // 2)))
+    return (SupportedProtocol("range", b"r" * (size - size // 2)), SupportedProtocol("sticky", b"s" * (size // 2)))
 
 
 LIMITED = GroupSettings(member_metadata_max_bytes=100, group_metadata_max_bytes=250)
 LARGE = [member(each, protocols=sized(80)) for each in ("a", "b")]
 
 
-@pytest.mark.parametrize("group", [nobody_saw(), empty(), stable(*LARGE), preparing(*LARGE, joined=["a"])])
+@pytest.mark.parametrize("group", [unknown_group(), empty(), stable(*LARGE), preparing(*LARGE, joined=["a"])])
 def test_metadata_of_a_member_is_limited_over_all_its_protocols(group: Group) -> None:
     assert refusal(ask(group, join(protocols=sized(101)), LIMITED)) == "INVALID_REQUEST"
-    assert told(ask(group, join(protocols=sized(90)), LIMITED)) == ["MEMBER_ID_REQUIRED"]
+    assert replies_of(ask(group, join(protocols=sized(90)), LIMITED)) == ["MEMBER_ID_REQUIRED"]
 
 
 def test_metadata_of_all_members_is_limited() -> None:
     group = stable(*LARGE)
     assert refusal(ask(group, join(protocols=sized(91)), LIMITED)) == "GROUP_MAX_SIZE_REACHED"
-    assert told(ask(group, join("a", protocols=sized(100)), LIMITED)) == []
+    assert replies_of(ask(group, join("a", protocols=sized(100)), LIMITED)) == []
     assert refusal(ask(group, join("a", protocols=sized(101)), LIMITED)) == "INVALID_REQUEST"
 
 
 def test_lowered_metadata_limits_keep_members_whose_metadata_does_not_grow() -> None:
     lowered = GroupSettings(member_metadata_max_bytes=10, group_metadata_max_bytes=20)
     static = stable(*LARGE, member("s", "S", protocols=sized(80)))
-    assert told(ask(static, join("b", protocols=sized(80)), lowered)) == ["Joined"]
-    assert told(ask(static, join(instance_id="S", protocols=sized(80)), lowered)) == ["Joined"]
+    assert replies_of(ask(static, join("b", protocols=sized(80)), lowered)) == ["JoinGroupResponse"]
+    assert replies_of(ask(static, join(instance_id="S", protocols=sized(80)), lowered)) == ["JoinGroupResponse"]
     assert refusal(ask(static, join(instance_id="S", protocols=sized(81)), lowered)) == "INVALID_REQUEST"
 
 
 def test_metadata_of_members_that_left_does_not_count() -> None:
     group = ask(stable(*LARGE), leave("a")).group
     assert group.metadata_bytes == 80
-    assert told(ask(group, join(protocols=sized(100)), LIMITED)) == ["MEMBER_ID_REQUIRED"]
+    assert replies_of(ask(group, join(protocols=sized(100)), LIMITED)) == ["MEMBER_ID_REQUIRED"]
 
 
 def test_pending_member_ids_are_limited() -> None:
     limited = GroupSettings(group_max_pending_members=2)
-    assert told(ask(stable(A, pending=["h1"]), join(), limited)) == ["MEMBER_ID_REQUIRED"]
+    assert replies_of(ask(stable(A, pending=["h1"]), join(), limited)) == ["MEMBER_ID_REQUIRED"]
     assert refusal(ask(stable(A, pending=["h1", "h2"]), join(), limited)) == "GROUP_MAX_SIZE_REACHED"
     assert ask(stable(A, pending=["n", "h2"]), join("n"), limited).group.members.keys() == {"a", "n"}
 
@@ -241,25 +241,27 @@ def test_pending_member_ids_are_limited() -> None:
     ],
 )
 def test_a_joiner_must_offer_a_protocol_that_every_member_has(request_: Request, code: str) -> None:
-    assert told(ask(stable(), request_)) == [code]
+    assert replies_of(ask(stable(), request_)) == [code]
 
 
 def test_the_only_member_cannot_jump_to_other_protocols() -> None:
-    """Its own old offers count. Kafka says so in JOIN-28."""
+    """Its own old offers count. As in Kafka: JOIN-28."""
     assert refusal(ask(stable(A), join("a", protocols=offers("sticky")))) == "INCONSISTENT_GROUP_PROTOCOL"
 
 
-def test_a_group_that_was_left_takes_another_protocol_type() -> None:
-    """Kafka says so in JOIN-29."""
-    group = ask(empty(pending=["h"]), join("h", protocol_type="connect", protocols=(Offer("x", b"?"),))).group
+def test_emptied_group_accepts_another_protocol_type() -> None:
+    """As in Kafka: JOIN-29."""
+    group = ask(
+        empty(pending=["h"]), join("h", protocol_type="connect", protocols=(SupportedProtocol("x", b"?"),))
+    ).group
     assert group.protocol_type == "connect"
 
 
-def test_the_order_of_protocols_is_part_of_what_is_offered() -> None:
-    """Kafka says so in JOIN-30."""
+def test_order_of_protocols_is_part_of_the_subscription() -> None:
+    """As in Kafka: JOIN-30."""
     both = offers("range", "sticky")
     group = stable(member("a", protocols=both), member("b", protocols=both))
-    assert told(ask(group, join("b", protocols=both))) == ["Joined"]
+    assert replies_of(ask(group, join("b", protocols=both))) == ["JoinGroupResponse"]
     assert trigger(ask(group, join("b", protocols=both[::-1]))) is Trigger.SUBSCRIPTION_CHANGED
 
 
@@ -272,7 +274,7 @@ def test_a_leader_that_joins_again_starts_a_rebalance_of_its_own_kind() -> None:
 
 
 def test_an_unchanged_follower_s_new_timeouts_are_not_taken() -> None:
-    """Kafka says so in JOIN-32."""
+    """As in Kafka: JOIN-32."""
     group = stable()
     assert ask(group, join("b", session_ms=20_000, rebalance_ms=1)).group is group
 
@@ -283,51 +285,52 @@ def test_a_parked_join_s_new_timeouts_and_offers_are_taken() -> None:
     assert (taken.session_timeout_ms, taken.rebalance_timeout_ms, taken.protocols) == (20_000, 1, CHANGED)
 
 
-def test_a_newer_join_of_the_same_member_takes_the_older_one_s_place() -> None:
+def test_repeated_join_replaces_the_parked_one() -> None:
     decision = ask(preparing(joined=["b"]), join("b"))
-    assert told(decision) == ["b.join REBALANCE_IN_PROGRESS"]
+    assert replies_of(decision) == ["b.join REBALANCE_IN_PROGRESS"]
     assert decision.group.parked_joins == {"b": 1}
 
 
-def test_the_last_one_awaited_ends_the_join_phase() -> None:
+def test_last_missing_member_ends_the_join_phase() -> None:
     decision = ask(preparing(joined=["a", "s"]), join("b"))
-    assert tell(decision) == (
-        "CompletingRebalance 8; a.join Joined, s.join Joined, Joined; MemberUpdated JoinParked GenerationStarted; "
-        "join=off sync=60000 member:a=10000 member:b=10000 member:s=10000"
+    assert summary_of(decision) == (
+        "CompletingRebalance 8; a.join JoinGroupResponse, s.join JoinGroupResponse, JoinGroupResponse; "
+        "MemberUpdated JoinParked GenerationStarted; "
+        "join=off sync=60000 session:a=10000 session:b=10000 session:s=10000"
     )
 
 
-def test_a_handshake_id_that_is_out_keeps_the_join_phase_open() -> None:
+def test_pending_member_keeps_the_join_phase_open() -> None:
     assert recorded(ask(preparing(joined=["a", "s"], pending=["h"]), join("b"))) == ["MemberUpdated", "JoinParked"]
 
 
 def test_the_only_member_s_rebalance_ends_as_it_starts() -> None:
     decision = ask(stable(A), join("a"))
     assert recorded(decision) == ["MemberUpdated", "JoinParked", "RebalanceStarted", "GenerationStarted"]
-    assert told(decision) == ["Joined"]
+    assert replies_of(decision) == ["JoinGroupResponse"]
 
 
-def test_newcomers_in_the_initial_window_only_wait() -> None:
-    decision = ask(window(A, pending=["h"]), join("h"))
-    assert decision.group.has_newcomers
-    assert told(decision) == []
+def test_new_members_only_wait_during_the_initial_delay() -> None:
+    decision = ask(delayed(A, pending=["h"]), join("h"))
+    assert decision.group.has_new_members
+    assert replies_of(decision) == []
 
 
 # -- the answer ---------------------------------------------------------------------------------------------
 
 
-def joined(decision: Decision, token: int = 1) -> Joined:
+def joined(decision: Decision, token: int = 1) -> JoinGroupResponse:
     found = answer(decision, token)
-    assert isinstance(found, Joined)
+    assert isinstance(found, JoinGroupResponse)
     return found
 
 
-def times(found: Joined) -> tuple[int, int, int]:
+def times(found: JoinGroupResponse) -> tuple[int, int, int]:
     return found.session_timeout_ms, found.heartbeat_interval_ms, found.rebalance_timeout_ms
 
 
-def test_only_the_leader_sees_the_members_and_what_they_offer_under_the_chosen_protocol() -> None:
-    both = (Offer("range", b"as range"), Offer("sticky", b"as sticky"))
+def test_only_the_leader_gets_the_members_with_their_metadata() -> None:
+    both = (SupportedProtocol("range", b"as range"), SupportedProtocol("sticky", b"as sticky"))
     group = completing(member("a", protocols=both), member("b", protocols=both))
     leader, follower = joined(ask(group, join("a", protocols=both))), joined(ask(group, join("b", protocols=both)))
     assert [(one.member_id, one.metadata) for one in leader.members] == [("a", b"as range"), ("b", b"as range")]
@@ -342,7 +345,7 @@ def test_the_answer_names_the_generation_its_protocol_and_the_times_in_force() -
     assert not found.skip_assignment
 
 
-def test_the_answer_tells_timeouts_that_the_group_s_settings_put_in_force() -> None:
+def test_response_includes_effective_timeouts() -> None:
     settings = GroupSettings(session_timeout_ms=6_000, heartbeat_interval_ms=500, rebalance_timeout_ms=9_000)
     found = joined(ask(stable(), join("b"), settings))
     assert times(found) == (6_000, 500, 9_000)
@@ -354,13 +357,13 @@ def test_topics_are_read_from_the_chosen_protocol_of_every_member() -> None:
     assert decision.group.subscribed_topics == frozenset({"orders", "sales"})
 
 
-def test_topics_stay_as_they_are_until_the_join_phase_ends() -> None:
+def test_topics_are_unchanged_until_the_join_phase_ends() -> None:
     decision = ask(stable(), join("b", protocols=CHANGED))
     assert decision.group.subscribed_topics == frozenset({"orders"})
 
 
 def test_topics_are_unknown_if_one_member_s_cannot_be_read() -> None:
-    decision = ask(preparing(A, B, joined=["b"]), join("a", protocols=(Offer("range", b"?"),)))
+    decision = ask(preparing(A, B, joined=["b"]), join("a", protocols=(SupportedProtocol("range", b"?"),)))
     assert decision.group.subscribed_topics is None
 
 

@@ -1,4 +1,4 @@
-"""How a join phase starts, goes on and ends: the initial window, the ordinary phase, and those who stay silent.
+"""Join phases: the initial rebalance delay, ordinary phases, and absent static members.
 
 Source: protocol.md section 9.
 """
@@ -9,14 +9,14 @@ from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import (
     GenerationStarted,
+    InitialDelayExtended,
     MemberRemoved,
     RebalanceStarted,
-    Removal,
+    RemovalReason,
     Trigger,
-    WindowExtended,
 )
-from coordinator_core.protocol.replies import Joined
 from coordinator_core.protocol.requests import DeadlineKind
+from coordinator_core.protocol.responses import JoinGroupResponse
 from coordinator_core.protocol.settings import GroupSettings
 from tests.unit.coordinator_core.protocol.groups import (
     DELAY_MS,
@@ -28,6 +28,7 @@ from tests.unit.coordinator_core.protocol.groups import (
     answer,
     ask,
     completing,
+    delayed,
     empty,
     expire,
     join,
@@ -36,11 +37,10 @@ from tests.unit.coordinator_core.protocol.groups import (
     offers,
     preparing,
     recorded,
+    replies_of,
     stable,
-    tell,
+    summary_of,
     timed,
-    told,
-    window,
 )
 
 JOIN_LIMIT = expire(DeadlineKind.JOIN)
@@ -58,84 +58,89 @@ def generation(decision: Decision) -> GenerationStarted:
     return found
 
 
-# -- the initial window -----------------------------------------------------------------------------------
+# -- the initial rebalance delay -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("delay_ms", "rebalance_ms", "window_ms", "remaining_ms"),
+    ("delay_ms", "rebalance_ms", "initial_delay_ms", "remaining_delay_ms"),
     [(3_000, 60_000, 3_000, 57_000), (3_000, 3_000, 3_000, 0), (3_000, 1_000, 3_000, 0)],
 )
-def test_a_phase_from_empty_opens_a_window(delay_ms: int, rebalance_ms: int, window_ms: int, remaining_ms: int) -> None:
+def test_phase_from_empty_starts_the_initial_rebalance_delay(
+    delay_ms: int, rebalance_ms: int, initial_delay_ms: int, remaining_delay_ms: int
+) -> None:
     settings = GroupSettings(group_initial_rebalance_delay_ms=delay_ms)
     decision = ask(empty(pending=["h"]), join("h", rebalance_ms=rebalance_ms), settings)
-    assert (started(decision).window_ms, started(decision).remaining_ms) == (window_ms, remaining_ms)
-    assert timed(decision)["join"] == window_ms
+    assert (started(decision).initial_delay_ms, started(decision).remaining_delay_ms) == (
+        initial_delay_ms,
+        remaining_delay_ms,
+    )
+    assert timed(decision)["join"] == initial_delay_ms
 
 
 def test_without_a_delay_the_first_member_is_answered_at_once() -> None:
-    """Kafka says so in DJ-25."""
+    """As in Kafka: DJ-25."""
     settings = GroupSettings(group_initial_rebalance_delay_ms=0)
-    assert told(ask(empty(pending=["h"]), join("h"), settings)) == ["Joined"]
+    assert replies_of(ask(empty(pending=["h"]), join("h"), settings)) == ["JoinGroupResponse"]
 
 
 @pytest.mark.parametrize(
-    ("window_ms", "remaining_ms", "next_ms", "left_ms"),
+    ("initial_delay_ms", "remaining_delay_ms", "next_ms", "left_ms"),
     [(3_000, 57_000, 3_000, 54_000), (3_000, 4_000, 3_000, 1_000), (3_000, 1_000, 1_000, 0), (1_000, 500, 500, 0)],
 )
-def test_newcomers_open_another_window_while_there_is_time(
-    window_ms: int, remaining_ms: int, next_ms: int, left_ms: int
+def test_new_members_extend_the_initial_delay_while_there_is_time(
+    initial_delay_ms: int, remaining_delay_ms: int, next_ms: int, left_ms: int
 ) -> None:
-    """Kafka says so in DJ-03, DJ-04 and DJ-26."""
-    decision = ask(window(A, B, window_ms=window_ms, remaining_ms=remaining_ms), JOIN_LIMIT)
-    assert decision.records == (WindowExtended(next_ms, left_ms),)
+    """As in Kafka: DJ-03, DJ-04 and DJ-26."""
+    decision = ask(delayed(A, B, initial_delay_ms=initial_delay_ms, remaining_delay_ms=remaining_delay_ms), JOIN_LIMIT)
+    assert decision.records == (InitialDelayExtended(next_ms, left_ms),)
     assert timed(decision) == {"join": next_ms}
-    assert not decision.group.has_newcomers
+    assert not decision.group.has_new_members
 
 
-def test_a_delay_that_changes_meanwhile_does_not_let_the_windows_outlast_the_rebalance_timeout() -> None:
+def test_changed_delay_does_not_extend_the_phase_beyond_the_rebalance_timeout() -> None:
     settings = GroupSettings(group_initial_rebalance_delay_ms=9_000)
-    decision = ask(window(A, B, window_ms=1_000, remaining_ms=9_000), JOIN_LIMIT, settings)
-    assert decision.records == (WindowExtended(9_000, 0),)
+    decision = ask(delayed(A, B, initial_delay_ms=1_000, remaining_delay_ms=9_000), JOIN_LIMIT, settings)
+    assert decision.records == (InitialDelayExtended(9_000, 0),)
 
 
-def test_whoever_came_into_an_earlier_window_opens_none_later() -> None:
-    """That window had no time left for another, and the group was left since."""
-    group = ask(window(A, B), JOIN_LIMIT).group
+def test_member_of_an_earlier_initial_delay_does_not_extend_it() -> None:
+    """The delay had no time left, and the group has emptied since."""
+    group = ask(delayed(A, B), JOIN_LIMIT).group
     again = ask(ask(group, leave("a", "b")).group, join(instance_id="N")).group
-    assert (again.window_ms, again.remaining_ms) == (DELAY_MS, REBALANCE_MS - DELAY_MS)
-    assert told(ask(again, JOIN_LIMIT)) == ["Joined"]
+    assert (again.initial_delay_ms, again.remaining_delay_ms) == (DELAY_MS, REBALANCE_MS - DELAY_MS)
+    assert replies_of(ask(again, JOIN_LIMIT)) == ["JoinGroupResponse"]
 
 
-def test_a_window_in_which_nobody_came_ends_the_phase() -> None:
-    decision = ask(window(A, remaining_ms=57_000), JOIN_LIMIT)
-    assert told(decision) == ["a.join Joined"]
+def test_initial_delay_without_members_ends_the_phase() -> None:
+    decision = ask(delayed(A, remaining_delay_ms=57_000), JOIN_LIMIT)
+    assert replies_of(decision) == ["a.join JoinGroupResponse"]
     assert decision.group.generation == 1
 
 
-def test_a_window_with_no_time_left_ends_the_phase() -> None:
-    assert told(ask(window(A, B), JOIN_LIMIT)) == ["a.join Joined", "b.join Joined"]
+def test_initial_delay_without_remaining_time_ends_the_phase() -> None:
+    assert replies_of(ask(delayed(A, B), JOIN_LIMIT)) == ["a.join JoinGroupResponse", "b.join JoinGroupResponse"]
 
 
-def test_the_end_of_a_window_waits_for_no_handshake_id() -> None:
-    decision = ask(window(A, pending=["h"]), JOIN_LIMIT)
-    assert told(decision) == ["a.join Joined"]
+def test_end_of_the_initial_delay_does_not_wait_for_pending_members() -> None:
+    decision = ask(delayed(A, pending=["h"]), JOIN_LIMIT)
+    assert replies_of(decision) == ["a.join JoinGroupResponse"]
     assert decision.group.pending_member_ids == {"h"}
 
 
-@pytest.mark.parametrize("kind", [DeadlineKind.MEMBER, DeadlineKind.HANDSHAKE])
-def test_a_window_goes_on_when_somebody_expires_in_it(kind: DeadlineKind) -> None:
+@pytest.mark.parametrize("kind", [DeadlineKind.SESSION, DeadlineKind.PENDING_MEMBER])
+def test_initial_delay_continues_when_a_member_expires(kind: DeadlineKind) -> None:
     """D-3, as the legacy coordinator has it: DJ-28."""
-    group = window(A, B, pending=["h"])
-    subject = "b" if kind is DeadlineKind.MEMBER else "h"
+    group = delayed(A, B, pending=["h"])
+    subject = "b" if kind is DeadlineKind.SESSION else "h"
     decision = ask(group, expire(kind, subject))
     assert decision.group.state == "PreparingRebalance"
     assert "GenerationStarted" not in recorded(decision)
 
 
-def test_a_window_that_everybody_left_ends_in_an_empty_group() -> None:
-    group = ask(window(A), expire(DeadlineKind.MEMBER, "a")).group
+def test_initial_delay_without_members_left_ends_in_an_empty_group() -> None:
+    group = ask(delayed(A), expire(DeadlineKind.SESSION, "a")).group
     decision = ask(group, JOIN_LIMIT)
-    assert tell(decision) == "Empty 1; nobody; GroupEmptied; join=off"
+    assert summary_of(decision) == "Empty 1; no reply; GroupEmptied; join=off"
     assert (decision.group.leader_id, decision.group.protocol_type) == (None, "consumer")
 
 
@@ -158,39 +163,45 @@ def test_a_limit_that_is_put_in_force_counts_for_all() -> None:
 
 
 def test_later_joiners_do_not_move_the_limit() -> None:
-    """Kafka says so in DJ-09."""
+    """As in Kafka: DJ-09."""
     assert "join" not in timed(ask(preparing(pending=["h"]), join("h", rebalance_ms=900_000)))
 
 
-def test_at_the_limit_absent_dynamic_members_go_and_static_ones_stay() -> None:
+def test_absent_dynamic_members_are_removed_and_static_ones_kept_at_the_limit() -> None:
     decision = ask(preparing(joined=["a"]), JOIN_LIMIT)
     removed = [record for record in decision.records if isinstance(record, MemberRemoved)]
-    assert [(record.member_id, record.removal) for record in removed] == [("b", Removal.REBALANCE_TIMEOUT)]
-    assert told(decision) == ["a.join Joined"]
-    assert timed(decision) == {"member:b": None, "join": None, "sync": 60_000, "member:a": 10_000, "member:s": 10_000}
+    assert [(record.member_id, record.removal_reason) for record in removed] == [("b", RemovalReason.REBALANCE_TIMEOUT)]
+    assert replies_of(decision) == ["a.join JoinGroupResponse"]
+    assert timed(decision) == {
+        "session:b": None,
+        "join": None,
+        "sync": 60_000,
+        "session:a": 10_000,
+        "session:s": 10_000,
+    }
 
 
-def test_at_the_limit_with_nobody_there_the_group_is_empty() -> None:
-    assert tell(ask(preparing(A, B), JOIN_LIMIT)) == (
-        "Empty 8; nobody; MemberRemoved MemberRemoved GroupEmptied; member:a=off member:b=off join=off"
+def test_group_without_joined_members_is_empty_at_the_limit() -> None:
+    assert summary_of(ask(preparing(A, B), JOIN_LIMIT)) == (
+        "Empty 8; no reply; MemberRemoved MemberRemoved GroupEmptied; session:a=off session:b=off join=off"
     )
 
 
-def test_at_the_limit_with_only_silent_static_members_the_phase_begins_again() -> None:
-    """No generation without somebody who could lead: DJ-17."""
+def test_phase_restarts_at_the_limit_with_only_absent_static_members() -> None:
+    """No generation without a possible leader: DJ-17."""
     decision = ask(preparing(S), JOIN_LIMIT)
-    assert tell(decision) == "PreparingRebalance 7; nobody; PhaseRetimed; join=60000"
+    assert summary_of(decision) == "PreparingRebalance 7; no reply; PhaseTimeoutReset; join=60000"
 
 
-def test_waiting_for_silent_members_who_allow_no_time_does_not_spin() -> None:
+def test_repeated_wait_for_absent_static_members_has_a_minimum() -> None:
     """A limit of nothing would be due again at once, for as long as their sessions last."""
     decision = ask(preparing(member("s", "S", rebalance_ms=0)), JOIN_LIMIT)
     assert timed(decision) == {"join": 1_000}
 
 
-def test_a_limit_of_nothing_ends_the_phase_as_it_starts() -> None:
+def test_phase_with_limit_zero_ends_as_it_starts() -> None:
     group = stable(member("a", rebalance_ms=0), member("b", rebalance_ms=0))
-    assert told(ask(group, join("a", rebalance_ms=0))) == ["Joined"]
+    assert replies_of(ask(group, join("a", rebalance_ms=0))) == ["JoinGroupResponse"]
 
 
 def test_a_phase_that_is_over_has_no_limit() -> None:
@@ -201,12 +212,12 @@ def test_a_phase_that_is_over_has_no_limit() -> None:
 # -- a generation -----------------------------------------------------------------------------------------
 
 
-def test_the_incumbent_leads_if_it_joined_again_whoever_has_stood_longer() -> None:
+def test_leader_that_rejoins_remains_leader() -> None:
     led_by_a = ask(preparing(S, A, B, joined=["a", "b"]), JOIN_LIMIT).group
     assert generation(ask(preparing(of=led_by_a, joined=["s", "a"]), JOIN_LIMIT)).leader_id == "a"
 
 
-def test_if_the_leader_did_not_join_again_the_longest_standing_of_those_who_did_leads() -> None:
+def test_oldest_rejoined_member_leads_if_the_leader_did_not_rejoin() -> None:
     group = preparing(S, A, B, joined=["a", "b"])
     assert generation(ask(group, JOIN_LIMIT)).leader_id == "a"
 
@@ -228,23 +239,23 @@ def test_members_vote_for_the_protocol(lists: list[tuple[str, ...]], chosen: str
     assert generation(ask(group, JOIN_LIMIT)).protocol_name == chosen
 
 
-def test_a_new_generation_clears_assignments_and_awaits_a_sync_of_everybody() -> None:
+def test_new_generation_clears_assignments_and_waits_for_all_syncs() -> None:
     group = ask(preparing(joined=["a", "b"]), JOIN_LIMIT).group
     assert {one.assignment for one in group.members.values()} == {b""}
     assert group.pending_syncs == {"a", "b", "s"}
     assert not any(one.is_new for one in group.members.values())
 
 
-def test_everybody_is_told_the_same_generation_and_the_leader_of_everybody() -> None:
-    decision = ask(preparing(joined=["a", "b"], newcomers=[member("n")]), JOIN_LIMIT)
-    answers = [one.answer for one in decision.replies if isinstance(one.answer, Joined)]
+def test_all_members_get_the_same_generation_and_the_leader_gets_all_members() -> None:
+    decision = ask(preparing(joined=["a", "b"], new_members=[member("n")]), JOIN_LIMIT)
+    answers = [one.answer for one in decision.replies if isinstance(one.answer, JoinGroupResponse)]
     assert {(one.generation, one.leader_id, one.protocol_name) for one in answers} == {(GENERATION + 1, "a", "range")}
     leader = answer(decision, 11)
-    assert isinstance(leader, Joined)
+    assert isinstance(leader, JoinGroupResponse)
     assert [one.member_id for one in leader.members] == ["a", "b", "s", "n"]
 
 
-def test_who_is_awaited_is_told_in_the_order_of_joining() -> None:
+def test_awaited_members_are_listed_in_join_order() -> None:
     assert preparing(joined=["b"], pending=["h"]).waiting_for() == ["a", "s", "h"]
     assert completing(synced=["a"]).waiting_for() == ["b", "s"]
     assert stable().waiting_for() == []
@@ -257,5 +268,5 @@ def test_a_sync_phase_waits_for_its_leader_first() -> None:
 
 
 @pytest.mark.parametrize("group", [Group("g"), empty()], ids=["no group", "Empty"])
-def test_nobody_is_awaited_where_there_is_nobody(group: Group) -> None:
+def test_empty_group_awaits_no_members(group: Group) -> None:
     assert group.waiting_for() == []

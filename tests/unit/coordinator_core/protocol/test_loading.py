@@ -1,4 +1,4 @@
-"""While its shard is being loaded, a group answers so that no client does anything rash.
+"""Responses while a shard is loading.
 
 Source: protocol.md section 3 and D-7.
 """
@@ -6,15 +6,15 @@ Source: protocol.md section 3 and D-7.
 import pytest
 
 from coordinator_core.protocol.errors import CoordinatorError
-from coordinator_core.protocol.loading import answer_while_loading
-from coordinator_core.protocol.replies import Beaten
+from coordinator_core.protocol.loading import respond_while_loading
 from coordinator_core.protocol.requests import DeleteGroup, Request
+from coordinator_core.protocol.responses import HeartbeatResponse
 from coordinator_core.protocol.settings import GroupSettings
 from tests.unit.coordinator_core.protocol.groups import TOKEN, commit, heartbeat, join, leave, sync
 
 
 def test_a_heartbeat_counts() -> None:
-    assert answer_while_loading(heartbeat("a"), GroupSettings()) == Beaten(6_000, 2_000)
+    assert respond_while_loading(heartbeat("a"), GroupSettings()) == HeartbeatResponse(6_000, 2_000)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_heartbeat_counts() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_a_sync_goes_back_to_the_join_and_the_rest_waits(request_: Request, code: str) -> None:
+def test_sync_while_loading_rejoins_and_other_requests_retry(request_: Request, code: str) -> None:
     with pytest.raises(CoordinatorError) as refused:
-        answer_while_loading(request_, GroupSettings())
+        respond_while_loading(request_, GroupSettings())
     assert refused.value.code == code

@@ -1,4 +1,4 @@
-"""Offsets are taken away by an operator's word, with their group, or by maintenance that is judged again.
+"""Deletion of offsets: by operators, with their group or topic, and by retention.
 
 Source: protocol.md sections 10.3, 10.4 and 11.
 """
@@ -11,18 +11,18 @@ from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import GroupCreated, GroupDied, OffsetRemoved
-from coordinator_core.protocol.replies import OffsetsDeleted, OffsetsExpired
 from coordinator_core.protocol.requests import (
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
     ExpiryCandidate,
-    GroupSeen,
+    GroupSnapshot,
     Request,
     RetireGroup,
     StoredOffset,
 )
-from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
+from coordinator_core.protocol.responses import DeleteOffsetsResponse, ExpireOffsetsResponse
+from coordinator_core.protocol.settings import Context, GroupSettings, TopicMetadata
 from tests.unit.coordinator_core.protocol.groups import (
     BORN_MS,
     NOW,
@@ -32,16 +32,16 @@ from tests.unit.coordinator_core.protocol.groups import (
     ask,
     completing,
     dead,
+    delayed,
     empty,
     fresh,
     join,
-    nobody_saw,
     preparing,
+    replies_of,
     stable,
     stored_offset,
-    tell,
-    told,
-    window,
+    summary_of,
+    unknown_group,
 )
 
 ORDERS, SALES = stored_offset("orders"), stored_offset("sales")
@@ -61,7 +61,7 @@ def delete(*topics: str, stored: tuple[StoredOffset, ...] = (ORDERS, SALES)) -> 
 
 def results(decision: Decision) -> list[str]:
     found = answer(decision)
-    assert isinstance(found, OffsetsDeleted)
+    assert isinstance(found, DeleteOffsetsResponse)
     return ["NONE" if one.error is None else one.error.code for one in found.offsets]
 
 
@@ -78,7 +78,7 @@ def test_an_offset_that_is_not_there_is_deleted_already() -> None:
 
 
 def test_a_partition_that_is_not_there_is_refused_as_such_but_one_that_was_committed_before_can_go() -> None:
-    context = Context(GroupSettings(), {"orders": CataloguedTopic(2, 1)})
+    context = Context(GroupSettings(), {"orders": TopicMetadata(2, 1)})
     partitions = (("orders", 2), ("orders", 3), ("orders", 1))
     beyond = DeleteOffsets(TOKEN, partitions, (stored_offset("orders", 3),), "change")
     asked = [decide(group, beyond, NOW, context) for group in (empty(), stable())]
@@ -86,53 +86,55 @@ def test_a_partition_that_is_not_there_is_refused_as_such_but_one_that_was_commi
     assert results(asked[1]) == ["UNKNOWN_TOPIC_OR_PARTITION", *["GROUP_SUBSCRIBED_TO_TOPIC"] * 2]
 
 
-def test_a_partition_named_twice_goes_to_the_archive_once() -> None:
+def test_partition_named_twice_is_archived_once() -> None:
     decision = ask(empty(), delete("orders", "orders"))
     assert results(decision) == ["NONE", "NONE"]
     assert removed(decision) == [("orders", "deleted", "change")]
 
 
-def test_who_reads_what_is_unknown_until_the_first_join_phase_ends() -> None:
-    """Unknown counts as everything: nobody's offsets are taken while it joins."""
-    assert results(ask(window(A), delete("orders", "sales"))) == ["GROUP_SUBSCRIBED_TO_TOPIC"] * 2
+def test_subscriptions_are_unknown_until_the_first_join_phase_ends() -> None:
+    """An unknown subscription counts as every topic: no offset is deleted."""
+    assert results(ask(delayed(A), delete("orders", "sales"))) == ["GROUP_SUBSCRIBED_TO_TOPIC"] * 2
 
 
 @pytest.mark.parametrize(("was", "code"), [("consumer", "NONE"), ("connect", "GROUP_SUBSCRIBED_TO_TOPIC")])
-def test_of_an_empty_group_it_is_known_that_nobody_reads_only_if_it_was_of_consumers(was: str, code: str) -> None:
+def test_empty_consumer_group_is_known_to_have_no_subscription(was: str, code: str) -> None:
     group = ask(empty(protocol_type=was), join(instance_id="S")).group
     assert results(ask(group, delete("orders"))) == [code]
 
 
 def test_a_group_of_another_type_keeps_everything_while_it_has_members() -> None:
-    assert told(ask(stable(A, protocol_type="connect"), delete("sales"))) == ["NON_EMPTY_GROUP"]
+    assert replies_of(ask(stable(A, protocol_type="connect"), delete("sales"))) == ["NON_EMPTY_GROUP"]
     assert results(ask(empty(protocol_type="connect"), delete("sales"))) == ["NONE"]
 
 
-@pytest.mark.parametrize("group", [stable(), empty(), nobody_saw()], ids=["live", "empty", "offsets without a group"])
+@pytest.mark.parametrize(
+    "group", [stable(), empty(), unknown_group()], ids=["live", "empty", "offsets without a group"]
+)
 def test_a_dry_run_of_a_deletion_is_answered_like_the_deletion_and_changes_nothing(group: Group) -> None:
     request = delete("orders", "sales")
-    told_before = ask(group, replace(request, is_dry_run=True))
-    assert (told_before.records, told_before.group) == ((), group)
-    assert results(told_before) == results(ask(group, request))
+    preview = ask(group, replace(request, is_dry_run=True))
+    assert (preview.records, preview.group) == ((), group)
+    assert results(preview) == results(ask(group, request))
 
 
 def test_a_dry_run_of_a_deletion_is_refused_where_the_deletion_is() -> None:
     request = replace(delete("sales", stored=()), is_dry_run=True)
-    assert told(ask(nobody_saw(), request)) == ["GROUP_ID_NOT_FOUND"]
-    assert told(ask(stable(A, protocol_type="connect"), request)) == ["NON_EMPTY_GROUP"]
+    assert replies_of(ask(unknown_group(), request)) == ["GROUP_ID_NOT_FOUND"]
+    assert replies_of(ask(stable(A, protocol_type="connect"), request)) == ["NON_EMPTY_GROUP"]
 
 
 def test_a_deletion_is_refused_as_a_whole_only_where_every_partition_is() -> None:
     asked = [delete("orders"), delete("orders", "sales"), delete("sales"), delete()]
     answers = [answer(ask(stable(), request)) for request in asked]
-    assert [isinstance(one, OffsetsDeleted) and one.is_refused for one in answers] == [True, False, False, False]
+    assert [isinstance(one, DeleteOffsetsResponse) and one.is_refused for one in answers] == [True, False, False, False]
 
 
 def test_the_empty_group_id_has_no_offsets_to_delete() -> None:
-    assert told(ask(Group(""), delete("orders"))) == ["INVALID_GROUP_ID"]
+    assert replies_of(ask(Group(""), delete("orders"))) == ["INVALID_GROUP_ID"]
 
 
-def test_a_deleted_group_s_offsets_go_with_it_and_its_death_comes_last() -> None:
+def test_deleted_group_archives_its_offsets_before_it_is_dead() -> None:
     decision = ask(empty(), DeleteGroup(TOKEN, (ORDERS, SALES), "change"))
     assert removed(decision) == [("orders", "group_deleted", "change"), ("sales", "group_deleted", "change")]
     assert decision.records[-1] == GroupDied(NOW.wall_ms, "deleted")
@@ -140,7 +142,7 @@ def test_a_deleted_group_s_offsets_go_with_it_and_its_death_comes_last() -> None
 
 def test_the_empty_group_id_may_be_deleted() -> None:
     group = Group("").fold([GroupCreated(BORN_MS)])
-    assert told(ask(group, DeleteGroup(TOKEN, (), "change"))) == ["Done"]
+    assert replies_of(ask(group, DeleteGroup(TOKEN, (), "change"))) == ["EmptyResponse"]
 
 
 # -- what a maintenance run proposed ---------------------------------------------------------------------------
@@ -154,33 +156,33 @@ def outcomes(group: Group, *stored: StoredOffset, version: int = 4) -> list[str]
     """Return what becomes of the candidate orders 0, as of a commit version."""
     request = ExpireOffsets(TOKEN, (ExpiryCandidate("orders", 0, version),), stored, "change")
     found = answer(ask(group, request, RETENTION))
-    assert isinstance(found, OffsetsExpired)
+    assert isinstance(found, ExpireOffsetsResponse)
     return [one.outcome for one in found.outcomes]
 
 
-def test_a_candidate_goes_if_it_is_due_as_things_stand_now() -> None:
+def test_candidate_expires_if_it_is_due_now() -> None:
     assert outcomes(fresh(), OLD) == ["expired"]
     assert outcomes(fresh(), YOUNG) == ["not_due"]
 
 
-def test_a_candidate_that_was_committed_since_stays() -> None:
+def test_candidate_committed_since_is_kept() -> None:
     assert outcomes(fresh(), OLD, version=3) == ["committed_since"]
 
 
-def test_a_candidate_that_is_gone_is_gone() -> None:
+def test_candidate_without_an_offset_is_already_gone() -> None:
     assert outcomes(fresh()) == ["already_gone"]
 
 
 def test_offsets_without_a_group_are_a_simple_group_s() -> None:
-    assert outcomes(nobody_saw(), OLD) == ["expired"]
+    assert outcomes(unknown_group(), OLD) == ["expired"]
 
 
 @pytest.mark.parametrize("group", [preparing(), completing(), stable(), stable(A, protocol_type="connect")])
-def test_what_a_live_group_reads_or_may_read_stays(group: Group) -> None:
+def test_topics_with_possible_subscribers_are_kept(group: Group) -> None:
     assert outcomes(group, OLD) == ["not_due"]
 
 
-def test_an_expired_offset_goes_to_the_archive_under_the_run_s_change() -> None:
+def test_expired_offset_is_archived_under_the_change_of_the_run() -> None:
     request = ExpireOffsets(TOKEN, (ExpiryCandidate("orders", 0, 4),), (OLD,), "change")
     assert removed(ask(fresh(), request, RETENTION)) == [("orders", "expired", "change")]
 
@@ -188,37 +190,43 @@ def test_an_expired_offset_goes_to_the_archive_under_the_run_s_change() -> None:
 @pytest.mark.parametrize(
     ("group", "request_", "follows"),
     [
-        (empty(), RetireGroup(TOKEN, has_offsets=False), "Dead 7; OffsetsExpired; GroupDied; no timer"),
-        (empty(), RetireGroup(TOKEN, has_offsets=True), "Empty 7; OffsetsExpired; nothing; no timer"),
-        (fresh(["h"]), RetireGroup(TOKEN, has_offsets=False), "Dead 0; OffsetsExpired; GroupDied; handshake:h=off"),
-        (stable(), RetireGroup(TOKEN, has_offsets=False), "Stable 7; OffsetsExpired; nothing; no timer"),
-        (dead(), RetireGroup(TOKEN, has_offsets=False), "Dead 7; OffsetsExpired; nothing; no timer"),
+        (empty(), RetireGroup(TOKEN, has_offsets=False), "Dead 7; ExpireOffsetsResponse; GroupDied; no timer"),
+        (empty(), RetireGroup(TOKEN, has_offsets=True), "Empty 7; ExpireOffsetsResponse; nothing; no timer"),
+        (
+            fresh(["h"]),
+            RetireGroup(TOKEN, has_offsets=False),
+            "Dead 0; ExpireOffsetsResponse; GroupDied; pending_member_id:h=off",
+        ),
+        (stable(), RetireGroup(TOKEN, has_offsets=False), "Stable 7; ExpireOffsetsResponse; nothing; no timer"),
+        (dead(), RetireGroup(TOKEN, has_offsets=False), "Dead 7; ExpireOffsetsResponse; nothing; no timer"),
     ],
 )
 def test_a_group_is_retired_only_if_it_is_empty_and_has_no_offset_left(
     group: Group, request_: Request, follows: str
 ) -> None:
-    """However young it is, and even if a handshake id is out: RT-07, RT-11."""
-    assert tell(ask(group, request_)) == follows
+    """However young it is, and even if a pending member id is out: RT-07, RT-11."""
+    assert summary_of(ask(group, request_)) == follows
 
 
 @pytest.mark.parametrize(
     ("group", "seen", "becomes"),
     [
-        (empty(), GroupSeen(7, empty().state_since_ms), "retired"),
-        (empty(), GroupSeen(6, empty().state_since_ms), "woke_since"),
-        (empty(), GroupSeen(7, empty().state_since_ms - 1), "woke_since"),
-        (stable(), GroupSeen(7, stable().state_since_ms), "not_empty"),
-        (fresh(["h"]), GroupSeen(0, fresh(["h"]).state_since_ms), "being_joined"),
-        (nobody_saw(), GroupSeen(7, 0), "already_gone"),
+        (empty(), GroupSnapshot(7, empty().state_since_ms), "retired"),
+        (empty(), GroupSnapshot(6, empty().state_since_ms), "woke_since"),
+        (empty(), GroupSnapshot(7, empty().state_since_ms - 1), "woke_since"),
+        (stable(), GroupSnapshot(7, stable().state_since_ms), "not_empty"),
+        (fresh(["h"]), GroupSnapshot(0, fresh(["h"]).state_since_ms), "being_joined"),
+        (unknown_group(), GroupSnapshot(7, 0), "already_gone"),
     ],
 )
-def test_a_group_that_was_proposed_is_retired_only_as_it_was_seen(group: Group, seen: GroupSeen, becomes: str) -> None:
+def test_a_group_that_was_proposed_is_retired_only_as_it_was_seen(
+    group: Group, seen: GroupSnapshot, becomes: str
+) -> None:
     found = answer(ask(group, RetireGroup(TOKEN, has_offsets=False, seen=seen)))
-    assert isinstance(found, OffsetsExpired)
+    assert isinstance(found, ExpireOffsetsResponse)
     assert [one.outcome for one in found.outcomes] == [becomes]
 
 
-def test_a_group_that_has_offsets_again_stays() -> None:
-    seen = GroupSeen(7, empty().state_since_ms)
-    assert tell(ask(empty(), RetireGroup(TOKEN, has_offsets=True, seen=seen))).startswith("Empty 7")
+def test_group_with_new_offsets_is_kept() -> None:
+    seen = GroupSnapshot(7, empty().state_since_ms)
+    assert summary_of(ask(empty(), RetireGroup(TOKEN, has_offsets=True, seen=seen))).startswith("Empty 7")

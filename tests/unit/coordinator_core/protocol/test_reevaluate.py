@@ -1,4 +1,4 @@
-"""What a group does when settings or the catalogue change around it, when it is loaded, and when an operator steps in.
+"""Reactions to changed settings or topic metadata, to a load, and to operators' requests.
 
 Source: protocol.md sections 13 and 18.
 """
@@ -11,9 +11,9 @@ from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
-from coordinator_core.protocol.records import MemberRemoved, RebalanceStarted, Removal, Trigger
-from coordinator_core.protocol.requests import DeadlineKind, ForceRebalance, Reconsider, RemoveMember, Request, Resume
-from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings, Now
+from coordinator_core.protocol.records import MemberRemoved, RebalanceStarted, RemovalReason, Trigger
+from coordinator_core.protocol.requests import DeadlineKind, ForceRebalance, Reevaluate, RemoveMember, Request, Resume
+from coordinator_core.protocol.settings import Context, GroupSettings, Now, TopicMetadata
 from coordinator_core.protocol.states import COMPLETING, EMPTY, STABLE, GroupState
 from tests.unit.coordinator_core.protocol.groups import (
     BORN_MS,
@@ -27,23 +27,23 @@ from tests.unit.coordinator_core.protocol.groups import (
     ask,
     completing,
     dead,
+    delayed,
     empty,
     expire,
     join,
     leave,
     member,
-    nobody_saw,
     preparing,
     recorded,
+    replies_of,
     stable,
+    summary_of,
     sync,
-    tell,
     timed,
-    told,
-    window,
+    unknown_group,
 )
 
-SETTINGS_CHANGED = Reconsider(is_rebalance_timeout_changed=True)
+SETTINGS_CHANGED = Reevaluate(is_rebalance_timeout_changed=True)
 
 
 def triggers(decision: Decision) -> list[Trigger]:
@@ -68,14 +68,14 @@ def test_a_changed_rebalance_timeout_is_counted_from_the_start_of_the_phase(
     assert timed(decision) == {kind: left_ms}
 
 
-@pytest.mark.parametrize("group", [empty(), window(A), stable(), nobody_saw()])
-def test_a_changed_rebalance_timeout_is_nothing_to_a_group_that_waits_for_nobody(group: Group) -> None:
+@pytest.mark.parametrize("group", [empty(), delayed(A), stable(), unknown_group()])
+def test_changed_rebalance_timeout_does_not_affect_a_group_without_awaited_members(group: Group) -> None:
     assert ask(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=5_000)).group is group
 
 
-def test_other_settings_do_not_move_the_limit_whoever_has_joined_since() -> None:
+def test_unrelated_settings_do_not_move_the_limit() -> None:
     """The limit is what it was when the phase began: DJ-09."""
-    group = preparing(newcomers=[member("n", rebalance_ms=900_000)])
+    group = preparing(new_members=[member("n", rebalance_ms=900_000)])
     assert ask(group, SETTINGS_CHANGED).group is group
 
 
@@ -93,9 +93,7 @@ def test_a_wait_that_began_again_is_counted_from_then() -> None:
 
 
 @pytest.mark.parametrize(("timeout_ms", "left_ms"), [(None, 57_000), (5_000, 2_000), (9_000, None)])
-def test_a_phase_is_timed_from_when_it_began_by_what_was_in_force_then(
-    timeout_ms: int | None, left_ms: int | None
-) -> None:
+def test_phase_is_timed_from_its_start_by_the_timeout_of_that_time(timeout_ms: int | None, left_ms: int | None) -> None:
     """Here it began by a timeout of nine seconds, three seconds ago."""
     began = ask(stable(), leave("b"), GroupSettings(rebalance_timeout_ms=9_000))
     later = Now(NOW.node_ms + 3_000, NOW.wall_ms + 3_000)
@@ -106,53 +104,59 @@ def test_a_phase_is_timed_from_when_it_began_by_what_was_in_force_then(
 # -- partitions that change -----------------------------------------------------------------------------------
 
 
-def reconsider(group: Group, **versions: int) -> Decision:
-    """Let a group look at a catalogue whose topics last changed at these versions; it has seen version 1."""
-    catalogue: Mapping[str, CataloguedTopic] = {t: CataloguedTopic(9, version) for t, version in versions.items()}
-    return decide(group, Reconsider(), NOW, Context(GroupSettings(), catalogue, topics_version=9))
+def reevaluate(group: Group, **versions: int) -> Decision:
+    """Let a group look at topic metadata whose topics last changed at these versions; it has seen version 1."""
+    topic_metadata: Mapping[str, TopicMetadata] = {t: TopicMetadata(9, version) for t, version in versions.items()}
+    return decide(group, Reevaluate(), NOW, Context(GroupSettings(), topic_metadata, topics_version=9))
 
 
 def test_changed_partitions_of_a_topic_that_it_reads_rebalance_a_stable_group() -> None:
-    decision = reconsider(stable(), orders=2)
+    decision = reevaluate(stable(), orders=2)
     assert triggers(decision) == [Trigger.PARTITIONS_CHANGED]
     assert decision.group.must_rebalance
 
 
-@pytest.mark.parametrize("group", [empty(), preparing(), completing(), window(A), stable(A, protocol_type="connect")])
-def test_changed_partitions_are_nothing_to_any_other_group(group: Group) -> None:
-    assert reconsider(group, orders=2).group is group
+@pytest.mark.parametrize("group", [empty(), preparing(), completing(), delayed(A), stable(A, protocol_type="connect")])
+def test_changed_partitions_do_not_affect_groups_of_other_types(group: Group) -> None:
+    assert reevaluate(group, orders=2).group is group
 
 
-TOPIC_GONE = Reconsider(gone_topics=frozenset({"orders"}))
+TOPIC_GONE = Reevaluate(deleted_topics=frozenset({"orders"}))
 
 
-def test_a_topic_that_is_gone_voids_what_the_leader_is_about_to_assign() -> None:
+def test_deleted_topic_restarts_the_rebalance_before_the_leader_assigns() -> None:
     decision = ask(completing(synced=["b"]), TOPIC_GONE)
     assert triggers(decision) == [Trigger.PARTITIONS_CHANGED]
     assert decision.group.must_rebalance
-    assert told(decision) == ["b.sync REBALANCE_IN_PROGRESS"]
-    assert told(ask(decision.group, sync("a", ("a", HELD["a"])))) == ["REBALANCE_IN_PROGRESS"]
+    assert replies_of(decision) == ["b.sync REBALANCE_IN_PROGRESS"]
+    assert replies_of(ask(decision.group, sync("a", ("a", HELD["a"])))) == ["REBALANCE_IN_PROGRESS"]
 
 
 @pytest.mark.parametrize(
     "group",
-    [empty(), preparing(), window(A), completing(A, protocol_type="connect"), stable(A, protocol_type="connect")],
+    [
+        empty(),
+        preparing(),
+        delayed(A),
+        completing(A, protocol_type="connect"),
+        stable(A, protocol_type="connect"),
+    ],
 )
-def test_a_topic_that_is_gone_is_nothing_to_any_other_group(group: Group) -> None:
+def test_deleted_topic_does_not_affect_groups_of_other_types(group: Group) -> None:
     assert ask(group, TOPIC_GONE).group is group
 
 
-def test_a_topic_that_is_gone_is_nothing_to_groups_that_do_not_read_it() -> None:
+def test_deleted_topic_does_not_affect_groups_that_do_not_subscribe() -> None:
     for group in (completing(), stable()):
-        assert ask(group, Reconsider(gone_topics=frozenset({"sales"}))).group is group
+        assert ask(group, Reevaluate(deleted_topics=frozenset({"sales"}))).group is group
 
 
-def test_what_a_stable_group_knows_or_does_not_read_does_not_rebalance_it() -> None:
+def test_known_or_unsubscribed_topics_do_not_rebalance_a_stable_group() -> None:
     group = stable()
-    assert reconsider(group, orders=1, sales=2).group is group
+    assert reevaluate(group, orders=1, sales=2).group is group
 
 
-def test_a_generation_has_seen_the_catalogue_as_of_its_join_phase() -> None:
+def test_a_generation_has_seen_the_topic_metadata_as_of_its_join_phase() -> None:
     context = Context(GroupSettings(), {}, topics_version=9)
     group = decide(preparing(joined=["a"]), expire(DeadlineKind.JOIN), NOW, context).group
     assert group.topics_version == 9
@@ -181,15 +185,15 @@ def loaded(state: GroupState, *members: Member, trigger: Trigger | None = None, 
     )
 
 
-def test_a_loaded_group_goes_on_with_every_session_afresh() -> None:
+def test_loaded_group_restarts_every_session() -> None:
     decision = ask(loaded(STABLE, *USUAL), Resume())
-    assert tell(decision) == "Stable 7; nobody; nothing; member:a=10000 member:b=10000 member:s=10000"
+    assert summary_of(decision) == "Stable 7; no reply; nothing; session:a=10000 session:b=10000 session:s=10000"
     assert {one.member_id: one.assignment for one in decision.group.members.values()} == HELD
 
 
-def test_a_loaded_group_whose_leader_was_to_assign_awaits_everybody_for_the_whole_limit() -> None:
+def test_loaded_completing_group_waits_for_all_syncs_for_the_whole_limit() -> None:
     decision = ask(loaded(COMPLETING, *USUAL), Resume())
-    assert timed(decision) == {"member:a": 10_000, "member:b": 10_000, "member:s": 10_000, "sync": 60_000}
+    assert timed(decision) == {"session:a": 10_000, "session:b": 10_000, "session:s": 10_000, "sync": 60_000}
     assert decision.group.pending_syncs == {"a", "b", "s"}
 
 
@@ -214,7 +218,7 @@ def test_a_rebalance_that_is_owed_starts_at_load_for_the_reason_it_had() -> None
     assert triggers(ask(unexplained, Resume())) == [Trigger.ADMIN]
 
 
-def test_a_loaded_group_whose_members_have_all_gone_is_emptied() -> None:
+def test_loaded_group_without_members_is_emptied() -> None:
     decision = ask(loaded(STABLE, must_rebalance=True, trigger=Trigger.MEMBER_LEFT), Resume())
     assert recorded(decision) == ["RebalanceStarted", "GroupEmptied"]
 
@@ -224,11 +228,11 @@ def test_a_loaded_group_beyond_its_size_rebalances() -> None:
 
 
 def test_a_loaded_group_whose_partitions_changed_meanwhile_rebalances() -> None:
-    context = Context(GroupSettings(), {"orders": CataloguedTopic(9, 2)})
+    context = Context(GroupSettings(), {"orders": TopicMetadata(9, 2)})
     assert triggers(decide(loaded(STABLE, A, B), Resume(), NOW, context)) == [Trigger.PARTITIONS_CHANGED]
 
 
-def test_a_loaded_group_that_is_empty_has_nothing_to_do() -> None:
+def test_loaded_empty_group_starts_no_timer() -> None:
     group = loaded(EMPTY)
     assert ask(group, Resume()).group is group
 
@@ -240,33 +244,35 @@ FORCE = ForceRebalance(TOKEN, "because")
 
 def test_an_operator_s_rebalance_is_owed_even_if_the_node_is_lost() -> None:
     decision = ask(completing(synced=["b"]), FORCE)
-    assert told(decision) == ["b.sync REBALANCE_IN_PROGRESS", "Done"]
+    assert replies_of(decision) == ["b.sync REBALANCE_IN_PROGRESS", "EmptyResponse"]
     assert triggers(decision) == [Trigger.ADMIN]
     assert decision.group.must_rebalance
 
 
-def test_an_operator_s_rebalance_is_under_way_already() -> None:
+def test_forced_rebalance_does_nothing_while_one_is_under_way() -> None:
     group = preparing()
     decision = ask(group, FORCE)
-    assert (told(decision), decision.group) == (["Done"], group)
+    assert (replies_of(decision), decision.group) == (["EmptyResponse"], group)
 
 
-def test_a_member_that_is_put_out_goes_as_if_it_had_left() -> None:
+def test_removed_member_is_treated_as_leaving() -> None:
     decision = ask(stable(), RemoveMember(TOKEN, "b", "because"))
     removed = decision.records[0]
     assert isinstance(removed, MemberRemoved)
-    assert (removed.removal, removed.client_reason) == (Removal.ADMIN, "because")
+    assert (removed.removal_reason, removed.client_reason) == (RemovalReason.ADMIN, "because")
     assert triggers(decision) == [Trigger.ADMIN]
-    assert tell(ask(stable(), RemoveMember(TOKEN, "b", ""))) == tell(ask(stable(), leave("b"))).replace("Left", "Done")
+    assert summary_of(ask(stable(), RemoveMember(TOKEN, "b", ""))) == summary_of(ask(stable(), leave("b"))).replace(
+        "LeaveGroupResponse", "EmptyResponse"
+    )
 
 
 @pytest.mark.parametrize(
     ("group", "request_", "code"),
     [
-        (nobody_saw(), FORCE, "GROUP_ID_NOT_FOUND"),
+        (unknown_group(), FORCE, "GROUP_ID_NOT_FOUND"),
         (dead(), FORCE, "GROUP_ID_NOT_FOUND"),
         (empty(), FORCE, "INVALID_REQUEST"),
-        (nobody_saw(), RemoveMember(TOKEN, "b", ""), "GROUP_ID_NOT_FOUND"),
+        (unknown_group(), RemoveMember(TOKEN, "b", ""), "GROUP_ID_NOT_FOUND"),
         (dead(), RemoveMember(TOKEN, "b", ""), "GROUP_ID_NOT_FOUND"),
         (empty(), RemoveMember(TOKEN, "b", ""), "INVALID_REQUEST"),
         (stable(pending=["h"]), RemoveMember(TOKEN, "h", ""), "INVALID_REQUEST"),
@@ -274,9 +280,9 @@ def test_a_member_that_is_put_out_goes_as_if_it_had_left() -> None:
 )
 def test_an_operator_s_wish_that_makes_no_sense_is_refused(group: Group, request_: Request, code: str) -> None:
     decision = ask(group, request_)
-    assert (told(decision), decision.group) == ([code], group)
+    assert (replies_of(decision), decision.group) == ([code], group)
 
 
-def test_a_newcomer_may_come_while_an_operator_s_rebalance_is_under_way() -> None:
+def test_new_member_may_join_during_an_operators_rebalance() -> None:
     group = ask(stable(pending=["h"]), FORCE).group
-    assert recorded(ask(group, join("h"))) == ["MemberIdDropped", "MemberJoined", "JoinParked"]
+    assert recorded(ask(group, join("h"))) == ["PendingMemberRemoved", "MemberJoined", "JoinParked"]

@@ -1,6 +1,6 @@
-"""Every cell of the table "request by state": what is asked, where the group stands, and all that follows.
+"""Every cell of the table "Request by state": the request, the group's state, and all consequences.
 
-A line reads: state and generation after; who is told what; records; timers. `off` stops a timer.
+A line reads: state and generation after; replies; records; timers. `off` stops a timer.
 
 Source: protocol.md section 12.
 """
@@ -31,17 +31,17 @@ from tests.unit.coordinator_core.protocol.groups import (
     heartbeat,
     join,
     leave,
-    nobody_saw,
     offers,
     preparing,
     stable,
     stored_offset,
+    summary_of,
     sync,
-    tell,
+    unknown_group,
 )
 
 GROUPS: dict[str, Group] = {
-    "NF": nobody_saw(),
+    "NF": unknown_group(),
     "Empty": empty(pending=["h"]),
     "Preparing": preparing(pending=["h"]),
     "Completing": completing(synced=["b"], pending=["h"]),
@@ -51,7 +51,7 @@ GROUPS: dict[str, Group] = {
 CHANGED = offers("range", topics=("orders", "sales"))
 NO_GROUP = "Dead 0; UNKNOWN_MEMBER_ID; nothing; no timer"
 NOT_FOUND = "Dead 0; GROUP_ID_NOT_FOUND; nothing; no timer"
-STRANGER = "Empty 7; UNKNOWN_MEMBER_ID; nothing; no timer"
+UNKNOWN_MEMBER = "Empty 7; UNKNOWN_MEMBER_ID; nothing; no timer"
 GONE = "Dead 7; COORDINATOR_NOT_AVAILABLE; nothing; no timer"
 REJOINED = "MemberUpdated JoinParked RebalanceStarted"
 """What a member's own join starts a phase with."""
@@ -61,28 +61,28 @@ JOINS: list[tuple[str, Request, dict[str, str]]] = [
         "join, anonymous and dynamic",
         join(),
         {
-            "NF": "Empty 0; MEMBER_ID_REQUIRED; GroupCreated MemberIdIssued; handshake:n=10000",
-            "Empty": "Empty 7; MEMBER_ID_REQUIRED; MemberIdIssued; handshake:n=10000",
-            "Preparing": "PreparingRebalance 7; MEMBER_ID_REQUIRED; MemberIdIssued; handshake:n=10000",
-            "Completing": "CompletingRebalance 7; MEMBER_ID_REQUIRED; MemberIdIssued; handshake:n=10000",
-            "Stable": "Stable 7; MEMBER_ID_REQUIRED; MemberIdIssued; handshake:n=10000",
+            "NF": "Empty 0; MEMBER_ID_REQUIRED; GroupCreated PendingMemberAdded; pending_member_id:n=10000",
+            "Empty": "Empty 7; MEMBER_ID_REQUIRED; PendingMemberAdded; pending_member_id:n=10000",
+            "Preparing": "PreparingRebalance 7; MEMBER_ID_REQUIRED; PendingMemberAdded; pending_member_id:n=10000",
+            "Completing": "CompletingRebalance 7; MEMBER_ID_REQUIRED; PendingMemberAdded; pending_member_id:n=10000",
+            "Stable": "Stable 7; MEMBER_ID_REQUIRED; PendingMemberAdded; pending_member_id:n=10000",
             "Dead": GONE,
         },
     ),
     (
-        "join with a handshake id",
+        "join with a pending member id",
         join("h"),
         {
             "NF": NO_GROUP,
-            "Empty": "PreparingRebalance 7; nobody; MemberIdDropped MemberJoined JoinParked RebalanceStarted; "
-            "handshake:h=off member:h=300000 sync=off join=3000",
-            "Preparing": "PreparingRebalance 7; nobody; MemberIdDropped MemberJoined JoinParked; "
-            "handshake:h=off member:h=300000",
+            "Empty": "PreparingRebalance 7; no reply; PendingMemberRemoved MemberJoined JoinParked RebalanceStarted; "
+            "pending_member_id:h=off session:h=300000 sync=off join=3000",
+            "Preparing": "PreparingRebalance 7; no reply; PendingMemberRemoved MemberJoined JoinParked; "
+            "pending_member_id:h=off session:h=300000",
             "Completing": "PreparingRebalance 7; b.sync REBALANCE_IN_PROGRESS; "
-            "MemberIdDropped MemberJoined JoinParked RebalanceStarted; "
-            "handshake:h=off member:h=300000 member:b=10000 sync=off join=60000",
-            "Stable": "PreparingRebalance 7; nobody; MemberIdDropped MemberJoined JoinParked RebalanceStarted; "
-            "handshake:h=off member:h=300000 sync=off join=60000",
+            "PendingMemberRemoved MemberJoined JoinParked RebalanceStarted; "
+            "pending_member_id:h=off session:h=300000 session:b=10000 sync=off join=60000",
+            "Stable": "PreparingRebalance 7; no reply; PendingMemberRemoved MemberJoined JoinParked RebalanceStarted; "
+            "pending_member_id:h=off session:h=300000 sync=off join=60000",
             "Dead": GONE,
         },
     ),
@@ -90,15 +90,15 @@ JOINS: list[tuple[str, Request, dict[str, str]]] = [
         "join, anonymous and static, of an instance that is new",
         join(instance_id="N"),
         {
-            "NF": "PreparingRebalance 0; nobody; GroupCreated MemberJoined JoinParked RebalanceStarted; "
-            "member:n=300000 sync=off join=3000",
-            "Empty": "PreparingRebalance 7; nobody; MemberJoined JoinParked RebalanceStarted; "
-            "member:n=300000 sync=off join=3000",
-            "Preparing": "PreparingRebalance 7; nobody; MemberJoined JoinParked; member:n=300000",
+            "NF": "PreparingRebalance 0; no reply; GroupCreated MemberJoined JoinParked RebalanceStarted; "
+            "session:n=300000 sync=off join=3000",
+            "Empty": "PreparingRebalance 7; no reply; MemberJoined JoinParked RebalanceStarted; "
+            "session:n=300000 sync=off join=3000",
+            "Preparing": "PreparingRebalance 7; no reply; MemberJoined JoinParked; session:n=300000",
             "Completing": "PreparingRebalance 7; b.sync REBALANCE_IN_PROGRESS; "
-            "MemberJoined JoinParked RebalanceStarted; member:n=300000 member:b=10000 sync=off join=60000",
-            "Stable": "PreparingRebalance 7; nobody; MemberJoined JoinParked RebalanceStarted; "
-            "member:n=300000 sync=off join=60000",
+            "MemberJoined JoinParked RebalanceStarted; session:n=300000 session:b=10000 sync=off join=60000",
+            "Stable": "PreparingRebalance 7; no reply; MemberJoined JoinParked RebalanceStarted; "
+            "session:n=300000 sync=off join=60000",
             "Dead": GONE,
         },
     ),
@@ -106,11 +106,11 @@ JOINS: list[tuple[str, Request, dict[str, str]]] = [
         "join, anonymous and static, of an instance that is known",
         join(instance_id="S"),
         {
-            "Preparing": "PreparingRebalance 7; nobody; MemberReplaced JoinParked; member:s=off member:n=10000",
+            "Preparing": "PreparingRebalance 7; no reply; MemberReplaced JoinParked; session:s=off session:n=10000",
             "Completing": "PreparingRebalance 7; b.sync REBALANCE_IN_PROGRESS; "
             "MemberReplaced JoinParked RebalanceStarted; "
-            "member:s=off member:n=10000 member:b=10000 sync=off join=60000",
-            "Stable": "Stable 7; Joined; MemberReplaced; member:s=off member:n=10000",
+            "session:s=off session:n=10000 session:b=10000 sync=off join=60000",
+            "Stable": "Stable 7; JoinGroupResponse; MemberReplaced; session:s=off session:n=10000",
             "Dead": GONE,
         },
     ),
@@ -119,10 +119,10 @@ JOINS: list[tuple[str, Request, dict[str, str]]] = [
         join("b"),
         {
             "NF": NO_GROUP,
-            "Empty": STRANGER,
-            "Preparing": "PreparingRebalance 7; nobody; MemberUpdated JoinParked; no timer",
-            "Completing": "CompletingRebalance 7; Joined; nothing; no timer",
-            "Stable": "Stable 7; Joined; nothing; no timer",
+            "Empty": UNKNOWN_MEMBER,
+            "Preparing": "PreparingRebalance 7; no reply; MemberUpdated JoinParked; no timer",
+            "Completing": "CompletingRebalance 7; JoinGroupResponse; nothing; no timer",
+            "Stable": "Stable 7; JoinGroupResponse; nothing; no timer",
             "Dead": GONE,
         },
     ),
@@ -131,10 +131,10 @@ JOINS: list[tuple[str, Request, dict[str, str]]] = [
         join("a"),
         {
             "NF": NO_GROUP,
-            "Empty": STRANGER,
-            "Preparing": "PreparingRebalance 7; nobody; MemberUpdated JoinParked; no timer",
-            "Completing": "CompletingRebalance 7; Joined; nothing; no timer",
-            "Stable": f"PreparingRebalance 7; nobody; {REJOINED}; sync=off join=60000",
+            "Empty": UNKNOWN_MEMBER,
+            "Preparing": "PreparingRebalance 7; no reply; MemberUpdated JoinParked; no timer",
+            "Completing": "CompletingRebalance 7; JoinGroupResponse; nothing; no timer",
+            "Stable": f"PreparingRebalance 7; no reply; {REJOINED}; sync=off join=60000",
             "Dead": GONE,
         },
     ),
@@ -143,11 +143,11 @@ JOINS: list[tuple[str, Request, dict[str, str]]] = [
         join("b", protocols=CHANGED),
         {
             "NF": NO_GROUP,
-            "Empty": STRANGER,
-            "Preparing": "PreparingRebalance 7; nobody; MemberUpdated JoinParked; no timer",
+            "Empty": UNKNOWN_MEMBER,
+            "Preparing": "PreparingRebalance 7; no reply; MemberUpdated JoinParked; no timer",
             "Completing": f"PreparingRebalance 7; b.sync REBALANCE_IN_PROGRESS; {REJOINED}; "
-            "member:b=10000 sync=off join=60000",
-            "Stable": f"PreparingRebalance 7; nobody; {REJOINED}; sync=off join=60000",
+            "session:b=10000 sync=off join=60000",
+            "Stable": f"PreparingRebalance 7; no reply; {REJOINED}; sync=off join=60000",
             "Dead": GONE,
         },
     ),
@@ -156,11 +156,11 @@ JOINS: list[tuple[str, Request, dict[str, str]]] = [
         join("a", protocols=CHANGED),
         {
             "NF": NO_GROUP,
-            "Empty": STRANGER,
-            "Preparing": "PreparingRebalance 7; nobody; MemberUpdated JoinParked; no timer",
+            "Empty": UNKNOWN_MEMBER,
+            "Preparing": "PreparingRebalance 7; no reply; MemberUpdated JoinParked; no timer",
             "Completing": f"PreparingRebalance 7; b.sync REBALANCE_IN_PROGRESS; {REJOINED}; "
-            "member:b=10000 sync=off join=60000",
-            "Stable": f"PreparingRebalance 7; nobody; {REJOINED}; sync=off join=60000",
+            "session:b=10000 sync=off join=60000",
+            "Stable": f"PreparingRebalance 7; no reply; {REJOINED}; sync=off join=60000",
             "Dead": GONE,
         },
     ),
@@ -172,11 +172,11 @@ IN_THE_GROUP: list[tuple[str, Request, dict[str, str]]] = [
         sync("a", *HELD.items()),
         {
             "NF": NO_GROUP,
-            "Empty": STRANGER,
+            "Empty": UNKNOWN_MEMBER,
             "Preparing": "PreparingRebalance 7; REBALANCE_IN_PROGRESS; nothing; no timer",
-            "Completing": "Stable 7; b.sync Synced, Synced; AssignmentAccepted SyncReceived; "
-            "member:b=10000 member:a=10000",
-            "Stable": "Stable 7; Synced; nothing; member:a=10000",
+            "Completing": "Stable 7; b.sync SyncGroupResponse, SyncGroupResponse; AssignmentAccepted SyncReceived; "
+            "session:b=10000 session:a=10000",
+            "Stable": "Stable 7; SyncGroupResponse; nothing; session:a=10000",
             "Dead": GONE,
         },
     ),
@@ -185,10 +185,10 @@ IN_THE_GROUP: list[tuple[str, Request, dict[str, str]]] = [
         sync("s"),
         {
             "NF": NO_GROUP,
-            "Empty": STRANGER,
+            "Empty": UNKNOWN_MEMBER,
             "Preparing": "PreparingRebalance 7; REBALANCE_IN_PROGRESS; nothing; no timer",
-            "Completing": "CompletingRebalance 7; nobody; SyncParked; no timer",
-            "Stable": "Stable 7; Synced; nothing; member:s=10000",
+            "Completing": "CompletingRebalance 7; no reply; SyncParked; no timer",
+            "Stable": "Stable 7; SyncGroupResponse; nothing; session:s=10000",
             "Dead": GONE,
         },
     ),
@@ -197,10 +197,10 @@ IN_THE_GROUP: list[tuple[str, Request, dict[str, str]]] = [
         heartbeat("b"),
         {
             "NF": NO_GROUP,
-            "Empty": STRANGER,
-            "Preparing": "PreparingRebalance 7; REBALANCE_IN_PROGRESS; nothing; member:b=10000",
-            "Completing": "CompletingRebalance 7; Beaten; nothing; member:b=10000",
-            "Stable": "Stable 7; Beaten; nothing; member:b=10000",
+            "Empty": UNKNOWN_MEMBER,
+            "Preparing": "PreparingRebalance 7; REBALANCE_IN_PROGRESS; nothing; session:b=10000",
+            "Completing": "CompletingRebalance 7; HeartbeatResponse; nothing; session:b=10000",
+            "Stable": "Stable 7; HeartbeatResponse; nothing; session:b=10000",
             "Dead": GONE,
         },
     ),
@@ -208,24 +208,26 @@ IN_THE_GROUP: list[tuple[str, Request, dict[str, str]]] = [
         "leave of a member",
         leave("b"),
         {
-            "NF": "Dead 0; Left; nothing; no timer",
-            "Empty": "Empty 7; Left; nothing; no timer",
-            "Preparing": "PreparingRebalance 7; Left; MemberRemoved; member:b=off",
-            "Completing": "PreparingRebalance 7; b.sync UNKNOWN_MEMBER_ID, Left; MemberRemoved RebalanceStarted; "
-            "member:b=off sync=off join=60000",
-            "Stable": "PreparingRebalance 7; Left; MemberRemoved RebalanceStarted; member:b=off sync=off join=60000",
+            "NF": "Dead 0; LeaveGroupResponse; nothing; no timer",
+            "Empty": "Empty 7; LeaveGroupResponse; nothing; no timer",
+            "Preparing": "PreparingRebalance 7; LeaveGroupResponse; MemberRemoved; session:b=off",
+            "Completing": "PreparingRebalance 7; b.sync UNKNOWN_MEMBER_ID, LeaveGroupResponse; "
+            "MemberRemoved RebalanceStarted; "
+            "session:b=off sync=off join=60000",
+            "Stable": "PreparingRebalance 7; LeaveGroupResponse; "
+            "MemberRemoved RebalanceStarted; session:b=off sync=off join=60000",
             "Dead": GONE,
         },
     ),
     (
-        "leave of a handshake id",
+        "leave of a pending member id",
         leave("h"),
         {
-            "NF": "Dead 0; Left; nothing; no timer",
-            "Empty": "Empty 7; Left; MemberIdDropped; handshake:h=off",
-            "Preparing": "PreparingRebalance 7; Left; MemberIdDropped; handshake:h=off",
-            "Completing": "CompletingRebalance 7; Left; MemberIdDropped; handshake:h=off",
-            "Stable": "Stable 7; Left; MemberIdDropped; handshake:h=off",
+            "NF": "Dead 0; LeaveGroupResponse; nothing; no timer",
+            "Empty": "Empty 7; LeaveGroupResponse; PendingMemberRemoved; pending_member_id:h=off",
+            "Preparing": "PreparingRebalance 7; LeaveGroupResponse; PendingMemberRemoved; pending_member_id:h=off",
+            "Completing": "CompletingRebalance 7; LeaveGroupResponse; PendingMemberRemoved; pending_member_id:h=off",
+            "Stable": "Stable 7; LeaveGroupResponse; PendingMemberRemoved; pending_member_id:h=off",
             "Dead": GONE,
         },
     ),
@@ -237,10 +239,10 @@ OFFSETS: list[tuple[str, Request, dict[str, str]]] = [
         commit("b"),
         {
             "NF": NOT_FOUND,
-            "Empty": STRANGER,
-            "Preparing": "PreparingRebalance 7; Committed; OffsetsCommitted; member:b=10000",
+            "Empty": UNKNOWN_MEMBER,
+            "Preparing": "PreparingRebalance 7; CommitOffsetsResponse; OffsetsCommitted; session:b=10000",
             "Completing": "CompletingRebalance 7; REBALANCE_IN_PROGRESS; nothing; no timer",
-            "Stable": "Stable 7; Committed; OffsetsCommitted; member:b=10000",
+            "Stable": "Stable 7; CommitOffsetsResponse; OffsetsCommitted; session:b=10000",
             "Dead": GONE,
         },
     ),
@@ -248,8 +250,8 @@ OFFSETS: list[tuple[str, Request, dict[str, str]]] = [
         "simple commit",
         commit("", -1),
         {
-            "NF": "Empty 0; Committed; GroupCreated OffsetsCommitted; no timer",
-            "Empty": "Empty 7; Committed; OffsetsCommitted; no timer",
+            "NF": "Empty 0; CommitOffsetsResponse; GroupCreated OffsetsCommitted; no timer",
+            "Empty": "Empty 7; CommitOffsetsResponse; OffsetsCommitted; no timer",
             "Preparing": "PreparingRebalance 7; UNKNOWN_MEMBER_ID; nothing; no timer",
             "Completing": "CompletingRebalance 7; UNKNOWN_MEMBER_ID; nothing; no timer",
             "Stable": "Stable 7; UNKNOWN_MEMBER_ID; nothing; no timer",
@@ -260,8 +262,8 @@ OFFSETS: list[tuple[str, Request, dict[str, str]]] = [
         "commit with generation -1 and a member id",
         commit("b", -1),
         {
-            "NF": "Empty 0; Committed; GroupCreated OffsetsCommitted; no timer",
-            "Empty": "Empty 7; Committed; OffsetsCommitted; no timer",
+            "NF": "Empty 0; CommitOffsetsResponse; GroupCreated OffsetsCommitted; no timer",
+            "Empty": "Empty 7; CommitOffsetsResponse; OffsetsCommitted; no timer",
             "Preparing": "PreparingRebalance 7; ILLEGAL_GENERATION; nothing; no timer",
             "Completing": "CompletingRebalance 7; ILLEGAL_GENERATION; nothing; no timer",
             "Stable": "Stable 7; ILLEGAL_GENERATION; nothing; no timer",
@@ -272,11 +274,11 @@ OFFSETS: list[tuple[str, Request, dict[str, str]]] = [
         "deletion of offsets, one of a topic that members read",
         DeleteOffsets(TOKEN, (("orders", 0), ("sales", 0)), (stored_offset(), stored_offset("sales")), "change"),
         {
-            "NF": "Empty 0; OffsetsDeleted; GroupCreated OffsetRemoved OffsetRemoved; no timer",
-            "Empty": "Empty 7; OffsetsDeleted; OffsetRemoved OffsetRemoved; no timer",
-            "Preparing": "PreparingRebalance 7; OffsetsDeleted; OffsetRemoved; no timer",
-            "Completing": "CompletingRebalance 7; OffsetsDeleted; OffsetRemoved; no timer",
-            "Stable": "Stable 7; OffsetsDeleted; OffsetRemoved; no timer",
+            "NF": "Empty 0; DeleteOffsetsResponse; GroupCreated OffsetRemoved OffsetRemoved; no timer",
+            "Empty": "Empty 7; DeleteOffsetsResponse; OffsetRemoved OffsetRemoved; no timer",
+            "Preparing": "PreparingRebalance 7; DeleteOffsetsResponse; OffsetRemoved; no timer",
+            "Completing": "CompletingRebalance 7; DeleteOffsetsResponse; OffsetRemoved; no timer",
+            "Stable": "Stable 7; DeleteOffsetsResponse; OffsetRemoved; no timer",
             "Dead": "Dead 7; GROUP_ID_NOT_FOUND; nothing; no timer",
         },
     ),
@@ -284,8 +286,8 @@ OFFSETS: list[tuple[str, Request, dict[str, str]]] = [
         "deletion of the group",
         DeleteGroup(TOKEN, (stored_offset(),), "change"),
         {
-            "NF": "Dead 0; Done; GroupCreated OffsetRemoved GroupDied; no timer",
-            "Empty": "Dead 7; Done; OffsetRemoved GroupDied; handshake:h=off",
+            "NF": "Dead 0; EmptyResponse; GroupCreated OffsetRemoved GroupDied; no timer",
+            "Empty": "Dead 7; EmptyResponse; OffsetRemoved GroupDied; pending_member_id:h=off",
             "Preparing": "PreparingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
             "Completing": "CompletingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
             "Stable": "Stable 7; NON_EMPTY_GROUP; nothing; no timer",
@@ -302,10 +304,10 @@ OURS: list[tuple[str, Request, dict[str, str]]] = [
         DeleteOffsets(TOKEN, (("sales", 0),), (), "change"),
         {
             "NF": NOT_FOUND,
-            "Empty": "Empty 7; OffsetsDeleted; nothing; no timer",
-            "Preparing": "PreparingRebalance 7; OffsetsDeleted; nothing; no timer",
-            "Completing": "CompletingRebalance 7; OffsetsDeleted; nothing; no timer",
-            "Stable": "Stable 7; OffsetsDeleted; nothing; no timer",
+            "Empty": "Empty 7; DeleteOffsetsResponse; nothing; no timer",
+            "Preparing": "PreparingRebalance 7; DeleteOffsetsResponse; nothing; no timer",
+            "Completing": "CompletingRebalance 7; DeleteOffsetsResponse; nothing; no timer",
+            "Stable": "Stable 7; DeleteOffsetsResponse; nothing; no timer",
             "Dead": "Dead 7; GROUP_ID_NOT_FOUND; nothing; no timer",
         },
     ),
@@ -313,8 +315,8 @@ OURS: list[tuple[str, Request, dict[str, str]]] = [
         "reset",
         ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, (PartitionToReset("orders", 0),), (), (stored_offset(),), "change"),
         {
-            "NF": "Empty 0; OffsetsReset; GroupCreated OffsetRemoved OffsetsCommitted; no timer",
-            "Empty": "Empty 7; OffsetsReset; OffsetRemoved OffsetsCommitted; no timer",
+            "NF": "Empty 0; ResetOffsetsResponse; GroupCreated OffsetRemoved OffsetsCommitted; no timer",
+            "Empty": "Empty 7; ResetOffsetsResponse; OffsetRemoved OffsetsCommitted; no timer",
             "Preparing": "PreparingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
             "Completing": "CompletingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
             "Stable": "Stable 7; NON_EMPTY_GROUP; nothing; no timer",
@@ -325,8 +327,8 @@ OURS: list[tuple[str, Request, dict[str, str]]] = [
         "undo of a deletion",
         RestoreOffsets(TOKEN, (RESTORED,), (), "undo"),
         {
-            "NF": "Empty 0; OffsetsRestored; GroupCreated OffsetsCommitted; no timer",
-            "Empty": "Empty 7; OffsetsRestored; OffsetsCommitted; no timer",
+            "NF": "Empty 0; RestoreOffsetsResponse; GroupCreated OffsetsCommitted; no timer",
+            "Empty": "Empty 7; RestoreOffsetsResponse; OffsetsCommitted; no timer",
             "Preparing": "PreparingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
             "Completing": "CompletingRebalance 7; NON_EMPTY_GROUP; nothing; no timer",
             "Stable": "Stable 7; NON_EMPTY_GROUP; nothing; no timer",
@@ -335,13 +337,13 @@ OURS: list[tuple[str, Request, dict[str, str]]] = [
     ),
     (
         "undo by a run",
-        RestoreOffsets(TOKEN, (RESTORED,), (), "undo", is_of_run=True),
+        RestoreOffsets(TOKEN, (RESTORED,), (), "undo", is_maintenance_run=True),
         {
-            "NF": "Empty 0; OffsetsRestored; GroupCreated OffsetsCommitted; no timer",
-            "Empty": "Empty 7; OffsetsRestored; OffsetsCommitted; no timer",
-            "Preparing": "PreparingRebalance 7; OffsetsRestored; nothing; no timer",
-            "Completing": "CompletingRebalance 7; OffsetsRestored; nothing; no timer",
-            "Stable": "Stable 7; OffsetsRestored; nothing; no timer",
+            "NF": "Empty 0; RestoreOffsetsResponse; GroupCreated OffsetsCommitted; no timer",
+            "Empty": "Empty 7; RestoreOffsetsResponse; OffsetsCommitted; no timer",
+            "Preparing": "PreparingRebalance 7; RestoreOffsetsResponse; nothing; no timer",
+            "Completing": "CompletingRebalance 7; RestoreOffsetsResponse; nothing; no timer",
+            "Stable": "Stable 7; RestoreOffsetsResponse; nothing; no timer",
             "Dead": GONE,
         },
     ),
@@ -349,12 +351,12 @@ OURS: list[tuple[str, Request, dict[str, str]]] = [
         "deletion of a topic",
         RemoveTopicOffsets(TOKEN, ALL_REMOVED, (stored_offset(),), "change"),
         {
-            "NF": "Dead 0; OffsetsExpired; OffsetRemoved; no timer",
-            "Empty": "Empty 7; OffsetsExpired; OffsetRemoved; no timer",
-            "Preparing": "PreparingRebalance 7; OffsetsExpired; OffsetRemoved; no timer",
-            "Completing": "CompletingRebalance 7; OffsetsExpired; OffsetRemoved; no timer",
-            "Stable": "Stable 7; OffsetsExpired; OffsetRemoved; no timer",
-            "Dead": "Dead 7; OffsetsExpired; OffsetRemoved; no timer",
+            "NF": "Dead 0; ExpireOffsetsResponse; OffsetRemoved; no timer",
+            "Empty": "Empty 7; ExpireOffsetsResponse; OffsetRemoved; no timer",
+            "Preparing": "PreparingRebalance 7; ExpireOffsetsResponse; OffsetRemoved; no timer",
+            "Completing": "CompletingRebalance 7; ExpireOffsetsResponse; OffsetRemoved; no timer",
+            "Stable": "Stable 7; ExpireOffsetsResponse; OffsetRemoved; no timer",
+            "Dead": "Dead 7; ExpireOffsetsResponse; OffsetRemoved; no timer",
         },
     ),
 ]
@@ -368,7 +370,7 @@ CELLS = [
 
 @pytest.mark.parametrize(("request_", "state", "follows"), CELLS)
 def test_a_request_has_the_consequences_of_its_cell(request_: Request, state: str, follows: str) -> None:
-    assert tell(ask(GROUPS[state], request_)) == follows
+    assert summary_of(ask(GROUPS[state], request_)) == follows
 
 
 @pytest.mark.parametrize("state", ["Preparing", "Completing", "Stable"])
@@ -404,17 +406,17 @@ def test_a_request_has_the_consequences_of_its_cell(request_: Request, state: st
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_strangers_and_the_past_are_refused_in_every_state_with_members(
+def test_unknown_members_and_old_generations_are_rejected_in_every_state(
     request_: Request, code: str, state: str
 ) -> None:
     """The order counts: who asks, the generation, the protocol, the state. Source: protocol.md section 3."""
     group = GROUPS[state]
     decision = ask(group, request_)
-    assert tell(decision) == f"{group.state} 7; {code}; nothing; no timer"
+    assert summary_of(decision) == f"{group.state} 7; {code}; nothing; no timer"
     assert decision.group is group
 
 
 @pytest.mark.parametrize("request_", [heartbeat("s"), sync("s"), commit("s")])
 def test_a_static_member_need_not_name_its_instance(request_: Request) -> None:
-    """Kafka says so in ST-25."""
-    assert "member:s=10000" in tell(ask(GROUPS["Stable"], request_))
+    """As in Kafka: ST-25."""
+    assert "session:s=10000" in summary_of(ask(GROUPS["Stable"], request_))

@@ -1,6 +1,6 @@
-"""An Empty group is put elsewhere, and what a change did to offsets is taken back where nothing newer stands.
+"""Resets of an Empty group's offsets, and undoing changes of offsets.
 
-Source: http-api.md "Resetting a group", "Taking a change back"; Kafka's ``kafka-consumer-groups --reset-offsets``.
+Source: http-api.md "Resetting offsets", "Undoing a change"; Kafka's ``kafka-consumer-groups --reset-offsets``.
 """
 
 import pytest
@@ -10,20 +10,20 @@ from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.records import GroupCreated, OffsetRemoved, OffsetsCommitted
-from coordinator_core.protocol.replies import OffsetsExpired, OffsetsReset, OffsetsRestored
 from coordinator_core.protocol.requests import (
     ExpiryCandidate,
     OffsetToCommit,
     OffsetToRestore,
     PartitionToReset,
-    Reconsider,
+    Reevaluate,
     RemoveTopicOffsets,
     ResetOffsets,
     ResetTo,
     RestoreOffsets,
     StoredOffset,
 )
-from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings
+from coordinator_core.protocol.responses import ExpireOffsetsResponse, ResetOffsetsResponse, RestoreOffsetsResponse
+from coordinator_core.protocol.settings import Context, GroupSettings, TopicMetadata
 from tests.unit.coordinator_core.protocol.groups import (
     NOW,
     TOKEN,
@@ -32,15 +32,15 @@ from tests.unit.coordinator_core.protocol.groups import (
     ask,
     completing,
     dead,
+    delayed,
     empty,
-    nobody_saw,
     preparing,
+    replies_of,
     reply,
     stable,
     stored_offset,
-    tell,
-    told,
-    window,
+    summary_of,
+    unknown_group,
 )
 
 ORDERS = stored_offset("orders")
@@ -70,14 +70,14 @@ def reset(
     to: ResetTo, amount: int = 0, *, known: PartitionToReset | None = None, stored: tuple[StoredOffset, ...] = (ORDERS,)
 ) -> ResetOffsets:
     partition = known or PartitionToReset(
-        "orders", 0, log_start_offset=2, log_end=LogEnd(NOW.wall_ms, 90), committed_then=40, given=33
+        "orders", 0, log_start_offset=2, log_end=LogEnd(NOW.wall_ms, 90), offset_at_datetime=40, given=33
     )
     return ResetOffsets(TOKEN, to, amount, (partition,), (), stored, "change")
 
 
 def results(decision: Decision) -> list[tuple[int | None, int, str | None]]:
     found = answer(decision)
-    assert isinstance(found, OffsetsReset)
+    assert isinstance(found, ResetOffsetsResponse)
     return [(one.old_offset, one.new_offset, one.note) for one in found.offsets]
 
 
@@ -94,7 +94,7 @@ def results(decision: Decision) -> list[tuple[int | None, int, str | None]]:
         (ResetTo.GIVEN, 0, 33),
     ],
 )
-def test_a_reset_goes_where_it_is_told(to: ResetTo, amount: int, offset: int) -> None:
+def test_reset_moves_to_the_given_target(to: ResetTo, amount: int, offset: int) -> None:
     decision = ask(empty(), reset(to, amount))
     assert results(decision) == [(5, offset, None)]
     assert removed(decision) == [("orders", 5, "reset")]
@@ -110,7 +110,7 @@ def test_a_reset_goes_where_it_is_told(to: ResetTo, amount: int, offset: int) ->
         (ResetTo.SHIFT, 2**63 - 1, 90, 2**63 + 4),
     ],
 )
-def test_a_position_outside_of_the_log_moves_to_its_nearer_end_and_says_so(
+def test_reset_outside_of_the_log_moves_to_the_nearer_end_with_a_note(
     to: ResetTo, amount: int, offset: int, wanted: int
 ) -> None:
     assert results(ask(empty(), reset(to, amount))) == [(5, offset, f"{wanted} is outside of the log")]
@@ -122,9 +122,9 @@ def test_where_the_log_ends_is_not_known_the_largest_offset_there_is_is_its_end(
 
 
 @pytest.mark.parametrize("to", [ResetTo.LATEST, ResetTo.SHIFT, ResetTo.DATETIME, ResetTo.CURRENT, ResetTo.GIVEN])
-def test_what_is_not_known_is_refused_by_the_partition_s_name(to: ResetTo) -> None:
+def test_unknown_target_is_refused_with_the_partition_name(to: ResetTo) -> None:
     decision = ask(empty(), reset(to, known=PartitionToReset("orders", 3), stored=()))
-    assert told(decision) == ["INVALID_REQUEST"]
+    assert replies_of(decision) == ["INVALID_REQUEST"]
     assert detail(decision).startswith("orders 3: ")
     assert decision.records == ()
 
@@ -136,22 +136,22 @@ def test_current_is_the_log_s_end_where_nothing_is_committed() -> None:
 def test_one_partition_that_is_refused_leaves_all_as_they_were() -> None:
     partitions = (PartitionToReset("orders", 0, log_end=LogEnd(NOW.wall_ms, 9)), PartitionToReset("sales", 0))
     decision = ask(empty(), ResetOffsets(TOKEN, ResetTo.LATEST, 0, partitions, (), (ORDERS,), "change"))
-    assert (told(decision), decision.records) == (["INVALID_REQUEST"], ())
+    assert (replies_of(decision), decision.records) == (["INVALID_REQUEST"], ())
 
 
-def test_a_partition_beyond_the_catalogue_s_count_is_refused() -> None:
-    context = Context(GroupSettings(), {"orders": CataloguedTopic(1, 1)}, 1)
+def test_a_partition_beyond_the_topic_metadata_count_is_refused() -> None:
+    context = Context(GroupSettings(), {"orders": TopicMetadata(1, 1)}, 1)
     decision = decide(empty(), reset(ResetTo.EARLIEST, known=PartitionToReset("orders", 1)), NOW, context)
-    assert told(decision) == ["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert replies_of(decision) == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
-def test_a_topic_of_which_nothing_is_known_is_refused_by_its_name() -> None:
+def test_unknown_topic_is_refused_with_its_name() -> None:
     decision = ask(empty(), ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, (), ("unheard",), (), "change"))
-    assert told(decision) == ["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert replies_of(decision) == ["UNKNOWN_TOPIC_OR_PARTITION"]
     assert "unheard" in detail(decision)
 
 
-def test_a_dry_run_tells_the_same_and_stores_nothing() -> None:
+def test_dry_run_reports_the_same_and_stores_nothing() -> None:
     wet = reset(ResetTo.SHIFT, 1)
     dry = ResetOffsets(TOKEN, wet.to, 1, wet.partitions, (), wet.stored, "", is_dry_run=True)
     group = empty()
@@ -161,65 +161,67 @@ def test_a_dry_run_tells_the_same_and_stores_nothing() -> None:
     assert decision.group is group
 
 
-@pytest.mark.parametrize("group", [preparing(), completing(), stable(), window(A)])
+@pytest.mark.parametrize("group", [preparing(), completing(), stable(), delayed(A)])
 @pytest.mark.parametrize("is_dry_run", [True, False])
 def test_a_group_with_members_is_not_reset(group: Group, is_dry_run: bool) -> None:
     known = (PartitionToReset("orders", 0),)
     request = ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, known, (), (), "change", is_dry_run)
-    assert told(ask(group, request)) == ["NON_EMPTY_GROUP"]
+    assert replies_of(ask(group, request)) == ["NON_EMPTY_GROUP"]
 
 
-def test_a_group_that_nobody_knows_is_made_by_its_reset() -> None:
+def test_unknown_group_is_created_by_its_reset() -> None:
     """As Kafka's tool does: positions for a consumer that is yet to come."""
-    assert tell(ask(nobody_saw(), reset(ResetTo.EARLIEST, stored=()))) == (
-        "Empty 0; OffsetsReset; GroupCreated OffsetsCommitted; no timer"
+    assert summary_of(ask(unknown_group(), reset(ResetTo.EARLIEST, stored=()))) == (
+        "Empty 0; ResetOffsetsResponse; GroupCreated OffsetsCommitted; no timer"
     )
 
 
-def test_a_group_that_nobody_knows_is_not_found_where_no_topic_is_named() -> None:
-    assert told(ask(nobody_saw(), ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, (), (), (), "change"))) == [
+def test_unknown_group_without_topics_is_not_found() -> None:
+    assert replies_of(ask(unknown_group(), ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, (), (), (), "change"))) == [
         "GROUP_ID_NOT_FOUND"
     ]
 
 
 def test_a_group_that_has_just_died_is_asked_again() -> None:
-    assert told(ask(dead(), reset(ResetTo.EARLIEST))) == ["COORDINATOR_NOT_AVAILABLE"]
-    assert told(ask(Group(""), reset(ResetTo.EARLIEST))) == ["INVALID_GROUP_ID"]
+    assert replies_of(ask(dead(), reset(ResetTo.EARLIEST))) == ["COORDINATOR_NOT_AVAILABLE"]
+    assert replies_of(ask(Group(""), reset(ResetTo.EARLIEST))) == ["INVALID_GROUP_ID"]
 
 
 # -- undo -------------------------------------------------------------------------------------------------
 
 TAKEN = OffsetToRestore("orders", 0, 5, 3, "noted", 90)
 """What a deletion took from where nothing stands now."""
-MOVED = TAKEN._replace(left_offset=8, left_at_ms=NOW.wall_ms - 1)
+MOVED = TAKEN._replace(offset_after_change=8, changed_at_ms=NOW.wall_ms - 1)
 """What a reset to 8 took, a moment ago."""
 AT_8 = stored_offset("orders", committed_at_ms=NOW.wall_ms - 1)._replace(offset=8)
 
 
-def undo(*offsets: OffsetToRestore, stored: tuple[StoredOffset, ...] = (), is_of_run: bool = False) -> RestoreOffsets:
-    return RestoreOffsets(TOKEN, offsets, stored, "undo", is_of_run)
+def undo(
+    *offsets: OffsetToRestore, stored: tuple[StoredOffset, ...] = (), is_maintenance_run: bool = False
+) -> RestoreOffsets:
+    return RestoreOffsets(TOKEN, offsets, stored, "undo", is_maintenance_run)
 
 
 def outcomes(decision: Decision) -> list[str]:
     found = answer(decision)
-    assert isinstance(found, OffsetsRestored)
+    assert isinstance(found, RestoreOffsetsResponse)
     return [one.outcome for one in found.offsets]
 
 
-def test_a_deleted_offset_comes_back_for_one_retention() -> None:
+def test_restored_offset_expires_after_one_retention() -> None:
     decision = ask(empty(), undo(TAKEN), GroupSettings(offsets_retention_minutes=1))
     assert outcomes(decision) == ["restored"]
     position = OffsetToCommit("orders", 0, 5, 3, "noted", 90)
     assert decision.records == (OffsetsCommitted(NOW.wall_ms, "", NOW.wall_ms + 60_000, (position,)),)
 
 
-def test_what_is_kept_for_ever_has_no_expiry_of_its_own() -> None:
+def test_restored_offset_has_no_expiry_with_unlimited_retention() -> None:
     (record,) = ask(empty(), undo(TAKEN), GroupSettings(offsets_retention_minutes=-1)).records
     assert isinstance(record, OffsetsCommitted)
     assert record.expires_at_ms is None
 
 
-def test_a_reset_is_taken_back_and_what_it_left_is_archived() -> None:
+def test_undo_of_a_reset_archives_the_offsets_that_it_committed() -> None:
     decision = ask(empty(), undo(MOVED, stored=(AT_8,)))
     assert (outcomes(decision), removed(decision), committed(decision)) == (
         ["restored"],
@@ -228,7 +230,7 @@ def test_a_reset_is_taken_back_and_what_it_left_is_archived() -> None:
     )
 
 
-def test_where_a_reset_found_nothing_its_undo_leaves_nothing() -> None:
+def test_undo_of_a_reset_removes_offsets_that_did_not_exist() -> None:
     decision = ask(empty(), undo(MOVED._replace(offset=None), stored=(AT_8,)))
     assert (outcomes(decision), removed(decision), committed(decision)) == (["removed"], [("orders", 8, "undone")], [])
 
@@ -242,56 +244,56 @@ def test_where_a_reset_found_nothing_its_undo_leaves_nothing() -> None:
         (MOVED, (), "gone_since"),
     ],
 )
-def test_what_is_newer_is_kept(offset: OffsetToRestore, stored: tuple[StoredOffset, ...], outcome: str) -> None:
+def test_restore_keeps_newer_offsets(offset: OffsetToRestore, stored: tuple[StoredOffset, ...], outcome: str) -> None:
     decision = ask(empty(), undo(offset, stored=stored))
     assert (outcomes(decision), decision.records) == ([outcome], ())
 
 
-def test_a_group_that_is_gone_is_made_again_by_what_comes_back() -> None:
-    decision = ask(nobody_saw(), undo(TAKEN))
+def test_restore_creates_the_group_again() -> None:
+    decision = ask(unknown_group(), undo(TAKEN))
     assert decision.records[0] == GroupCreated(NOW.wall_ms)
-    assert tell(decision) == "Empty 0; OffsetsRestored; GroupCreated OffsetsCommitted; no timer"
+    assert summary_of(decision) == "Empty 0; RestoreOffsetsResponse; GroupCreated OffsetsCommitted; no timer"
 
 
-def test_nothing_that_comes_back_makes_no_group() -> None:
-    assert tell(ask(nobody_saw(), undo())) == "Dead 0; OffsetsRestored; nothing; no timer"
+def test_restore_of_nothing_creates_no_group() -> None:
+    assert summary_of(ask(unknown_group(), undo())) == "Dead 0; RestoreOffsetsResponse; nothing; no timer"
 
 
 def test_a_position_is_not_moved_under_a_consumer() -> None:
     sales = TAKEN._replace(topic="sales")
-    assert told(ask(stable(), undo(TAKEN))) == ["NON_EMPTY_GROUP"]
+    assert replies_of(ask(stable(), undo(TAKEN))) == ["NON_EMPTY_GROUP"]
     assert outcomes(ask(stable(), undo(TAKEN, sales))) == ["group_active", "restored"]
-    assert outcomes(ask(stable(), undo(TAKEN, is_of_run=True))) == ["group_active"]
+    assert outcomes(ask(stable(), undo(TAKEN, is_maintenance_run=True))) == ["group_active"]
 
 
-def test_newcomers_of_an_empty_group_may_read_anything() -> None:
-    assert outcomes(ask(window(A), undo(TAKEN, is_of_run=True))) == ["group_active"]
+def test_new_members_of_an_empty_group_may_subscribe_to_anything() -> None:
+    assert outcomes(ask(delayed(A), undo(TAKEN, is_maintenance_run=True))) == ["group_active"]
 
 
-def test_a_partition_that_is_no_more_stays_away() -> None:
-    context = Context(GroupSettings(), {"orders": CataloguedTopic(1, 1)}, 1)
+def test_removed_partition_is_not_assigned_again() -> None:
+    context = Context(GroupSettings(), {"orders": TopicMetadata(1, 1)}, 1)
     decision = decide(empty(), undo(TAKEN._replace(partition=1)), NOW, context)
     assert outcomes(decision) == ["no_such_partition"]
 
 
-def test_a_group_that_has_just_died_takes_nothing_back() -> None:
-    assert told(ask(dead(), undo(TAKEN))) == ["COORDINATOR_NOT_AVAILABLE"]
+def test_dead_group_restores_no_offsets() -> None:
+    assert replies_of(ask(dead(), undo(TAKEN))) == ["COORDINATOR_NOT_AVAILABLE"]
 
 
 # -- deleted topics ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("group", [nobody_saw(), empty(), preparing(), completing(), stable()])
-def test_a_deleted_topic_s_offsets_go_whoever_reads_it_but_for_what_was_committed_since(group: Group) -> None:
+@pytest.mark.parametrize("group", [unknown_group(), empty(), preparing(), completing(), stable()])
+def test_offsets_of_a_deleted_topic_are_deleted_except_later_commits(group: Group) -> None:
     candidates = tuple(ExpiryCandidate("orders", partition, 1) for partition in range(3))
     newer = stored_offset("orders", 1, version=2)
     decision = ask(group, RemoveTopicOffsets(TOKEN, candidates, (ORDERS, newer), "change"))
     found = answer(decision)
-    assert isinstance(found, OffsetsExpired)
+    assert isinstance(found, ExpireOffsetsResponse)
     assert [one.outcome for one in found.outcomes] == ["removed", "committed_since", "already_gone"]
     assert removed(decision) == [("orders", 5, "topic_deleted")]
 
 
 def test_a_group_that_reads_a_deleted_topic_rebalances() -> None:
-    assert ask(stable(), Reconsider(gone_topics=frozenset({"orders"}))).group.state == "PreparingRebalance"
-    assert ask(stable(), Reconsider(gone_topics=frozenset({"sales"}))).group.state == "Stable"
+    assert ask(stable(), Reevaluate(deleted_topics=frozenset({"orders"}))).group.state == "PreparingRebalance"
+    assert ask(stable(), Reevaluate(deleted_topics=frozenset({"sales"}))).group.state == "Stable"

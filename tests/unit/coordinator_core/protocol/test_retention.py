@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_core.protocol.retention import (
-    FOR_EVER,
+    NO_EXPIRY,
     NO_GROUP,
     ExpiryReason,
     GroupFacts,
@@ -44,7 +44,7 @@ def test_an_empty_group_s_offsets_go_when_it_has_been_empty_for_the_retention() 
 
 
 def test_a_commit_to_an_empty_group_does_not_prolong_its_offsets() -> None:
-    """Kafka says so in RT-09."""
+    """As in Kafka: RT-09."""
     assert judge(group(), offset(committed_at_ms=JUST_NOW_MS)) is ExpiryReason.GROUP_EMPTY
 
 
@@ -52,20 +52,20 @@ def test_an_empty_group_of_another_protocol_type_expires_alike() -> None:
     assert judge(group(protocol_type="connect"), offset()) is ExpiryReason.GROUP_EMPTY
 
 
-def test_an_empty_group_without_a_stored_time_goes_by_the_commit() -> None:
+def test_retention_of_an_empty_group_without_a_stored_time_counts_from_the_commit() -> None:
     unknown_since = group(state_since_ms=None)
     assert judge(unknown_since, offset(committed_at_ms=DUE_MS)) is ExpiryReason.GROUP_EMPTY
     assert judge(unknown_since, offset(committed_at_ms=DUE_MS + 1)) is None
 
 
 @pytest.mark.parametrize("simple", [group(protocol_type=None), NO_GROUP], ids=["group", "no group row"])
-def test_a_simple_group_s_offset_goes_by_its_own_commit(simple: GroupFacts) -> None:
-    """Kafka says so in RT-10."""
+def test_retention_of_a_simple_group_counts_from_the_commit(simple: GroupFacts) -> None:
+    """As in Kafka: RT-10."""
     assert judge(simple, offset(committed_at_ms=DUE_MS)) is ExpiryReason.SIMPLE_GROUP
     assert judge(simple, offset(committed_at_ms=DUE_MS + 1)) is None
 
 
-def test_a_stable_group_keeps_what_it_reads_however_old() -> None:
+def test_stable_group_keeps_subscribed_offsets_of_any_age() -> None:
     assert judge(group(STABLE, subscribed_topics=frozenset({"orders"})), offset()) is None
 
 
@@ -90,19 +90,19 @@ def test_a_stable_group_gives_up_a_topic_that_it_no_longer_reads() -> None:
 )
 @pytest.mark.parametrize("own_expiry_ms", [None, LONG_AGO_MS])
 def test_nothing_of_such_a_group_expires(protected: GroupFacts, own_expiry_ms: int | None) -> None:
-    """Kafka says so in RT-04, RT-08, RT-12, RT-13."""
+    """As in Kafka: RT-04, RT-08, RT-12, RT-13."""
     assert judge(protected, offset(expires_at_ms=own_expiry_ms)) is None
 
 
 def test_an_own_expiry_replaces_the_retention_test() -> None:
-    """Kafka says so in RT-06."""
+    """As in Kafka: RT-06."""
     assert judge(group(), offset(expires_at_ms=NOW_MS)) is ExpiryReason.OWN_EXPIRY
     assert judge(group(), offset(expires_at_ms=NOW_MS + 1)) is None
     assert judge(NO_GROUP, offset(committed_at_ms=JUST_NOW_MS, expires_at_ms=NOW_MS)) is ExpiryReason.OWN_EXPIRY
 
 
 def test_an_own_expiry_waits_while_the_topic_is_read() -> None:
-    """Kafka says so in RT-06."""
+    """As in Kafka: RT-06."""
     reads = group(STABLE, subscribed_topics=frozenset({"orders"}))
     leaves = group(STABLE, subscribed_topics=frozenset())
     assert judge(reads, offset(expires_at_ms=LONG_AGO_MS)) is None
@@ -110,12 +110,12 @@ def test_an_own_expiry_waits_while_the_topic_is_read() -> None:
 
 
 def test_a_retention_below_zero_is_for_ever_but_an_own_expiry_still_counts() -> None:
-    assert judge(group(), offset(), FOR_EVER) is None
-    assert judge(NO_GROUP, offset(), FOR_EVER) is None
-    assert judge(group(), offset(expires_at_ms=NOW_MS), FOR_EVER) is ExpiryReason.OWN_EXPIRY
+    assert judge(group(), offset(), NO_EXPIRY) is None
+    assert judge(NO_GROUP, offset(), NO_EXPIRY) is None
+    assert judge(group(), offset(expires_at_ms=NOW_MS), NO_EXPIRY) is ExpiryReason.OWN_EXPIRY
 
 
-def test_the_due_time_is_told_ahead() -> None:
+def test_expiry_time_is_announced() -> None:
     assert due_at(group(state_since_ms=NOW_MS), offset(), RETENTION_MS) == (
         NOW_MS + RETENTION_MS,
         ExpiryReason.GROUP_EMPTY,
@@ -123,7 +123,7 @@ def test_the_due_time_is_told_ahead() -> None:
     assert due_at(group(PREPARING), offset(), RETENTION_MS) is None
 
 
-def test_minutes_become_milliseconds_and_for_ever_stays() -> None:
+def test_minutes_become_milliseconds_and_unlimited_is_kept() -> None:
     assert retention_ms_from_minutes(10_080) == 604_800_000
     assert retention_ms_from_minutes(0) == 0
-    assert retention_ms_from_minutes(-1) == FOR_EVER
+    assert retention_ms_from_minutes(-1) == NO_EXPIRY

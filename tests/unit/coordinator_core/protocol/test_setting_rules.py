@@ -1,6 +1,6 @@
-"""Every setting that a group can override has a rule, and a value that breaks it is refused by name.
+"""Every overridable setting has a rule, and an invalid value is refused with the setting's name.
 
-Source: settings.md "Of groups"; protocol.md section 16.
+Source: settings.md "Group settings"; protocol.md section 16.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from coordinator_core.protocol.setting_rules import (
     RULES,
     SETTING_KEYS,
     SettingValue,
+    apply_overrides,
+    check_consistency,
     check_settings,
-    check_together,
-    narrowed,
-    read_setting,
+    parse_setting,
 )
 from coordinator_core.protocol.settings import ClusterSettings, GroupSettings
 
@@ -39,7 +39,7 @@ def test_every_setting_has_a_rule_and_every_rule_a_setting() -> None:
 def test_every_default_keeps_its_own_rule() -> None:
     defaults = {key: getattr(GroupSettings(), key) for key in SETTING_KEYS}
     check_settings(defaults)
-    check_together(GroupSettings())
+    check_consistency(GroupSettings())
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_an_unknown_key_is_refused_with_those_there_are() -> None:
 )
 def test_settings_that_make_no_sense_together_are_refused(settings: GroupSettings, problem: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        check_together(settings)
+        check_consistency(settings)
     assert refused.value.detail == problem
 
 
 def test_settings_at_each_other_s_edge_are_fine() -> None:
-    check_together(GroupSettings(session_timeout_ms=6_000, heartbeat_interval_ms=5_999))
-    check_together(GroupSettings(group_min_session_timeout_ms=9, group_max_session_timeout_ms=9))
+    check_consistency(GroupSettings(session_timeout_ms=6_000, heartbeat_interval_ms=5_999))
+    check_consistency(GroupSettings(group_min_session_timeout_ms=9, group_max_session_timeout_ms=9))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_settings_at_each_other_s_edge_are_fine() -> None:
     [("group_max_size", "3", 3), ("offsets_retention_minutes", "-1", -1), ("group_sync_timeout_scope", "all", "all")],
 )
 def test_a_stored_text_is_read_as_its_rule_says(key: str, text: str, value: SettingValue) -> None:
-    assert read_setting(key, text) == value
+    assert parse_setting(key, text) == value
 
 
 @pytest.mark.parametrize(
@@ -146,34 +146,36 @@ def test_a_stored_text_is_read_as_its_rule_says(key: str, text: str, value: Sett
 def test_a_number_that_was_stored_under_other_bounds_counts_as_the_nearest_within(
     key: str, text: str, value: SettingValue
 ) -> None:
-    assert read_setting(key, text) == value
+    assert parse_setting(key, text) == value
 
 
 def test_narrower_texts_take_the_wider_one_s_place_and_unknown_ones_are_left_alone() -> None:
-    settings = narrowed(GroupSettings(group_max_size=9), {"session_timeout_ms": "7000", "of_a_later_release": "?"})
+    settings = apply_overrides(
+        GroupSettings(group_max_size=9), {"session_timeout_ms": "7000", "of_a_later_release": "?"}
+    )
     assert settings == GroupSettings(group_max_size=9, session_timeout_ms=7_000)
-    assert narrowed(settings, {}) is settings
+    assert apply_overrides(settings, {}) is settings
 
 
 # -- in force -----------------------------------------------------------------------------------------------
 
 
 def test_a_member_s_own_timeout_counts_unless_another_is_in_force() -> None:
-    assert GroupSettings().session_in_force_ms(10_000) == 10_000
-    assert GroupSettings(session_timeout_ms=7_000).session_in_force_ms(10_000) == 7_000
+    assert GroupSettings().effective_session_timeout_ms(10_000) == 10_000
+    assert GroupSettings(session_timeout_ms=7_000).effective_session_timeout_ms(10_000) == 7_000
 
 
 @pytest.mark.parametrize(("session_ms", "heartbeat_ms"), [(45_000, 3_000), (6_000, 2_000), (2, 1)])
 def test_a_third_of_the_session_but_at_most_three_seconds_is_the_heartbeat_s_interval(
     session_ms: int, heartbeat_ms: int
 ) -> None:
-    assert GroupSettings().heartbeat_in_force_ms(session_ms) == heartbeat_ms
+    assert GroupSettings().effective_heartbeat_interval_ms(session_ms) == heartbeat_ms
 
 
 def test_an_interval_that_is_set_counts() -> None:
-    assert GroupSettings(heartbeat_interval_ms=500).heartbeat_in_force_ms(45_000) == 500
+    assert GroupSettings(heartbeat_interval_ms=500).effective_heartbeat_interval_ms(45_000) == 500
 
 
-def test_retention_is_told_in_milliseconds_and_below_zero_is_for_ever() -> None:
+def test_retention_is_given_in_milliseconds_and_negative_is_unlimited() -> None:
     assert GroupSettings(offsets_retention_minutes=INT32_MAX).retention_ms == INT32_MAX * 60_000
     assert GroupSettings(offsets_retention_minutes=-1).retention_ms < 0

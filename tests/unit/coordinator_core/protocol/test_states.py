@@ -1,4 +1,4 @@
-"""The table of states is what the diagram shows, what a group can do, and all that it can do.
+"""The table of states equals the diagram, and is exactly what a group can do.
 
 Source: protocol.md section 2.
 """
@@ -34,7 +34,7 @@ from tests.unit.coordinator_core.protocol.groups import (
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 UNLOADED = {"PreparingRebalance → Dead", "CompletingRebalance → Dead", "Stable → Dead"}
-"""A node that loses a group drops the object; nobody decides that, so no record says so."""
+"""A node that loses a group drops the object; that is no decision and has no record."""
 
 DECIDED: list[tuple[Group, Request, str]] = [
     (empty(["h"]), join("h"), "Empty → PreparingRebalance"),
@@ -79,7 +79,7 @@ def test_every_arrow_is_taken_by_some_request_or_by_the_loss_of_a_node() -> None
         *((GroupState.DEAD, target) for target in GroupState),
     ],
 )
-def test_there_is_no_other_way(source: GroupState, target: GroupState) -> None:
+def test_no_other_transition_is_possible(source: GroupState, target: GroupState) -> None:
     assert not is_legal(source, target)
 
 

@@ -1,1 +1,1 @@
-"""The driver on real threads and an in-memory store: decided, stored, said; leases; time; maintenance."""
+"""Tests of the runtime on real threads and the in-memory store."""

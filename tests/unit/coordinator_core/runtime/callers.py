@@ -3,8 +3,8 @@
 from itertools import count
 
 from coordinator_core.protocol.consumer_protocol import Subscription, write_subscription
-from coordinator_core.protocol.replies import Joined
-from coordinator_core.protocol.requests import JoinGroup, LeaveGroup, Leaver, Offer, SyncGroup
+from coordinator_core.protocol.requests import JoinGroup, LeaveGroup, LeavingMember, SupportedProtocol, SyncGroup
+from coordinator_core.protocol.responses import JoinGroupResponse
 from coordinator_core.protocol.states import PREPARING
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.unit.coordinator_core.runtime.nodes import state_of, until
@@ -28,7 +28,7 @@ class Caller:
         self.member_id = ""
         self.generation = -1
 
-    async def join(self, reason: str | None = None) -> Joined:
+    async def join(self, reason: str | None = None) -> JoinGroupResponse:
         metadata = write_subscription(Subscription(self.topics))
         request = JoinGroup(
             token=self.node.new_token(),
@@ -39,18 +39,18 @@ class Caller:
             session_timeout_ms=self.session_ms,
             rebalance_timeout_ms=self.limit_ms,
             protocol_type="consumer",
-            protocols=tuple(Offer(name, metadata) for name in self.assignors),
-            fresh_member_id=f"{self.client_id}-{next(_serial)}",
+            protocols=tuple(SupportedProtocol(name, metadata) for name in self.assignors),
+            new_member_id=f"{self.client_id}-{next(_serial)}",
             require_known_member_id=False,
             reason=reason,
         )
-        answer = await self.node.ask("g", request)
-        assert isinstance(answer, Joined)
+        answer = await self.node.submit("g", request)
+        assert isinstance(answer, JoinGroupResponse)
         self.member_id, self.generation = answer.member_id, answer.generation
         return answer
 
     async def sync(self) -> None:
-        await self.node.ask("g", SyncGroup(self.node.new_token(), self.generation, self.member_id))
+        await self.node.submit("g", SyncGroup(self.node.new_token(), self.generation, self.member_id))
 
     async def settle(self, reason: str | None = None) -> "Caller":
         await self.join(reason)
@@ -63,7 +63,7 @@ class Caller:
         await self.settle()
 
     async def leave(self, reason: str | None = None) -> None:
-        await self.node.ask("g", LeaveGroup(self.node.new_token(), (Leaver(self.member_id, None, reason),)))
+        await self.node.submit("g", LeaveGroup(self.node.new_token(), (LeavingMember(self.member_id, None, reason),)))
 
 
 def waited_for(node: Coordinator) -> tuple[str, ...]:

@@ -9,25 +9,25 @@ from itertools import count
 from uuid import uuid4
 
 from coordinator_core.protocol.consumer_protocol import Subscription, write_subscription
-from coordinator_core.protocol.replies import Joined, Synced
 from coordinator_core.protocol.requests import (
     CommitOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    Leaver,
-    Offer,
+    LeavingMember,
     OffsetToCommit,
+    SupportedProtocol,
     SyncGroup,
 )
+from coordinator_core.protocol.responses import JoinGroupResponse, SyncGroupResponse
 from coordinator_core.protocol.settings import GroupSettings, Now
-from coordinator_core.runtime.act import Act
+from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.clock import Clock, SystemClock
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import StoreError
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import Batch, Written
+from coordinator_core.store.rows import Batch, WriteResult
 from tests.support.waiting import PATIENCE_S, limited
 
 LEASE_TTL_MS = 2_000
@@ -46,7 +46,7 @@ class HeldStore(MemoryStore):
         self.is_writing = threading.Event()
         self.failure: StoreError | None = None
 
-    def write(self, batch: Batch) -> Written:
+    def write(self, batch: Batch) -> WriteResult:
         self.is_writing.set()
         assert self.go.wait(PATIENCE_S), "the test never let the write go"
         failure, self.failure = self.failure, None
@@ -92,10 +92,10 @@ class Member:
         self.generation = -1
         self.session_timeout_ms = 60_000
 
-    async def join(self) -> Joined:
+    async def join(self) -> JoinGroupResponse:
         """Join as an old client does, in one step, and remember what the answer says."""
-        offer = Offer("range", write_subscription(Subscription(self.topics)))
-        answer = await self.node.ask(
+        offer = SupportedProtocol("range", write_subscription(Subscription(self.topics)))
+        answer = await self.node.submit(
             self.group_id,
             JoinGroup(
                 token=self.node.new_token(),
@@ -107,20 +107,20 @@ class Member:
                 rebalance_timeout_ms=60_000,
                 protocol_type="consumer",
                 protocols=(offer,),
-                fresh_member_id=f"c-{next(_serial)}",
+                new_member_id=f"c-{next(_serial)}",
                 require_known_member_id=False,
             ),
         )
-        assert isinstance(answer, Joined)
+        assert isinstance(answer, JoinGroupResponse)
         self.member_id, self.generation = answer.member_id, answer.generation
         return answer
 
-    async def sync(self, *assignments: tuple[str, bytes]) -> Synced:
+    async def sync(self, *assignments: tuple[str, bytes]) -> SyncGroupResponse:
         """Sync, with assignments if one leads."""
         token = self.node.new_token()
         request = SyncGroup(token, self.generation, self.member_id, assignments=assignments)
-        answer = await self.node.ask(self.group_id, request)
-        assert isinstance(answer, Synced)
+        answer = await self.node.submit(self.group_id, request)
+        assert isinstance(answer, SyncGroupResponse)
         return answer
 
     async def settle(self) -> None:
@@ -130,17 +130,17 @@ class Member:
 
     async def heartbeat(self) -> None:
         """Send a heartbeat."""
-        await self.node.ask(self.group_id, Heartbeat(self.node.new_token(), self.generation, self.member_id))
+        await self.node.submit(self.group_id, Heartbeat(self.node.new_token(), self.generation, self.member_id))
 
     async def leave(self) -> None:
         """Leave."""
-        await self.node.ask(self.group_id, LeaveGroup(self.node.new_token(), (Leaver(self.member_id),)))
+        await self.node.submit(self.group_id, LeaveGroup(self.node.new_token(), (LeavingMember(self.member_id),)))
 
     async def commit(self, offset: int, topic: str = "t", partition: int = 0) -> None:
         """Commit one offset."""
         offsets = (OffsetToCommit(topic, partition, offset),)
         who = (self.generation, self.member_id, None)
-        await self.node.ask(self.group_id, CommitOffsets(self.node.new_token(), *who, offsets))
+        await self.node.submit(self.group_id, CommitOffsets(self.node.new_token(), *who, offsets))
 
 
 class JumpingClock:
@@ -160,8 +160,8 @@ def state_of(node: Coordinator, group_id: str) -> str | None:
     return None if view is None else view.state
 
 
-def act() -> Act:
-    return Act("test", "because", str(uuid4()))
+def a_change() -> Change:
+    return Change("test", "because", str(uuid4()))
 
 
 async def commit_simple(node: Coordinator, group_id: str, partitions: int) -> None:

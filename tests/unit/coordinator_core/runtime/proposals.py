@@ -10,7 +10,7 @@ from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.runs import CandidateRow, RunRow
 from tests.support.waiting import limited
 from tests.unit.coordinator_core.runtime.nodes import (
-    act,
+    a_change,
 )
 
 
@@ -34,7 +34,7 @@ DUE = GroupSettings(group_initial_rebalance_delay_ms=0, offsets_retention_minute
 
 async def outcome_counts(node: Coordinator, run_id: str) -> dict[str, int]:
     """Apply a run, wait until it is worked off, and return its counts."""
-    await node.operators.apply_run(run_id, act())
+    await node.admin.apply_run(run_id, a_change())
     async with limited("the run is worked off"):
         while (run := await node.run(run_id)).status != "applied":  # noqa: ASYNC110 - only the store knows
             await asyncio.sleep(0.005)

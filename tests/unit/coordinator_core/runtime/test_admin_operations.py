@@ -1,4 +1,4 @@
-"""Operators, settings, the catalogue and maintenance act on groups that live."""
+"""Settings, topic metadata, operations and maintenance runs on existing groups."""
 
 import asyncio
 from uuid import uuid4
@@ -12,7 +12,7 @@ from tests.unit.coordinator_core.runtime.nodes import (
     HeldStore,
     JumpingClock,
     Member,
-    act,
+    a_change,
     commit_simple,
     config,
     running,
@@ -24,24 +24,24 @@ from tests.unit.coordinator_core.runtime.proposals import DUE, outcome_counts, p
 pytestmark = pytest.mark.anyio
 
 
-# -- settings and catalogue --------------------------------------------------------------------------------
+# -- settings and topic metadata --------------------------------------------------------------------------------
 
 
 async def test_a_setting_is_in_force_at_once_and_says_where_it_comes_from() -> None:
     async with running(MemoryStore()) as node:
-        await node.operators.put_settings("g", {"session_timeout_ms": 7_000, "group_max_size": 3}, act())
-        await node.operators.put_settings(None, {"group_max_size": 5}, act())
-        of_group = node.settings_in_force("g")
+        await node.admin.put_settings("g", {"session_timeout_ms": 7_000, "group_max_size": 3}, a_change())
+        await node.admin.put_settings(None, {"group_max_size": 5}, a_change())
+        of_group = node.effective_settings("g")
         assert (of_group["group_max_size"].value, of_group["group_max_size"].source) == (3, "group")
-        assert (node.settings_in_force("h")["group_max_size"].value) == 5
+        assert (node.effective_settings("h")["group_max_size"].value) == 5
         assert (await Member(node, "g").join()).session_timeout_ms == 7_000
 
 
 async def test_another_node_learns_of_a_setting_within_one_renewal() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
-        await first.operators.put_settings("g", {"group_max_size": 3}, act())
-        await until(lambda: second.settings_in_force("g")["group_max_size"].value == 3, "it is known")
+        await first.admin.put_settings("g", {"group_max_size": 3}, a_change())
+        await until(lambda: second.effective_settings("g")["group_max_size"].value == 3, "it is known")
 
 
 @pytest.mark.parametrize(
@@ -54,50 +54,50 @@ async def test_another_node_learns_of_a_setting_within_one_renewal() -> None:
         {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 10_000},
     ],
 )
-async def test_a_nonsensical_setting_is_refused_and_nothing_changes(values: dict[str, int | str]) -> None:
+async def test_invalid_setting_is_refused(values: dict[str, int | str]) -> None:
     store = MemoryStore()
     async with running(store) as node:
         with pytest.raises(InvalidRequest):
-            await node.operators.put_settings(None, values, act())
+            await node.admin.put_settings(None, values, a_change())
         assert store.settings().cluster == {}
 
 
-async def test_a_setting_of_the_cluster_that_a_group_cannot_live_with_is_refused_and_names_the_group() -> None:
+async def test_cluster_setting_that_conflicts_with_a_group_is_refused() -> None:
     async with running(MemoryStore()) as node:
-        await node.operators.put_settings("tight", {"group_max_session_timeout_ms": 20_000}, act())
+        await node.admin.put_settings("tight", {"group_max_session_timeout_ms": 20_000}, a_change())
         said = r"group tight: group_min_session_timeout_ms \(30000\) is above group_max_session_timeout_ms \(20000\)"
         with pytest.raises(InvalidRequest, match=said):
-            await node.operators.put_settings(None, {"group_min_session_timeout_ms": 30_000}, act())
-        assert node.settings_in_force(None)["group_min_session_timeout_ms"].value == 1
-        await node.operators.put_settings(None, {"group_min_session_timeout_ms": 20_000}, act())
+            await node.admin.put_settings(None, {"group_min_session_timeout_ms": 30_000}, a_change())
+        assert node.effective_settings(None)["group_min_session_timeout_ms"].value == 1
+        await node.admin.put_settings(None, {"group_min_session_timeout_ms": 20_000}, a_change())
 
 
 async def test_taking_back_a_setting_of_the_cluster_that_a_group_needs_is_refused() -> None:
     async with running(MemoryStore()) as node:
-        wide = act()
-        await node.operators.put_settings(None, {"group_max_session_timeout_ms": 9_000_000}, wide)
-        await node.operators.put_settings("slow", {"group_min_session_timeout_ms": 2_000_000}, act())
+        wide = a_change()
+        await node.admin.put_settings(None, {"group_max_session_timeout_ms": 9_000_000}, wide)
+        await node.admin.put_settings("slow", {"group_min_session_timeout_ms": 2_000_000}, a_change())
         with pytest.raises(InvalidRequest, match="group slow: "):
-            await node.operators.undo(wide.change_id, act())
-        assert node.settings_in_force(None)["group_max_session_timeout_ms"].value == 9_000_000
+            await node.admin.undo(wide.change_id, a_change())
+        assert node.effective_settings(None)["group_max_session_timeout_ms"].value == 9_000_000
 
 
-async def test_a_group_whose_settings_clash_already_is_in_nobody_s_way() -> None:
+async def test_existing_settings_conflict_does_not_block_a_group() -> None:
     store = MemoryStore()
     unchecked = ChangeRow(str(uuid4()), 0, "sql", "put_settings", "odd", None, None, None)
     store.put_settings("odd", {"group_min_session_timeout_ms": "2000000"}, unchecked)
     async with running(store) as node:
-        await node.operators.put_settings(None, {"group_max_size": 5}, act())
-        assert node.settings_in_force("odd")["group_max_size"].value == 5
+        await node.admin.put_settings(None, {"group_max_size": 5}, a_change())
+        assert node.effective_settings("odd")["group_max_size"].value == 5
 
 
 async def test_a_raised_partition_count_rebalances_the_groups_that_read_the_topic() -> None:
     async with running(MemoryStore()) as node:
-        await node.operators.put_topic("t", 3, None, act())
+        await node.admin.put_topic("t", 3, None, a_change())
         reader, other = Member(node, "reader"), Member(node, "other", topics=("u",))
         await reader.settle()
         await other.settle()
-        await node.operators.put_topic("t", 6, None, act())
+        await node.admin.put_topic("t", 6, None, a_change())
         assert state_of(node, "reader") == "PreparingRebalance"
         assert state_of(node, "other") == "Stable"
 
@@ -107,7 +107,7 @@ async def test_a_stored_rebalance_timeout_in_which_no_group_would_settle_counts_
     unchecked = ChangeRow(str(uuid4()), 0, "sql", "put_settings", "g", None, None, None)
     store.put_settings("g", {"rebalance_timeout_ms": "0"}, unchecked)
     async with running(store) as node:
-        assert node.settings_in_force("g")["rebalance_timeout_ms"].value == 1_000
+        assert node.effective_settings("g")["rebalance_timeout_ms"].value == 1_000
         member = Member(node, "g")
         assert (await member.join()).rebalance_timeout_ms == 1_000
         await member.sync((member.member_id, b""))
@@ -122,18 +122,18 @@ async def test_a_lowered_rebalance_timeout_frees_a_group_that_is_stuck() -> None
         joining = asyncio.create_task(Member(node, "g").join())
         await until(lambda: state_of(node, "g") == "PreparingRebalance", "it prepares")
         clock.jumped_ms += 2_000
-        await node.operators.put_settings("g", {"rebalance_timeout_ms": 1_000}, act())
+        await node.admin.put_settings("g", {"rebalance_timeout_ms": 1_000}, a_change())
         assert (await joining).generation == 2
 
 
 # -- operators ---------------------------------------------------------------------------------------------
 
 
-async def test_a_member_that_is_put_out_is_no_member() -> None:
+async def test_removed_member_is_unknown() -> None:
     async with running(MemoryStore()) as node:
         member = Member(node, "g")
         await member.settle()
-        await node.operators.remove_member("g", member.member_id, act())
+        await node.admin.remove_member("g", member.member_id, a_change())
         with pytest.raises(UnknownMemberId):
             await member.heartbeat()
 
@@ -142,16 +142,16 @@ async def test_a_group_with_members_is_not_deleted() -> None:
     async with running(MemoryStore()) as node:
         await Member(node, "g").settle()
         with pytest.raises(NonEmptyGroup):
-            await node.operators.delete_group("g", act())
+            await node.admin.delete_group("g", a_change())
 
 
 async def test_a_deleted_group_leaves_its_offsets_in_the_archive_and_starts_afresh() -> None:
     store = MemoryStore()
     async with running(store) as node:
         await commit_simple(node, "g", 2)
-        await node.operators.delete_group("g", act())
+        await node.admin.delete_group("g", a_change())
         assert node.describe("g") is None
-        assert await node.was_seen("g")
+        assert await node.has_history("g")
         assert [row.partition for row in store.history.archived] == [0, 1]
         assert (await Member(node, "g").join()).generation == 1
 
@@ -162,7 +162,7 @@ async def test_a_commit_waits_while_offsets_are_read_for_a_deletion() -> None:
         await commit_simple(node, "g", 1)
         store.go.clear()
         store.is_writing.clear()
-        deletion = asyncio.create_task(node.operators.delete_offsets("g", "t", 0, act()))
+        deletion = asyncio.create_task(node.admin.delete_offsets("g", "t", 0, a_change()))
         await asyncio.to_thread(store.is_writing.wait)
         commit = asyncio.create_task(Member(node, "g").commit(99))
         await asyncio.sleep(0)
@@ -212,7 +212,7 @@ async def test_retention_set_to_for_ever_since_keeps_everything() -> None:
     async with running(store, config(settings=DUE)) as node:
         await commit_simple(node, "g", 2)
         run_id = propose(store, "g")
-        await node.operators.put_settings("g", {"offsets_retention_minutes": -1}, act())
+        await node.admin.put_settings("g", {"offsets_retention_minutes": -1}, a_change())
         assert (await outcome_counts(node, run_id))["not_due"] == 2
 
 
@@ -221,6 +221,6 @@ async def test_a_run_that_is_only_proposed_takes_nothing() -> None:
     async with running(store, config(settings=DUE)) as node:
         await commit_simple(node, "g", 2)
         run_id = propose(store, "g")
-        await node.operators.put_settings(None, {"group_max_size": 9}, act())
+        await node.admin.put_settings(None, {"group_max_size": 9}, a_change())
         assert (await node.run(run_id)).status == "proposed"
         assert len(await node.fetch_offsets("g", None)) == 2

@@ -1,11 +1,11 @@
-"""A node finds a copy of a day only where such copies are, and counts the rows that its files have."""
+"""A node finds the copy of a day only in its archive, and counts the rows of the files."""
 
 from pathlib import Path
 
 import pytest
 
 from coordinator_core.runtime.archive_files import ArchiveFiles, count_rows
-from coordinator_core.store.dropping import ClaimedCopy
+from coordinator_core.store.partition_drop import ClaimedCopy
 
 DIRECTORY = Path("offset_history/day=2026-01-02/attempt=1")
 VERSION = bytes([0x15, 0x04])
@@ -74,7 +74,7 @@ def test_an_archive_that_is_no_directory_of_this_machine_has_nothing(uri: str) -
     assert not has(uri, f"{uri}/{DIRECTORY}", row_count=0)
 
 
-def test_an_operator_can_have_claims_believed() -> None:
+def test_copies_are_not_checked_if_turned_off() -> None:
     copy = ClaimedCopy("offset_history", "2026-01-02", "s3a://bucket/archive/a", 7)
     assert ArchiveFiles("s3a://bucket/archive", is_checked=False).has(copy)
 

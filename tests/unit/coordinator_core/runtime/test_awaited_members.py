@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.runtime.awaited import GROUPS_A_LOOK, AwaitedMembersLoop
+from coordinator_core.runtime.awaited_members import MAX_GROUPS_PER_SCAN, AwaitedMembersLoop
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from tests.support.store_rows import loaded
@@ -31,7 +31,7 @@ def ids(awaited: Any) -> list[str]:  # noqa: ANN401 - JSON
 
 
 def awaits(store: MemoryStore, phase: str, *members: Caller) -> bool:
-    """Tell whether these members are stored as awaited, in this order."""
+    """Return whether these members are stored as awaited, in this order."""
     awaited = stored(store)
     return awaited is not None and (awaited["phase"], ids(awaited)) == (phase, [each.member_id for each in members])
 
@@ -101,7 +101,7 @@ async def test_a_removed_member_is_no_longer_stored_as_awaited() -> None:
         await joining
 
 
-async def test_what_a_take_over_finds_is_brought_up_to_date() -> None:
+async def test_awaited_members_are_updated_after_a_failover() -> None:
     store, clock = MemoryStore(), JumpingClock()
     async with running(store, STANDING, clock) as node:
         first, second = await Caller(node).settle(), Caller(node)
@@ -120,7 +120,7 @@ async def test_what_a_take_over_finds_is_brought_up_to_date() -> None:
         assert stored(store) is None
 
 
-async def test_a_join_phase_that_a_take_over_forgets_awaits_no_member() -> None:
+async def test_forgotten_join_phase_awaits_no_member_after_a_failover() -> None:
     store, clock = MemoryStore(), JumpingClock()
     async with running(store, STANDING, clock) as node:
         first = await Caller(node).settle()
@@ -147,9 +147,9 @@ class CountingShard:
         return min(self.due, limit)
 
 
-async def test_a_look_writes_so_many_groups_and_none_while_the_writer_is_behind() -> None:
-    shards = [CountingShard(GROUPS_A_LOOK - 1), CountingShard(5), CountingShard(1)]
-    await AwaitedMembersLoop(lambda: shards, lambda: False, AFTER_MS).look()
-    assert [shard.limits for shard in shards] == [[GROUPS_A_LOOK], [1], []]
-    await AwaitedMembersLoop(lambda: shards, lambda: True, AFTER_MS).look()
+async def test_scan_limits_its_writes_and_waits_for_a_busy_writer() -> None:
+    shards = [CountingShard(MAX_GROUPS_PER_SCAN - 1), CountingShard(5), CountingShard(1)]
+    await AwaitedMembersLoop(lambda: shards, lambda: False, AFTER_MS).scan()
+    assert [shard.limits for shard in shards] == [[MAX_GROUPS_PER_SCAN], [1], []]
+    await AwaitedMembersLoop(lambda: shards, lambda: True, AFTER_MS).scan()
     assert [len(shard.limits) for shard in shards] == [1, 1, 0]

@@ -1,4 +1,4 @@
-"""What keeps a node alive goes on, whatever breaks it, and never takes so long at once that leases run out."""
+"""Background loops restart after errors, and never block for so long that leases expire."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ class Trouble:
     def strike(self) -> None:
         """Fail, or hang until `go`."""
         if self.is_hanging:
-            assert self.go.wait(PATIENCE_S), "the test never let it go"
+            assert self.go.wait(PATIENCE_S), "the test never released it"
         if self.error is not None:
             raise self.error
 
@@ -48,39 +48,39 @@ class TroubledStore(MemoryStore):
         self.renewing.strike()
         return super().renew(node_id, url, version, epochs, ttl_ms, renewals)
 
-    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+    def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         wanted = list(shard_ids)
         self.taken_at_once.append(len(wanted))
-        return super().take_over(node_id, wanted, ttl_ms)
+        return super().acquire_leases(node_id, wanted, ttl_ms)
 
     def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
         self.before_load()
         return super().load_shards(shard_ids)
 
 
-async def test_a_renewal_that_breaks_is_no_node_s_end() -> None:
+async def test_node_recovers_from_a_failed_renewal() -> None:
     store = TroubledStore()
     with structlog.testing.capture_logs() as events:
         async with running(store) as node:
             store.renewing.error = KeyError("versions")
-            await until(lambda: not node.counts().is_store_reached, "the node knows")
+            await until(lambda: not node.counts().is_store_reachable, "the node knows")
             broken = await node.readiness()
             store.renewing.error = None
-            await until(lambda: node.counts().is_store_reached, "the node renews again")
+            await until(lambda: node.counts().is_store_reachable, "the node renews again")
             await until(lambda: len(node._ownership.owned) == 50, "the node serves again")
     assert "KeyError" in broken.reasons[0]
-    assert "loop_broke" in [event["event"] for event in events]
+    assert "background_loop_failed" in [event["event"] for event in events]
 
 
-async def test_a_renewal_that_hangs_is_a_database_that_is_not_reached() -> None:
+async def test_hanging_renewal_counts_as_unreachable_database() -> None:
     store = TroubledStore()
     async with running(store) as node:
-        assert node.counts().is_store_reached
+        assert node.counts().is_store_reachable
         store.renewing.is_hanging = True
-        await until(lambda: not node.counts().is_store_reached, "the node knows")
+        await until(lambda: not node.counts().is_store_reachable, "the node knows")
         store.renewing.is_hanging = False
         store.renewing.go.set()
-        await until(lambda: node.counts().is_store_reached, "the node is back")
+        await until(lambda: node.counts().is_store_reachable, "the node is back")
 
 
 async def test_a_node_whose_write_hangs_is_not_ready() -> None:
@@ -98,7 +98,7 @@ async def test_a_node_whose_write_hangs_is_not_ready() -> None:
     assert "hanging" in ready.reasons[0]
 
 
-async def test_shards_are_taken_a_few_at_a_time_and_leases_renewed_in_between() -> None:
+async def test_shards_are_acquired_in_steps_with_renewals_in_between() -> None:
     store = TroubledStore()
     renewed_before_load: list[int] = []
 
@@ -123,19 +123,19 @@ def _take_long(node: Coordinator) -> int:
     return node._counters.renewals
 
 
-async def test_of_two_processes_with_one_name_the_elder_gives_way() -> None:
+async def test_older_process_resigns_from_a_duplicate_node_id() -> None:
     store = MemoryStore()
     with structlog.testing.capture_logs() as events:
-        async with running(store) as elder:
+        async with running(store) as older:
             async with running(store) as younger:
                 await until(lambda: len(younger._ownership.owned) == 50, "the younger serves")
-                await until(lambda: not elder._ownership.owned, "the elder has noticed")
-                ready = await elder.readiness()
+                await until(lambda: not older._ownership.owned, "the older has resigned")
+                ready = await older.readiness()
                 epochs = [lease.epoch for lease in store.leases()]
-                renewed = elder.counts().sums.renewals
-                await until(lambda: elder.counts().sums.renewals > renewed + 3, "the elder looks on")
+                renewed = older.counts().sums.renewals
+                await until(lambda: older.counts().sums.renewals > renewed + 3, "the older keeps renewing")
                 assert [lease.epoch for lease in store.leases()] == epochs
                 assert (await younger.readiness()).is_ready
-            await until(lambda: len(elder._ownership.owned) == 50, "the elder serves when the younger is gone")
+            await until(lambda: len(older._ownership.owned) == 50, "the older serves when the younger has stopped")
     assert (ready.is_ready, "MUSTER_ADVERTISED_URL" in ready.reasons[0]) == (False, True)
-    assert [event["event"] for event in events].count("node_name_shared") == 1
+    assert [event["event"] for event in events].count("node_id_conflict_detected") == 1

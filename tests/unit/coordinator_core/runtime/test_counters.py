@@ -1,4 +1,4 @@
-"""What a node counts: each thing once, when it is stored, and never more than it holds in memory."""
+"""Counters count each event once, when it is stored."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from coordinator_core.protocol.errors import RebalanceInProgress
-from coordinator_core.protocol.records import Removal
+from coordinator_core.protocol.records import RemovalReason
 from coordinator_core.protocol.states import GroupState
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.counters import Distribution
@@ -38,7 +38,7 @@ async def test_what_is_not_stored_is_not_counted() -> None:
         await member.commit(6)
         counts = node.counts()
     assert (failed.sums.offsets_committed, failed.sums.batches_failed, failed.sums.shards_failed) == (0, 1, 1)
-    assert (counts.sums.offsets_committed, counts.sums.shards_taken) == (1, 51)
+    assert (counts.sums.offsets_committed, counts.sums.shards_acquired) == (1, 51)
 
 
 async def test_groups_and_members_are_counted_as_they_are() -> None:
@@ -49,7 +49,7 @@ async def test_groups_and_members_are_counted_as_they_are() -> None:
         second = Member(node, "parked")
         waiting = asyncio.create_task(second.join())
         await until(lambda: node.counts().groups.parked_joins == 1, "a join is parked")
-        await until(lambda: node.counts().deadlines_armed >= 3, "it is stored, so its time runs")
+        await until(lambda: node.counts().active_timers >= 3, "it is stored, so its time runs")
         groups = node.counts()
         waiting.cancel()
     assert groups.groups.by_state == {
@@ -70,13 +70,13 @@ async def test_a_group_has_one_deadline_for_its_join_phase_and_each_member_one_f
         for _ in range(3):
             await first.heartbeat()
             await first.commit(7)
-        assert node.counts().deadlines_armed == 1
+        assert node.counts().active_timers == 1
         joins = [asyncio.create_task(second.join())]
-        await until(lambda: node.counts().deadlines_armed == 3, "the second waits, and the phase has its limit")
+        await until(lambda: node.counts().active_timers == 3, "the second waits, and the phase has its limit")
         for _ in range(3):
             with pytest.raises(RebalanceInProgress):
                 await first.heartbeat()
-            assert node.counts().deadlines_armed == 3
+            assert node.counts().active_timers == 3
         await asyncio.gather(first.join(), *joins)
 
 
@@ -88,11 +88,11 @@ async def test_a_rebalance_is_counted_by_why_it_began_and_how_it_ended() -> None
         sums = node.counts().sums
     assert sums.rebalances == {("member_joined", "completed"): 1, ("member_left", "emptied"): 1}
     assert sums.phases_started == {"member_joined": 1, "member_left": 1}
-    assert (sums.members_joined, sums.members_removed[Removal.LEFT], sums.groups_created) == (1, 1, 1)
+    assert (sums.members_joined, sums.members_removed[RemovalReason.LEFT], sums.groups_created) == (1, 1, 1)
     assert sum(sums.rebalance_s["join"].counts) == sum(sums.rebalance_s["sync"].counts) == 1
 
 
-async def test_heartbeats_are_counted_nowhere_below_the_front_door() -> None:
+async def test_heartbeats_are_not_counted_below_the_http_server() -> None:
     async with running(HeldStore()) as node:
         member = Member(node, "g")
         await member.settle()
@@ -123,17 +123,17 @@ class AwayStore(HeldStore):
         return super().renew(node_id, url, version, epochs, ttl_ms, renewals)
 
 
-async def test_an_absence_of_the_database_is_told_once_and_so_is_its_end() -> None:
+async def test_database_outage_is_logged_once_with_its_end() -> None:
     store = AwayStore()
     with structlog.testing.capture_logs() as events:
         async with running(store) as node:
             store.is_away = True
             await until(lambda: node.counts().sums.renewals_failed >= 2, "renewals fail")
-            away = (await node.readiness(), node.counts().is_store_reached)
+            away = (await node.readiness(), node.counts().is_store_reachable)
             store.is_away = False
-            await until(lambda: node.counts().is_store_reached, "the store is back")
-    told = [event["event"] for event in events if event["event"].startswith("store_")]
-    assert told == ["store_unavailable", "store_recovered"]
+            await until(lambda: node.counts().is_store_reachable, "the store is back")
+    reported = [event["event"] for event in events if event["event"].startswith("database_")]
+    assert reported == ["database_unreachable", "database_recovered"]
     assert (away[0].is_ready, away[1]) == (False, False)
 
 
@@ -142,4 +142,4 @@ async def test_a_node_that_stops_is_not_ready() -> None:
         ready = await node.readiness()
     stopped = await node.readiness()
     assert (ready.is_ready, stopped.is_ready, stopped.reasons) == (True, False, ("the node is stopping",))
-    assert await node.positions(by_partition=False) is None
+    assert await node.offset_totals(by_partition=False) is None

@@ -10,28 +10,28 @@ import pytest
 from coordinator_core.protocol.errors import GroupIdNotFound, RebalanceInProgress
 from coordinator_core.protocol.requests import Heartbeat
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.diagnosis import WINDOW_MS, Evidence, Finding, findings
-from coordinator_core.runtime.views import SettingInForce
+from coordinator_core.runtime.diagnosis import WINDOW_MS, DiagnosisEvidence, Finding, findings
+from coordinator_core.runtime.views import EffectiveSetting
 from coordinator_core.store.history import ListedRebalance, RebalanceWait
+from coordinator_core.store.member_session_lists import ListedMemberSession
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import SettingOrigin
-from coordinator_core.store.stay_lists import ListedStay
 from tests.support.store_rows import NOW_MS, rebalance_row, session_row
 from tests.unit.coordinator_core.runtime.callers import Caller, waited_for
-from tests.unit.coordinator_core.runtime.nodes import JumpingClock, act, config, running, until
+from tests.unit.coordinator_core.runtime.nodes import JumpingClock, a_change, config, running, until
 
 pytestmark = pytest.mark.anyio
 
 STANDING = config(pause_ms=10**9, lease_ttl_ms=10**9)
 UNSET = {
-    "session_timeout_ms": SettingInForce(None, "default"),
-    "rebalance_timeout_ms": SettingInForce(None, "default"),
+    "session_timeout_ms": EffectiveSetting(None, "default"),
+    "rebalance_timeout_ms": EffectiveSetting(None, "default"),
 }
 
 
 def evicted(
     number: int, reason: str, *, silent_ms: int = 1_000, back_ms: int | None = None, **given: object
-) -> ListedStay:
+) -> ListedMemberSession:
     """Return the session of a member that was evicted so many minutes ago."""
     ended_ms = NOW_MS - number * 60_000
     columns: dict[str, Any] = {
@@ -43,7 +43,7 @@ def evicted(
         **given,
     }
     row = session_row(f"batch-{number}", **columns)
-    return ListedStay(row, None if back_ms is None else ended_ms + back_ms)
+    return ListedMemberSession(row, None if back_ms is None else ended_ms + back_ms)
 
 
 def wait(number: int, waited_for_ms: int = 10_000, client_id: str = "batch", outcome: str = "evicted") -> RebalanceWait:
@@ -53,21 +53,21 @@ def wait(number: int, waited_for_ms: int = 10_000, client_id: str = "batch", out
 
 
 def found(
-    sessions: Sequence[ListedStay] = (),
+    sessions: Sequence[ListedMemberSession] = (),
     waits: Sequence[RebalanceWait] = (),
     rebalances: Sequence[ListedRebalance] = (),
-    settings: dict[str, SettingInForce] | None = None,
+    settings: dict[str, EffectiveSetting] | None = None,
     origins: dict[str, SettingOrigin] | None = None,
 ) -> list[Finding]:
-    return list(findings(Evidence(sessions, rebalances, waits, UNSET | (settings or {}), origins or {})))
+    return list(findings(DiagnosisEvidence(sessions, rebalances, waits, UNSET | (settings or {}), origins or {})))
 
 
 # -- evictions --------------------------------------------------------------------------------------------
 
 
-def test_a_member_that_heartbeated_to_the_end_is_said_to_be_alive_and_late() -> None:
+def test_member_with_heartbeats_until_eviction_is_alive_and_late() -> None:
     sessions = [evicted(1, "rebalance_timeout", back_ms=4_000), evicted(2, "rebalance_timeout", back_ms=2_000)]
-    settings = {"rebalance_timeout_ms": SettingInForce(10_000, "group")}
+    settings = {"rebalance_timeout_ms": EffectiveSetting(10_000, "group")}
     origins = {"rebalance_timeout_ms": SettingOrigin("ada", NOW_MS - 3_600_000)}
     (late,) = found(sessions, [wait(1), wait(2)], settings=settings, origins=origins)
     assert late.kind == "late_join"
@@ -86,14 +86,14 @@ def test_a_late_sync_of_unknown_length_gets_no_value() -> None:
     assert "max.poll.interval.ms" in late.text
 
 
-def test_a_timeout_that_was_set_since_the_eviction_is_said_to_be() -> None:
-    settings = {"rebalance_timeout_ms": SettingInForce(60_000, "cluster")}
+def test_timeout_set_since_the_eviction_is_named() -> None:
+    settings = {"rebalance_timeout_ms": EffectiveSetting(60_000, "cluster")}
     origins = {"rebalance_timeout_ms": SettingOrigin("ada", NOW_MS)}
     (late,) = found([evicted(1, "rebalance_timeout")], settings=settings, origins=origins)
     assert "rebalance_timeout_ms is 1 min, set since for this cluster by ada" in late.text
 
 
-def test_a_member_that_was_silent_in_a_join_phase_is_said_to_be_dead_or_hanging() -> None:
+def test_member_silent_in_a_join_phase_is_dead_or_hangs() -> None:
     (gone,) = found([evicted(1, "rebalance_timeout", silent_ms=20_000)], [wait(1)])
     assert (gone.kind, gone.setting) == ("silent", None)
     assert "evicted once after 20 s without a heartbeat" in gone.text
@@ -106,7 +106,7 @@ def test_one_eviction_for_silence_is_named_and_gets_a_timeout_to_try() -> None:
 
 
 def test_a_timeout_in_force_that_would_have_kept_it_leaves_nothing_to_say() -> None:
-    settings = {"session_timeout_ms": SettingInForce(15_000, "group")}
+    settings = {"session_timeout_ms": EffectiveSetting(15_000, "group")}
     session = evicted(1, "session_expired", silent_ms=6_000, back_ms=3_000, session_timeout_ms=6_000)
     assert found([session], settings=settings) == []
 
@@ -115,7 +115,7 @@ def test_a_timeout_in_force_that_would_have_kept_it_leaves_nothing_to_say() -> N
     ("said", "kind"),
     [("heartbeat: UNKNOWN_MEMBER_ID", "paused"), ("joining", "crashed"), (None, "crashed")],
 )
-def test_the_reason_of_its_joins_tells_a_pause_from_a_crash(said: str | None, kind: str) -> None:
+def test_join_reason_distinguishes_pause_from_crash(said: str | None, kind: str) -> None:
     session = evicted(1, "session_expired", silent_ms=6_000, back_ms=3_000)
     joined = ListedRebalance.over(rebalance_row(trigger_member_id="batch-9", client_reason=said))
     (finding,) = found([session], rebalances=[joined])
@@ -124,8 +124,8 @@ def test_the_reason_of_its_joins_tells_a_pause_from_a_crash(said: str | None, ki
 
 def test_a_process_that_was_replaced_while_it_was_silent_is_said_to_have_died() -> None:
     session = evicted(1, "session_expired", silent_ms=45_000)
-    followed = ListedStay(session.row, None, session.row.ended_at_ms - 5_000)
-    (crashed,) = found([followed], [wait(1)])
+    count_startups = ListedMemberSession(session.row, None, session.row.ended_at_ms - 5_000)
+    (crashed,) = found([count_startups], [wait(1)])
     assert (crashed.kind, crashed.setting) == ("crashed", None)
 
 
@@ -166,7 +166,7 @@ def test_a_client_is_slow_if_most_slow_rebalances_waited_for_it_under_whatever_m
     assert "batch at 127.0.0.1 is slow: 2 of 3 slow rebalances waited for it, up to 30 s and 40 s together" in slow.text
 
 
-def test_one_that_leaves_and_is_back_three_times_is_named() -> None:
+def test_client_that_restarts_three_times_is_reported() -> None:
     left = [evicted(number, "left", back_ms=1_000) for number in range(3)]
     assert found(left[:2]) == []
     (restarted,) = found(left)
@@ -178,12 +178,12 @@ def test_one_that_leaves_and_is_back_three_times_is_named() -> None:
 
 async def heartbeat(member: Caller) -> None:
     with suppress(RebalanceInProgress):
-        await member.node.ask("g", Heartbeat(member.node.new_token(), member.generation, member.member_id))
+        await member.node.submit("g", Heartbeat(member.node.new_token(), member.generation, member.member_id))
 
 
 async def missed_rebalance(node: Coordinator, clock: JumpingClock, *, heartbeats: bool) -> tuple[Caller, Caller]:
     """Let a member miss a rebalance timeout of ten seconds; return it, and the one that joined in time."""
-    await node.operators.put_settings("g", {"rebalance_timeout_ms": 10_000}, act())
+    await node.admin.put_settings("g", {"rebalance_timeout_ms": 10_000}, a_change())
     late = await Caller(node).settle()
     await heartbeat(late)
     for _ in range(3):
@@ -208,25 +208,25 @@ async def test_a_live_member_that_misses_a_rebalance_is_not_called_dead() -> Non
         late.member_id, gone_id = "", late.member_id
         clock.jumped_ms += 1_000
         await asyncio.gather(late.join(), prompt.settle_again())
-        (finding,) = await node.diagnosis.look("g")
+        (finding,) = await node.diagnosis.diagnose("g")
         assert gone_id not in finding.text
         assert finding.kind == "late_join"
         assert "although it was alive" in finding.text
         assert "set for this group by test at" in finding.text
         assert finding.value_ms is not None
         clock.jumped_ms += WINDOW_MS
-        assert await node.diagnosis.look("g") == []
+        assert await node.diagnosis.diagnose("g") == []
 
 
-async def test_a_member_that_falls_silent_in_a_rebalance_is() -> None:
+async def test_member_that_becomes_silent_in_a_rebalance_is_called_dead() -> None:
     clock = JumpingClock()
     async with running(MemoryStore(), STANDING, clock) as node:
         await missed_rebalance(node, clock, heartbeats=False)
-        (finding,) = await node.diagnosis.look("g")
+        (finding,) = await node.diagnosis.diagnose("g")
     assert finding.kind == "silent"
 
 
 async def test_an_unknown_group_is_refused() -> None:
     async with running(MemoryStore()) as node:
         with pytest.raises(GroupIdNotFound):
-            await node.diagnosis.look("g")
+            await node.diagnosis.diagnose("g")

@@ -1,4 +1,4 @@
-"""Groups that have nothing left are retired when a proposal is applied, if they are still as it saw them."""
+"""A cleanup run retires groups without offsets if they have not changed since the proposal."""
 
 import asyncio
 from uuid import uuid4
@@ -7,9 +7,9 @@ import pytest
 
 from coordinator_core.protocol.errors import UnknownMemberId
 from coordinator_core.protocol.hashing import shard_of
-from coordinator_core.protocol.requests import GroupSeen
+from coordinator_core.protocol.requests import GroupSnapshot
 from coordinator_core.protocol.settings import GroupSettings
-from coordinator_core.runtime.act import Act
+from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.interface import StoreUnavailable
 from coordinator_core.store.memory import MemoryStore
@@ -37,7 +37,7 @@ def propose(store: MemoryStore, *group_ids: str) -> str:
             group_id,
             *WHOLE_GROUP,
             0,
-            seen=GroupSeen(stored[group_id].generation, stored[group_id].state_since_ms),
+            seen=GroupSnapshot(stored[group_id].generation, stored[group_id].state_since_ms),
         )
         for group_id in group_ids
     ]
@@ -92,7 +92,7 @@ async def test_a_group_that_was_deleted_and_made_again_is_another_one() -> None:
     async with running(store, STEADY) as node:
         await emptied(node, "g")
         run_id = propose(store, "g")
-        await node.operators.delete_group("g", Act("test", "because", str(uuid4())))
+        await node.admin.delete_group("g", Change("test", "because", str(uuid4())))
         await emptied(node, "g")
         assert (await outcome_counts(node, run_id)) == {"woke_since": 1}
 
@@ -107,7 +107,7 @@ async def test_a_group_that_has_offsets_by_now_is_kept() -> None:
         assert len(await node.fetch_offsets("g", None)) == 1
 
 
-async def test_a_group_that_is_gone_by_now_is_no_trouble() -> None:
+async def test_deleted_group_is_already_gone() -> None:
     store = MemoryStore()
     async with running(store, STEADY) as node:
         await emptied(node, "g")
@@ -117,7 +117,7 @@ async def test_a_group_that_is_gone_by_now_is_no_trouble() -> None:
         assert (await outcome_counts(node, first)) == {"retired": 1}
 
 
-async def test_a_new_node_takes_up_what_another_left_undone() -> None:
+async def test_next_owner_resumes_a_run() -> None:
     """The write of the first chunk fails, as if the node had been killed in the middle of it."""
     store = HeldStore()
     group_ids = [f"g{number}" for number in range(20)]
@@ -127,7 +127,7 @@ async def test_a_new_node_takes_up_what_another_left_undone() -> None:
         run_id = propose(store, *group_ids)
         store.go.clear()
         store.is_writing.clear()
-        await node.operators.apply_run(run_id, Act("test", "because", str(uuid4())))
+        await node.admin.apply_run(run_id, Change("test", "because", str(uuid4())))
         await asyncio.to_thread(store.is_writing.wait)
         store.failure = StoreUnavailable("killed in the middle")
         store.go.set()

@@ -1,4 +1,4 @@
-"""A node goes on from what the database holds after a restore or a failover, and no generation is given out twice."""
+"""After a restore or failover a node continues from the database, and gives out no generation twice."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ EVERY_WAY = pytest.mark.parametrize("go_back", [Backup.promote, Backup.put_back]
 async def renewed(node: Coordinator) -> None:
     """Let the node renew, and wait until it has."""
     before = node._counters.renewals
-    node._ownership.hurry()
+    node._ownership.wake()
     await until(lambda: node._counters.renewals > before, "the node renews")
 
 
@@ -64,11 +64,11 @@ async def test_a_lost_generation_is_not_given_out_again(go_back: GoBack) -> None
 
 
 @EVERY_WAY
-async def test_members_are_sent_to_join_again(go_back: GoBack) -> None:
+async def test_members_rejoin_after_a_failover(go_back: GoBack) -> None:
     store = MemoryStore()
     async with running(store) as node:
-        stays = Member(node, "g")
-        await stays.settle()
+        remaining = Member(node, "g")
+        await remaining.settle()
         await renewed(node)
         backup = Backup(store)
         lost = Member(node, "other")
@@ -78,18 +78,18 @@ async def test_members_are_sent_to_join_again(go_back: GoBack) -> None:
         await until(lambda: incarnation_of(node) == 2, "the node notices")
         await until(lambda: len(node._ownership.owned) == 50, "the node has loaded every shard")
         with pytest.raises(IllegalGeneration):
-            await stays.heartbeat()
+            await remaining.heartbeat()
         with pytest.raises(UnknownMemberId):
             await lost.heartbeat()
         with pytest.raises(RejoinError):
-            await stays.commit(41)
-        await settled(stays)
-        await stays.commit(42)
+            await remaining.commit(41)
+        await settled(remaining)
+        await remaining.commit(42)
         assert [one.offset for one in store.fetch_offsets("g")] == [42]
         assert store.history.rebalances[-1].trigger == "database_restored"
 
 
-async def test_a_write_after_a_failover_is_not_stored_before_the_node_has_noticed() -> None:
+async def test_write_after_a_failover_is_refused_until_the_node_detects_it() -> None:
     store = MemoryStore()
     async with running(store) as node:
         member = Member(node, "g")
@@ -101,7 +101,7 @@ async def test_a_write_after_a_failover_is_not_stored_before_the_node_has_notice
         assert store.fetch_offsets("g") == []
 
 
-async def test_every_node_drops_its_shards_and_one_change_is_recorded() -> None:
+async def test_every_node_unloads_its_shards_and_one_change_is_recorded() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
         nodes = (first, second)
@@ -118,7 +118,7 @@ async def test_every_node_drops_its_shards_and_one_change_is_recorded() -> None:
         }
 
 
-async def test_parked_callers_get_a_retriable_error() -> None:
+async def test_parked_requests_get_a_retriable_error() -> None:
     store = MemoryStore()
     async with running(store) as node:
         first = Member(node, "g")

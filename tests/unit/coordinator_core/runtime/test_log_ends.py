@@ -1,4 +1,4 @@
-"""Ends of logs are gathered from trusted commits, stored about once a second, and deleted."""
+"""Log end offsets are gathered from trusted commits, stored about once a second, and deleted."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ import pytest
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
-from coordinator_core.runtime.act import Act, CannotUndo, KeyTaken
+from coordinator_core.runtime.changes import CannotUndo, Change, IdempotencyKeyConflict
 from coordinator_core.runtime.clock import SystemThreads
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.log_ends import RENEWALS_PER_AGE, LogEndReports
@@ -94,7 +94,7 @@ async def test_the_same_end_is_renewed_some_times_within_its_age() -> None:
     assert [each.reported_at_ms for each in found] == [1, 1 + renew_ms, 1 + 2 * renew_ms]
 
 
-async def test_what_a_failing_database_did_not_take_is_stored_later() -> None:
+async def test_reports_are_stored_after_a_database_failure() -> None:
     store = CountingStore()
     store.failure = StoreUnavailable("it is away")
     found = await flushed(store, seen(committed(1, 2, 5)), None, seen(committed(2, 2, 4)), None)
@@ -103,13 +103,13 @@ async def test_what_a_failing_database_did_not_take_is_stored_later() -> None:
 
 async def commit(node: Coordinator, end: int, topic: str = "t") -> None:
     offsets = (OffsetToCommit(topic, 0, 1, log_end_offset=end),)
-    await node.ask("g", CommitOffsets(node.new_token(), -1, "", None, offsets, trusted_topics=EVERY))
+    await node.submit("g", CommitOffsets(node.new_token(), -1, "", None, offsets, trusted_topic_prefixes=EVERY))
 
 
 async def test_a_node_stores_ends_while_it_runs_even_after_an_error_and_when_it_stops() -> None:
     store = CountingStore()
     async with running(store, config()) as node:
-        store.failure = StoreError("nobody expected this")
+        store.failure = StoreError("unexpected")
         await commit(node, 5)
         await until(lambda: store.failure is None, "the flush failed")
         await commit(node, 6)
@@ -139,11 +139,11 @@ class HeldStore(CountingStore):
         return is_stored
 
 
-def act() -> Act:
-    return Act("ada", "because", str(uuid4()))
+def a_change() -> Change:
+    return Change("ada", "because", str(uuid4()))
 
 
-async def test_an_end_that_a_node_gathered_before_another_node_deleted_the_topic_stays_deleted() -> None:
+async def test_report_gathered_before_a_deletion_is_discarded() -> None:
     store = HeldStore()
     store.go.set()
     store.put_topic("t", 1, None, change_row("put"))
@@ -156,17 +156,17 @@ async def test_an_end_that_a_node_gathered_before_another_node_deleted_the_topic
 
 
 @pytest.mark.parametrize("is_put_again", [False, True])
-async def test_an_end_that_is_on_its_way_to_the_store_while_its_topic_is_deleted_stays_deleted(
+async def test_report_under_way_during_a_deletion_is_refused(
     is_put_again: bool,
 ) -> None:
     store = HeldStore()
     async with running(store) as node:
-        await node.operators.put_topic("t", 1, None, act())
+        await node.admin.put_topic("t", 1, None, a_change())
         await commit(node, 5)
         await until(lambda: store.attempts == 1, "the end is on its way")
-        await node.operators.delete_topic("t", act())
+        await node.admin.delete_topic("t", a_change())
         if is_put_again:
-            await node.operators.put_topic("t", 1, None, act())
+            await node.admin.put_topic("t", 1, None, a_change())
         store.go.set()
         await until(lambda: store.answered == 1, "the store has decided")
         await commit(node, 3, topic="other")
@@ -181,7 +181,7 @@ async def test_after_a_deletion_a_lower_end_is_stored_at_its_next_report() -> No
         owner, other = (first, second) if first.owner_url("g") == first.url else (second, first)
         await commit(owner, 2**63 - 1)
         await until(lambda: store.log_ends(["t"]) != {}, "the end is stored")
-        change = await other.operators.delete_log_ends("t", None, act())
+        change = await other.admin.delete_log_ends("t", None, a_change())
         assert [each["log_end_offset"] for each in change.before["log_ends"]] == [2**63 - 1]
         while store.log_ends(["t"]) == {}:
             await commit(owner, 7)
@@ -193,11 +193,11 @@ async def test_a_deletion_of_log_ends_is_made_once_and_takes_only_what_it_names(
     store = MemoryStore()
     store.report_log_ends([LogEndReport(topic, part, 9, 1) for topic in ("t", "u") for part in (0, 1)], 0)
     async with running(store) as node:
-        again = act()
-        first = await node.operators.delete_log_ends("t", 1, again)
-        assert await node.operators.delete_log_ends("t", 1, again) == first
+        again = a_change()
+        first = await node.admin.delete_log_ends("t", 1, again)
+        assert await node.admin.delete_log_ends("t", 1, again) == first
         assert sorted(store.log_ends(["t", "u"])) == [("t", 0), ("u", 0), ("u", 1)]
-        with pytest.raises(KeyTaken):
-            await node.operators.delete_log_ends("t", 0, again)
+        with pytest.raises(IdempotencyKeyConflict):
+            await node.admin.delete_log_ends("t", 0, again)
         with pytest.raises(CannotUndo, match="the next report of an end brings it back"):
-            await node.operators.undo(first.change_id, act())
+            await node.admin.undo(first.change_id, a_change())

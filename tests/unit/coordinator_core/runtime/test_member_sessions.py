@@ -1,4 +1,4 @@
-"""A running node tells each stay when it ends, or by the hour, and counts no time that was not the member's."""
+"""A node writes member sessions when they end and every hour, without time in which it was paused."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from coordinator_core.protocol.errors import RebalanceInProgress
-from coordinator_core.runtime import stays
+from coordinator_core.runtime import member_sessions
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.stays import ROWS_A_LOOK, Hours
+from coordinator_core.runtime.member_sessions import MAX_ROWS_PER_SCAN, SessionIntervalsLoop
+from coordinator_core.store.member_sessions import GAP_BOUNDS_MS, INTERVAL_MS
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import MemberSessionRow
-from coordinator_core.store.stays import GAP_BOUNDS_MS, HOUR_MS
 from tests.unit.coordinator_core.runtime.callers import Caller
 from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore, be_sure_again, put_in_doubt
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, JumpingClock, Member, config, running, until
@@ -34,7 +34,7 @@ def only(store: MemoryStore) -> MemberSessionRow:
     return row
 
 
-async def test_gaps_between_heartbeats_are_told_when_the_member_leaves() -> None:
+async def test_heartbeat_gaps_are_stored_when_the_member_leaves() -> None:
     store, clock = MemoryStore(), JumpingClock()
     async with running(store, NO_PAUSE, clock) as node:
         member = Member(node, "g")
@@ -65,7 +65,7 @@ async def test_a_commit_ends_a_gap_as_a_heartbeat_does() -> None:
     assert gaps(only(store)) == {4_096: 1}
 
 
-async def test_the_wait_of_a_slow_store_is_no_gap() -> None:
+async def test_slow_store_causes_no_heartbeat_gap() -> None:
     store, clock = HeldStore(), JumpingClock()
     async with running(store, NO_PAUSE, clock) as node:
         member = Member(node, "g")
@@ -93,7 +93,7 @@ async def test_a_member_has_a_session_from_the_end_of_the_join_phase() -> None:
     assert gaps(only(store)) == {4_096: 1}
 
 
-async def test_whoever_asks_again_while_it_waits_lets_nothing_pass() -> None:
+async def test_retry_of_a_waiting_request_keeps_its_order() -> None:
     store, clock = MemoryStore(), JumpingClock()
     async with running(store, NO_PAUSE, clock) as node:
         first, second = await Caller(node).settle(), Caller(node)
@@ -115,7 +115,7 @@ async def waits_twice(
 ) -> None:
     """Let a member ask, ask again after a long wait, and be answered."""
     overtaken = asyncio.ensure_future(ask())
-    await until(lambda: awaiting(node, member) == awaited, "it waits")
+    await until(lambda: parked_request(node, member) == awaited, "it waits")
     clock.jumped_ms += 20_000
     again = asyncio.ensure_future(ask())
     with pytest.raises(RebalanceInProgress):
@@ -123,37 +123,37 @@ async def waits_twice(
     await asyncio.gather(again, release())
 
 
-def awaiting(node: Coordinator, member: Caller) -> str | None:
+def parked_request(node: Coordinator, member: Caller) -> str | None:
     view = node.describe("g")
     assert view is not None
-    return next(each.awaiting for each in view.members if each.member.member_id == member.member_id)
+    return next(each.parked_request for each in view.members if each.member.member_id == member.member_id)
 
 
-async def test_a_refused_heartbeat_is_no_sign_of_life() -> None:
+async def test_refused_heartbeat_is_no_activity() -> None:
     store = MemoryStore()
     async with running(store) as node:
-        member, stranger = Member(node, "g"), Member(node, "g")
+        member, unknown_member = Member(node, "g"), Member(node, "g")
         await member.settle()
-        stranger.member_id, stranger.generation = member.member_id, 77
+        unknown_member.member_id, unknown_member.generation = member.member_id, 77
         with pytest.raises(Exception, match="generation"):
-            await stranger.heartbeat()
+            await unknown_member.heartbeat()
         await member.leave()
     assert only(store).heartbeat_count == 1
 
 
-async def test_a_silent_member_s_stay_ends_with_the_write_that_puts_it_out() -> None:
+async def test_session_ends_with_the_write_that_evicts_its_member() -> None:
     store = MemoryStore()
     async with running(store) as node:
         member = Member(node, "g")
         member.session_timeout_ms = 30
         await member.settle()
-        await until(lambda: bool(store.history.sessions), "its stay is told")
+        await until(lambda: bool(store.history.sessions), "its session is written")
         row = only(store)
         assert (row.end_reason, row.session_timeout_ms) == ("session_expired", 30)
         assert row.ended_at_ms in {each.at_ms for each in store.history.transitions}
 
 
-async def test_a_pause_of_the_node_is_nobody_s_gap() -> None:
+async def test_pause_of_the_node_is_no_heartbeat_gap() -> None:
     store, clock = MemoryStore(), JumpingClock()
     async with running(store, PAUSES, clock) as node:
         heard_first, heard_late = Member(node, "g"), Member(node, "h")
@@ -170,7 +170,7 @@ async def test_a_pause_of_the_node_is_nobody_s_gap() -> None:
     assert [row.heartbeat_count for row in store.history.sessions] == [3, 2]
 
 
-async def test_while_a_lease_is_in_doubt_nobody_lets_anything_pass() -> None:
+async def test_doubtful_lease_pauses_progress() -> None:
     store, clock = FarStore(), JumpingClock()
     async with running(store, config(pause_ms=10**9), clock) as node:
         member = Member(node, "g")
@@ -180,11 +180,11 @@ async def test_while_a_lease_is_in_doubt_nobody_lets_anything_pass() -> None:
         await member.heartbeat()
         await member.leave()
     row = only(store)
-    assert max(gaps(row), default=0) < 32_768, "what passed in doubt is nobody's gap"
+    assert max(gaps(row), default=0) < 32_768, "time in doubt is no gap"
     assert row.heartbeat_count == 2
 
 
-async def test_a_take_over_begins_a_row_and_is_nobody_s_gap() -> None:
+async def test_failover_starts_a_row_without_a_heartbeat_gap() -> None:
     store, clock = MemoryStore(), JumpingClock()
     async with running(store, NO_PAUSE, clock) as node:
         member = Member(node, "g")
@@ -206,15 +206,15 @@ async def test_a_take_over_begins_a_row_and_is_nobody_s_gap() -> None:
 # -- by the hour ----------------------------------------------------------------------------------------------
 
 
-async def test_a_stay_of_hours_is_told_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stays, "LOOK_S", 0.01)
+async def test_long_session_is_written_in_hourly_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_sessions, "SCAN_INTERVAL_S", 0.01)
     store, clock = MemoryStore(), JumpingClock()
     async with running(store, PAUSES, clock) as node:
         member = Member(node, "g")
         await member.settle()
-        await pass_an_hour(node, clock, store, told=1)
+        await pass_an_hour(node, clock, store, written=1)
         await member.heartbeat()
-        await pass_an_hour(node, clock, store, told=2)
+        await pass_an_hour(node, clock, store, written=2)
         await member.leave()
     first, second, last = store.history.sessions
     assert [row.end_reason for row in (first, second, last)] == ["hour", "hour", "left"]
@@ -223,34 +223,34 @@ async def test_a_stay_of_hours_is_told_by_the_hour(monkeypatch: pytest.MonkeyPat
     assert first.joined_at_ms == second.joined_at_ms == last.joined_at_ms
 
 
-async def pass_an_hour(node: Coordinator, clock: JumpingClock, store: MemoryStore, *, told: int) -> None:
-    """Let the node sleep for an hour, so that nobody is put out for it."""
-    clock.jumped_ms += HOUR_MS
-    await until(lambda: len(store.history.sessions) == told, "the hour is told")
+async def pass_an_hour(node: Coordinator, clock: JumpingClock, store: MemoryStore, *, written: int) -> None:
+    """Let the node sleep for an hour, so that no member is evicted for it."""
+    clock.jumped_ms += INTERVAL_MS
+    await until(lambda: len(store.history.sessions) == written, "the interval is written")
 
 
-class ManyStays:
-    """A shard with rows to tell."""
+class ManySessions:
+    """A shard with rows to write."""
 
     def __init__(self, due: int) -> None:
         self.due = due
 
-    def tell_hours(self, limit: int) -> int:
-        told = min(limit, self.due)
-        self.due -= told
-        return told
+    def store_session_intervals(self, limit: int) -> int:
+        written = min(limit, self.due)
+        self.due -= written
+        return written
 
 
-async def test_a_look_queues_so_many_rows_and_no_more() -> None:
-    shards = [ManyStays(ROWS_A_LOOK - 10), ManyStays(30), ManyStays(5)]
-    hours = Hours(lambda: shards, lambda: False)
-    await hours.look()
+async def test_scan_queues_limited_rows() -> None:
+    shards = [ManySessions(MAX_ROWS_PER_SCAN - 10), ManySessions(30), ManySessions(5)]
+    loop = SessionIntervalsLoop(lambda: shards, lambda: False)
+    await loop.scan()
     assert [shard.due for shard in shards] == [0, 20, 5]
-    await hours.look()
+    await loop.scan()
     assert [shard.due for shard in shards] == [0, 0, 0]
 
 
-async def test_a_writer_that_is_behind_gets_no_background_work() -> None:
-    shards = [ManyStays(30)]
-    await Hours(lambda: shards, lambda: True).look()
+async def test_busy_writer_gets_no_background_work() -> None:
+    shards = [ManySessions(30)]
+    await SessionIntervalsLoop(lambda: shards, lambda: True).scan()
     assert shards[0].due == 30

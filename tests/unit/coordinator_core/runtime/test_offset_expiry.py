@@ -1,4 +1,4 @@
-"""Between a proposal and its application things change, and what is judged then is what stands then."""
+"""An expiry run decides its candidates by the current state, not by that of the proposal."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from coordinator_core.store.memory import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import (
     HeldStore,
     Member,
-    act,
+    a_change,
     commit_simple,
     config,
     running,
@@ -95,7 +95,7 @@ async def test_a_retention_that_was_made_longer_since_counts() -> None:
         await commit_simple(node, "short", 1)
         run_id = propose(store, "long", "short")
         clock.later_ms = HOUR_MS
-        await node.operators.put_settings("long", {"offsets_retention_minutes": 61}, act())
+        await node.admin.put_settings("long", {"offsets_retention_minutes": 61}, a_change())
         assert await outcome_counts(node, run_id) == {"expired": 1, "not_due": 1}
         assert len(await node.fetch_offsets("long", None)) == 1
 
@@ -119,7 +119,7 @@ async def test_commits_that_race_with_a_run_are_never_lost() -> None:
             assert left == dict.fromkeys(range(0, 10, 2), NEW)
 
 
-async def test_a_run_is_taken_up_where_a_node_was_killed_and_takes_nothing_twice() -> None:
+async def test_next_owner_resumes_an_expiry_without_repeating_it() -> None:
     """The first write's fate is unknown, as when the node or its connection dies while committing."""
     store = HeldStore()
     group_ids = [f"g{number}" for number in range(10)]
@@ -128,7 +128,7 @@ async def test_a_run_is_taken_up_where_a_node_was_killed_and_takes_nothing_twice
         run_id = propose(store, *group_ids)
         store.go.clear()
         store.is_writing.clear()
-        await node.operators.apply_run(run_id, act())
+        await node.admin.apply_run(run_id, a_change())
         await asyncio.to_thread(store.is_writing.wait)
         store.failure = OutcomeUnknown("the connection went while committing")
         store.go.set()
@@ -153,7 +153,7 @@ class WatchedStore(HeldStore):
         return super().stored_offsets(group_id, partitions)
 
 
-async def test_no_more_groups_are_judged_beside_each_other_than_the_node_may() -> None:
+async def test_concurrently_decided_groups_are_limited() -> None:
     store = WatchedStore()
     group_ids = [f"g{number}" for number in range(12)]
     async with running(store, config(settings=DUE, maintenance_groups=3)) as node:
@@ -161,7 +161,7 @@ async def test_no_more_groups_are_judged_beside_each_other_than_the_node_may() -
         run_id = propose(store, *group_ids)
         store.read.clear()
         store.go.clear()
-        await node.operators.apply_run(run_id, act())
+        await node.admin.apply_run(run_id, a_change())
         await until(lambda: len(store.read) >= 3, "three groups are looked at")
         await node.fetch_offsets("g", None)  # Whatever was to be read when these were is read before this is.
         assert len(store.read) == 3

@@ -1,4 +1,4 @@
-"""While one transaction is under way, the next is prepared beside it; nothing of its order or its leases is lost by it.
+"""Preparing a write batch while another is under way keeps the order of writes and the lease checks.
 
 The writer is the real one; the store is held, so that a test says when a write ends.
 """
@@ -20,7 +20,7 @@ from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.writer import Entry, Writer
 from coordinator_core.store.interface import StoreUnavailable
-from coordinator_core.store.rows import Batch, GroupWrite, Written
+from coordinator_core.store.rows import Batch, GroupWrite, WriteResult
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, until
 
@@ -43,11 +43,11 @@ class WatchedStore(HeldStore):
         self.refused: dict[str, str] = {}
         """Groups that the next write refuses, and why."""
 
-    def prepare(self, batch: Batch) -> Callable[[], Written]:
+    def prepare(self, batch: Batch) -> Callable[[], WriteResult]:
         self.prepared.append(positions(batch))
         return super().prepare(batch)
 
-    def write(self, batch: Batch) -> Written:
+    def write(self, batch: Batch) -> WriteResult:
         written = super().write(batch)
         self.written.append(positions(batch))
         if len(self.written) == 2:
@@ -74,15 +74,15 @@ class CountedThreads(SystemThreads):
 
 @dataclass
 class Lease:
-    """A right to write that a test may take away."""
+    """A lease that a test can revoke."""
 
     shard_id: int
     epoch: int
-    is_dropped: bool = False
+    is_unloaded: bool = False
 
 
 @dataclass
-class Desk:
+class WriteRecorder:
     """Hands commits to a writer, and remembers what it says of each."""
 
     writer: Writer
@@ -93,7 +93,7 @@ class Desk:
     failed: list[tuple[int, CoordinatorError]] = field(default_factory=list)
 
     def commit(self, *numbers: int, shard: int = 0) -> None:
-        """Queue commits, two rows each, that are told apart by their positions."""
+        """Queue commits, two rows each, with different offsets."""
         lease = self.leases[shard]
         for number in numbers:
             record = OffsetsCommitted(0, "member", None, (OffsetToCommit("orders", number, number),))
@@ -102,18 +102,18 @@ class Desk:
             self.writer.enqueue(Entry(lease, write, write.row_count, stored, self.failed_with(number, lease)))
 
     def failed_with(self, number: int, lease: Lease) -> Callable[[CoordinatorError], None]:
-        """Return what a shard does whose write failed: it is dropped, and whoever waits is told."""
+        """Return the callback of a failed write: the shard is unloaded, and its requests fail."""
 
-        def told(error: CoordinatorError) -> None:
-            lease.is_dropped = True
+        def reported(error: CoordinatorError) -> None:
+            lease.is_unloaded = True
             self.failed.append((number, error))
 
-        return told
+        return reported
 
 
 def positions(batch: Batch) -> list[int]:
     """Return the positions that a batch commits."""
-    return [committed.offset for write in batch.writes for committed in write.positions]
+    return [committed.offset for write in batch.writes for committed in write.committed_offsets]
 
 
 @pytest.fixture
@@ -122,19 +122,19 @@ def store() -> WatchedStore:
 
 
 @asynccontextmanager
-async def desk_with(store: WatchedStore) -> AsyncIterator[Desk]:
+async def writer_with(store: WatchedStore) -> AsyncIterator[WriteRecorder]:
     """Run a writer that holds the leases of two shards; its first commit, 0, is under way and held."""
-    epochs = store.take_over(NODE, [1, 2], 60_000)
+    epochs = store.acquire_leases(NODE, [1, 2], 60_000)
     leases = [Lease(shard, epoch) for shard, epoch in sorted(epochs.items())]
     threads = CountedThreads()
     writer = Writer(store, NODE, SystemClock(), threads, Counters(), max_batch_rows=100, prepare_ahead_rows=AHEAD_ROWS)
     running = asyncio.create_task(writer.run())
-    desk = Desk(writer, threads, running, leases)
+    recorder = WriteRecorder(writer, threads, running, leases)
     store.go.clear()
-    desk.commit(0)
+    recorder.commit(0)
     await asyncio.to_thread(store.is_writing.wait)
     try:
-        yield desk
+        yield recorder
     finally:
         store.go.set()
         running.cancel()
@@ -143,143 +143,143 @@ async def desk_with(store: WatchedStore) -> AsyncIterator[Desk]:
 
 
 async def test_enough_rows_are_prepared_while_a_write_is_under_way(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1, 2)
+    async with writer_with(store) as recorder:
+        recorder.commit(1, 2)
         await until(lambda: store.prepared == [[1, 2]], "two are prepared")
-        desk.commit(3, 4, 5)
+        recorder.commit(3, 4, 5)
         store.go.set()
-        await until(lambda: desk.stored == [0, 1, 2, 3, 4, 5], "all are stored")
+        await until(lambda: recorder.stored == [0, 1, 2, 3, 4, 5], "all are stored")
         assert store.prepared[0] == [1, 2]
         assert [number for batch in store.written for number in batch] == [0, 1, 2, 3, 4, 5]
-        assert desk.failed == []
+        assert recorder.failed == []
 
 
 async def test_fewer_rows_wait_for_the_write_that_takes_them_all(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1)
+    async with writer_with(store) as recorder:
+        recorder.commit(1)
         store.go.set()
-        await until(lambda: desk.stored == [0, 1], "both are stored")
+        await until(lambda: recorder.stored == [0, 1], "both are stored")
         assert store.prepared == []
 
 
-async def test_no_write_begins_behind_one_that_was_not_whole(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1)
+async def test_no_write_follows_an_incomplete_write(store: WatchedStore) -> None:
+    async with writer_with(store) as recorder:
+        recorder.commit(1)
         store.refused = {"g0": "not this one"}
         store.go.set()
-        await until(lambda: len(desk.failed) == 2, "both are told")
+        await until(lambda: len(recorder.failed) == 2, "both have failed")
         assert store.written == [[0]]
 
 
-async def test_what_was_prepared_for_a_shard_that_is_lost_since_is_not_written(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1)
-        desk.commit(2, shard=1)
+async def test_prepared_rows_of_a_lost_shard_are_not_written(store: WatchedStore) -> None:
+    async with writer_with(store) as recorder:
+        recorder.commit(1)
+        recorder.commit(2, shard=1)
         await until(lambda: store.prepared == [[1, 2]], "two are prepared")
-        desk.leases[0].is_dropped = True
+        recorder.leases[0].is_unloaded = True
         store.go.set()
-        await until(lambda: 2 in desk.stored, "the other shard's is stored")
+        await until(lambda: 2 in recorder.stored, "the other shard's is stored")
         assert store.written == [[0], [2]]
-        assert [(number, type(error)) for number, error in desk.failed] == [(1, NotCoordinator)]
+        assert [(number, type(error)) for number, error in recorder.failed] == [(1, NotCoordinator)]
 
 
-async def test_what_was_prepared_behind_a_failed_write_of_its_shard_is_not_written(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
+async def test_prepared_rows_behind_a_failed_write_are_not_written(store: WatchedStore) -> None:
+    async with writer_with(store) as recorder:
         store.failure = StoreUnavailable("gone")
-        desk.commit(1, 2)
+        recorder.commit(1, 2)
         await until(lambda: store.prepared == [[1, 2]], "two are prepared")
         store.go.set()
-        await until(lambda: len(desk.failed) == 3, "all are told")
+        await until(lambda: len(recorder.failed) == 3, "all have failed")
         assert store.written == []
-        assert desk.stored == []
+        assert recorder.stored == []
 
 
 async def test_a_prepared_write_begins_while_the_loop_is_busy(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1, 2)
-        await until(lambda: desk.threads.writes == 2, "the second waits behind the first")
+    async with writer_with(store) as recorder:
+        recorder.commit(1, 2)
+        await until(lambda: recorder.threads.writes == 2, "the second waits behind the first")
         store.go.set()
-        assert store.is_second_written.wait(PATIENCE_S), "nobody wrote while the loop stood still"
-        assert desk.stored == []
-        await until(lambda: desk.stored == [0, 1, 2], "all are told, in their order")
+        assert store.is_second_written.wait(PATIENCE_S), "nothing was written while the loop was blocked"
+        assert recorder.stored == []
+        await until(lambda: recorder.stored == [0, 1, 2], "all are stored, in their order")
 
 
-async def test_a_prepared_write_does_not_begin_behind_one_that_was_not_whole(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1)
-        desk.commit(2, shard=1)
-        await until(lambda: desk.threads.writes == 2, "the second waits behind the first")
+async def test_prepared_write_does_not_follow_an_incomplete_write(store: WatchedStore) -> None:
+    async with writer_with(store) as recorder:
+        recorder.commit(1)
+        recorder.commit(2, shard=1)
+        await until(lambda: recorder.threads.writes == 2, "the second waits behind the first")
         store.refused = {"g0": "not this one"}
         store.go.set()
-        await until(lambda: desk.stored == [2], "the other shard's is stored")
+        await until(lambda: recorder.stored == [2], "the other shard's is stored")
         assert store.written == [[0], [2]]
-        assert [number for number, _ in desk.failed] == [0, 1]
+        assert [number for number, _ in recorder.failed] == [0, 1]
 
 
-async def test_what_is_dropped_before_a_queued_write_begins_is_not_written(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1)
-        desk.commit(2, shard=1)
-        await until(lambda: desk.threads.writes == 2, "the second waits behind the first")
-        desk.leases[0].is_dropped = True
+async def test_queued_rows_of_an_unloaded_shard_are_not_written(store: WatchedStore) -> None:
+    async with writer_with(store) as recorder:
+        recorder.commit(1)
+        recorder.commit(2, shard=1)
+        await until(lambda: recorder.threads.writes == 2, "the second waits behind the first")
+        recorder.leases[0].is_unloaded = True
         store.go.set()
-        await until(lambda: 2 in desk.stored, "the other shard's is stored")
+        await until(lambda: 2 in recorder.stored, "the other shard's is stored")
         assert store.written == [[0], [2]]
 
 
-async def test_what_is_queued_when_the_writer_is_stopped_is_let_go(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1, 2)
-        await until(lambda: desk.threads.writes == 2, "the second waits behind the first")
-        desk.running.cancel()
-        await asyncio.wait([desk.running])
+async def test_queued_writes_are_failed_when_the_writer_stops(store: WatchedStore) -> None:
+    async with writer_with(store) as recorder:
+        recorder.commit(1, 2)
+        await until(lambda: recorder.threads.writes == 2, "the second waits behind the first")
+        recorder.running.cancel()
+        await asyncio.wait([recorder.running])
         store.go.set()
-        await desk.threads.write(lambda: None)
+        await recorder.threads.write(lambda: None)
         assert store.written == [[0]]
 
 
 async def test_a_writer_may_be_stopped_while_it_waits_for_what_is_prepared(store: WatchedStore) -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    async with desk_with(store) as desk:
-        desk.threads.is_preparing_slow = True
-        desk.commit(1, 2)
+    async with writer_with(store) as recorder:
+        recorder.threads.is_preparing_slow = True
+        recorder.commit(1, 2)
         store.go.set()
-        await until(lambda: desk.stored == [0], "the first is stored")
-        desk.running.cancel()
-        await asyncio.wait([desk.running])
+        await until(lambda: recorder.stored == [0], "the first is stored")
+        recorder.running.cancel()
+        await asyncio.wait([recorder.running])
     assert complaints == []
 
 
-async def test_the_writer_outlives_what_nobody_foresaw(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        store.failure = RuntimeError("nobody foresaw this")  # type: ignore[assignment]  # nor does the store's contract
+async def test_writer_survives_unexpected_errors(store: WatchedStore) -> None:
+    async with writer_with(store) as recorder:
+        store.failure = RuntimeError("unexpected")  # type: ignore[assignment]  # nor does the store's contract
         store.go.set()
-        await until(lambda: [number for number, _ in desk.failed] == [0], "whoever waited is told")
-        assert isinstance(desk.failed[0][1], CoordinatorNotAvailable)
-        desk.commit(1, shard=1)
-        await until(lambda: desk.stored == [1], "the writer goes on")
+        await until(lambda: [number for number, _ in recorder.failed] == [0], "the waiting request fails")
+        assert isinstance(recorder.failed[0][1], CoordinatorNotAvailable)
+        recorder.commit(1, shard=1)
+        await until(lambda: recorder.stored == [1], "the writer goes on")
 
 
 async def test_all_shards_may_be_lost_while_their_rows_are_prepared(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1, 2)
-        desk.leases[0].is_dropped = True
+    async with writer_with(store) as recorder:
+        recorder.commit(1, 2)
+        recorder.leases[0].is_unloaded = True
         store.go.set()
-        await until(lambda: len(desk.failed) == 2, "both are told")
-        desk.commit(3, shard=1)
-        await until(lambda: 3 in desk.stored, "the writer goes on")
+        await until(lambda: len(recorder.failed) == 2, "both have failed")
+        recorder.commit(3, shard=1)
+        await until(lambda: 3 in recorder.stored, "the writer goes on")
         assert store.written == [[0], [3]]
 
 
 async def test_nothing_is_prepared_for_a_shard_that_is_lost_already(store: WatchedStore) -> None:
-    async with desk_with(store) as desk:
-        desk.commit(1)
-        desk.leases[0].is_dropped = True
-        desk.commit(2)
+    async with writer_with(store) as recorder:
+        recorder.commit(1)
+        recorder.leases[0].is_unloaded = True
+        recorder.commit(2)
         store.go.set()
-        await until(lambda: len(desk.failed) == 2, "both are told")
+        await until(lambda: len(recorder.failed) == 2, "both have failed")
         assert store.prepared == []
-        desk.commit(3, shard=1)
-        await until(lambda: 3 in desk.stored, "the writer goes on")
+        recorder.commit(3, shard=1)
+        await until(lambda: 3 in recorder.stored, "the writer goes on")
         assert store.written == [[0], [3]]

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
-from coordinator_core.runtime.act import Act
+from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.offset_reset import Reset
 from coordinator_core.runtime.quarantine import ReloadRefused
-from coordinator_core.runtime.resetting import Reset
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.overview import OverviewFilter
 from coordinator_core.store.rows import ChangeFilter, GroupFilter
@@ -28,8 +28,8 @@ WELL = next(f"g{n}" for n in range(10_000) if shard_of(f"g{n}", 50) == shard_of(
 """A group of the same shard."""
 
 
-def act() -> Act:
-    return Act("ada", "a test", str(uuid4()))
+def a_change() -> Change:
+    return Change("ada", "a test", str(uuid4()))
 
 
 async def two_groups(store: MemoryStore) -> tuple[Member, Member]:
@@ -76,7 +76,7 @@ async def test_a_row_that_cannot_be_loaded_harms_its_own_group_only() -> None:
     assert (event["group"], event["log_level"]) == (SICK, "error")
 
 
-async def test_nothing_is_asked_of_a_quarantined_group_and_nothing_is_written_for_it() -> None:
+async def test_quarantined_group_refuses_requests_and_writes_nothing() -> None:
     store = MemoryStore()
     sick, _ = await two_groups(store)
     store.edit_group(SICK, generation=-7)
@@ -91,12 +91,12 @@ async def test_nothing_is_asked_of_a_quarantined_group_and_nothing_is_written_fo
             sick.sync,
             sick.leave,
             lambda: sick.commit(42),
-            lambda: node.ask(SICK, alone),
-            lambda: node.operators.delete_group(SICK, act()),
-            lambda: node.operators.force_rebalance(SICK, act()),
-            lambda: node.operators.remove_member(SICK, sick.member_id, act()),
-            lambda: node.operators.delete_offsets(SICK, "t", None, act()),
-            lambda: node.operators.reset_offsets(SICK, Reset(ResetTo.EARLIEST), act()),
+            lambda: node.submit(SICK, alone),
+            lambda: node.admin.delete_group(SICK, a_change()),
+            lambda: node.admin.force_rebalance(SICK, a_change()),
+            lambda: node.admin.remove_member(SICK, sick.member_id, a_change()),
+            lambda: node.admin.delete_offsets(SICK, "t", None, a_change()),
+            lambda: node.admin.reset_offsets(SICK, Reset(ResetTo.EARLIEST), a_change()),
         ]
         for attempt in attempts:
             with pytest.raises(CoordinatorNotAvailable, match="quarantined"):
@@ -115,26 +115,29 @@ async def test_nothing_is_asked_of_a_quarantined_group_and_nothing_is_written_fo
     ("columns", "reason"),
     [
         ({"state": "Dead"}, "groups.state is 'Dead'"),
-        ({"settled_state": "PreparingRebalance"}, "groups.settled_state"),
+        ({"state_before_join_phase": "PreparingRebalance"}, "groups.state_before_join_phase"),
         ({"generation": -1}, "groups.generation is -1"),
-        ({"state_since_ms": None}, "groups.state_since is no time"),
-        ({"created_at_ms": 2**60}, "groups.created_at is no time"),
+        ({"state_since_ms": None}, "groups.state_since is not a time"),
+        ({"created_at_ms": 2**60}, "groups.created_at is not a time"),
         ({"rebalance_trigger": "because"}, "groups.rebalance_trigger is 'because'"),
         ({"subscribed_topics": ("t", None)}, "groups.subscribed_topics"),
-        ({"rebalance": [1]}, "groups.rebalance is no JSON object"),
-        ({"rebalance": {"under_way": {"started_at_ms": "now"}, "orphans": []}}, "groups.rebalance has another shape"),
-        ({"rebalance": {"orphans": 3}}, "groups.rebalance has another shape"),
-        ({"leader_id": None}, "groups.leader_id None names no member"),
-        ({"leader_id": "somebody"}, "groups.leader_id 'somebody' names no member"),
+        ({"rebalance": [1]}, "groups.rebalance is not a JSON object"),
+        (
+            {"rebalance": {"under_way": {"started_at_ms": "now"}, "orphans": []}},
+            "groups.rebalance does not have the shape",
+        ),
+        ({"rebalance": {"orphans": 3}}, "groups.rebalance does not have the shape"),
+        ({"leader_id": None}, "groups.leader_id None is not a member"),
+        ({"leader_id": "somebody"}, "groups.leader_id 'somebody' is not a member"),
         ({"protocol_name": None}, "groups.protocol_name is null"),
-        ({"protocol_name": "sticky"}, "does not offer"),
+        ({"protocol_name": "sticky"}, "does not support"),
         ({"protocol_type": None}, "groups.protocol_type is null"),
         ({"state": "Empty"}, "members has 1 rows of the group"),
         ({"generation": "three"}, "TypeError"),
     ],
     ids=str,
 )
-async def test_whatever_is_wrong_with_a_group_s_row_is_said(columns: dict[str, Any], reason: str) -> None:
+async def test_quarantine_names_the_invalid_column(columns: dict[str, Any], reason: str) -> None:
     store = MemoryStore()
     _, well = await two_groups(store)
     store.edit_group(SICK, **columns)
@@ -146,7 +149,7 @@ async def test_whatever_is_wrong_with_a_group_s_row_is_said(columns: dict[str, A
     assert reason in found.reason
 
 
-async def test_a_row_under_another_shard_is_not_served_there_or_made_anew() -> None:
+async def test_row_under_another_shard_is_neither_served_nor_replaced() -> None:
     store = MemoryStore()
     sick, _ = await two_groups(store)
     store.edit_group(SICK, shard_id=(shard_of(SICK, 50) + 1) % 50)
@@ -157,7 +160,7 @@ async def test_a_row_under_another_shard_is_not_served_there_or_made_anew() -> N
             await Member(node, SICK).join()
 
 
-async def test_members_without_their_group_are_no_group_and_make_none() -> None:
+async def test_members_without_a_group_row_are_quarantined() -> None:
     store = MemoryStore()
     await two_groups(store)
     store._groups.standing(SICK).row = None
@@ -177,18 +180,18 @@ async def test_a_repaired_group_goes_on_where_it_was() -> None:
     async with running(store) as node:
         await whole(node)
         sick.node = well.node = node
-        still = act()
-        with pytest.raises(ReloadRefused, match=r"stays quarantined: groups\.state is 'stable'"):
-            await node.operators.reload_group(SICK, still)
+        still = a_change()
+        with pytest.raises(ReloadRefused, match=r"remains quarantined: groups\.state is 'stable'"):
+            await node.admin.reload_group(SICK, still)
         store.edit_group(SICK, state="Stable")
-        epoch = node.coordinator_of(SICK).epoch
-        reload = act()
-        await node.operators.reload_group(SICK, reload)
-        await node.operators.reload_group(SICK, reload)
+        epoch = node.find_coordinator(SICK).epoch
+        reload = a_change()
+        await node.admin.reload_group(SICK, reload)
+        await node.admin.reload_group(SICK, reload)
         await sick.heartbeat()
         await sick.commit(42)
         await well.heartbeat()
-        assert (node.quarantined(), node.coordinator_of(SICK).epoch) == ([], epoch)
+        assert (node.quarantined(), node.find_coordinator(SICK).epoch) == ([], epoch)
         view = node.describe(SICK)
         assert view is not None
         assert (view.state, view.generation) == ("Stable", 1)
@@ -205,11 +208,11 @@ async def test_a_group_that_is_served_is_not_reloaded() -> None:
         await whole(node)
         for group_id in (WELL, "unheard of"):
             with pytest.raises(ReloadRefused, match="nothing to reload"):
-                await node.operators.reload_group(group_id, act())
+                await node.admin.reload_group(group_id, a_change())
     assert [each.change.action for each in store.changes(ChangeFilter())] == []
 
 
-async def test_a_group_whose_rows_were_deleted_is_none_after_a_reload() -> None:
+async def test_group_with_deleted_rows_does_not_exist_after_a_reload() -> None:
     store = MemoryStore()
     await two_groups(store)
     store.edit_group(SICK, state="stable")
@@ -218,7 +221,7 @@ async def test_a_group_whose_rows_were_deleted_is_none_after_a_reload() -> None:
         standing = store._groups.standing(SICK)
         standing.row = None
         standing.members.clear()
-        await node.operators.reload_group(SICK, act())
+        await node.admin.reload_group(SICK, a_change())
         assert node.describe(SICK) is None
         again = Member(node, SICK)
         await again.settle()
@@ -226,7 +229,7 @@ async def test_a_group_whose_rows_were_deleted_is_none_after_a_reload() -> None:
     assert len([each for each in store.changes(ChangeFilter()) if each.change.action == "reload_group"]) == 1
 
 
-async def test_a_group_stays_refused_while_its_shard_is_loaded_again() -> None:
+async def test_group_is_refused_while_its_shard_reloads() -> None:
     store = MemoryStore()
     sick, _ = await two_groups(store)
     store.edit_group(SICK, state="stable")
@@ -245,7 +248,7 @@ async def test_a_group_stays_refused_while_its_shard_is_loaded_again() -> None:
 # -- maintenance ----------------------------------------------------------------------------------------------
 
 
-async def test_candidates_of_a_quarantined_group_wait_and_hold_no_other_up() -> None:
+async def test_candidates_of_a_quarantined_group_wait_and_block_no_others() -> None:
     store = MemoryStore()
     sick, well = await two_groups(store)
     store.edit_group(SICK, state="stable")
@@ -258,5 +261,5 @@ async def test_candidates_of_a_quarantined_group_wait_and_hold_no_other_up() -> 
         await until(lambda: store.run(run_id).counts.get("undecided") == 1, "the other group's candidate is decided")
         assert store.run(run_id).status == "applying"
         store.edit_group(SICK, state="Stable")
-        await node.operators.reload_group(SICK, act())
+        await node.admin.reload_group(SICK, a_change())
         await until(lambda: store.run(run_id).status == "applied", "the run is applied")

@@ -1,4 +1,4 @@
-"""Whether a node is ready, where what it depends on can be made to do as a test likes."""
+"""Readiness of a node with a store that tests control."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 class SlowStore(MemoryStore):
-    """A store that tells its schema when it is let."""
+    """A store that returns its schema when a test allows it."""
 
     def __init__(self, shards: int = 50) -> None:
         super().__init__(shards=shards)
@@ -28,7 +28,7 @@ class SlowStore(MemoryStore):
         return self.revision
 
 
-async def test_a_database_that_does_not_answer_is_none() -> None:
+async def test_database_that_does_not_answer_is_unreachable() -> None:
     store = SlowStore()
     async with running(store) as node:
         store.go.clear()
@@ -40,7 +40,7 @@ async def test_a_database_that_does_not_answer_is_none() -> None:
     assert again.is_ready
 
 
-async def test_however_many_ask_one_look_is_under_way() -> None:
+async def test_concurrent_checks_share_one_query() -> None:
     store = SlowStore()
     async with running(store) as node:
         store.go.clear()
@@ -72,7 +72,7 @@ async def test_a_node_without_a_shard_is_ready_only_if_there_are_too_few() -> No
                 assert (await second.readiness()).is_ready is expected
 
 
-async def test_a_lease_that_ran_out_is_no_shard() -> None:
+async def test_expired_lease_is_no_active_shard() -> None:
     clock = JumpingClock()
     async with running(SlowStore(), config(lease_ttl_ms=60_000), clock) as node:
         before = await node.readiness()

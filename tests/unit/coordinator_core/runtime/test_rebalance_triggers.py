@@ -1,4 +1,4 @@
-"""Every trigger that a rebalance can have is told by the ledger of a running node, with the member and its reason.
+"""The ledger of a node records every trigger of a rebalance, with the member and its reason.
 
 Source: tables.md, `rebalances.trigger`.
 """
@@ -15,12 +15,12 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.rows import RebalanceRow
 from tests.unit.coordinator_core.runtime.callers import Caller, waited_for
-from tests.unit.coordinator_core.runtime.nodes import QUICK, act, config, running, until
+from tests.unit.coordinator_core.runtime.nodes import QUICK, a_change, config, running, until
 
 pytestmark = pytest.mark.anyio
 
 NEVER = {Trigger.REBALANCE_TIMEOUT, Trigger.STORE_FAILED}
-"""Who is put out at the join limit goes from a rebalance that goes on without it, and a failed store is a take-over."""
+"""A member that is evicted at the join limit leaves a rebalance under way; a failed store means a failover."""
 SHORT_MS = 40
 
 
@@ -78,14 +78,14 @@ async def static_member_replaced(node: Coordinator) -> str | None:
 
 async def partitions_changed(node: Coordinator) -> str | None:
     first = await Caller(node).settle()
-    await node.operators.put_topic("t", 8, None, act())
+    await node.admin.put_topic("t", 8, None, a_change())
     await first.settle_again()
     return None
 
 
 async def admin(node: Coordinator) -> str | None:
     first = await Caller(node).settle()
-    await node.operators.force_rebalance("g", act())
+    await node.admin.force_rebalance("g", a_change())
     await first.settle_again()
     return None
 
@@ -104,19 +104,19 @@ PLAYS: dict[Trigger, tuple[Play, str | None]] = {
 }
 
 
-def told(store: MemoryStore, trigger: Trigger) -> list[RebalanceRow]:
+def rebalances_by(store: MemoryStore, trigger: Trigger) -> list[RebalanceRow]:
     """Return the rebalances that this began, but for the one that made the group."""
     return [row for row in store.history.rebalances[1:] if row.trigger == trigger]
 
 
 @pytest.mark.parametrize("trigger", PLAYS)
-async def test_the_ledger_tells_what_began_a_rebalance(trigger: Trigger) -> None:
+async def test_ledger_records_the_trigger_of_a_rebalance(trigger: Trigger) -> None:
     play, reason = PLAYS[trigger]
     store = MemoryStore()
     async with running(store) as node:
         member_id = await play(node)
-        await until(lambda: bool(told(store, trigger)), "it is told")
-    (row,) = told(store, trigger)
+        await until(lambda: bool(rebalances_by(store, trigger)), "it is recorded")
+    (row,) = rebalances_by(store, trigger)
     assert (row.trigger_member_id, row.client_reason) == (member_id, reason)
     assert row.started_at_ms <= row.completed_at_ms
 
@@ -134,7 +134,7 @@ async def test_a_group_that_is_too_large_for_the_node_that_takes_it_over_rebalan
         with pytest.raises(GroupMaxSizeReached):
             await second.join()
         await settled
-    (row,) = told(store, Trigger.OVER_CAPACITY)
+    (row,) = rebalances_by(store, Trigger.OVER_CAPACITY)
     assert (row.trigger_member_id, row.member_count_before) == (None, 2)
 
 
@@ -143,7 +143,7 @@ def test_every_other_trigger_begins_no_rebalance() -> None:
     assert {*PLAYS, *elsewhere} == set(Trigger) - NEVER
 
 
-async def test_who_is_put_out_at_the_join_limit_is_evicted_from_a_rebalance_that_goes_on() -> None:
+async def test_eviction_at_the_join_timeout_is_recorded_in_the_open_rebalance() -> None:
     store = MemoryStore()
     async with running(store) as node:
         first, second, third = await Caller(node).settle(), Caller(node), Caller(node)
@@ -166,5 +166,5 @@ async def test_who_is_put_out_at_the_join_limit_is_evicted_from_a_rebalance_that
         third.member_id: "joined",
     }
     assert max(parts.values(), key=lambda part: part.waited_for_ms).member_id == second.member_id
-    ends = [(stay.member_id, stay.end_reason) for stay in store.history.sessions]
+    ends = [(session.member_id, session.end_reason) for session in store.history.sessions]
     assert ends == [(second.member_id, "rebalance_timeout")]

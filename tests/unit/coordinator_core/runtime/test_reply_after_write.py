@@ -1,4 +1,4 @@
-"""Whatever rests on a record leaves when the record is stored, and never before."""
+"""A reply is sent when the records that it depends on are stored, and never before."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,9 +10,9 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import Deadline, DeadlineKind
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.timers import Armed
+from coordinator_core.runtime.timers import GroupTimer
 from coordinator_core.store.interface import OutcomeUnknown, StoreUnavailable
-from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, act, config, running, state_of, until
+from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, a_change, config, running, state_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ async def test_a_join_is_answered_when_its_generation_is_stored(store: HeldStore
         assert (await join).generation == 1
 
 
-async def test_a_heartbeat_of_a_settled_group_waits_for_nothing(store: HeldStore) -> None:
+async def test_heartbeat_of_a_stable_group_completes_at_once(store: HeldStore) -> None:
     async with running(store) as node:
         member = Member(node, "g")
         await member.settle()
@@ -41,7 +41,7 @@ async def test_a_heartbeat_of_a_settled_group_waits_for_nothing(store: HeldStore
         store.go.set()
 
 
-async def test_a_heartbeat_waits_for_the_change_that_it_may_have_seen(store: HeldStore) -> None:
+async def test_heartbeat_waits_for_the_write_that_it_depends_on(store: HeldStore) -> None:
     async with running(store) as node:
         member = Member(node, "g")
         await member.join()
@@ -57,7 +57,7 @@ async def test_a_heartbeat_waits_for_the_change_that_it_may_have_seen(store: Hel
         await asyncio.gather(sync, heartbeat)
 
 
-async def test_a_commit_under_way_holds_up_no_heartbeat(store: HeldStore) -> None:
+async def test_a_commit_under_way_blocks_no_heartbeat(store: HeldStore) -> None:
     async with running(store) as node:
         member = Member(node, "g")
         await member.settle()
@@ -77,7 +77,7 @@ async def test_a_commit_that_is_stored_late_shortens_no_session_that_was_made_lo
         store.go.clear()
         commit = asyncio.create_task(member.commit(7))
         await asyncio.sleep(0)
-        await node.operators.put_settings("g", {"session_timeout_ms": 600_000}, act())
+        await node.admin.put_settings("g", {"session_timeout_ms": 600_000}, a_change())
         await member.heartbeat()
         store.go.set()
         await commit
@@ -85,32 +85,32 @@ async def test_a_commit_that_is_stored_late_shortens_no_session_that_was_made_lo
 
 
 @pytest.mark.parametrize("ends_the_phase", [Member.leave, Member.join])
-async def test_a_newcomer_s_own_session_counts_from_its_first_generation_on_however_late_both_are_stored(
+async def test_session_of_a_new_member_counts_from_its_first_generation(
     store: HeldStore, ends_the_phase: Callable[[Member], Awaitable[object]]
 ) -> None:
     async with running(store) as node:
-        first, newcomer = Member(node, "g"), Member(node, "g")
+        first, new_member = Member(node, "g"), Member(node, "g")
         await first.settle()
         store.go.clear()
         store.is_writing.clear()
-        join = asyncio.create_task(newcomer.join())
+        join = asyncio.create_task(new_member.join())
         await asyncio.to_thread(store.is_writing.wait)
         end = asyncio.ensure_future(ends_the_phase(first))
         await until(lambda: state_of(node, "g") == COMPLETING, "a generation starts")
         store.go.set()
         await asyncio.gather(join, end)
-        assert 0 < session_left_ms(node, newcomer) <= newcomer.session_timeout_ms
+        assert 0 < session_left_ms(node, new_member) <= new_member.session_timeout_ms
 
 
 def session_left_ms(node: Coordinator, member: Member) -> int:
-    """Return in how many milliseconds a member is put out unless it is heard."""
-    session = Armed("g", Deadline(DeadlineKind.MEMBER, member.member_id))
+    """Return in how many milliseconds a member is evicted without a heartbeat."""
+    session = GroupTimer("g", Deadline(DeadlineKind.SESSION, member.member_id))
     due_at_ms = node._ownership.owned[shard_of("g", 50)].timers.due_at_ms(session)
     assert due_at_ms is not None
     return due_at_ms - node._clock.now().node_ms
 
 
-async def test_an_assignment_that_is_stored_late_is_told_and_settles_no_group_that_rebalances_by_then(
+async def test_late_stored_assignment_does_not_complete_a_newer_rebalance(
     store: HeldStore,
 ) -> None:
     async with running(store) as node:

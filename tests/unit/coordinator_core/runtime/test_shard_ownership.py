@@ -34,19 +34,19 @@ async def test_two_nodes_come_to_own_half_each() -> None:
         await until(lambda: _share(store, "a") == _share(store, "b") == 25, "both own 25 shards")
         group = _group_of(store, "b")
         await until(lambda: owner_of(group, second) is second, "the second serves what it owns")
-        await until(lambda: first.coordinator_of(group).node_id == "b", "the first knows")
+        await until(lambda: first.find_coordinator(group).node_id == "b", "the first knows")
         with pytest.raises(NotCoordinator) as refused:
             first.describe(group)
         assert refused.value.coordinator == "http://b"
 
 
-async def test_nodes_renew_often_only_while_shards_are_on_their_way() -> None:
+async def test_nodes_renew_often_only_while_shards_have_no_owner() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
-        assert second._ownership.turn_after_ms() == LEASE_TTL_MS / 20
+        assert second._ownership.renewal_delay_ms() == LEASE_TTL_MS / 20
         await until(lambda: _share(store, "a") == _share(store, "b") == 25, "both own 25 shards")
         for node in (first, second):
-            await until(lambda node=node: node._ownership.turn_after_ms() == LEASE_TTL_MS / 3, "the node is content")  # type: ignore[misc]
+            await until(lambda node=node: node._ownership.renewal_delay_ms() == LEASE_TTL_MS / 3, "the node is content")  # type: ignore[misc]
 
 
 def _group_of(store: MemoryStore, node_id: str) -> str:
@@ -79,36 +79,36 @@ async def test_a_member_keeps_everything_when_its_node_stops() -> None:
         assert len(store.history.rebalances) == 1
 
 
-async def test_parked_callers_are_let_go_with_a_retriable_error_when_the_node_stops() -> None:
+async def test_parked_requests_get_a_retriable_error_when_the_node_stops() -> None:
     store = MemoryStore()
     async with running(store) as node:
         first = Member(node, "g")
         await first.settle()
         parked = asyncio.create_task(Member(node, "g").join())
-        await until(lambda: node.describe("g").waiting_for == (first.member_id,), "the newcomer waits")  # type: ignore[union-attr]  # it exists
+        await until(lambda: node.describe("g").waiting_for == (first.member_id,), "the new member waits")  # type: ignore[union-attr]  # it exists
     with pytest.raises(RetryError):
         await parked
 
 
-async def test_a_node_whose_lease_was_taken_stores_nothing() -> None:
+async def test_node_that_lost_its_lease_stores_nothing() -> None:
     store = HeldStore()
     async with running(store, config(lease_ttl_ms=60_000)) as node:
         member = Member(node, "g")
         await member.settle()
-        shard_id = node.coordinator_of("g").shard_id
+        shard_id = node.find_coordinator("g").shard_id
         store.go.clear()
         store.is_writing.clear()
         commit = asyncio.create_task(member.commit(7))
         await asyncio.to_thread(store.is_writing.wait)
-        store.release("a", {shard_id: node.coordinator_of("g").epoch})
-        store.take_over("thief", [shard_id], 60_000)
+        store.release("a", {shard_id: node.find_coordinator("g").epoch})
+        store.acquire_leases("thief", [shard_id], 60_000)
         store.go.set()
         with pytest.raises(NotCoordinator):
             await commit
         assert store.fetch_offsets("g") == []
 
 
-async def test_a_group_that_was_preparing_is_again_what_it_was() -> None:
+async def test_group_in_a_join_phase_returns_to_its_previous_state() -> None:
     store = MemoryStore()
     async with running(store) as node:
         member = Member(node, "g")
@@ -123,7 +123,7 @@ async def test_a_group_that_was_preparing_is_again_what_it_was() -> None:
         assert [row.outcome for row in store.history.rebalances] == ["completed", "abandoned"]
 
 
-async def test_a_node_that_stops_hands_over_what_it_has_just_dropped() -> None:
+async def test_stopping_node_releases_unloaded_shards() -> None:
     store = MemoryStore()
     node = Coordinator(store, config())
     await node.start()
@@ -141,16 +141,16 @@ class SlowTakeOver(MemoryStore):
         self.is_stored = threading.Event()
         self.may_answer = threading.Event()
 
-    def take_over(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
-        epochs = super().take_over(node_id, shard_ids, ttl_ms)
+    def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
+        epochs = super().acquire_leases(node_id, shard_ids, ttl_ms)
         self.is_stored.set()
         assert self.may_answer.wait(PATIENCE_S), "the test never let the answer go"
         return epochs
 
 
-async def test_a_node_that_stops_hands_over_what_it_is_just_taking() -> None:
+async def test_stopping_node_releases_shards_that_it_is_acquiring() -> None:
     store = SlowTakeOver()
-    elsewhere = MemoryStore.take_over(store, "b", range(50), 60_000)
+    elsewhere = MemoryStore.acquire_leases(store, "b", range(50), 60_000)
     node = Coordinator(store, config())
     await node.start()
     store.release("b", elsewhere)

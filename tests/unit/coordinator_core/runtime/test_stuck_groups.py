@@ -1,4 +1,4 @@
-"""A group that does not settle says whom it waits for and until when, in both phases, and is counted by how long."""
+"""A rebalancing group reports the members that it waits for and its deadline, and is counted by duration."""
 
 import asyncio
 from dataclasses import replace
@@ -10,7 +10,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.views import GroupView
 from coordinator_core.store.memory import MemoryStore
 from tests.unit.coordinator_core.runtime.callers import LONG_MS, Caller
-from tests.unit.coordinator_core.runtime.nodes import QUICK, JumpingClock, act, config, running, until
+from tests.unit.coordinator_core.runtime.nodes import QUICK, JumpingClock, a_change, config, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ def left_ms(node: Coordinator, clock: JumpingClock) -> int:
 
 
 @pytest.mark.parametrize("instance", [None, "I"], ids=["dynamic", "static"])
-async def test_a_join_phase_says_whom_it_waits_for_and_until_when(instance: str | None) -> None:
+async def test_join_phase_reports_awaited_members_and_deadline(instance: str | None) -> None:
     clock = JumpingClock()
     async with running(MemoryStore(), STANDING, clock) as node:
         first = await Caller(node, instance=instance).settle()
@@ -42,13 +42,13 @@ async def test_a_join_phase_says_whom_it_waits_for_and_until_when(instance: str 
         await until(lambda: seen(node).waiting_until_ms is not None, "it is stored, so its time runs")
         assert seen(node).waiting_for == (first.member_id,)
         assert LONG_MS - 5_000 < left_ms(node, clock) <= LONG_MS
-        assert [member.awaiting for member in seen(node).members] == [None, "join"]
+        assert [member.parked_request for member in seen(node).members] == [None, "join"]
         await first.settle()
         await joined
 
 
 @pytest.mark.parametrize("instance", [None, "I"], ids=["dynamic", "static"])
-async def test_what_follows_says_who_has_not_synced_and_until_when(instance: str | None) -> None:
+async def test_sync_phase_reports_awaited_members_and_deadline(instance: str | None) -> None:
     clock = JumpingClock()
     async with running(MemoryStore(), STANDING, clock) as node:
         first = Caller(node, instance=instance)
@@ -60,7 +60,7 @@ async def test_what_follows_says_who_has_not_synced_and_until_when(instance: str
     assert (settled.state, settled.waiting_for, settled.waiting_until_ms) == (STABLE, (), None)
 
 
-async def test_an_initial_window_waits_for_nobody_and_until_it_is_over() -> None:
+async def test_initial_delay_waits_until_it_ends() -> None:
     clock = JumpingClock()
     window = replace(STANDING, defaults=replace(QUICK, group_initial_rebalance_delay_ms=30_000))
     async with running(MemoryStore(), window, clock) as node:
@@ -73,16 +73,16 @@ async def test_an_initial_window_waits_for_nobody_and_until_it_is_over() -> None
         await joined
 
 
-async def test_a_timeout_that_is_changed_changes_until_when() -> None:
+async def test_changed_timeout_changes_the_deadline() -> None:
     clock = JumpingClock()
     async with running(MemoryStore(), STANDING, clock) as node:
         await Caller(node).join()
         clock.jumped_ms += 5_000
-        await node.operators.put_settings("g", {"rebalance_timeout_ms": 20_000}, act())
+        await node.admin.put_settings("g", {"rebalance_timeout_ms": 20_000}, a_change())
         assert 10_000 < left_ms(node, clock) <= 15_000
 
 
-async def test_groups_are_counted_by_how_long_they_have_not_settled() -> None:
+async def test_groups_are_counted_by_rebalance_duration() -> None:
     clock = JumpingClock()
     async with running(MemoryStore(), STANDING, clock) as node:
         assert node.counts().longest_rebalance_s == 0
@@ -91,10 +91,10 @@ async def test_groups_are_counted_by_how_long_they_have_not_settled() -> None:
         await first.join()
         clock.jumped_ms += 61_000
         counted = node.counts()
-        over = {over_s: number for (state, over_s), number in counted.groups.unsettled.items() if state is COMPLETING}
+        over = {over_s: number for (state, over_s), number in counted.groups.rebalancing.items() if state is COMPLETING}
         await first.sync()
         settled = node.counts()
     assert over == {10: 1, 60: 1, 300: 0, 1_800: 0}
     assert 61 <= counted.longest_rebalance_s < 70
-    assert set(settled.groups.unsettled.values()) == {0}
+    assert set(settled.groups.rebalancing.values()) == {0}
     assert settled.longest_rebalance_s == 0

@@ -1,4 +1,4 @@
-"""Deadlines fire by themselves, and time in which the loop did not run is nobody's silence."""
+"""Deadlines fire without requests, and pauses of the event loop evict no member."""
 
 import asyncio
 from uuid import uuid4
@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_core.protocol.errors import UnknownMemberId
 from coordinator_core.protocol.states import EMPTY, STABLE
-from coordinator_core.runtime.act import Act
+from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, state_of, until
@@ -15,12 +15,12 @@ from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, conf
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_silent_group_empties_though_nobody_asks() -> None:
+async def test_silent_group_becomes_empty_without_requests() -> None:
     async with running(MemoryStore()) as node:
         member = Member(node, "g")
         member.session_timeout_ms = 30
         await member.settle()
-        await until(lambda: state_of(node, "g") == EMPTY, "the silent member is put out")
+        await until(lambda: state_of(node, "g") == EMPTY, "the silent member is evicted")
         with pytest.raises(UnknownMemberId):
             await member.heartbeat()
 
@@ -34,7 +34,7 @@ async def test_a_live_change_of_the_session_timeout_does_not_move_the_last_heart
         await member.heartbeat()
         before_ms = last_heartbeat_ms(node)
         clock.jumped_ms += 5_000
-        await node.operators.put_settings("g", {"session_timeout_ms": in_force_ms}, Act("ada", "a test", str(uuid4())))
+        await node.admin.put_settings("g", {"session_timeout_ms": in_force_ms}, Change("ada", "a test", str(uuid4())))
         assert abs(last_heartbeat_ms(node) - before_ms) < 1_000
         await member.heartbeat()
         assert 4_000 < last_heartbeat_ms(node) - before_ms < 7_000
@@ -48,7 +48,7 @@ def last_heartbeat_ms(node: Coordinator) -> int:
     return member.last_heartbeat_at_ms
 
 
-async def test_a_pause_of_the_node_puts_nobody_out() -> None:
+async def test_pause_of_the_node_evicts_no_member() -> None:
     clock = JumpingClock()
     async with running(MemoryStore(), config(lease_ttl_ms=60_000), clock) as node:
         member = Member(node, "g")

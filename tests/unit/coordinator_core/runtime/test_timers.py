@@ -1,22 +1,22 @@
-"""Deadlines surface when their full time has passed, the earliest first, and a later one costs nothing."""
+"""Timers are due when their full time has passed, the earliest first; moving one back costs nothing."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.protocol.requests import Deadline, DeadlineKind
-from coordinator_core.runtime.timers import Armed, Timers
+from coordinator_core.runtime.timers import GroupTimer, Timers
 
-A, B, C = (Armed("g", Deadline(DeadlineKind.MEMBER, name)) for name in "abc")
-JOIN = Armed("g", Deadline(DeadlineKind.JOIN))
-SYNC = Armed("g", Deadline(DeadlineKind.SYNC))
-HANDSHAKE = Armed("g", Deadline(DeadlineKind.HANDSHAKE, "h"))
+A, B, C = (GroupTimer("g", Deadline(DeadlineKind.SESSION, name)) for name in "abc")
+JOIN = GroupTimer("g", Deadline(DeadlineKind.JOIN))
+SYNC = GroupTimer("g", Deadline(DeadlineKind.SYNC))
+PENDING_MEMBER = GroupTimer("g", Deadline(DeadlineKind.PENDING_MEMBER, "h"))
 
 
-def due(timers: Timers, now_ms: int) -> list[Armed]:
+def due(timers: Timers, now_ms: int) -> list[GroupTimer]:
     """Take everything that is due."""
     taken = []
-    while (armed := timers.take_due(now_ms)) is not None:
-        taken.append(armed)
+    while (timer := timers.pop_due(now_ms)) is not None:
+        taken.append(timer)
     return taken
 
 
@@ -30,8 +30,8 @@ def test_a_deadline_is_due_when_its_full_time_has_passed() -> None:
 
 def test_the_earliest_comes_first_and_of_equals_the_one_started_first() -> None:
     timers = Timers()
-    for armed, at_ms in [(A, 20), (B, 10), (C, 20)]:
-        timers.start(armed, at_ms)
+    for timer, at_ms in [(A, 20), (B, 10), (C, 20)]:
+        timers.start(timer, at_ms)
     assert due(timers, 20) == [B, A, C]
 
 
@@ -68,7 +68,7 @@ def test_a_deadline_that_is_stopped_and_started_again_surfaces_at_its_new_time()
     assert due(timers, 150) == [A]
 
 
-def test_whoever_sleeps_is_told_of_a_deadline_that_is_sooner_than_all_others() -> None:
+def test_sleeping_loop_is_woken_by_an_earlier_timer() -> None:
     timers = Timers()
     assert timers.start(A, 100)
     assert not timers.start(B, 200)
@@ -84,36 +84,36 @@ def test_a_heartbeat_adds_nothing_to_the_heap() -> None:
     assert len(timers._heap) == 1
 
 
-def test_only_what_is_armed_has_a_time() -> None:
+def test_only_running_timers_have_a_due_time() -> None:
     timers = Timers()
     timers.start(A, 100)
     assert (timers.due_at_ms(A), timers.due_at_ms(B), len(timers)) == (100, None, 1)
-    timers.take_due(100)
+    timers.pop_due(100)
     assert (timers.due_at_ms(A), timers.next_due_ms(), len(timers)) == (None, None, 0)
 
 
-def test_time_in_which_nothing_ran_is_no_member_s_silence() -> None:
+def test_pause_delays_timers_of_members() -> None:
     timers = Timers()
-    for armed in (A, JOIN, SYNC, HANDSHAKE):
-        timers.start(armed, 100)
+    for timer in (A, JOIN, SYNC, PENDING_MEMBER):
+        timers.start(timer, 100)
     timers.delay_members(50)
     assert due(timers, 149) == [JOIN, SYNC]
-    assert due(timers, 150) == [A, HANDSHAKE]
+    assert due(timers, 150) == [A, PENDING_MEMBER]
 
 
 class Plain:
     """The same, obviously right: a dictionary that is searched."""
 
     def __init__(self) -> None:
-        self.due_ms: dict[Armed, int] = {}
+        self.due_ms: dict[GroupTimer, int] = {}
 
-    def take_due(self, now_ms: int) -> int | None:
+    def pop_due(self, now_ms: int) -> int | None:
         """Disarm what is due first, and return when it was due."""
-        ready = [(at_ms, armed) for armed, at_ms in self.due_ms.items() if at_ms <= now_ms]
+        ready = [(at_ms, timer) for timer, at_ms in self.due_ms.items() if at_ms <= now_ms]
         if not ready:
             return None
-        at_ms, armed = min(ready)
-        del self.due_ms[armed]
+        at_ms, timer = min(ready)
+        del self.due_ms[timer]
         return at_ms
 
 
@@ -123,25 +123,25 @@ moves = st.tuples(st.sampled_from(["start", "stop", "take", "delay"]), st.sample
 
 @settings(derandomize=True, database=None, deadline=None, max_examples=300)
 @given(st.lists(moves, max_size=40))
-def test_the_heap_is_as_right_as_a_search(steps: list[tuple[str, Armed, int]]) -> None:
+def test_heap_agrees_with_a_linear_search(steps: list[tuple[str, GroupTimer, int]]) -> None:
     timers, plain = Timers(), Plain()
     now_ms = 0
-    for what, armed, ms in steps:
+    for what, timer, ms in steps:
         match what:
             case "start":
-                timers.start(armed, now_ms + ms)
-                plain.due_ms[armed] = now_ms + ms
+                timers.start(timer, now_ms + ms)
+                plain.due_ms[timer] = now_ms + ms
             case "stop":
-                timers.stop(armed)
-                plain.due_ms.pop(armed, None)
+                timers.stop(timer)
+                plain.due_ms.pop(timer, None)
             case "delay":
                 timers.delay_members(ms)
                 plain.due_ms |= {one: at_ms + ms for one, at_ms in plain.due_ms.items() if one != JOIN}
             case _:
                 now_ms += ms
                 due_ms = dict(plain.due_ms)
-                taken = timers.take_due(now_ms)
-                assert (None if taken is None else due_ms[taken]) == plain.take_due(now_ms)
+                taken = timers.pop_due(now_ms)
+                assert (None if taken is None else due_ms[taken]) == plain.pop_due(now_ms)
                 plain.due_ms = {one: at_ms for one, at_ms in due_ms.items() if one != taken}
         assert {one: timers.due_at_ms(one) for one in ALL} == {one: plain.due_ms.get(one) for one in ALL}
         first_ms = timers.next_due_ms()

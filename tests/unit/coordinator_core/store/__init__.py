@@ -1,1 +1,1 @@
-"""How decisions become rows, without a database."""
+"""Tests of the projection of decisions to rows, without a database."""

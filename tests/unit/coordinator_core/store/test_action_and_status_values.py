@@ -1,4 +1,4 @@
-"""The words for what was done and how far a run is are the table's own, wherever they are written down."""
+"""Actions of changes and statuses of runs are the same in code, documentation and database."""
 
 import json
 import re
@@ -7,8 +7,8 @@ from enum import StrEnum
 import psycopg2.extensions
 import pytest
 
-from coordinator_core.store.actions import Action
-from coordinator_core.store.runs import OVER, RunStatus, decided
+from coordinator_core.store.change_actions import ChangeAction
+from coordinator_core.store.runs import FINISHED, RunStatus, decided
 from spark_jobs import publish
 from spark_jobs.submit import coordinator
 from tests.support.repository import ROOT
@@ -16,7 +16,7 @@ from tests.support.repository import ROOT
 PAGE = (ROOT / "docs" / "tables.md").read_text()
 
 
-@pytest.mark.parametrize("word", [*Action, *RunStatus])
+@pytest.mark.parametrize("word", [*ChangeAction, *RunStatus])
 def test_a_word_is_its_text_in_json_in_sql_and_beside_a_row_that_was_read(word: StrEnum) -> None:
     text = word.value
     assert json.dumps({word: word}) == f'{{"{text}": "{text}"}}'
@@ -28,7 +28,7 @@ def test_a_word_is_its_text_in_json_in_sql_and_beside_a_row_that_was_read(word: 
 def test_the_page_has_every_action() -> None:
     rows = PAGE.partition("| action | `before` | `after` |")[2].partition("\n\n")[0]
     firsts = [row.split("|")[1] for row in rows.splitlines() if row.startswith("| `")]
-    assert sorted(re.findall(r"`(\w+)`", "".join(firsts))) == sorted(Action)
+    assert sorted(re.findall(r"`(\w+)`", "".join(firsts))) == sorted(ChangeAction)
 
 
 def test_the_page_has_every_status_of_a_run() -> None:
@@ -37,7 +37,7 @@ def test_the_page_has_every_status_of_a_run() -> None:
 
 
 def test_jobs_and_dags_which_may_not_know_the_store_say_the_same() -> None:
-    assert coordinator.OVER == OVER
+    assert coordinator.FINISHED == FINISHED
     assert publish.PROPOSED == RunStatus.PROPOSED
 
 

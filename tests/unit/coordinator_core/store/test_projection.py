@@ -1,4 +1,4 @@
-"""What a decision stores, and the group that a node finds in it.
+"""Decisions are projected to rows, and loading the rows gives the group again.
 
 Source: protocol.md sections 13 and 18.
 """
@@ -15,14 +15,14 @@ from coordinator_core.protocol.requests import (
     DeadlineKind,
     DeleteGroup,
     ForceRebalance,
-    Offer,
     Request,
     Resume,
+    SupportedProtocol,
 )
 from coordinator_core.protocol.settings import Context, GroupSettings
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import load_group, project
-from coordinator_core.store.rows import Beside, GroupRow, GroupWrite, MemberRow, StoredGroup
+from coordinator_core.store.rows import ExtraRows, GroupRow, GroupWrite, MemberRow, StoredGroup
 from coordinator_core.store.runs import OutcomeRow
 from tests.unit.coordinator_core.protocol.groups import (
     HELD,
@@ -49,11 +49,11 @@ FORGOTTEN = {
     "trigger",
     "phase_started_node_ms",
     "phase_timeout_ms",
-    "window_ms",
-    "remaining_ms",
-    "has_newcomers",
+    "initial_delay_ms",
+    "remaining_delay_ms",
+    "has_new_members",
 }
-"""What a node does not store of a settled group: handshake ids, what is parked, and how the last phase was timed."""
+"""What a node does not store of a settled group: pending member ids, parked requests, how the last phase was timed."""
 
 
 class Node:
@@ -101,7 +101,7 @@ class Node:
     def lost(self) -> "Node":
         """Return the node that takes over."""
         assert self.row is not None
-        rows = tuple(sorted(self.members.values(), key=lambda row: row.position))
+        rows = tuple(sorted(self.members.values(), key=lambda row: row.join_order))
         other = Node(self.epoch + 1)
         other.group, other.ledger, forgotten = load_group(StoredGroup(self.row, rows), TAKEN_OVER_MS, other.epoch)
         other.row, other.members = self.row, dict(self.members)
@@ -140,7 +140,7 @@ def test_a_commit_stores_the_offset_and_not_the_group() -> None:
 
 def test_outcomes_are_stored_even_if_nothing_else_is() -> None:
     outcome = OutcomeRow("run", "g", "orders", 0, "not_due")
-    write = project(Group("g"), (), Ledger("g", 3), Beside((outcome,)))
+    write = project(Group("g"), (), Ledger("g", 3), ExtraRows((outcome,)))
     assert write == GroupWrite("g", 3, outcomes=(outcome,))
 
 
@@ -152,7 +152,7 @@ def test_a_first_join_stores_the_group_but_no_member_before_its_generation_stand
     assert (node.row and node.row.state, list(node.members)) == ("CompletingRebalance", ["s"])
 
 
-def test_a_newcomer_s_replacement_is_not_stored_either() -> None:
+def test_replacement_of_a_new_member_is_not_stored() -> None:
     node = Node().settle(*USUAL)
     node.ask(join(instance_id="N"))
     node.ask(join(instance_id="N", fresh_id="m"))
@@ -160,18 +160,18 @@ def test_a_newcomer_s_replacement_is_not_stored_either() -> None:
     assert node.members.keys() == {"a", "b", "s"}
 
 
-def test_a_member_s_row_says_what_it_reads_and_what_it_holds() -> None:
+def test_member_row_has_subscription_and_assignment() -> None:
     node = Node().settle(*USUAL)
     row = node.members["b"]
     assert row.subscription_json == {"topics": ["orders"]}
     assert row.assignment_json == [{"topic": "orders", "partitions": [1]}]
     assert row.assigned_since_ms == NOW.wall_ms
-    assert [span["partitions"] for span in row.held] == [[1]]
-    assert row.position == 1
+    assert [span["partitions"] for span in row.ownership] == [[1]]
+    assert row.join_order == 1
 
 
 def test_what_cannot_be_read_has_no_json() -> None:
-    node = Node().settle(member("a", protocols=(Offer("range", b"?"),)), given={"a": b"?"})
+    node = Node().settle(member("a", protocols=(SupportedProtocol("range", b"?"),)), given={"a": b"?"})
     row = node.members["a"]
     assert (row.subscription_json, row.assignment_json, row.assigned_since_ms) == (None, None, None)
     assert node.row is not None
@@ -184,7 +184,7 @@ def test_a_deletion_takes_rows_and_offsets_and_leaves_the_history() -> None:
     node.ask(DeleteGroup(TOKEN, (stored_offset(),), "change"))
     write = node.writes[-1]
     assert write is not None
-    assert (write.is_group_gone, write.group, write.members, len(write.removed)) == (True, None, {}, 1)
+    assert (write.is_group_deleted, write.group, write.members, len(write.removed)) == (True, None, {}, 1)
     assert [row.to_state for row in write.transitions] == ["Dead"]
 
 
@@ -196,7 +196,7 @@ def test_a_removal_takes_the_member_s_row_and_closes_what_it_held() -> None:
     assert write.members == {"b": None}
     assert [(row.member_id, row.partitions) for row in write.ownerships] == [("b", (1,))]
     assert node.row is not None
-    assert (node.row.must_rebalance, node.row.rebalance_trigger, node.row.settled_state) == (
+    assert (node.row.must_rebalance, node.row.rebalance_trigger, node.row.state_before_join_phase) == (
         True,
         "member_left",
         "Stable",
@@ -207,7 +207,7 @@ def test_a_removal_takes_the_member_s_row_and_closes_what_it_held() -> None:
 
 
 def test_a_stable_group_comes_back_as_it_was() -> None:
-    """With every offered protocol, so an unchanged follower stays unchanged: FO-05d."""
+    """With all supported protocols, so that an unchanged follower causes no rebalance: FO-05d."""
     node = Node().settle(member("a", protocols=BOTH), member("b", protocols=BOTH), member("s", "S", BOTH))
     other = node.lost()
     assert unlike(node.group, other.group, FORGOTTEN) == set()
@@ -230,7 +230,7 @@ def test_a_generation_that_awaits_its_assignment_comes_back_and_awaits_everybody
     assert other.group.state == "Stable"
 
 
-def test_a_join_phase_is_forgotten_and_its_newcomers_with_it() -> None:
+def test_join_phase_and_its_new_members_are_forgotten() -> None:
     """FO-02."""
     node = Node().settle(*USUAL)
     settled = node.group
@@ -244,7 +244,7 @@ def test_a_join_phase_is_forgotten_and_its_newcomers_with_it() -> None:
     assert [row.outcome for row in forgotten.rebalances] == ["abandoned"]
 
 
-def test_two_rebalances_that_begin_at_one_moment_of_two_nodes_clocks_are_told_apart() -> None:
+def test_simultaneous_rebalances_of_two_nodes_are_distinguished() -> None:
     node = Node().settle(*USUAL)
     node.ask(join("a"))
     other = node.lost()
@@ -259,8 +259,8 @@ def test_a_forgotten_join_phase_is_forgotten_once() -> None:
     assert node.lost().lost().writes == [None]
 
 
-def test_a_first_window_is_forgotten_as_if_nobody_had_come() -> None:
-    """A group that only stored offsets stays one, whatever a consumer tried."""
+def test_unstored_initial_delay_is_forgotten_without_members() -> None:
+    """A group that only stores offsets remains one after a failed join."""
     node = Node()
     node.ask(commit("", -1))
     before = node.group
@@ -269,7 +269,7 @@ def test_a_first_window_is_forgotten_as_if_nobody_had_come() -> None:
     assert unlike(before, other.group, {*FORGOTTEN, "state_since_ms"}) == set()
 
 
-def test_a_window_is_forgotten_as_if_nobody_had_come() -> None:
+def test_initial_delay_is_forgotten_without_members() -> None:
     node = Node().settle(member("a"))
     node.ask(leave("a"))
     before = node.group
@@ -311,7 +311,7 @@ def test_a_replacement_outlives_the_node() -> None:
 
 
 def test_a_leader_cannot_assign_past_a_replacement_that_it_never_heard_of() -> None:
-    """It was told of the old id, and the node was lost before it could be told otherwise."""
+    """The member has received the old id only, because the node was lost before its next response."""
     node = Node().settle(*USUAL)
     for one in ("a", "b", "s"):
         node.ask(join(one))
@@ -324,7 +324,7 @@ def test_a_leader_cannot_assign_past_a_replacement_that_it_never_heard_of() -> N
 
 
 def test_what_a_phase_agreed_on_is_stored_with_a_replacement_that_lacks_the_old_protocol() -> None:
-    """Or the stored members would have no protocol in common, and nobody could ever join again."""
+    """Otherwise the stored members would have no protocol in common, and no member could join again."""
     node = Node().settle(member("a", protocols=offers("range")), member("s", "S", offers("range")))
     node.ask(join(fresh_id="h"))
     node.ask(join("a", protocols=BOTH))
@@ -343,5 +343,5 @@ def test_assignments_of_other_protocol_types_are_no_ownership() -> None:
     node.ask(request)
     node.ask(expire(DeadlineKind.JOIN))
     node.ask(sync("s", ("s", assigned(0)), generation=1))
-    assert node.members["s"].held == []
+    assert node.members["s"].ownership == []
     assert node.members["s"].assignment_json is None

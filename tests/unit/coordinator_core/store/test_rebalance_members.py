@@ -1,4 +1,4 @@
-"""When a rebalance is over, everybody's part in it is told: who was waited for longest follows from it.
+"""Rebalance members: every member of a rebalance has a row with its join, its sync and the wait for it.
 
 Source: tables.md, `rebalance_members`.
 """
@@ -18,18 +18,18 @@ from coordinator_core.protocol.records import (
     MemberReplaced,
     RebalanceStarted,
     Record,
-    Removal,
+    RemovalReason,
     SyncParked,
     SyncReceived,
     Trigger,
 )
 from coordinator_core.protocol.states import COMPLETING, STABLE
-from coordinator_core.store.ledger import HistoryRows, Ledger, stay_of
-from coordinator_core.store.parts import GONE_KEPT
+from coordinator_core.store.ledger import HistoryRows, Ledger, session_of
+from coordinator_core.store.rebalance_members import DEPARTED_MAX
 from coordinator_core.store.rows import RebalanceMemberRow
 from tests.unit.coordinator_core.protocol.groups import member
 
-Told = tuple[str, int | None, int | None, int, str]
+IntervalKey = tuple[str, int | None, int | None, int, str]
 
 
 def new(name: str, instance: str | None = None) -> Member:
@@ -61,15 +61,15 @@ def generation(at_ms: int, number: int, leader_id: str = "a") -> GenerationStart
 
 
 def joins(ledger: Ledger, **at_ms: int) -> None:
-    for name, moment_ms in at_ms.items():
-        observe(ledger, JoinParked(moment_ms, name, 1))
+    for name, parse_instant_ms in at_ms.items():
+        observe(ledger, JoinParked(parse_instant_ms, name, 1))
 
 
 def accepted(at_ms: int, *names: str) -> AssignmentAccepted:
     return AssignmentAccepted(at_ms, 1, tuple((name, b"") for name in names))
 
 
-def parts(rows: HistoryRows) -> list[Told]:
+def parts(rows: HistoryRows) -> list[IntervalKey]:
     return [
         (row.member_id, row.joined_after_ms, row.synced_after_ms, row.waited_for_ms, row.outcome)
         for row in rows.rebalance_members
@@ -104,7 +104,7 @@ def test_a_part_is_a_row_beside_its_rebalance_s_own() -> None:
     ]
 
 
-def test_whoever_joins_last_was_waited_for_longest() -> None:
+def test_last_joining_member_was_awaited_longest() -> None:
     ledger = ledger_of("a", "b", "c")
     observe(ledger, started(100))
     joins(ledger, b=101, a=102, c=9_100)
@@ -124,7 +124,7 @@ def test_a_leader_that_does_not_assign_is_waited_for_and_followers_are_not() -> 
     assert parts(ledger.take_rows()) == [("a", 0, 5_000, 5_000, "joined"), ("b", 0, 40, 0, "joined")]
 
 
-def test_nobody_waits_for_whoever_starts_the_rebalance_or_comes_in_the_middle() -> None:
+def test_trigger_and_late_joiner_are_not_awaited() -> None:
     ledger = ledger_of("a")
     observe(ledger, MemberJoined(new("b"), "consumer"), JoinParked(100, "b", 1))
     observe(ledger, started(100, Trigger.MEMBER_JOINED, "b"), MemberJoined(new("c"), "consumer"))
@@ -137,11 +137,11 @@ def test_nobody_waits_for_whoever_starts_the_rebalance_or_comes_in_the_middle() 
     ]
 
 
-def test_whoever_goes_was_waited_for_until_it_went() -> None:
+def test_departed_member_was_awaited_until_it_left() -> None:
     ledger = ledger_of("a", "b", "c")
-    observe(ledger, started(100), MemberRemoved(150, "b", Removal.LEFT))
+    observe(ledger, started(100), MemberRemoved(150, "b", RemovalReason.LEFT))
     joins(ledger, a=160)
-    observe(ledger, MemberRemoved(400, "c", Removal.REBALANCE_TIMEOUT), generation(400, 2), accepted(400, "a"))
+    observe(ledger, MemberRemoved(400, "c", RemovalReason.REBALANCE_TIMEOUT), generation(400, 2), accepted(400, "a"))
     assert parts(ledger.take_rows()) == [
         ("b", None, None, 50, "left"),
         ("c", None, None, 300, "evicted"),
@@ -149,22 +149,24 @@ def test_whoever_goes_was_waited_for_until_it_went() -> None:
     ]
 
 
-def test_whoever_left_before_has_no_part_in_the_rebalance_that_its_leaving_started() -> None:
+def test_member_that_left_before_has_no_row_in_the_rebalance_it_triggered() -> None:
     ledger = ledger_of("a", "b")
-    observe(ledger, MemberRemoved(100, "b", Removal.LEFT), started(100, Trigger.MEMBER_LEFT, "b"))
+    observe(ledger, MemberRemoved(100, "b", RemovalReason.LEFT), started(100, Trigger.MEMBER_LEFT, "b"))
     joins(ledger, a=110)
     observe(ledger, generation(110, 2), accepted(110, "a"))
     assert parts(ledger.take_rows()) == [("a", 10, 10, 10, "joined")]
 
 
-def test_a_rebalance_that_nobody_is_left_in_tells_of_those_who_went() -> None:
+def test_emptied_rebalance_lists_removed_members() -> None:
     ledger = ledger_of("a", "b")
-    observe(ledger, MemberRemoved(100, "b", Removal.LEFT), started(100), MemberRemoved(300, "a", Removal.ADMIN))
+    observe(
+        ledger, MemberRemoved(100, "b", RemovalReason.LEFT), started(100), MemberRemoved(300, "a", RemovalReason.ADMIN)
+    )
     observe(ledger, GroupEmptied(300, 2))
     assert parts(ledger.take_rows()) == [("a", None, None, 200, "evicted")]
 
 
-def test_a_silent_static_member_is_waited_for_and_stays() -> None:
+def test_silent_static_member_is_awaited_and_kept() -> None:
     ledger = ledger_of("a", "b")
     observe(ledger, started(100))
     joins(ledger, a=100)
@@ -187,7 +189,7 @@ def test_waits_of_a_phase_that_falls_back_add_up_and_the_last_join_counts() -> N
     ]
 
 
-def test_a_static_member_s_place_was_waited_for_whoever_holds_it() -> None:
+def test_wait_is_attributed_to_the_static_member_instance() -> None:
     ledger = ledger_of("a", "b")
     observe(ledger, started(100))
     joins(ledger, a=100)
@@ -207,7 +209,7 @@ def test_one_rebalance_s_parts_are_not_the_next_one_s() -> None:
         assert parts(ledger.take_rows()) == [("a", 0, 5, 0, "joined"), ("b", 5, None, 5, "joined")]
 
 
-def test_a_clock_that_steps_back_makes_nobody_early() -> None:
+def test_clock_step_back_evicts_no_member() -> None:
     ledger = ledger_of("a")
     observe(ledger, started(100))
     joins(ledger, a=40)
@@ -215,14 +217,16 @@ def test_a_clock_that_steps_back_makes_nobody_early() -> None:
     assert parts(ledger.take_rows()) == [("a", 0, 0, 0, "joined")]
 
 
-def test_a_group_that_churns_keeps_the_last_of_those_who_went() -> None:
+def test_churning_group_keeps_the_last_departed_members() -> None:
     ledger = ledger_of("a")
     observe(ledger, started(100))
-    for number in range(GONE_KEPT + 5):
-        observe(ledger, MemberJoined(new(f"m{number}"), "consumer"), MemberRemoved(200, f"m{number}", Removal.LEFT))
-    observe(ledger, MemberRemoved(300, "a", Removal.LEFT), GroupEmptied(300, 2))
+    for number in range(DEPARTED_MAX + 5):
+        observe(
+            ledger, MemberJoined(new(f"m{number}"), "consumer"), MemberRemoved(200, f"m{number}", RemovalReason.LEFT)
+        )
+    observe(ledger, MemberRemoved(300, "a", RemovalReason.LEFT), GroupEmptied(300, 2))
     names = [row.member_id for row in ledger.take_rows().rebalance_members]
-    assert names == [*(f"m{number}" for number in range(6, GONE_KEPT + 5)), "a"]
+    assert names == [*(f"m{number}" for number in range(6, DEPARTED_MAX + 5)), "a"]
 
 
 # -- from node to node ----------------------------------------------------------------------------------------
@@ -232,14 +236,14 @@ def taken_over(old: Ledger, at_ms: int, *names: str) -> Ledger:
     """Return the ledger of a node that takes over, and finds these members."""
     ledger = Ledger("g", 3)
     ledger.created_at_ms, ledger.state, ledger.leader_id = 0, old.state, old.leader_id
-    ledger.stays = {name: stay_of(new(name), at_ms) for name in names}
+    ledger.sessions = {name: session_of(new(name), at_ms) for name in names}
     ledger.load_rebalance(json.loads(json.dumps(old.snapshot())))
     return ledger
 
 
-def test_a_take_over_before_the_assignment_keeps_what_was_known() -> None:
+def test_failover_before_the_assignment_keeps_the_rebalance_members() -> None:
     ledger = ledger_of("a", "b", "c")
-    observe(ledger, started(100), MemberRemoved(150, "c", Removal.LEFT))
+    observe(ledger, started(100), MemberRemoved(150, "c", RemovalReason.LEFT))
     joins(ledger, b=101, a=400)
     observe(ledger, generation(400, 2))
     other = taken_over(ledger, 5_000, "a", "b")
@@ -252,9 +256,9 @@ def test_a_take_over_before_the_assignment_keeps_what_was_known() -> None:
     ]
 
 
-def test_a_take_over_keeps_the_hosts_of_those_who_went_if_the_node_before_stored_them() -> None:
+def test_failover_keeps_the_hosts_of_departed_members() -> None:
     ledger = ledger_of("a", "b")
-    observe(ledger, started(100), MemberRemoved(150, "b", Removal.LEFT))
+    observe(ledger, started(100), MemberRemoved(150, "b", RemovalReason.LEFT))
     joins(ledger, a=400)
     observe(ledger, generation(400, 2))
     kept = ledger.snapshot()
@@ -269,9 +273,9 @@ def test_a_take_over_keeps_the_hosts_of_those_who_went_if_the_node_before_stored
         }
 
 
-def test_a_take_over_in_a_join_phase_knows_of_those_who_went_only() -> None:
+def test_failover_in_a_join_phase_keeps_departed_members_only() -> None:
     ledger = ledger_of("a", "b", "c")
-    observe(ledger, started(100), MemberRemoved(150, "c", Removal.SESSION_EXPIRED))
+    observe(ledger, started(100), MemberRemoved(150, "c", RemovalReason.SESSION_EXPIRED))
     joins(ledger, b=160)
     other = taken_over(ledger, 5_000, "a", "b")
     other.resume(STABLE, 5_000)
@@ -280,7 +284,7 @@ def test_a_take_over_in_a_join_phase_knows_of_those_who_went_only() -> None:
     assert parts(rows) == [("c", None, None, 50, "evicted")]
 
 
-def test_newcomers_that_a_take_over_forgets_have_no_part() -> None:
+def test_new_members_forgotten_by_a_failover_have_no_rebalance_row() -> None:
     ledger = ledger_of("a")
     observe(ledger, started(100))
     joins(ledger, a=110)
@@ -291,58 +295,58 @@ def test_newcomers_that_a_take_over_forgets_have_no_part() -> None:
     assert parts(other.take_rows()) == [("a", 10, 4_900, 20, "joined")]
 
 
-def test_what_an_older_node_kept_says_nothing_of_parts_and_is_taken_up() -> None:
+def test_snapshot_of_an_older_release_without_members_is_loaded() -> None:
     ledger = ledger_of("a")
     observe(ledger, started(100))
     joins(ledger, a=110)
     observe(ledger, generation(110, 2))
     kept = ledger.snapshot()
     other = Ledger("g", 3)
-    other.state, other.leader_id, other.stays = COMPLETING, "a", {"a": stay_of(new("a"), 500)}
+    other.state, other.leader_id, other.sessions = COMPLETING, "a", {"a": session_of(new("a"), 500)}
     other.load_rebalance({"under_way": kept["under_way"], "orphans": kept["orphans"]})
     other.resume(COMPLETING, 500)
     observe(other, accepted(530, "a"))
     assert parts(other.take_rows()) == [("a", None, 430, 30, "joined")]
 
 
-# -- stays --------------------------------------------------------------------------------------------------
+# -- member sessions ----------------------------------------------------------------------------------------
 
 
 def ends(ledger: Ledger) -> list[tuple[str, str, int, int]]:
     return [(row.member_id, row.end_reason, row.started_at_ms, row.ended_at_ms) for row in ledger.take_rows().sessions]
 
 
-def test_a_stay_ends_with_the_record_that_ended_it() -> None:
-    ledger = ledger_of(*(str(removal) for removal in Removal))
-    for removal in Removal:
-        observe(ledger, MemberRemoved(900, str(removal), removal))
-    assert ends(ledger) == [(str(removal), str(removal), 0, 900) for removal in Removal]
+def test_session_ends_with_its_record() -> None:
+    ledger = ledger_of(*(str(removal_reason) for removal_reason in RemovalReason))
+    for removal_reason in RemovalReason:
+        observe(ledger, MemberRemoved(900, str(removal_reason), removal_reason))
+    assert ends(ledger) == [(str(removal_reason), str(removal_reason), 0, 900) for removal_reason in RemovalReason]
 
 
-def test_a_replaced_static_member_s_stay_ends_and_its_successor_s_begins() -> None:
+def test_session_of_a_replaced_static_member_ends_and_a_new_one_starts() -> None:
     ledger = ledger_of("a")
     observe(ledger, MemberReplaced(300, "a", new("a2", "A")))
     assert ends(ledger) == [("a", "replaced", 0, 300)]
-    observe(ledger, MemberRemoved(400, "a2", Removal.LEFT))
+    observe(ledger, MemberRemoved(400, "a2", RemovalReason.LEFT))
     assert ends(ledger) == [("a2", "left", 300, 400)]
 
 
-def test_after_a_take_over_a_stay_is_measured_from_there() -> None:
+def test_session_is_measured_from_the_failover_on() -> None:
     other = taken_over(ledger_of("a"), 700, "a")
-    observe(other, MemberRemoved(900, "a", Removal.LEFT))
+    observe(other, MemberRemoved(900, "a", RemovalReason.LEFT))
     (row,) = other.take_rows().sessions
     assert (row.joined_at_ms, row.started_at_ms, row.ended_at_ms) == (0, 700, 900)
 
 
-def test_a_stay_is_told_by_the_hour_and_goes_on() -> None:
+def test_open_session_is_written_in_hourly_intervals() -> None:
     ledger = ledger_of("a", "b")
     hour_ms = 3_600_000
-    assert ledger.tell_hours(hour_ms - 1, limit=10) == ()
-    told = [*ledger.tell_hours(hour_ms, limit=1), *ledger.tell_hours(hour_ms + 5, limit=10)]
-    assert [(row.member_id, row.end_reason, row.ended_at_ms) for row in told] == [
+    assert ledger.due_session_intervals(hour_ms - 1, limit=10) == ()
+    intervals = [*ledger.due_session_intervals(hour_ms, limit=1), *ledger.due_session_intervals(hour_ms + 5, limit=10)]
+    assert [(row.member_id, row.end_reason, row.ended_at_ms) for row in intervals] == [
         ("a", "hour", hour_ms),
         ("b", "hour", hour_ms + 5),
     ]
-    assert ledger.tell_hours(2 * hour_ms - 1, limit=10) == ()
-    observe(ledger, MemberRemoved(2 * hour_ms, "a", Removal.LEFT))
+    assert ledger.due_session_intervals(2 * hour_ms - 1, limit=10) == ()
+    observe(ledger, MemberRemoved(2 * hour_ms, "a", RemovalReason.LEFT))
     assert ends(ledger) == [("a", "left", hour_ms, 2 * hour_ms)]

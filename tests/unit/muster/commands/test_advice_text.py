@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from muster.commands.advising import print_tuning
-from muster.commands.asking import Json, Node
 from muster.commands.history import print_rebalances
+from muster.commands.http_client import Json, NodeClient
+from muster.commands.tuning_advice import print_tuning
 
 UUID = "8a56c3f2-3649-49c0-aa33-20d5caf80b0a"
 NO_WAITS: Json = {"members": [], "waited_for": []}
 
 
-class Told:
+class CannedNode:
     """A node that answers everything with what it was given."""
 
     def __init__(self, **answers: Any) -> None:  # noqa: ANN401 - answers are JSON
@@ -32,7 +32,7 @@ def eviction(minute: int, client_id: str = "thumb-2") -> Json:
     return {"client_id": client_id, "client_host": "10.0.0.7", "at": f"2026-11-21T02:{minute:02}:00Z"}
 
 
-def tuning(*avoided: Json, failures: tuple[Json, ...] = ()) -> Told:
+def tuning(*avoided: Json, failures: tuple[Json, ...] = ()) -> CannedNode:
     what_if = {
         "value": 15_000,
         "cost": {"rebalances": 90, "evictions": 0, "stood_still_ms": 60_000, "repeated_work_ms": 0},
@@ -45,38 +45,43 @@ def tuning(*avoided: Json, failures: tuple[Json, ...] = ()) -> Told:
         "added_at_most": 0,
     }
     window = {"from": "2026-11-14T00:00:00Z", "to": "2026-11-21T00:00:00Z"}
-    answer = {"window": window, "advice": {}, "in_force": {}, "recommendations": []}
-    return Told(tuning=answer | {"what_if": {"session_timeout_ms": what_if}})
+    answer = {"window": window, "advice": {}, "effective": {}, "recommendations": []}
+    return CannedNode(tuning=answer | {"what_if": {"session_timeout_ms": what_if}})
 
 
 def test_who_would_have_been_spared_often_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     node = tuning(eviction(9), eviction(7), eviction(8), eviction(1, "other"))
-    print_tuning(cast(Node, node), "thumbnails", {}, as_json=False)
+    print_tuning(cast(NodeClient, node), "thumbnails", {}, as_json=False)
 
     said = capsys.readouterr().out.splitlines()
     assert "    other at 10.0.0.7, 2026-11-21 02:01:00 UTC" in said
     assert "    thumb-2 at 10.0.0.7, 3 times, last 2026-11-21 02:09:00 UTC" in said
-    assert "  and nobody failed for real meanwhile, who would have been seen later." in said
+    assert "  and no real failure would have been detected later." in said
     assert said[-1] == "  muster config set --group=thumbnails session_timeout_ms=15000"
 
 
 def test_the_cost_of_a_timeout_stands_beside_that_of_the_one_in_force(capsys: pytest.CaptureFixture[str]) -> None:
-    print_tuning(cast(Node, tuning(eviction(9))), "thumbnails", {}, as_json=False)
+    print_tuning(cast(NodeClient, tuning(eviction(9))), "thumbnails", {}, as_json=False)
     said = capsys.readouterr().out
-    assert "would have cost 90 rebalances, 0 evictions of live members, 1 min of standstill and 0 ms of" in said
-    assert "instead of 92 rebalances, 1 eviction of live members, 1 min of standstill and 10.0 s of repeated" in said
+    assert (
+        "would have cost 90 rebalances, 0 evictions of live members, 1 min of stopped consumption and 0 ms of" in said
+    )
+    assert (
+        "instead of 92 rebalances, 1 eviction of live members, 1 min of stopped consumption and 10.0 s of repeated"
+        in said
+    )
 
 
 def test_recommendations_are_printed_with_their_reason(capsys: pytest.CaptureFixture[str]) -> None:
     node = tuning(eviction(9))
     node.answers["tuning"]["recommendations"] = [{"name": "static_membership", "because": "3 restarts"}]
-    print_tuning(cast(Node, node), "thumbnails", {}, as_json=False)
+    print_tuning(cast(NodeClient, node), "thumbnails", {}, as_json=False)
     assert "  static_membership: 3 restarts" in capsys.readouterr().out.splitlines()
 
 
 def test_failures_that_would_have_been_seen_later_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    print_tuning(cast(Node, tuning(failures=(eviction(1),))), "thumbnails", {}, as_json=False)
-    assert "would have seen 1 real failure 9.0 s later in all." in capsys.readouterr().out
+    print_tuning(cast(NodeClient, tuning(failures=(eviction(1),))), "thumbnails", {}, as_json=False)
+    assert "would have detected 1 real failure 9.0 s later in all." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -92,15 +97,15 @@ def test_every_command_that_is_printed_names_just_that_group_when_pasted(
     node.answers["rebalances"] = [rebalance("deploy")] * 3
     node.answers["members"] = NO_WAITS
     node.answers["diagnosis"] = {"findings": [{"text": "late", "setting": "rebalance_timeout_ms", "value": 9_000}]}
-    print_tuning(cast(Node, node), group_id, {}, as_json=False)
-    print_rebalances(cast(Node, node), group_id, 10, as_json=False)
+    print_tuning(cast(NodeClient, node), group_id, {}, as_json=False)
+    print_rebalances(cast(NodeClient, node), group_id, 10, as_json=False)
 
     printed = capsys.readouterr().out.replace("\n* late\n", "\n").split("muster ")[1:]
     pasted = [_words(tmp_path, re.sub(r"(_timeout_ms=[0-9]+)\n.*", r"\1", each, flags=re.DOTALL)) for each in printed]
     assert [words[:3] for words in pasted] == [
         ["config", "set", f"--group={group_id}"],
         ["config", "set", f"--group={group_id}"],
-        ["groups", "stays", f"--group={group_id}"],
+        ["groups", "sessions", f"--group={group_id}"],
         ["config", "set", f"--group={group_id}"],
     ]
     assert not list(tmp_path.iterdir())
@@ -131,18 +136,18 @@ def rebalance(client_id: str) -> Json:
 
 @pytest.mark.parametrize(
     ("begun_by", "said"),
-    [(["deploy"] * 3, ["on account of deploy: muster groups stays --group=invoices"]), (["a", "b", "c"], [])],
+    [(["deploy"] * 3, ["triggered by deploy: muster groups sessions --group=invoices"]), (["a", "b", "c"], [])],
     ids=["one", "none"],
 )
 def test_a_client_that_began_most_rebalances_is_named(
     capsys: pytest.CaptureFixture[str], begun_by: list[str], said: list[str]
 ) -> None:
-    node = Told(
+    node = CannedNode(
         rebalances=[rebalance(each) for each in begun_by],
         members=NO_WAITS,
         diagnosis={"findings": []},
     )
-    print_rebalances(cast(Node, node), "invoices", 10, as_json=False)
+    print_rebalances(cast(NodeClient, node), "invoices", 10, as_json=False)
 
     below = [line for line in capsys.readouterr().out.splitlines() if " of 3 " in line]
     assert len(below) == len(said)
@@ -152,8 +157,8 @@ def test_a_client_that_began_most_rebalances_is_named(
 def test_findings_are_the_nodes_with_the_command_that_helps(capsys: pytest.CaptureFixture[str]) -> None:
     late = {"text": "batch at \x1b[31mhost was evicted", "setting": "rebalance_timeout_ms", "value": 60_000}
     slow = {"text": "other is slow", "setting": "rebalance_timeout_ms", "value": None}
-    node = Told(rebalances=[rebalance("a")], members=NO_WAITS, diagnosis={"findings": [late, slow]})
-    print_rebalances(cast(Node, node), "invoices", 10, as_json=False)
+    node = CannedNode(rebalances=[rebalance("a")], members=NO_WAITS, diagnosis={"findings": [late, slow]})
+    print_rebalances(cast(NodeClient, node), "invoices", 10, as_json=False)
 
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "* batch at \N{REPLACEMENT CHARACTER}[31mhost was evicted",

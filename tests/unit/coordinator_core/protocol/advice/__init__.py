@@ -1,1 +1,1 @@
-"""Advice on timeouts, on histories of which everything is known."""
+"""Tests of the advice on timeouts, on histories that are known completely."""

@@ -1,4 +1,4 @@
-"""The rebalance timeout and the initial delay that are advised, and what other timeouts would have done."""
+"""Advice on the rebalance timeout and the initial rebalance delay, and what-if replays."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from coordinator_core.protocol.advice.advise import advise
 from coordinator_core.protocol.advice.cost import Cost, cost_of_rebalance_timeout, cost_of_session_timeout
 from coordinator_core.protocol.advice.evidence import Evidence, Rebalances, Rejoins, Startups, rejoins_of
-from coordinator_core.protocol.advice.policy import Advice, Assigned, Bounds, InForce, Policy
+from coordinator_core.protocol.advice.policy import Advice, Bounds, CurrentAssignment, CurrentTimeouts, Policy
 from coordinator_core.protocol.advice.recommend import recommend
 from coordinator_core.protocol.advice.rejoin import advise_rebalance_timeout, shortest_timeout_ms
 from coordinator_core.protocol.advice.startup import advise_initial_delay
@@ -99,15 +99,13 @@ def test_a_timeout_that_leaves_time_for_a_slow_but_live_member_is_not_shortened_
     assert advised(slow, 52_000).verdict == "keep"
 
 
-def test_of_a_live_member_that_never_came_back_nothing_shorter_is_known_to_be_enough() -> None:
+def test_no_shorter_timeout_is_proposed_for_a_live_member_that_never_rejoined() -> None:
     advice = advised(rejoins(*[2_000] * 300, no_shows=20, lost=1), 300_000)
     assert advice.verdict == "keep"
-    assert advice.because.endswith(
-        "1 live member joined later than is known, so nothing shorter than 300 s is proposed"
-    )
+    assert advice.because.endswith("1 live member took an unknown time, so nothing shorter than 300 s is proposed")
 
 
-def test_what_costs_more_than_it_saves_is_not_proposed() -> None:
+def test_timeout_that_costs_more_than_it_saves_is_not_proposed() -> None:
     """One live member needed an hour, once; and twenty dead ones would hold the group up for as long each."""
     advice = advised(rejoins(*[2_000] * 300, late_ms=(3_600_000,), no_shows=20, limit_ms=60_000), 60_000)
     assert (advice.verdict, advice.value_ms) == ("keep", 4_500_000)
@@ -144,9 +142,9 @@ lengths = st.lists(st.integers(0, 400_000), min_size=1, max_size=60)
 def test_no_shorter_rebalance_timeout_leaves_time_for_every_rejoin(lengths_ms: list[int]) -> None:
     seen = rejoins(*lengths_ms)
     value_ms = shortest_timeout_ms(seen, POLICY)
-    assert value_ms >= POLICY.least_rebalance_timeout_ms
+    assert value_ms >= POLICY.min_rebalance_timeout_ms
     assert value_ms * 100 >= max(lengths_ms) * (100 + POLICY.headroom_percent)
-    if value_ms > POLICY.least_rebalance_timeout_ms:
+    if value_ms > POLICY.min_rebalance_timeout_ms:
         assert covered(seen.counts, POLICY.without_headroom(value_ms) - 5_001) < len(lengths_ms) or value_ms > 300_000
 
 
@@ -178,7 +176,7 @@ def test_a_change_lowers_the_cost_and_evicts_no_live_member_that_is_known(
 # -- the whole cost ----------------------------------------------------------------------------------------------
 
 
-def test_what_was_is_what_the_timeout_that_was_in_force_costs() -> None:
+def test_cost_of_the_present_timeout_equals_the_history() -> None:
     seen = rejoins(*[2_000] * 20, late_ms=(41_000,) * 4, no_shows=2, limit_ms=10_000)
     cost = cost_of_rebalance_timeout(seen, Rebalances(count=30, took_ms=130_000), 10_000)
     assert cost == Cost(rebalances=30, evictions=4, stood_still_ms=130_000, repeated_work_ms=4 * 41_000)
@@ -202,7 +200,7 @@ def test_a_shorter_session_costs_two_rebalances_for_each_living_member_that_it_e
 
 def test_an_eager_group_that_gets_its_partitions_back_is_recommended_cooperative_sticky() -> None:
     rebalances = Rebalances(count=120, took_ms=600_000, completed=100, partitions_moved=60)
-    (found,) = recommend(rebalances, Assigned("range", 12), POLICY)
+    (found,) = recommend(rebalances, CurrentAssignment("range", 12), POLICY)
     assert (found.name, found.effect) == (
         "cooperative-sticky",
         {
@@ -222,16 +220,16 @@ def test_an_eager_group_that_gets_its_partitions_back_is_recommended_cooperative
 @pytest.mark.parametrize(
     ("assigned", "completed", "moved"),
     [
-        (Assigned("cooperative-sticky", 12), 100, 60),
-        (Assigned("own", 12), 100, 60),
-        (Assigned(None, 12), 100, 60),
-        (Assigned("range", 0), 100, 60),
-        (Assigned("range", 12), 9, 6),
-        (Assigned("range", 12), 100, 601),
+        (CurrentAssignment("cooperative-sticky", 12), 100, 60),
+        (CurrentAssignment("own", 12), 100, 60),
+        (CurrentAssignment(None, 12), 100, 60),
+        (CurrentAssignment("range", 0), 100, 60),
+        (CurrentAssignment("range", 12), 9, 6),
+        (CurrentAssignment("range", 12), 100, 601),
     ],
 )
 def test_cooperative_sticky_is_not_recommended_where_it_would_not_help(
-    assigned: Assigned, completed: int, moved: int
+    assigned: CurrentAssignment, completed: int, moved: int
 ) -> None:
     rebalances = Rebalances(count=120, took_ms=600_000, completed=completed, partitions_moved=moved)
     assert recommend(rebalances, assigned, POLICY) == ()
@@ -239,21 +237,21 @@ def test_cooperative_sticky_is_not_recommended_where_it_would_not_help(
 
 def test_members_that_are_restarted_are_recommended_static_membership() -> None:
     rebalances = Rebalances(count=20, took_ms=60_000, by_members=15, restarts=8)
-    (found,) = recommend(rebalances, Assigned(), POLICY)
+    (found,) = recommend(rebalances, CurrentAssignment(), POLICY)
     assert (found.name, found.effect) == (
         "static_membership",
         {"restarts": 8, "rebalances": 20, "rebalances_saved": 15, "stood_still_saved_ms": 45_000},
     )
     assert "left or died 8 times" in found.because
     assert "saves up to 15 of 20 rebalances and 45 s without reading" in found.because
-    assert recommend(replace(rebalances, restarts=2), Assigned(), POLICY) == ()
+    assert recommend(replace(rebalances, restarts=2), CurrentAssignment(), POLICY) == ()
 
 
 # -- initial delay ----------------------------------------------------------------------------------------------
 
 
 def startups(alone: int, *followers_ms: tuple[int, ...]) -> Startups:
-    """Return starts that nobody followed, and others by when their followers came."""
+    """Return starts without followers, and others by when their followers joined."""
     return Startups(
         starts=alone + len(followers_ms),
         alone=alone,
@@ -274,12 +272,12 @@ def startups(alone: int, *followers_ms: tuple[int, ...]) -> Startups:
         (startups(2), "too_little_data", None),
     ],
 )
-def test_the_initial_delay_waits_for_those_who_come_soon(seen: Startups, verdict: str, value_ms: int | None) -> None:
+def test_advised_delay_gathers_members_that_join_soon(seen: Startups, verdict: str, value_ms: int | None) -> None:
     advice = advise_initial_delay(seen, 3_000, POLICY)
     assert (advice.verdict, advice.value_ms) == (verdict, value_ms)
 
 
-def test_it_tells_how_many_rebalances_would_have_been_saved_and_what_that_costs() -> None:
+def test_what_if_reports_avoided_rebalances_and_their_cost() -> None:
     advice = advise_initial_delay(startups(0, *[(4_000, 8_000)] * 19, (40_000,)), 3_000, POLICY)
     assert advice.effect == {
         "startups": 20,
@@ -296,15 +294,15 @@ def test_it_tells_how_many_rebalances_would_have_been_saved_and_what_that_costs(
 def test_an_initial_delay_is_never_lowered_nor_above_the_most(followers: list[tuple[int, ...]]) -> None:
     advice = advise_initial_delay(startups(0, *followers), 3_000, POLICY)
     assert advice.value_ms is not None
-    assert 3_000 <= advice.value_ms <= POLICY.most_initial_delay_ms
+    assert 3_000 <= advice.value_ms <= POLICY.max_initial_delay_ms
     assert (advice.verdict == "change") == (advice.value_ms > 3_000)
 
 
 # -- all of it ----------------------------------------------------------------------------------------------------
 
 
-def test_of_a_group_of_which_nothing_is_known_nothing_is_said() -> None:
-    nothing = advise(Evidence(), InForce(None, None, 3_000), Assigned(), Bounds(), POLICY)
+def test_group_without_history_gets_no_advice() -> None:
+    nothing = advise(Evidence(), CurrentTimeouts(None, None, 3_000), CurrentAssignment(), Bounds(), POLICY)
     verdicts = {each.verdict for each in (nothing.session, nothing.rebalance, nothing.initial_delay)}
     assert (verdicts, nothing.tested, nothing.recommendations) == ({"too_little_data"}, None, ())
 

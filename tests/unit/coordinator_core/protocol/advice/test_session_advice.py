@@ -1,4 +1,4 @@
-"""The session timeout that is advised: right where the answer is known, and lawful where it is not."""
+"""Advice on the session timeout: exact on known histories, and within its laws on random ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -80,15 +80,15 @@ timeouts = st.sampled_from([6_000, 10_000, 16_384, 30_000, 45_000, 65_536, 90_00
 
 @unhurried
 @given(histories, timeouts, timeouts)
-def test_what_would_have_been_is_never_less_than_the_truth(past: History, in_force_ms: int, timeout_ms: int) -> None:
+def test_upper_bound_of_evictions_is_never_below_the_truth(past: History, in_force_ms: int, timeout_ms: int) -> None:
     back_too_late = sum(ms > in_force_ms + 60_000 for day in past.silences_ms for ms in day)
-    told = spurious_at(observed(past, in_force_ms), timeout_ms)
-    assert told + back_too_late >= spurious_in_truth(past, timeout_ms)
+    reported = spurious_at(observed(past, in_force_ms), timeout_ms)
+    assert reported + back_too_late >= spurious_in_truth(past, timeout_ms)
 
 
 @unhurried
 @given(histories, timeouts, timeouts)
-def test_what_would_have_been_added_lies_between_least_and_most(past: History, seen_ms: int, timeout_ms: int) -> None:
+def test_added_evictions_lie_between_the_bounds(past: History, seen_ms: int, timeout_ms: int) -> None:
     at_least, at_most = added_at(observed(past, seen_ms), timeout_ms)
     truth = sum(timeout_ms < ms <= seen_ms for day in past.silences_ms for ms in day)
     assert at_least <= truth <= at_most
@@ -122,7 +122,7 @@ def test_a_longer_timeout_never_puts_more_out(past: History, in_force_ms: int, o
     assert detection_added_ms(days, shorter) <= detection_added_ms(days, longer)
 
 
-def test_a_failure_is_seen_later_by_what_the_timeout_is_longer() -> None:
+def test_longer_timeout_delays_failure_detection_by_the_difference() -> None:
     days = observed(History(1, ((), ()), (2, 1)), 10_000)
     assert detection_added_ms(days, 25_000) == 3 * 15_000
     assert detection_added_ms(days, 6_000) == -3 * 4_000
@@ -218,7 +218,7 @@ def test_the_value_covers_the_longest_silence_of_every_day_with_a_quarter_to_spa
     assert shortest_timeout_ms(observed(past, 10_000), BOUNDS, POLICY) == expected_ms
 
 
-def test_what_happens_less_often_than_the_target_allows_is_not_paid_for() -> None:
+def test_allowed_evictions_do_not_raise_the_timeout() -> None:
     rare = History(4, ((50_000,), *((16_000,),) * 6) * 4, (0,) * 28)
     assert shortest_timeout_ms(observed(rare, 10_000), BOUNDS, POLICY) == 20_000
     strict = replace(POLICY, spurious_per_week=0.9)
@@ -251,7 +251,7 @@ def test_a_good_value_is_kept_and_a_bad_one_is_not(
     assert tested.held_back_days == 7
 
 
-def test_it_tells_what_it_would_have_done() -> None:
+def test_what_if_reports_the_effect() -> None:
     days, rebalances = observed(known(16_000, deaths=1), 10_000), Rebalances(count=100, took_ms=200_000)
     advice, _ = advise_session_timeout(days, rebalances, 10_000, BOUNDS, POLICY)
     assert advice.effect == {
@@ -269,26 +269,26 @@ def test_it_tells_what_it_would_have_done() -> None:
         "stood_still_advised_ms": 200_000 - 2 * 28 * 2_000,
         "repeated_work_advised_ms": 0,
     }
-    assert advice.because == ("10000 ms has up to 28 spurious evictions where 4 would be allowed, and 20000 ms has 0")
+    assert advice.because == ("10000 ms has up to 28 spurious evictions; the target allows 4, and 20000 ms has 0")
 
 
-def test_what_no_timeout_between_the_bounds_can_help_is_left_alone() -> None:
+def test_no_change_is_advised_if_no_timeout_within_the_bounds_helps() -> None:
     advice, _ = advised(observed(known(16_000), 10_000), 10_000, Bounds(6_000, 10_000), POLICY)
     assert (advice.verdict, advice.value_ms) == ("keep", 10_000)
-    assert "is the longest there is" in advice.because
+    assert "is the longest allowed" in advice.because
 
 
 @pytest.mark.parametrize(("days", "confidence"), [(3, "low"), (7, "medium"), (14, "medium"), (28, "high")])
-def test_the_longer_it_was_looked_at_the_surer_it_is(days: int, confidence: str) -> None:
+def test_confidence_grows_with_the_length_of_the_history(days: int, confidence: str) -> None:
     advice, _ = advised(observed(known(16_000, days=days), 10_000), 10_000, BOUNDS, POLICY)
     assert (advice.verdict, advice.confidence) == ("change", confidence)
 
 
-@pytest.mark.parametrize(("days", "told"), [(0, "0 days"), (1, "1 day"), (2, "2 days")])
-def test_a_day_or_two_are_too_little(days: int, told: str) -> None:
+@pytest.mark.parametrize(("days", "reported"), [(0, "0 days"), (1, "1 day"), (2, "2 days")])
+def test_a_day_or_two_are_too_little(days: int, reported: str) -> None:
     advice, tested = advised(observed(known(16_000, days=days), 10_000), 10_000, BOUNDS, POLICY)
     assert (advice.verdict, advice.value_ms, advice.confidence, tested) == ("too_little_data", None, "none", None)
-    assert advice.because.startswith(f"{told} and ")
+    assert advice.because.startswith(f"{reported} and ")
 
 
 def test_many_days_with_hardly_a_heartbeat_are_too_little() -> None:
@@ -336,13 +336,13 @@ def test_it_does_say_change_where_there_is_something_to_gain(kind: str, in_force
 
 
 @pytest.mark.parametrize(("kind", "in_force_ms"), [("healthy", 10_000), ("healthy", 45_000), ("flapping", 45_000)])
-def test_it_says_keep_where_there_is_nothing_to_gain(kind: str, in_force_ms: int) -> None:
+def test_advice_is_keep_without_a_gain(kind: str, in_force_ms: int) -> None:
     for seed in SEEDS:
         advice, _ = advised(observed(history(kind, seed), in_force_ms), in_force_ms, BOUNDS, POLICY)
         assert advice.verdict == "keep"
 
 
-def test_a_group_that_has_changed_its_ways_is_not_advised_from_the_old_ones() -> None:
+def test_advice_that_fails_on_recent_days_is_not_given() -> None:
     """It stalled in the earlier days, and does not any more: what is in force does better on the days held back."""
     past = History(4, ((40_000,),) * 21 + ((),) * 7, (0,) * 28)
     advice, tested = advised(observed(past, 10_000), 10_000, BOUNDS, POLICY)
@@ -352,7 +352,7 @@ def test_a_group_that_has_changed_its_ways_is_not_advised_from_the_old_ones() ->
     assert advice.because.endswith("but on 7 days held back 10000 ms did better than 50000 ms")
 
 
-def test_what_is_tested_is_advised_from_the_earlier_days_alone() -> None:
+def test_back_test_uses_advice_from_the_earlier_days_only() -> None:
     past = History(4, ((16_000,),) * 21 + ((40_000,),) * 7, (0,) * 28)
     advice, tested = advised(observed(past, 10_000), 10_000, BOUNDS, POLICY)
     assert tested is not None
@@ -364,7 +364,7 @@ def test_the_test_shows_how_each_rival_did() -> None:
     _, tested = advised(observed(known(16_000), 12_000), 12_000, BOUNDS, POLICY)
     assert tested is not None
     assert tested.present is not None
-    tried = {each.timeout_ms: (each.spurious, each.excess) for each in (tested.advised, *tested.rivals)}
+    tried = {each.timeout_ms: (each.spurious, each.excess) for each in (tested.advised, *tested.alternatives)}
     assert tried == {20_000: (0, 0), 12_000: (7, 6), 10_000: (7, 6), 45_000: (0, 0)}
 
 

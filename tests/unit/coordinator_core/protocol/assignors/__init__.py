@@ -1,1 +1,1 @@
-"""What assignors give out, by hand, by scenario and by law."""
+"""Tests of the assignors: by example, by scenario and by law."""

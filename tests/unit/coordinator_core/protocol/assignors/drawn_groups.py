@@ -1,4 +1,4 @@
-"""Random groups for property tests: few topics and members, so that they meet, and claims of every kind."""
+"""Random groups for property tests: few topics and members, so that they overlap, and claims of every kind."""
 
 from dataclasses import dataclass
 from random import Random
@@ -30,7 +30,7 @@ def groups(
     """Draw a group; `is_uniform` says whether all subscribe alike, None leaves it open.
 
     Its shape is drawn one by one, so that a failing group is made small; who claims what comes from one seed, and is
-    of every kind: nobody's, one member's, contested, of any generation, of what is gone or not subscribed to.
+    of every kind: without claimant, of one member, contested, of any generation, of what is gone or not subscribed to.
     """
     topics = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(0, most_partitions), min_size=1))
     member_ids = draw(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=most_members, unique=True))

@@ -1,4 +1,4 @@
-"""Groups are written as people would draw them: `member("C1", "t0 t1", "t0-0 t1-2")`."""
+"""Compact notation for groups in tests, such as `member("C1", "t0 t1", "t0-0 t1-2")`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -55,6 +55,6 @@ def next_round(members: Iterable[MemberSubscription], assignment: Assignment) ->
 
 
 def readable(topics: Mapping[str, int], members: Sequence[MemberSubscription]) -> list[TopicPartition]:
-    """Return every partition that somebody subscribes to."""
+    """Return every partition that has a subscriber."""
     wanted = {topic for one in members for topic in one.topics}
     return sorted(TopicPartition(topic, number) for topic in wanted for number in range(topics.get(topic, 0)))

@@ -1,4 +1,4 @@
-"""Claims that clash are weighed by generation."""
+"""Conflicting claims are resolved by generation."""
 
 from itertools import permutations
 
@@ -24,7 +24,7 @@ def test_no_generation_is_older_than_any(other_topics: str) -> None:
 
 
 @UNIFORM_AND_NOT
-def test_an_older_claim_that_nobody_contests_holds(other_topics: str) -> None:
+def test_undisputed_older_claim_wins(other_topics: str) -> None:
     members = (member("a", "t", "t-3", generation=2), member("b", other_topics, "t-0", generation=5))
 
     assert drawn("sticky", {"t": 4}, *members) == {"a": "t-1 t-3", "b": "t-0 t-2"}

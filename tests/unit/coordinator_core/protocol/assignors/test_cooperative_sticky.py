@@ -1,10 +1,10 @@
-"""Cooperative sticky never gives a partition to one member while another may still be reading it."""
+"""Cooperative sticky never assigns a partition while another member may still be reading it."""
 
 from coordinator_core.protocol.assignors import ASSIGNORS, assign
 from tests.unit.coordinator_core.protocol.assignors.groups import drawn, member, next_round, picture
 
 
-def test_a_partition_on_its_way_is_given_to_nobody_for_one_round() -> None:
+def test_partition_in_transfer_is_unassigned_for_one_round() -> None:
     members = [member("C1", "t", "t-0 t-1 t-2 t-3"), member("C2", "t")]
     first = assign("cooperative-sticky", {"t": 4}, members)
     second = assign("cooperative-sticky", {"t": 4}, next_round(members, first))
@@ -13,7 +13,7 @@ def test_a_partition_on_its_way_is_given_to_nobody_for_one_round() -> None:
     assert picture(second) == {"C1": "t-0 t-1", "C2": "t-2 t-3"}
 
 
-def test_what_nobody_holds_is_given_out_at_once() -> None:
+def test_unowned_partitions_are_assigned_at_once() -> None:
     assert drawn("cooperative-sticky", {"t": 3}, member("a", "t", "t-0"), member("b", "t")) == {
         "a": "t-0 t-2",
         "b": "t-1",
@@ -54,7 +54,7 @@ def test_a_stale_claimant_waits_for_the_holder() -> None:
     assert drawn("cooperative-sticky", {"t": 2, "u": 3}, *members) == {"a": "", "b": "u-0 u-1 u-2"}
 
 
-def test_a_stale_claim_of_another_holds_nothing_back() -> None:
+def test_stale_claim_of_another_member_withholds_no_partition() -> None:
     members = (member("a", "t", "t-0", generation=4), member("b", "t", "t-0", generation=5))
 
     assert drawn("cooperative-sticky", {"t": 2}, *members) == {"a": "t-1", "b": "t-0"}

@@ -1,11 +1,11 @@
-"""Bad input gets one clear sentence, and good input may come in any order."""
+"""Invalid input raises one clear sentence; valid input may come in any order."""
 
 from itertools import permutations
 
 import pytest
 
 from coordinator_core.protocol.assignors import ASSIGNORS, assign
-from coordinator_core.protocol.assignors.demand import demand_of
+from coordinator_core.protocol.assignors.group_spec import build_group_spec
 from tests.unit.coordinator_core.protocol.assignors.groups import drawn, member
 
 EVERY_ASSIGNOR = pytest.mark.parametrize("name", ASSIGNORS)
@@ -38,7 +38,7 @@ def test_a_negative_count_is_refused(name: str) -> None:
 
 
 @EVERY_ASSIGNOR
-def test_nobody_gets_nothing(name: str) -> None:
+def test_member_without_share_gets_nothing(name: str) -> None:
     assert drawn(name, {"t": 3}) == {}
 
 
@@ -73,11 +73,11 @@ def test_the_order_of_input_does_not_matter(name: str) -> None:
 def test_names_sort_as_in_java() -> None:
     """A character beyond the first plane is a pair of surrogates there, and those sort before U+FFFD."""
     late, early = "\ufffd", "\U0001f600"
-    demand = demand_of({late: 1, early: 1}, [member(late, f"{late} {early}"), member(early, late)])
+    group_spec = build_group_spec({late: 1, early: 1}, [member(late, f"{late} {early}"), member(early, late)])
 
     assert late < early
-    assert [one.member_id for one in demand.members] == [early, late]
-    assert list(demand.counts) == [early, late]
+    assert [one.member_id for one in group_spec.members] == [early, late]
+    assert list(group_spec.counts) == [early, late]
 
 
 def test_half_a_surrogate_pair_is_a_name_like_another() -> None:

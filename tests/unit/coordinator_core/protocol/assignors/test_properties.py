@@ -1,4 +1,4 @@
-"""Laws that hold for every group, and slow twins that every result is compared with."""
+"""Laws that hold for every group, and comparisons with slow reference implementations."""
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +21,7 @@ briefly = settings(max_examples=50, deadline=None)
 @pytest.mark.parametrize("name", ASSIGNORS)
 @briefly
 @given(group=groups())
-def test_nobody_gets_what_another_has_or_what_it_does_not_read(name: str, group: Group) -> None:
+def test_members_get_only_subscribed_unowned_partitions(name: str, group: Group) -> None:
     assignment = assign(name, group.topics, group.members)
     given_out = [each for share in assignment.values() for each in share]
 
@@ -113,7 +113,7 @@ def test_sticky_changes_nothing_when_nothing_has_changed(group: Group) -> None:
 
 @thoroughly
 @given(group=groups())
-def test_cooperative_is_sticky_without_what_others_may_be_reading(group: Group) -> None:
+def test_cooperative_sticky_equals_sticky_without_contested_partitions(group: Group) -> None:
     sticky = assign("sticky", group.topics, group.members)
     expected = twins.cooperative(sticky, group.topics, group.members)
 
@@ -122,7 +122,7 @@ def test_cooperative_is_sticky_without_what_others_may_be_reading(group: Group) 
 
 @thoroughly
 @given(group=groups())
-def test_nobody_gets_what_another_live_member_holds(group: Group) -> None:
+def test_members_do_not_get_partitions_of_live_members(group: Group) -> None:
     assignment = assign("cooperative-sticky", group.topics, group.members)
 
     for partition, holder in twins.believed(group.topics, group.members).items():
@@ -132,7 +132,7 @@ def test_nobody_gets_what_another_live_member_holds(group: Group) -> None:
 
 @thoroughly
 @given(group=groups())
-def test_whatever_is_withheld_somebody_is_giving_up(group: Group) -> None:
+def test_withheld_partitions_are_being_revoked(group: Group) -> None:
     assignment = assign("cooperative-sticky", group.topics, group.members)
     given_out = {each for share in assignment.values() for each in share}
 

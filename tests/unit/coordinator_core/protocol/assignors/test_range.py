@@ -1,4 +1,4 @@
-"""Range cuts each topic by itself, and the first members get the extras."""
+"""Range cuts each topic by itself, and the first members get the extra partitions."""
 
 from tests.unit.coordinator_core.protocol.assignors.groups import drawn, member
 

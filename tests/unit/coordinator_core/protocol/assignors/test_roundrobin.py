@@ -1,4 +1,4 @@
-"""Round robin deals in turn, and the turn goes on from topic to topic."""
+"""Round robin assigns in turn, and the turn continues from topic to topic."""
 
 from tests.unit.coordinator_core.protocol.assignors.groups import drawn, member
 
@@ -20,7 +20,7 @@ def test_unequal_subscriptions_are_dealt_unevenly() -> None:
     }
 
 
-def test_whoever_cannot_take_a_partition_loses_the_turn() -> None:
+def test_member_that_cannot_take_a_partition_is_skipped() -> None:
     members = (member("a", "t"), member("b", "u"), member("c", "t u"))
 
     assert drawn("roundrobin", {"t": 2, "u": 1}, *members) == {"a": "t-0", "b": "u-0", "c": "t-1"}
@@ -43,7 +43,7 @@ def test_a_single_reader_of_a_topic_gets_all_of_it() -> None:
     }
 
 
-def test_a_topic_without_partitions_takes_nobody_s_turn() -> None:
+def test_topic_without_partitions_is_skipped_in_round_robin() -> None:
     members = (member("a", "t"), member("b", "empty t"), member("c", "t"))
 
     assert drawn("roundrobin", {"empty": 0, "t": 2}, *members) == {"a": "t-0", "b": "t-1", "c": ""}

@@ -9,7 +9,7 @@ ALL_FOUR = "t0 t1 t2 t3"
 # -- all subscribe alike --------------------------------------------------------------------------
 
 
-def test_from_nothing_it_deals_like_round_robin() -> None:
+def test_assignment_without_claims_equals_round_robin() -> None:
     assert drawn("sticky", FOUR_TOPICS, *(member(name, ALL_FOUR) for name in ("C0", "C1", "C2"))) == {
         "C0": "t0-0 t1-1 t3-0",
         "C1": "t0-1 t2-0 t3-1",
@@ -18,24 +18,24 @@ def test_from_nothing_it_deals_like_round_robin() -> None:
 
 
 def test_when_one_leaves_the_others_keep_theirs() -> None:
-    stay = (member("C0", ALL_FOUR, "t0-0 t1-1 t3-0"), member("C2", ALL_FOUR, "t1-0 t2-1"))
+    keeps = (member("C0", ALL_FOUR, "t0-0 t1-1 t3-0"), member("C2", ALL_FOUR, "t1-0 t2-1"))
 
-    assert drawn("sticky", FOUR_TOPICS, *stay) == {"C0": "t0-0 t0-1 t1-1 t3-0", "C2": "t1-0 t2-0 t2-1 t3-1"}
+    assert drawn("sticky", FOUR_TOPICS, *keeps) == {"C0": "t0-0 t0-1 t1-1 t3-0", "C2": "t1-0 t2-0 t2-1 t3-1"}
 
 
-def test_a_newcomer_takes_no_more_than_its_part() -> None:
+def test_new_member_takes_only_its_share() -> None:
     members = (member("a", "t", "t-0 t-1 t-2 t-3"), member("b", "t", "t-4 t-5 t-6"), member("c", "t"))
 
     assert drawn("sticky", {"t": 7}, *members) == {"a": "t-0 t-1 t-2", "b": "t-4 t-5", "c": "t-3 t-6"}
 
 
-def test_who_holds_most_keeps_the_larger_share() -> None:
+def test_member_that_owns_most_keeps_the_larger_share() -> None:
     members = (member("a", "t", "t-0"), member("b", "t", "t-1 t-2"), member("c", "t"))
 
     assert drawn("sticky", {"t": 4}, *members) == {"a": "t-0", "b": "t-1 t-2", "c": "t-3"}
 
 
-def test_a_cut_takes_the_highest_numbers_of_every_topic() -> None:
+def test_a_smaller_share_gives_up_the_highest_numbers_of_every_topic() -> None:
     holds_all = member("a", "t u", "t-0 t-1 t-2 u-0 u-1 u-2")
 
     assert drawn("sticky", {"t": 3, "u": 3}, holds_all, member("b", "t u")) == {
@@ -50,29 +50,29 @@ def test_the_least_supplied_are_filled_up_first() -> None:
     assert drawn("sticky", {"t": 2, "u": 3}, *members) == {"a": "t-0 u-1", "b": "t-1 u-2", "c": "u-0"}
 
 
-def test_a_new_topic_is_shared_out_around_what_is_held() -> None:
+def test_partitions_of_a_new_topic_even_out_the_loads() -> None:
     members = (member("a", "t u", "t-0 t-2"), member("b", "t u", "t-1"))
 
     assert drawn("sticky", {"t": 3, "u": 3}, *members) == {"a": "t-0 t-2 u-0", "b": "t-1 u-1 u-2"}
 
 
-def test_partitions_that_are_gone_are_nobody_s() -> None:
+def test_removed_partitions_have_no_owner() -> None:
     members = (member("a", "t u", "t-0 t-7 u-0"), member("b", "t u", "t-1"))
 
     assert drawn("sticky", {"t": 2, "u": 0}, *members) == {"a": "t-0", "b": "t-1"}
 
 
-def test_among_equal_claims_to_the_larger_share_a_static_member_goes_first() -> None:
+def test_static_member_gets_the_larger_share_among_equal_claims() -> None:
     members = (member("a", "t", "t-0 t-1"), member("b", "t", "t-2 t-3", instance_id="i"), member("c", "t"))
 
     assert drawn("sticky", {"t": 4}, *members) == {"b": "t-2 t-3", "a": "t-0", "c": "t-1"}
 
 
-def test_what_is_free_is_dealt_by_member_id_alone() -> None:
+def test_free_partitions_are_assigned_by_member_id() -> None:
     assert drawn("sticky", {"t": 2}, member("a", "t"), member("b", "t", instance_id="i")) == {"b": "t-1", "a": "t-0"}
 
 
-def test_among_equals_the_larger_share_goes_by_member_id_alone() -> None:
+def test_larger_share_among_equals_depends_on_the_member_id() -> None:
     members = (member("a", "t", "t-0"), member("b", "t", "t-1", instance_id="i"))
 
     assert drawn("sticky", {"t": 3}, *members) == {"b": "t-1", "a": "t-0 t-2"}
@@ -112,7 +112,7 @@ def test_a_partition_two_ahead_is_not_moved_through_a_third_member() -> None:
     assert drawn("sticky", {"t": 3, "u": 3}, *members) == {"a": "t-0", "b": "t-1 t-2", "c": "u-0 u-1 u-2"}
 
 
-def test_who_gives_a_topic_up_loses_its_partitions_alone() -> None:
+def test_unsubscribing_moves_only_partitions_of_that_topic() -> None:
     members = (member("a", "t", "t-0 u-0"), member("b", "t u", "u-1"))
 
     assert drawn("sticky", {"t": 1, "u": 2}, *members) == {"a": "t-0", "b": "u-0 u-1"}
@@ -136,7 +136,7 @@ def test_a_former_holder_is_preferred_to_one_that_has_as_few() -> None:
     assert drawn("sticky", {"t": 4, "u": 0}, *members) == {"a": "t-2 t-3", "b": "t-1", "c": "t-0"}
 
 
-def test_a_former_holder_gets_nothing_that_it_no_longer_reads() -> None:
+def test_former_owner_gets_no_partition_of_an_unsubscribed_topic() -> None:
     members = (
         member("a", "t u", "t-0 t-1 t-2", generation=7),
         member("b", "t", generation=7),
@@ -156,13 +156,13 @@ def test_of_two_former_holders_the_later_one_is_preferred() -> None:
     assert drawn("sticky", {"t": 4, "u": 0}, *members) == {"a": "t-2 t-3", "b": "t-1", "c": "t-0"}
 
 
-def test_what_was_just_given_out_moves_before_what_is_held() -> None:
+def test_newly_assigned_partitions_move_before_owned_ones() -> None:
     members = (member("a", "t"), member("b", "s t", "s-1"), member("c", "s"))
 
     assert drawn("sticky", {"s": 3, "t": 4}, *members) == {"a": "t-0 t-1 t-2", "b": "s-1 t-3", "c": "s-0 s-2"}
 
 
-def test_once_somebody_gave_a_topic_up_everything_may_move_at_once() -> None:
+def test_partitions_may_move_at_once_after_an_unsubscription() -> None:
     members = (
         member("a", "s t u", "t-0 t-1"),
         member("b", "t", "t-2 t-3 u-0"),
@@ -185,7 +185,7 @@ def test_partitions_of_a_topic_do_not_cross_each_other() -> None:
     assert drawn("sticky", {"s": 5, "t": 3}, *members) == {"a": "s-1 s-3 t-2", "b": "s-0 s-2 s-4", "c": "t-0 t-1"}
 
 
-def test_a_partition_goes_home_only_if_that_evens_out() -> None:
+def test_partition_returns_to_its_former_owner_only_if_that_is_more_even() -> None:
     """Kafka moves one home from a member that has no more than the others, and mends it afterwards."""
     members = (
         member("a", "u", "", 5),

@@ -1,4 +1,4 @@
-"""The rules once more, slowly: each partition by itself, nothing kept between steps, nothing clever.
+"""Slow reference implementations of the assignors: each partition by itself, without state between steps.
 
 Everything here walks over all members for every partition, so that a reader sees at a glance that it is right.
 """
@@ -64,7 +64,7 @@ def slow_roundrobin(topics: Mapping[str, int], members: Members) -> Assignment:
 
 
 def claimants(partition: TopicPartition, members: Members) -> list[MemberSubscription]:
-    """Return those that say they hold a partition as of the newest generation in which anybody does."""
+    """Return the members that claim a partition as of the newest generation with a claim."""
     everybody = [one for one in members if partition in one.owned_partitions]
     newest = max((one.generation for one in everybody), default=0)
     return [one for one in everybody if one.generation == newest]
@@ -103,7 +103,7 @@ def most_that_can_be_kept(topics: Mapping[str, int], members: Members) -> int:
 
 
 def is_balanced(assignment: Assignment, members: Members) -> bool:
-    """Tell whether no partition could go to a subscriber that has at least two fewer than its holder."""
+    """Return whether no partition could go to a subscriber that has at least two fewer than its holder."""
     return all(
         len(share) <= len(assignment[one.member_id]) + 1
         for share in assignment.values()

@@ -1,1 +1,1 @@
-"""Laws that hold whatever members, operators, time and lost nodes do to a group."""
+"""Laws of the protocol, checked under random requests of members and operators, time, and lost nodes."""

@@ -1,26 +1,25 @@
-"""The table "request by state": what each request may be answered, in each state of the group.
+"""The table "Request by state": the permitted answers to each request in each state of a group.
 
-Source: protocol.md section 12. The two rows that are reads, Fetch and Describe, are no decisions and not here; the rows
-from "reset offsets" on, of operators, maintenance, time and the node, are ours alone.
+Source: protocol.md section 12. The rows from "reset offsets" on, of operators, maintenance, time and the node, are
+Muster's own.
 """
 
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.replies import Answer, Left, OffsetsDeleted, OffsetsRestored
 from coordinator_core.protocol.requests import (
     NO_MEMBER_ID,
     CommitOffsets,
     DeadlineKind,
     DeleteGroup,
     DeleteOffsets,
-    Expire,
+    ExpireDeadline,
     ExpireOffsets,
     ForceRebalance,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    Reconsider,
+    Reevaluate,
     RemoveMember,
     RemoveTopicOffsets,
     Request,
@@ -30,52 +29,58 @@ from coordinator_core.protocol.requests import (
     RetireGroup,
     SyncGroup,
 )
+from coordinator_core.protocol.responses import (
+    Answer,
+    DeleteOffsetsResponse,
+    LeaveGroupResponse,
+    RestoreOffsetsResponse,
+)
 from coordinator_core.protocol.states import DEAD, EMPTY, STABLE
 
 NF = "NF"
 """No such group."""
 
-# Where a join may wait, it may also be answered at once: when nobody else is awaited.
+# Where a join may wait, it may also be answered at once: if no other member is missing.
 TABLE = """
-request             | NF                 | Empty            | PreparingRebalance    | CompletingRebalance   | Stable                 | Dead
-join stranger       | handed an id       | handed an id     | handed an id          | handed an id          | handed an id           | CNA
-join handshake      | UNKNOWN_MEMBER_ID  | waits            | waits                 | waits                 | waits                  | CNA
-join new static     | waits              | waits            | waits                 | waits                 | waits                  | CNA
-join known static   | -                  | -                | waits                 | waits                 | waits                  | CNA
-join follower same  | UNKNOWN_MEMBER_ID  | UNKNOWN_MEMBER_ID| waits                 | Joined                | Joined                 | CNA
-join leader same    | UNKNOWN_MEMBER_ID  | UNKNOWN_MEMBER_ID| waits                 | Joined                | waits                  | CNA
-join changed        | UNKNOWN_MEMBER_ID  | UNKNOWN_MEMBER_ID| waits                 | waits                 | waits                  | CNA
-sync leader         | UNKNOWN_MEMBER_ID  | UNKNOWN_MEMBER_ID| REBALANCE_IN_PROGRESS | Synced                | Synced                 | CNA
-sync follower       | UNKNOWN_MEMBER_ID  | UNKNOWN_MEMBER_ID| REBALANCE_IN_PROGRESS | waits                 | Synced                 | CNA
-heartbeat           | UNKNOWN_MEMBER_ID  | UNKNOWN_MEMBER_ID| REBALANCE_IN_PROGRESS | Beaten                | Beaten                 | CNA
-leave member        | UNKNOWN_MEMBER_ID  | UNKNOWN_MEMBER_ID| gone                  | gone                  | gone                   | CNA
-leave handshake     | UNKNOWN_MEMBER_ID  | gone             | gone                  | gone                  | gone                   | CNA
-commit member       | GROUP_ID_NOT_FOUND | UNKNOWN_MEMBER_ID| Committed             | REBALANCE_IN_PROGRESS | Committed              | CNA
-commit simple       | Committed          | Committed        | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID      | CNA
-commit -1 with ids  | Committed          | Committed        | ILLEGAL_GENERATION    | ILLEGAL_GENERATION    | ILLEGAL_GENERATION     | CNA
-delete offsets      | GROUP_ID_NOT_FOUND | gone             | by subscription       | by subscription       | by subscription        | GROUP_ID_NOT_FOUND
-delete group        | GROUP_ID_NOT_FOUND | Done             | NON_EMPTY_GROUP       | NON_EMPTY_GROUP       | NON_EMPTY_GROUP        | GROUP_ID_NOT_FOUND
-reset offsets       | OffsetsReset       | OffsetsReset     | NON_EMPTY_GROUP       | NON_EMPTY_GROUP       | NON_EMPTY_GROUP        | CNA
-restore offsets     | restored           | restored         | restored if unread    | restored if unread    | restored if unread     | CNA
-a run restores      | restored           | restored         | restored or kept      | restored or kept      | restored or kept       | CNA
-a topic's are gone  | OffsetsExpired     | OffsetsExpired   | OffsetsExpired        | OffsetsExpired        | OffsetsExpired         | OffsetsExpired
-expire offsets      | OffsetsExpired     | OffsetsExpired   | OffsetsExpired        | OffsetsExpired        | OffsetsExpired         | OffsetsExpired
-retire              | OffsetsExpired     | OffsetsExpired   | OffsetsExpired        | OffsetsExpired        | OffsetsExpired         | OffsetsExpired
-force rebalance     | GROUP_ID_NOT_FOUND | INVALID_REQUEST  | Done                  | Done                  | Done                   | GROUP_ID_NOT_FOUND
-put out             | GROUP_ID_NOT_FOUND | INVALID_REQUEST  | Done                  | Done                  | Done                   | GROUP_ID_NOT_FOUND
-join limit          | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
-sync limit          | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
-member's time       | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
-handshake's time    | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
-settings changed    | nobody asks        | nobody asks      | nobody asks           | nobody asks           | nobody asks            | nobody asks
-loaded              | -                  | nobody asks      | -                     | nobody asks           | nobody asks            | -
+request            | NF                    | Empty                 | PreparingRebalance    | CompletingRebalance   | Stable                | Dead
+join new           | id issued             | id issued             | id issued             | id issued             | id issued             | CNA
+join pending       | UNKNOWN_MEMBER_ID     | waits                 | waits                 | waits                 | waits                 | CNA
+join new static    | waits                 | waits                 | waits                 | waits                 | waits                 | CNA
+join known static  | -                     | -                     | waits                 | waits                 | waits                 | CNA
+join follower same | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | waits                 | JoinGroupResponse     | JoinGroupResponse     | CNA
+join leader same   | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | waits                 | JoinGroupResponse     | waits                 | CNA
+join changed       | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | waits                 | waits                 | waits                 | CNA
+sync leader        | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | REBALANCE_IN_PROGRESS | SyncGroupResponse     | SyncGroupResponse     | CNA
+sync follower      | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | REBALANCE_IN_PROGRESS | waits                 | SyncGroupResponse     | CNA
+heartbeat          | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | REBALANCE_IN_PROGRESS | HeartbeatResponse     | HeartbeatResponse     | CNA
+leave member       | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | gone                  | gone                  | gone                  | CNA
+leave pending      | UNKNOWN_MEMBER_ID     | gone                  | gone                  | gone                  | gone                  | CNA
+commit member      | GROUP_ID_NOT_FOUND    | UNKNOWN_MEMBER_ID     | CommitOffsetsResponse | REBALANCE_IN_PROGRESS | CommitOffsetsResponse | CNA
+commit simple      | CommitOffsetsResponse | CommitOffsetsResponse | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | UNKNOWN_MEMBER_ID     | CNA
+commit -1 with ids | CommitOffsetsResponse | CommitOffsetsResponse | ILLEGAL_GENERATION    | ILLEGAL_GENERATION    | ILLEGAL_GENERATION    | CNA
+delete offsets     | GROUP_ID_NOT_FOUND    | gone                  | by subscription       | by subscription       | by subscription       | GROUP_ID_NOT_FOUND
+delete group       | GROUP_ID_NOT_FOUND    | EmptyResponse         | NON_EMPTY_GROUP       | NON_EMPTY_GROUP       | NON_EMPTY_GROUP       | GROUP_ID_NOT_FOUND
+reset offsets      | ResetOffsetsResponse  | ResetOffsetsResponse  | NON_EMPTY_GROUP       | NON_EMPTY_GROUP       | NON_EMPTY_GROUP       | CNA
+restore offsets    | restored              | restored              | restored if unread    | restored if unread    | restored if unread    | CNA
+a run restores     | restored              | restored              | restored or kept      | restored or kept      | restored or kept      | CNA
+topic deleted      | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse
+expire offsets     | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse
+retire             | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse | ExpireOffsetsResponse
+force rebalance    | GROUP_ID_NOT_FOUND    | INVALID_REQUEST       | EmptyResponse         | EmptyResponse         | EmptyResponse         | GROUP_ID_NOT_FOUND
+remove member      | GROUP_ID_NOT_FOUND    | INVALID_REQUEST       | EmptyResponse         | EmptyResponse         | EmptyResponse         | GROUP_ID_NOT_FOUND
+join limit         | no reply              | no reply              | no reply              | no reply              | no reply              | no reply
+sync limit         | no reply              | no reply              | no reply              | no reply              | no reply              | no reply
+member's time      | no reply              | no reply              | no reply              | no reply              | no reply              | no reply
+pending's time     | no reply              | no reply              | no reply              | no reply              | no reply              | no reply
+settings changed   | no reply              | no reply              | no reply              | no reply              | no reply              | no reply
+loaded             | -                     | no reply              | -                     | no reply              | no reply              | -
 """  # noqa: E501 - a table
 
 MEANINGS = {
     "CNA": {"COORDINATOR_NOT_AVAILABLE"},
-    "handed an id": {"MEMBER_ID_REQUIRED"},
-    "waits": {"waits", "Joined"},
-    "nobody asks": {"waits"},
+    "id issued": {"MEMBER_ID_REQUIRED"},
+    "waits": {"waits", "JoinGroupResponse"},
+    "no reply": {"waits"},
     "restored if unread": {"restored", "NON_EMPTY_GROUP"},
     "restored or kept": {"restored", "group_active"},
     "by subscription": {"gone", "GROUP_SUBSCRIBED_TO_TOPIC", "NON_EMPTY_GROUP"},
@@ -109,19 +114,19 @@ _ROW_OF_KIND: dict[type[Request], str] = {
     DeleteOffsets: "delete offsets",
     DeleteGroup: "delete group",
     ResetOffsets: "reset offsets",
-    RemoveTopicOffsets: "a topic's are gone",
+    RemoveTopicOffsets: "topic deleted",
     ExpireOffsets: "expire offsets",
     RetireGroup: "retire",
     ForceRebalance: "force rebalance",
-    RemoveMember: "put out",
-    Reconsider: "settings changed",
+    RemoveMember: "remove member",
+    Reevaluate: "settings changed",
     Resume: "loaded",
 }
 _ROW_OF_DEADLINE = {
     DeadlineKind.JOIN: "join limit",
     DeadlineKind.SYNC: "sync limit",
-    DeadlineKind.MEMBER: "member's time",
-    DeadlineKind.HANDSHAKE: "handshake's time",
+    DeadlineKind.SESSION: "member's time",
+    DeadlineKind.PENDING_MEMBER: "pending's time",
 }
 
 
@@ -135,7 +140,7 @@ def row_of(group: Group, request: Request) -> str | None:
     match request:
         case JoinGroup():
             return _row_of_join(group, request)
-        case SyncGroup() | Heartbeat() | CommitOffsets() if _is_stranger(group, request):
+        case SyncGroup() | Heartbeat() | CommitOffsets() if _is_new_member(group, request):
             return None
         case SyncGroup():
             return "sync leader" if request.member_id == group.leader_id else "sync follower"
@@ -144,12 +149,12 @@ def row_of(group: Group, request: Request) -> str | None:
         case CommitOffsets():
             return _row_of_commit(group, request)
         case LeaveGroup(members=(leaver,)) if leaver.member_id in group.pending_member_ids:
-            return "leave handshake"
+            return "leave pending"
         case LeaveGroup(members=(leaver,)) if leaver.member_id in group.members and leaver.group_instance_id is None:
             return "leave member"
         case RestoreOffsets() if _is_as_left(request):
-            return "a run restores" if request.is_of_run else "restore offsets"
-        case Expire():
+            return "a run restores" if request.is_maintenance_run else "restore offsets"
+        case ExpireDeadline():
             return _ROW_OF_DEADLINE[request.deadline.kind]
         case _:
             return _ROW_OF_KIND.get(type(request))
@@ -158,10 +163,10 @@ def row_of(group: Group, request: Request) -> str | None:
 def _row_of_join(group: Group, request: JoinGroup) -> str | None:
     if request.member_id == NO_MEMBER_ID:
         if request.group_instance_id is None:
-            return "join stranger" if request.require_known_member_id else None
+            return "join new" if request.require_known_member_id else None
         return "join known static" if request.group_instance_id in group.static_members else "join new static"
     if request.member_id in group.pending_member_ids:
-        return "join handshake"
+        return "join pending"
     member = group.members.get(request.member_id)
     if member is None or request.group_instance_id not in {None, member.group_instance_id}:
         return None
@@ -171,17 +176,17 @@ def _row_of_join(group: Group, request: JoinGroup) -> str | None:
 
 
 def _is_as_left(request: RestoreOffsets) -> bool:
-    """Tell whether something stood there before the change, and nothing newer does."""
+    """Return whether something stood there before the change, and nothing newer does."""
     stands = {(one.topic, one.partition): (one.offset, one.committed_at_ms) for one in request.stored}
     return all(
         one.offset is not None
-        and stands.get((one.topic, one.partition), (None, None)) == (one.left_offset, one.left_at_ms)
+        and stands.get((one.topic, one.partition), (None, None)) == (one.offset_after_change, one.changed_at_ms)
         for one in request.offsets
     )
 
 
-def _is_stranger(group: Group, request: SyncGroup | Heartbeat | CommitOffsets) -> bool:
-    """Tell whether the member check or the generation would refuse it; a simple commit names nobody."""
+def _is_new_member(group: Group, request: SyncGroup | Heartbeat | CommitOffsets) -> bool:
+    """Return whether the member check or the generation would refuse it; a simple commit has no member."""
     if isinstance(request, CommitOffsets) and request.generation < 0:
         return request.group_instance_id is not None and group.state is not EMPTY
     member = group.members.get(request.member_id)
@@ -214,11 +219,11 @@ def _word_for(answer: Answer | CoordinatorError) -> str:
     match answer:
         case CoordinatorError():
             return answer.code
-        case Left() if len(answer.members) == 1:
+        case LeaveGroupResponse() if len(answer.members) == 1:
             error = answer.members[0].error
-        case OffsetsDeleted() if answer.offsets:
+        case DeleteOffsetsResponse() if answer.offsets:
             error = answer.offsets[0].error
-        case OffsetsRestored() if answer.offsets:
+        case RestoreOffsetsResponse() if answer.offsets:
             return answer.offsets[0].outcome
         case _:
             return type(answer).__name__
@@ -226,5 +231,5 @@ def _word_for(answer: Answer | CoordinatorError) -> str:
 
 
 def is_settled(group: Group) -> bool:
-    """Tell whether everybody in the group has its assignment."""
+    """Return whether everybody in the group has its assignment."""
     return group.state is STABLE and not group.pending_syncs

@@ -1,4 +1,4 @@
-"""The laws, by name; each looks at one step and says what is wrong with it."""
+"""The laws, by name; each checks one step and returns what is wrong with it."""
 
 from collections.abc import Callable
 
@@ -14,22 +14,22 @@ from coordinator_core.protocol.records import (
     OffsetRemoved,
     OffsetsCommitted,
     RebalanceStarted,
-    Removal,
+    RemovalReason,
 )
-from coordinator_core.protocol.replies import Joined, Synced
 from coordinator_core.protocol.requests import (
     CommitOffsets,
     Deadline,
     DeadlineKind,
-    Expire,
+    ExpireDeadline,
     ResetOffsets,
     RestoreOffsets,
     SyncGroup,
 )
+from coordinator_core.protocol.responses import JoinGroupResponse, SyncGroupResponse
 from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE, is_legal
 from tests.unit.coordinator_core.protocol.laws.cells import BESIDE_THE_TABLE, CELLS, outcome, row_of, state_of
 from tests.unit.coordinator_core.protocol.laws.steps import (
-    STRANGER,
+    UNKNOWN_ID,
     Step,
     is_disjoint,
     limit_ms_of,
@@ -50,39 +50,38 @@ def state_is_the_fold_of_records(step: Step) -> None:
         assert getattr(folded, name) == getattr(step.after, name), f"{name} is not the fold of the records"
 
 
-def an_error_changes_nothing(step: Step) -> None:
+def errors_change_nothing(step: Step) -> None:
     """Not a record, and the very same group.
 
-    But for a handshake, which hands an id out in the shape of an error, and a full group, which forgets the one it
-    refuses.
+    Except for MEMBER_ID_REQUIRED, which issues an id, and a full group, which removes the refused member.
     """
     if step.refusal is not None and not isinstance(step.refusal, GroupMaxSizeReached | MemberIdRequired):
         assert step.after is step.before, "a refused request made another group"
         assert not step.decision.records, "a refused request has records"
 
 
-def a_decision_leaves_the_group_it_was_made_on_alone(step: Step) -> None:
+def decisions_do_not_mutate_the_group(step: Step) -> None:
     """A decision is a value: nothing has happened yet."""
     assert picture(step.before) == step.picture
 
 
-def nothing_recorded_is_nothing_changed(step: Step) -> None:
+def no_records_means_no_change(step: Step) -> None:
     """The very same group stays where no record says otherwise."""
     assert bool(step.records) == (step.after is not step.before), "a new group without a record"
 
 
-def every_token_is_answered_once_or_waits(step: Step) -> None:
-    """Who asks is answered now, or is parked and answered later; nobody is forgotten, nobody told twice."""
-    told = [reply.token for reply in step.decision.replies]
+def every_token_is_answered_once_or_parked(step: Step) -> None:
+    """Every request is answered now, or parked and answered later; none is lost or answered twice."""
+    reported = [reply.token for reply in step.decision.replies]
     asked = getattr(step.request, "token", None)
     known = {*step.memory.waiting, *([] if asked is None else [asked])}
-    assert len(told) == len(set(told)), "somebody is told twice"
-    assert known.issuperset(told), "somebody is told who did not ask"
+    assert len(reported) == len(set(reported)), "a token is answered twice"
+    assert known.issuperset(reported), "an unknown token is answered"
     parked = {*step.after.parked_joins.values(), *step.after.parked_syncs.values()}
-    assert known.difference(told) == parked, "somebody waits and is not parked, or the other way round"
+    assert known.difference(reported) == parked, "waiting and parked requests differ"
 
 
-def the_answer_is_the_table_s(step: Step) -> None:
+def responses_match_the_request_table(step: Step) -> None:
     """Every request is answered as its cell of the table says, unless it is refused before the state matters."""
     row = row_of(step.before, step.request) if step.row is None else step.row
     word = outcome(step.request, step.decision)
@@ -94,7 +93,7 @@ def the_answer_is_the_table_s(step: Step) -> None:
 # -- states and generations -------------------------------------------------------------------------------------
 
 
-def every_transition_is_legal(step: Step) -> None:
+def transitions_are_legal(step: Step) -> None:
     """Every record that changes the state goes along an arrow of the diagram; the first makes the group Empty."""
     for before, record, after in step.path:
         if isinstance(record, GroupCreated):
@@ -126,37 +125,39 @@ def generations_only_grow(step: Step) -> None:
             assert after.generation == before.generation, "the generation moved outside of a phase's end"
 
 
-def a_join_phase_ends_before_its_time_only_if_nobody_is_awaited(step: Step) -> None:
-    """An initial window never does; an ordinary phase when everybody has joined and no handshake id is out."""
-    if step.request == Expire(Deadline(DeadlineKind.JOIN)):
+def join_phase_ends_early_only_without_awaited_members(step: Step) -> None:
+    """The initial rebalance delay never does; an ordinary phase if no member is missing or pending."""
+    if step.request == ExpireDeadline(Deadline(DeadlineKind.JOIN)):
         return
     is_allowed_no_time = False
     for before, record, after in step.path:
         if isinstance(record, RebalanceStarted):
             is_allowed_no_time = (
-                limit_ms_of(after, step.context) == 0 if record.window_ms is None else not record.window_ms
+                limit_ms_of(after, step.context) == 0
+                if record.initial_delay_ms is None
+                else not record.initial_delay_ms
             )
         elif isinstance(record, GenerationStarted | GroupEmptied) and not is_allowed_no_time:
-            assert before.window_ms is None, "an initial window ended early"
-            assert before.members.keys() == before.parked_joins.keys(), "somebody was awaited"
-            assert not before.pending_member_ids, "a handshake id was awaited"
+            assert before.initial_delay_ms is None, "an initial rebalance delay ended early"
+            assert before.members.keys() == before.parked_joins.keys(), "a member was missing"
+            assert not before.pending_member_ids, "a pending member id was awaited"
 
 
-def a_join_phase_that_awaits_nobody_is_over(step: Step) -> None:
-    """An ordinary phase ends with the last one awaited, handshake ids included."""
+def join_phase_without_awaited_members_ends(step: Step) -> None:
+    """An ordinary phase ends with the last one awaited, pending member ids included."""
     group = step.after
-    if group.state is PREPARING and group.window_ms is None:
-        assert group.members.keys() != group.parked_joins.keys() or group.pending_member_ids, "nobody is awaited"
+    if group.state is PREPARING and group.initial_delay_ms is None:
+        assert group.members.keys() != group.parked_joins.keys() or group.pending_member_ids, "no member is missing"
 
 
-def a_generation_is_led_by_one_who_joined_it_and_speaks_what_all_do(step: Step) -> None:
-    """Who has not joined is out, unless it is static; no protocol is chosen that somebody does not offer."""
+def leader_joined_and_protocol_is_supported_by_all(step: Step) -> None:
+    """Absent dynamic members are removed; every member supports the chosen protocol."""
     for before, record, after in step.path:
         if isinstance(record, GenerationStarted):
             assert record.leader_id in before.parked_joins, "the leader has not joined"
             absent = [member for member in before.members.values() if member.member_id not in before.parked_joins]
             assert all(member.is_static for member in absent), "a dynamic member that has not joined is still there"
-            assert all(member.offers(after.protocol_name) for member in after.members.values())
+            assert all(member.supports(after.protocol_name) for member in after.members.values())
 
 
 def topics_change_when_a_join_phase_ends(step: Step) -> None:
@@ -169,24 +170,24 @@ def topics_change_when_a_join_phase_ends(step: Step) -> None:
 # -- members ------------------------------------------------------------------------------------------------------
 
 
-def a_group_with_members_has_a_leader_who_is_one(step: Step) -> None:
+def non_empty_groups_are_led_by_a_member(step: Step) -> None:
     """And one without has none."""
     group = step.after
     if group.members:
         assert group.leader_id in group.members, "the leader is no member"
     else:
-        assert group.leader_id is None, "nobody is left, and somebody leads"
+        assert group.leader_id is None, "an empty group has a leader"
 
 
-def the_static_map_is_a_bijection(step: Step) -> None:
+def static_member_map_is_a_bijection(step: Step) -> None:
     """Every instance has one member and every static member one instance, which are each other's."""
     instances = {m.group_instance_id: m.member_id for m in step.after.members.values() if m.is_static}
     assert instances == step.after.static_members
     assert len(instances) == sum(member.is_static for member in step.after.members.values())
 
 
-def joins_wait_in_a_join_phase_and_syncs_for_an_assignment(step: Step) -> None:
-    """Nobody waits in any other state, and only members do."""
+def parked_requests_match_the_state(step: Step) -> None:
+    """Requests are parked in no other state, and only for members."""
     group = step.after
     assert group.state is PREPARING or not group.parked_joins, "a join waits outside of a join phase"
     assert group.state is COMPLETING or not group.parked_syncs, "a sync waits when no assignment is awaited"
@@ -194,57 +195,57 @@ def joins_wait_in_a_join_phase_and_syncs_for_an_assignment(step: Step) -> None:
     assert group.members.keys() >= {*group.parked_joins, *group.parked_syncs, *group.pending_syncs}
 
 
-def handshake_ids_are_no_members(step: Step) -> None:
+def pending_members_are_not_members(step: Step) -> None:
     """An id is one or the other, and none that went comes back."""
     group = step.after
     assert not group.pending_member_ids & group.members.keys()
-    assert not step.memory.gone_ids & group.members.keys(), "somebody who went is a member again"
+    assert not step.memory.gone_ids & group.members.keys(), "a removed member id is a member again"
 
 
-def newcomers_are_new_in_a_join_phase_only(step: Step) -> None:
+def new_members_exist_only_in_a_join_phase(step: Step) -> None:
     """From the first generation on, a member is part of it."""
     group = step.after
     if group.state in {COMPLETING, STABLE}:
         assert all(member.in_generation and not member.is_new for member in group.members.values())
 
 
-def nobody_holds_anything_that_is_being_assigned(step: Step) -> None:
-    """A generation begins with nothing assigned to anybody."""
+def nothing_is_owned_while_assigning(step: Step) -> None:
+    """A generation begins without assignments."""
     if step.after.state is COMPLETING:
         assert not any(member.assignment for member in step.after.members.values())
 
 
-def offers_are_counted(step: Step) -> None:
+def supported_protocols_are_counted(step: Step) -> None:
     """The tally of protocols is what members offer, and there is one that all do."""
     group = step.after
     names = [{name for name, _ in member.protocols} for member in group.members.values()]
     tally = {name: sum(name in one for one in names) for name in set[str]().union(*names)}
-    assert group.offered == tally, "the tally of protocols is wrong"
-    assert group.candidate_protocols() or not group.members, "no protocol is offered by all"
+    assert group.supported_protocols == tally, "the tally of protocols is wrong"
+    assert group.candidate_protocols() or not group.members, "no protocol is supported_protocols by all"
 
 
-def the_memberless_are_empty(step: Step) -> None:
+def groups_without_members_are_empty(step: Step) -> None:
     """Empty has no members, and Completing and Stable have some."""
     group = step.after
     assert not (group.state is EMPTY and group.members)
     assert group.members or group.state not in {COMPLETING, STABLE}
 
 
-def nobody_who_waits_is_silent(step: Step) -> None:
-    """A member whose request is parked does not expire, unless it is a newcomer that has waited for too long."""
+def members_with_parked_requests_do_not_expire(step: Step) -> None:
+    """A member whose request is parked does not expire, unless it is new and has waited for too long."""
     for before, record, _ in step.path:
-        if isinstance(record, MemberRemoved) and record.removal is Removal.SESSION_EXPIRED:
+        if isinstance(record, MemberRemoved) and record.removal_reason is RemovalReason.SESSION_EXPIRED:
             is_waiting = record.member_id in {*before.parked_joins, *before.parked_syncs}
-            assert before.members[record.member_id].is_new or not is_waiting, "somebody expired while it waited"
+            assert before.members[record.member_id].is_new or not is_waiting, "a waiting member expired"
 
 
-# -- what members are told ------------------------------------------------------------------------------------------
+# -- responses ----------------------------------------------------------------------------------------------------
 
 
-def everybody_is_told_the_same_generation(step: Step) -> None:
-    """And only its leader (unless it must not assign) is told of everybody in it."""
+def all_members_get_the_same_generation(step: Step) -> None:
+    """Only the leader's response has the members, unless it must not assign."""
     for reply in step.decision.replies:
-        if isinstance(reply.answer, Joined):
+        if isinstance(reply.answer, JoinGroupResponse):
             answer, group = reply.answer, step.after
             assert (answer.generation, answer.protocol_name) == (group.generation, group.protocol_name)
             assert answer.member_id in group.members
@@ -253,19 +254,19 @@ def everybody_is_told_the_same_generation(step: Step) -> None:
                 assert [one.member_id for one in answer.members] == list(group.members)
 
 
-def nobody_sees_another_s_assignment(step: Step) -> None:
+def members_get_only_their_own_assignment(step: Step) -> None:
     """A sync is answered the member's own part, as the group had it when it was Stable."""
     stable = next((after for _, _, after in step.path if after.state is STABLE), step.before)
     whose = dict(step.memory.waiting)
     if isinstance(step.request, SyncGroup):
         whose[step.request.token] = step.request.member_id
     for token, answer, _ in step.decision.replies:
-        if isinstance(answer, Synced):
+        if isinstance(answer, SyncGroupResponse):
             assert answer.assignment == stable.members[whose[token]].assignment
 
 
-def no_two_members_own_one_partition(step: Step) -> None:
-    """If the leader assigned well, then nobody holds what somebody else of the generation does."""
+def partitions_have_one_owner(step: Step) -> None:
+    """If the leader assigned well, no partition of a generation has two owners."""
     accepted = any(isinstance(record, AssignmentAccepted) for record in step.records)
     is_well = is_disjoint(step.request) if accepted else step.memory.is_assigned_well
     if step.after.state is STABLE and is_well:
@@ -273,21 +274,23 @@ def no_two_members_own_one_partition(step: Step) -> None:
         assert len(held) == len(set(held)), "a partition has two owners"
 
 
-def no_partition_loses_its_owner(step: Step) -> None:
+def partitions_keep_their_owner_while_stable(step: Step) -> None:
     """While a group is Stable, everything that the leader gave to a member is held, whatever nodes were lost."""
     given = set(step.memory.given)
     for _, record, _ in step.path:
         if isinstance(record, AssignmentAccepted):
             assert isinstance(step.request, SyncGroup)
-            told = dict(step.request.assignments)
-            given = {one for who, assignment in told.items() if who != STRANGER for one in partitions_in(assignment)}
+            reported = dict(step.request.assignments)
+            given = {
+                one for who, assignment in reported.items() if who != UNKNOWN_ID for one in partitions_in(assignment)
+            }
     if step.after.state is STABLE:
         held = {one for member in step.after.members.values() for one in partitions_in(member.assignment)}
         assert held == given, "a partition has no owner"
 
 
-def the_fenced_and_the_stale_commit_nothing(step: Step) -> None:
-    """Only a member of this generation commits, or somebody from outside while nobody is in the group."""
+def fenced_and_stale_commits_are_rejected(step: Step) -> None:
+    """Only a member of this generation commits, or a non-member while the group is Empty."""
     if not isinstance(step.request, CommitOffsets):
         return
     if not any(isinstance(record, OffsetsCommitted) for record in step.decision.records):
@@ -297,30 +300,30 @@ def the_fenced_and_the_stale_commit_nothing(step: Step) -> None:
         assert not before.exists or before.state is EMPTY, "a simple commit into a live group"
         return
     assert request.member_id in before.members
-    assert request.member_id not in step.memory.gone_ids, "somebody who went has committed"
+    assert request.member_id not in step.memory.gone_ids, "a removed member has committed"
     assert request.generation == before.generation, "another generation has committed"
     assert before.state in {STABLE, PREPARING}
     if request.group_instance_id is not None:
         assert before.static_members[request.group_instance_id] == request.member_id, "the fenced have committed"
 
 
-def no_position_is_moved_under_a_consumer(step: Step) -> None:
-    """What an operator puts somewhere is read by nobody who is in the group."""
+def offsets_of_live_groups_are_not_reset(step: Step) -> None:
+    """An operator changes no offset that a member reads."""
     if isinstance(step.request, ResetOffsets | RestoreOffsets):
         group = step.before
         for record in step.decision.records:
             if isinstance(record, OffsetsCommitted) and group.members:
-                assert group.protocol_type == CONSUMER, "nobody knows what they read"
+                assert group.protocol_type == CONSUMER, "the subscription is unknown"
                 topics = {one.topic for one in record.offsets}
-                assert not topics & (group.subscribed_topics or topics), "somebody reads it, or will"
+                assert not topics & (group.subscribed_topics or topics), "a member reads it, or will"
 
 
-def an_undo_touches_nothing_newer(step: Step) -> None:
+def undo_keeps_newer_values(step: Step) -> None:
     """What goes is what the change left; what comes back has an expiry of its own, if there is a retention."""
     if not isinstance(step.request, RestoreOffsets):
         return
     stood = {(one.topic, one.partition): (one.offset, one.committed_at_ms) for one in step.request.stored}
-    left = {(one.topic, one.partition): (one.left_offset, one.left_at_ms) for one in step.request.offsets}
+    left = {(one.topic, one.partition): (one.offset_after_change, one.changed_at_ms) for one in step.request.offsets}
     for record in step.decision.records:
         if isinstance(record, OffsetsCommitted):
             for one in record.offsets:
@@ -334,32 +337,32 @@ def an_undo_touches_nothing_newer(step: Step) -> None:
 
 LAWS: tuple[Law, ...] = (
     state_is_the_fold_of_records,
-    an_error_changes_nothing,
-    a_decision_leaves_the_group_it_was_made_on_alone,
-    nothing_recorded_is_nothing_changed,
-    every_token_is_answered_once_or_waits,
-    the_answer_is_the_table_s,
-    every_transition_is_legal,
+    errors_change_nothing,
+    decisions_do_not_mutate_the_group,
+    no_records_means_no_change,
+    every_token_is_answered_once_or_parked,
+    responses_match_the_request_table,
+    transitions_are_legal,
     state_and_time_move_together,
     generations_only_grow,
-    a_join_phase_ends_before_its_time_only_if_nobody_is_awaited,
-    a_join_phase_that_awaits_nobody_is_over,
-    a_generation_is_led_by_one_who_joined_it_and_speaks_what_all_do,
+    join_phase_ends_early_only_without_awaited_members,
+    join_phase_without_awaited_members_ends,
+    leader_joined_and_protocol_is_supported_by_all,
     topics_change_when_a_join_phase_ends,
-    a_group_with_members_has_a_leader_who_is_one,
-    the_static_map_is_a_bijection,
-    joins_wait_in_a_join_phase_and_syncs_for_an_assignment,
-    handshake_ids_are_no_members,
-    newcomers_are_new_in_a_join_phase_only,
-    nobody_holds_anything_that_is_being_assigned,
-    offers_are_counted,
-    the_memberless_are_empty,
-    nobody_who_waits_is_silent,
-    everybody_is_told_the_same_generation,
-    nobody_sees_another_s_assignment,
-    no_two_members_own_one_partition,
-    no_partition_loses_its_owner,
-    the_fenced_and_the_stale_commit_nothing,
-    no_position_is_moved_under_a_consumer,
-    an_undo_touches_nothing_newer,
+    non_empty_groups_are_led_by_a_member,
+    static_member_map_is_a_bijection,
+    parked_requests_match_the_state,
+    pending_members_are_not_members,
+    new_members_exist_only_in_a_join_phase,
+    nothing_is_owned_while_assigning,
+    supported_protocols_are_counted,
+    groups_without_members_are_empty,
+    members_with_parked_requests_do_not_expire,
+    all_members_get_the_same_generation,
+    members_get_only_their_own_assignment,
+    partitions_have_one_owner,
+    partitions_keep_their_owner_while_stable,
+    fenced_and_stale_commits_are_rejected,
+    offsets_of_live_groups_are_not_reset,
+    undo_keeps_newer_values,
 )

@@ -1,4 +1,4 @@
-"""Members as they come: what they ask, truthfully or not, and how a group of good ones settles."""
+"""Random members: their requests, correct or not, and how a group of correct members becomes stable."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,19 +12,18 @@ from coordinator_core.protocol.requests import (
     DeadlineKind,
     DeleteGroup,
     DeleteOffsets,
-    Expire,
+    ExpireDeadline,
     ExpireOffsets,
     ExpiryCandidate,
     ForceRebalance,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    Leaver,
-    Offer,
+    LeavingMember,
     OffsetToCommit,
     OffsetToRestore,
     PartitionToReset,
-    Reconsider,
+    Reevaluate,
     RemoveMember,
     RemoveTopicOffsets,
     Request,
@@ -33,6 +32,7 @@ from coordinator_core.protocol.requests import (
     RestoreOffsets,
     Resume,
     RetireGroup,
+    SupportedProtocol,
     SyncGroup,
 )
 from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE
@@ -41,13 +41,13 @@ from tests.unit.coordinator_core.protocol.laws.world import SETTINGS, World
 
 ORDERS = write_subscription(Subscription(("orders",)))
 SALES = write_subscription(Subscription(("orders", "sales")))
-LISTS: tuple[tuple[Offer, ...], ...] = (
-    (Offer("range", ORDERS),),
-    (Offer("range", SALES),),
-    (Offer("range", ORDERS), Offer("cooperative-sticky", ORDERS)),
-    (Offer("cooperative-sticky", ORDERS), Offer("range", ORDERS)),
-    (Offer("cooperative-sticky", SALES),),
-    (Offer("range", b"nobody can read this"),),
+LISTS: tuple[tuple[SupportedProtocol, ...], ...] = (
+    (SupportedProtocol("range", ORDERS),),
+    (SupportedProtocol("range", SALES),),
+    (SupportedProtocol("range", ORDERS), SupportedProtocol("cooperative-sticky", ORDERS)),
+    (SupportedProtocol("cooperative-sticky", ORDERS), SupportedProtocol("range", ORDERS)),
+    (SupportedProtocol("cooperative-sticky", SALES),),
+    (SupportedProtocol("range", b"not readable"),),
     (),
 )
 """What members offer; some have nothing in common, and one offers nothing."""
@@ -55,7 +55,7 @@ LISTS: tuple[tuple[Offer, ...], ...] = (
 PATIENCE_MS = 200_000
 """Longer than any phase may last here."""
 FOR_GOOD_MS = 3_600_000
-"""Longer than anybody may be silent here."""
+"""Longer than any session timeout here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Person:
     """What a process joins with."""
 
     instance_id: str | None = None
-    protocols: tuple[Offer, ...] = LISTS[0]
+    protocols: tuple[SupportedProtocol, ...] = LISTS[0]
     session_ms: int = 10_000
     rebalance_ms: int = 20_000
     protocol_type: str = "consumer"
@@ -83,7 +83,7 @@ def join(world: World, person: Person, member_id: str = NO_MEMBER_ID) -> JoinGro
         rebalance_timeout_ms=person.rebalance_ms,
         protocol_type=person.protocol_type,
         protocols=person.protocols,
-        fresh_member_id=world.fresh_id(person.instance_id or "m"),
+        new_member_id=world.fresh_id(person.instance_id or "m"),
         require_known_member_id=not person.is_old,
         supports_skip_assignment=person.can_skip,
     )
@@ -109,7 +109,7 @@ def heartbeat(world: World, member_id: str) -> Heartbeat:
 
 def leave(world: World, *member_ids: str) -> LeaveGroup:
     """Return a leave of several."""
-    return LeaveGroup(world.token(), tuple(map(Leaver, member_ids)))
+    return LeaveGroup(world.token(), tuple(map(LeavingMember, member_ids)))
 
 
 def commit(world: World, member_id: str, generation: int, instance_id: str | None = None) -> CommitOffsets:
@@ -129,16 +129,16 @@ def delete_group(world: World) -> DeleteGroup:
 
 def reset_offsets(world: World, to: ResetTo = ResetTo.OFFSET) -> ResetOffsets:
     """Return a reset of a partition that may have a position."""
-    known = PartitionToReset("orders", 0, log_end=LogEnd(1, 9), committed_then=3)
+    known = PartitionToReset("orders", 0, log_end=LogEnd(1, 9), offset_at_datetime=3)
     return ResetOffsets(world.token(), to, 5, (known,), (), tuple(world.offsets.values()), "change")
 
 
-def restore_offsets(world: World, topic: str = "orders", *, is_of_run: bool = False) -> RestoreOffsets:
+def restore_offsets(world: World, topic: str = "orders", *, is_maintenance_run: bool = False) -> RestoreOffsets:
     """Return an undo of whatever put there what stands there now; before, there was 7."""
     standing = world.offsets.get((topic, 0))
     left = (None, None) if standing is None else (standing.offset, standing.committed_at_ms)
-    offset = OffsetToRestore(topic, 0, 7, left_offset=left[0], left_at_ms=left[1])
-    return RestoreOffsets(world.token(), (offset,), tuple(world.offsets.values()), "undo", is_of_run)
+    offset = OffsetToRestore(topic, 0, 7, offset_after_change=left[0], changed_at_ms=left[1])
+    return RestoreOffsets(world.token(), (offset,), tuple(world.offsets.values()), "undo", is_maintenance_run)
 
 
 def remove_topic_offsets(world: World) -> RemoveTopicOffsets:
@@ -165,7 +165,7 @@ def force_rebalance(world: World) -> ForceRebalance:
     return ForceRebalance(world.token(), "because")
 
 
-def put_out(world: World, member_id: str) -> RemoveMember:
+def remove_member(world: World, member_id: str) -> RemoveMember:
     """Return an operator's wish that a member goes."""
     return RemoveMember(world.token(), member_id, "because")
 
@@ -174,7 +174,7 @@ def put_out(world: World, member_id: str) -> RemoveMember:
 
 
 def settle(world: World) -> None:
-    """Let everybody do what the protocol asks of them until the group is Stable, or nobody is left."""
+    """Let every member follow the protocol until the group is Stable or has no members."""
     end_ms = world.now_ms + PATIENCE_MS
     while not (is_settled(world.group) or (world.group.state not in {PREPARING, COMPLETING} and _is_idle(world))):
         assert world.now_ms < end_ms, "good members do not settle"
@@ -200,23 +200,23 @@ def _take_a_turn(world: World) -> None:
 
 
 def _like_the_others(world: World) -> Person:
-    """Return somebody whom the group can take."""
+    """Return a member that the group accepts."""
     first = next(iter(world.group.members.values()), None)
     if first is None:
         return Person(protocol_type=world.group.protocol_type or "consumer")
     names = world.group.candidate_protocols()
-    offers = tuple(Offer(name, ORDERS) for name in sorted(names))
+    offers = tuple(SupportedProtocol(name, ORDERS) for name in sorted(names))
     return Person(protocols=offers, protocol_type=world.group.protocol_type or "consumer")
 
 
 def fall_silent(world: World) -> None:
-    """Let nobody say anything any more: everybody is put out, and nobody waits."""
+    """Stop all requests: every member is evicted, and no request waits."""
     world.advance(FOR_GOOD_MS)
     group = world.group
     assert not group.exists or group.state is EMPTY, "the silent are still there"
     assert not group.members
     assert not group.pending_member_ids
-    assert not world.memory.waiting, "somebody is still waiting"
+    assert not world.memory.waiting, "a request still waits"
 
 
 # -- a visit to a cell of the table --------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def visit(world: World, row: str, state: str) -> None:
     """Bring the group into a state from nothing, with everybody in it that the table knows, and ask."""
     _clear(world)
     if state == "Dead":
-        world.ask_the_dead(REQUESTS[row](world), row)
+        world.ask_dead_group(REQUESTS[row](world), row)
         return
     if state != NF:
         bring_to(world, state)
@@ -235,7 +235,7 @@ def visit(world: World, row: str, state: str) -> None:
 
 
 def bring_to(world: World, state: str) -> None:
-    """Let three members, the last one static and the first one leading, and a handshake id be in a state."""
+    """Let three members, the last one static and the first one leading, and a pending member id be in a state."""
     world.ask(commit(world, NO_MEMBER_ID, -1))
     if state != EMPTY:
         for person in (Person(is_old=True), Person(is_old=True), Person(instance_id="S")):
@@ -259,20 +259,20 @@ def _clear(world: World) -> None:
 
 
 def _leader(world: World) -> str:
-    return world.group.leader_id or "nobody"
+    return world.group.leader_id or "no-member"
 
 
 def _follower(world: World) -> str:
-    return next((one for one in world.group.members if one != world.group.leader_id), "nobody")
+    return next((one for one in world.group.members if one != world.group.leader_id), "no-member")
 
 
-def _handshake(world: World) -> str:
-    return next(iter(world.group.pending_member_ids), "nobody")
+def _pending_member(world: World) -> str:
+    return next(iter(world.group.pending_member_ids), "no-member")
 
 
 REQUESTS: dict[str, Callable[[World], Request]] = {
-    "join stranger": lambda world: join(world, Person()),
-    "join handshake": lambda world: join(world, Person(), _handshake(world)),
+    "join new": lambda world: join(world, Person()),
+    "join pending": lambda world: join(world, Person(), _pending_member(world)),
     "join new static": lambda world: join(world, Person(instance_id="N")),
     "join known static": lambda world: join(world, Person(instance_id="S")),
     "join follower same": lambda world: join(world, Person(), _follower(world)),
@@ -282,7 +282,7 @@ REQUESTS: dict[str, Callable[[World], Request]] = {
     "sync follower": lambda world: sync(world, _follower(world)),
     "heartbeat": lambda world: heartbeat(world, _follower(world)),
     "leave member": lambda world: leave(world, _follower(world)),
-    "leave handshake": lambda world: leave(world, _handshake(world)),
+    "leave pending": lambda world: leave(world, _pending_member(world)),
     "commit member": lambda world: commit(world, _follower(world), world.group.generation),
     "commit simple": lambda world: commit(world, NO_MEMBER_ID, -1),
     "commit -1 with ids": lambda world: commit(world, _follower(world), -1),
@@ -290,17 +290,17 @@ REQUESTS: dict[str, Callable[[World], Request]] = {
     "delete group": delete_group,
     "reset offsets": reset_offsets,
     "restore offsets": restore_offsets,
-    "a run restores": lambda world: restore_offsets(world, is_of_run=True),
-    "a topic's are gone": remove_topic_offsets,
+    "a run restores": lambda world: restore_offsets(world, is_maintenance_run=True),
+    "topic deleted": remove_topic_offsets,
     "expire offsets": expire_offsets,
     "retire": retire,
     "force rebalance": force_rebalance,
-    "put out": lambda world: put_out(world, _follower(world)),
-    "join limit": lambda _: Expire(Deadline(DeadlineKind.JOIN)),
-    "sync limit": lambda _: Expire(Deadline(DeadlineKind.SYNC)),
-    "member's time": lambda world: Expire(Deadline(DeadlineKind.MEMBER, _follower(world))),
-    "handshake's time": lambda world: Expire(Deadline(DeadlineKind.HANDSHAKE, _handshake(world))),
-    "settings changed": lambda _: Reconsider(is_rebalance_timeout_changed=True),
+    "remove member": lambda world: remove_member(world, _follower(world)),
+    "join limit": lambda _: ExpireDeadline(Deadline(DeadlineKind.JOIN)),
+    "sync limit": lambda _: ExpireDeadline(Deadline(DeadlineKind.SYNC)),
+    "member's time": lambda world: ExpireDeadline(Deadline(DeadlineKind.SESSION, _follower(world))),
+    "pending's time": lambda world: ExpireDeadline(Deadline(DeadlineKind.PENDING_MEMBER, _pending_member(world))),
+    "settings changed": lambda _: Reevaluate(is_rebalance_timeout_changed=True),
     "loaded": lambda _: Resume(),
 }
-"""Row of the table → the request of it, from whoever is there (or "nobody")."""
+"""Row of the table → its request, from a present member (or "no-member")."""

@@ -1,6 +1,6 @@
-"""A step is one decision and everything that it was made on; the memory is what steps so far have done to the group.
+"""A step is one decision with all its inputs; the memory is the effect of all steps so far on the group.
 
-The memory learns from records alone, so that it can tell when the group, the ledger or the store is wrong.
+The memory reads records alone, so that it can detect errors in the group, the history and the store.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,8 +11,8 @@ from functools import cached_property
 from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError
-from coordinator_core.protocol.group import ASSIGNMENT_UNFIT, Group
-from coordinator_core.protocol.rebalance import LIMIT_AGAIN_MIN_MS
+from coordinator_core.protocol.group import ASSIGNMENT_INVALIDATING_TRIGGERS, Group
+from coordinator_core.protocol.rebalance import EXTENDED_TIMEOUT_MIN_MS
 from coordinator_core.protocol.records import (
     AssignmentAccepted,
     GenerationStarted,
@@ -24,7 +24,7 @@ from coordinator_core.protocol.records import (
     MemberReplaced,
     OffsetRemoved,
     OffsetsCommitted,
-    PhaseRetimed,
+    PhaseTimeoutReset,
     RebalanceStarted,
     Record,
 )
@@ -33,8 +33,8 @@ from coordinator_core.protocol.settings import Context, Now
 
 Partition = tuple[str, int]
 
-STRANGER = "stranger"
-"""Somebody whom a bad leader gives something to, and who is not in the group."""
+UNKNOWN_ID = "unknown"
+"""A member id outside of the group, to which a bad leader assigns partitions."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Memory:
     """What the leader gave to members last."""
     is_assigned_well: bool = True
     phase_ends_ms: int = 0
-    """When the join phase under way must be over, in node time, if anybody has joined."""
+    """When the join phase under way must be over, in node time, if a member has joined."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ def _learn_record(memory: Memory, step: Step, before: Group, record: GroupRecord
         case RebalanceStarted():
             memory.phase_ends_ms = _phase_end_ms(record, after, step)
             memory.durable = memory.durable.copy()
-            memory.durable.must_rebalance |= record.trigger in ASSIGNMENT_UNFIT
-        case PhaseRetimed():
-            limit_ms = max(limit_ms_of(after, step.context), LIMIT_AGAIN_MIN_MS)
+            memory.durable.must_rebalance |= record.trigger in ASSIGNMENT_INVALIDATING_TRIGGERS
+        case PhaseTimeoutReset():
+            limit_ms = max(limit_ms_of(after, step.context), EXTENDED_TIMEOUT_MIN_MS)
             memory.phase_ends_ms = max(step.now.node_ms, record.node_ms + limit_ms)
         case MemberRemoved():
             _learn_removal(memory, before, record)
@@ -176,9 +176,9 @@ def _learn_replacement(memory: Memory, after: Group, record: MemberReplaced) -> 
 
 
 def _phase_end_ms(record: RebalanceStarted, group: Group, step: Step) -> int:
-    """Return when the phase must be over: at its limit, or, if it is an initial window, when the last one ends."""
+    """Return when the phase must be over: at its limit, or when the initial rebalance delay must end."""
     limit_ms = limit_ms_of(group, step.context)
-    return step.now.node_ms + (limit_ms if record.window_ms is None else max(limit_ms, record.window_ms))
+    return step.now.node_ms + (limit_ms if record.initial_delay_ms is None else max(limit_ms, record.initial_delay_ms))
 
 
 def limit_ms_of(group: Group, context: Context) -> int:
@@ -188,7 +188,7 @@ def limit_ms_of(group: Group, context: Context) -> int:
 
 
 def is_disjoint(request: Request) -> bool:
-    """Tell whether a leader's sync gives every partition to one member at most."""
+    """Return whether a leader's sync gives every partition to one member at most."""
     assert isinstance(request, SyncGroup)
     given = [partition for assignment in dict(request.assignments).values() for partition in partitions_in(assignment)]
     return len(given) == len(set(given))

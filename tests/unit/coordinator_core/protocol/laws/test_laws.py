@@ -1,7 +1,7 @@
-"""Whatever members, operators, time and lost nodes do to a group, the laws hold at every step.
+"""The laws hold at every step, whatever members, operators, time and lost nodes do to a group.
 
-Two storytellers: one with a fixed seed a story, who tells many and reaches every cell of the table "request by
-state"; and hypothesis, who tells fewer and shortens the one that breaks a law. Both tell the same stories every time.
+Two generators of stories: one with a fixed seed for each of many stories, which reaches every cell of the table
+"Request by state"; and hypothesis, with fewer stories, which shortens one that breaks a law. Both are deterministic.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ STORIES_A_ROW = 12
 MOVES_A_STORY = 60
 
 
-def tell_a_story(number: int, cells: Counter[tuple[str, str]]) -> None:
+def run_history(number: int, cells: Counter[tuple[str, str]]) -> None:
     """Visit a row of the table in every state, let anything happen, and end in peace and then in silence."""
     chance = Random(number)
     world = World(cells)
@@ -41,9 +41,9 @@ def test_the_laws_hold_in_many_stories_and_every_cell_of_the_table_is_reached() 
     reached: Counter[tuple[str, str]] = Counter()
     for number in range(STORIES_A_ROW * len(ROWS)):
         try:
-            tell_a_story(number, reached)
+            run_history(number, reached)
         except AssertionError as broken:
-            broken.add_note(f"told by tell_a_story({number}, Counter())")
+            broken.add_note(f"told by run_history({number}, Counter())")
             raise
     assert [cell for cell in CELLS if not reached[cell]] == []
 

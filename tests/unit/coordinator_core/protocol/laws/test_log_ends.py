@@ -1,4 +1,4 @@
-"""Laws of lag in time: exact where a log grows evenly, never less for who is further behind, and never made up."""
+"""Laws of the time lag: exact where a log grows evenly, monotonic, and never invented."""
 
 from functools import partial
 
@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.protocol import log_ends
-from coordinator_core.protocol.log_ends import CAUGHT_UP, Behind, LogEnd, rising, telling
+from coordinator_core.protocol.log_ends import NO_LAG, Lag, LogEnd, monotonic_log_ends, relevant_log_ends
 
 FOR_EVER_MS = 2**60
-behind = partial(log_ends.behind, max_age_ms=FOR_EVER_MS)
+lag_at = partial(log_ends.lag_at, max_age_ms=FOR_EVER_MS)
 
 INSTANTS = st.integers(0, 10**6)
 GROWTHS = st.lists(st.tuples(st.integers(1, 10_000), st.integers(0, 1_000)), max_size=20)
@@ -34,15 +34,13 @@ def test_of_a_log_that_grows_evenly_lag_is_exact(rate: int, instants: list[int],
     now_ms = data.draw(st.integers(instants[0], instants[-1]))
     read_ms = data.draw(st.integers(instants[0], now_ms))
 
-    assert behind(ends, rate * read_ms, now_ms) == Behind(rate * (now_ms - read_ms), now_ms - read_ms, False)
+    assert lag_at(ends, rate * read_ms, now_ms) == Lag(rate * (now_ms - read_ms), now_ms - read_ms, False)
 
 
 @given(ends=logs(), offset=st.integers(0, 30_000), further=st.integers(0, 100), later_ms=st.integers(0, 10**6))
-def test_who_is_further_behind_is_so_in_records_and_in_time(
-    ends: list[LogEnd], offset: int, further: int, later_ms: int
-) -> None:
+def test_lag_grows_in_records_and_in_time(ends: list[LogEnd], offset: int, further: int, later_ms: int) -> None:
     now_ms = ends[0].at_ms + later_ms
-    ahead, after = behind(ends, offset + further, now_ms), behind(ends, offset, now_ms)
+    ahead, after = lag_at(ends, offset + further, now_ms), lag_at(ends, offset, now_ms)
 
     assert ahead is not None
     assert after is not None
@@ -55,14 +53,14 @@ def test_who_is_further_behind_is_so_in_records_and_in_time(
 def test_lag_is_never_longer_than_the_log_is_known_and_nothing_once_caught_up(
     ends: list[LogEnd], offset: int, now_ms: int
 ) -> None:
-    found = behind(ends, offset, now_ms)
+    found = lag_at(ends, offset, now_ms)
     if now_ms < ends[0].at_ms:
         assert found is None
         return
     assert found is not None
     assert 0 <= found.ms <= now_ms - ends[0].at_ms
-    assert (found == CAUGHT_UP) == (found.records == 0)
-    assert found.is_at_least == (found.records > 0 and offset < ends[0].offset)
+    assert (found == NO_LAG) == (found.records == 0)
+    assert found.is_lower_bound == (found.records > 0 and offset < ends[0].offset)
 
 
 @given(ends=logs(), offset=st.integers(0, 30_000), later_ms=st.integers(0, 10**6))
@@ -70,16 +68,16 @@ def test_three_ends_say_as_much_as_all(ends: list[LogEnd], offset: int, later_ms
     """A store need not bring more than the last end at or before a position, the first one after it, and the last."""
     now_ms = ends[-1].at_ms + later_ms
 
-    assert behind(telling(ends, offset), offset, now_ms) == behind(ends, offset, now_ms)
+    assert lag_at(relevant_log_ends(ends, offset), offset, now_ms) == lag_at(ends, offset, now_ms)
 
 
 @given(ends=logs(), shares=st.lists(st.booleans(), min_size=21, max_size=21), offset=st.integers(0, 30_000))
 def test_two_reporters_of_one_log_say_as_much_as_one(ends: list[LogEnd], shares: list[bool], offset: int) -> None:
     mine = [end for end, is_mine in zip(ends, shares, strict=False) if is_mine]
     theirs = [end for end, is_mine in zip(ends, shares, strict=False) if not is_mine]
-    merged = rising([*telling(mine, offset), *telling(theirs, offset)])
+    merged = monotonic_log_ends([*relevant_log_ends(mine, offset), *relevant_log_ends(theirs, offset)])
 
-    assert behind(merged, offset, ends[-1].at_ms) == behind(ends, offset, ends[-1].at_ms)
+    assert lag_at(merged, offset, ends[-1].at_ms) == lag_at(ends, offset, ends[-1].at_ms)
 
 
 @given(ends=logs(), offset=st.integers(0, 30_000), later_ms=st.integers(0, 10**6), max_age_ms=st.integers(0, 10**6))
@@ -87,19 +85,19 @@ def test_an_end_that_is_stale_makes_every_lag_a_lower_bound(
     ends: list[LogEnd], offset: int, later_ms: int, max_age_ms: int
 ) -> None:
     now_ms = ends[-1].at_ms + later_ms
-    fresh, found = behind(ends, offset, now_ms), log_ends.behind(ends, offset, now_ms, max_age_ms)
+    fresh, found = lag_at(ends, offset, now_ms), log_ends.lag_at(ends, offset, now_ms, max_age_ms)
 
     assert fresh is not None
     assert found is not None
     assert found.is_stale == (later_ms > max_age_ms)
     assert (found.records, found.ms) == (fresh.records, fresh.ms)
-    assert found.is_at_least == (fresh.is_at_least or found.is_stale)
+    assert found.is_lower_bound == (fresh.is_lower_bound or found.is_stale)
     assert found.is_known == (found.records > 0 or not found.is_stale)
 
 
 @given(ends=st.lists(st.builds(LogEnd, st.integers(0, 50), st.integers(0, 50))))
 def test_an_end_never_falls(ends: list[LogEnd]) -> None:
-    found = rising(ends)
+    found = monotonic_log_ends(ends)
 
     assert found == sorted(found)
     assert [end.offset for end in found] == sorted(end.offset for end in found)
@@ -107,8 +105,8 @@ def test_an_end_never_falls(ends: list[LogEnd]) -> None:
 
 
 @given(ends=logs(), offset=st.integers(0, 30_000), stands_ms=st.integers(0, 10**6))
-def test_who_stands_still_falls_behind_by_the_time_that_passes(ends: list[LogEnd], offset: int, stands_ms: int) -> None:
-    before, after = behind(ends, offset, ends[-1].at_ms), behind(ends, offset, ends[-1].at_ms + stands_ms)
+def test_time_lag_of_a_stopped_consumer_grows_with_time(ends: list[LogEnd], offset: int, stands_ms: int) -> None:
+    before, after = lag_at(ends, offset, ends[-1].at_ms), lag_at(ends, offset, ends[-1].at_ms + stands_ms)
 
     assert before is not None
     assert after is not None

@@ -1,6 +1,6 @@
-"""One group on one node after the other, under a virtual clock; the laws are held at every step.
+"""One group on a sequence of nodes, under a virtual clock; every step is checked against the laws.
 
-What is stored goes through the rows that a database would hold, and a node that takes over finds nothing else.
+Stored data goes through the rows of a database, and the next node has nothing else.
 """
 
 from collections import Counter
@@ -12,26 +12,26 @@ from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import CommittedOffset, GroupCreated, GroupDied
-from coordinator_core.protocol.replies import Joined
 from coordinator_core.protocol.requests import (
     Deadline,
     DeadlineKind,
-    Expire,
-    Reconsider,
+    ExpireDeadline,
+    Reevaluate,
     Request,
     Resume,
     StoredOffset,
     Token,
 )
-from coordinator_core.protocol.settings import CataloguedTopic, Context, GroupSettings, Now
+from coordinator_core.protocol.responses import JoinGroupResponse
+from coordinator_core.protocol.settings import Context, GroupSettings, Now, TopicMetadata
 from coordinator_core.protocol.states import COMPLETING, PREPARING
-from coordinator_core.runtime.timers import Armed, Timers
+from coordinator_core.runtime.timers import GroupTimer, Timers
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import load_group, project
 from coordinator_core.store.rows import GroupRow, GroupWrite, MemberRow, RebalanceRow, StoredGroup
 from tests.unit.coordinator_core.protocol.laws.cells import row_of, state_of
 from tests.unit.coordinator_core.protocol.laws.laws import LAWS
-from tests.unit.coordinator_core.protocol.laws.steps import STRANGER, Memory, Partition, Step, learn, picture
+from tests.unit.coordinator_core.protocol.laws.steps import UNKNOWN_ID, Memory, Partition, Step, learn, picture
 
 EPOCH_MS = 1_700_000_000_000
 PARTITIONS = 6
@@ -39,7 +39,7 @@ SETTINGS = GroupSettings(group_min_session_timeout_ms=1, group_new_member_join_t
 STORED = (
     "created_at_ms",
     "state",
-    "settled_state",
+    "state_before_join_phase",
     "generation",
     "protocol_name",
     "leader_id",
@@ -53,7 +53,7 @@ STORED = (
 
 
 class World:
-    """A group, whoever serves it, and the clock on the wall."""
+    """A group, the node that owns it, and the wall clock."""
 
     def __init__(self, cells: Counter[tuple[str, str]]) -> None:
         self.cells = cells
@@ -62,8 +62,8 @@ class World:
         self.group = Group("g")
         self.memory = Memory()
         self.settings = SETTINGS
-        self._members_told: tuple[list[str], int] = [], -1
-        """Whom the last leader was told of, and of which generation."""
+        self._announced_members: tuple[list[str], int] = [], -1
+        """The generation and members in the last leader's response."""
         self._topics_version = 0
         self._ledger = Ledger("g", 0)
         self._timers = Timers()
@@ -75,18 +75,18 @@ class World:
     # -- decided, stored, said ------------------------------------------------------------------------
 
     def token(self) -> Token:
-        """Return a token that nobody had before."""
+        """Return a new token."""
         return next(self._serial)
 
     def fresh_id(self, stem: str = "m") -> str:
-        """Return a member id that nobody had before."""
+        """Return a new member id."""
         return f"{stem}-{next(self._serial)}"
 
     @property
     def context(self) -> Context:
         """Return what stands around the group."""
-        catalogue = {"orders": CataloguedTopic(PARTITIONS, self._topics_version)}
-        return Context(self.settings, catalogue, self._topics_version)
+        topic_metadata = {"orders": TopicMetadata(PARTITIONS, self._topics_version)}
+        return Context(self.settings, topic_metadata, self._topics_version)
 
     def ask(self, request: Request, row: str | None = None) -> Decision:
         """Ask the group, hold the laws, and carry the decision out.
@@ -95,17 +95,17 @@ class World:
             request: what is asked.
             row: of the table, where the group alone cannot tell.
         """
-        if isinstance(request, Expire):
-            self._timers.stop(Armed("g", request.deadline))
+        if isinstance(request, ExpireDeadline):
+            self._timers.stop(GroupTimer("g", request.deadline))
         step = self._decide(self.group, request, row)
         learn(self.memory, step)
         self._carry_out(step.decision)
-        self._hold_standing_laws()
+        self._check_invariants()
         if not self.group.exists:
-            self.memory, self._members_told = Memory(), ([], -1)
+            self.memory, self._announced_members = Memory(), ([], -1)
         return step.decision
 
-    def ask_the_dead(self, request: Request, row: str) -> None:
+    def ask_dead_group(self, request: Request, row: str) -> None:
         """Ask the group as if it had just died; nothing comes of it."""
         dead = Group("g").fold([GroupCreated(0), GroupDied(0, "deleted")])
         assert self._decide(dead, request, row).after is dead
@@ -125,15 +125,15 @@ class World:
     def _carry_out(self, decision: Decision) -> None:
         self.group = decision.group
         for deadline, delay_ms in decision.deadlines:
-            armed = Armed("g", deadline)
+            timer = GroupTimer("g", deadline)
             if delay_ms is None:
-                self._timers.stop(armed)
+                self._timers.stop(timer)
             else:
-                self._timers.start(armed, self.now_ms + delay_ms)
+                self._timers.start(timer, self.now_ms + delay_ms)
         for reply in decision.replies:
-            if isinstance(reply.answer, Joined) and reply.answer.members:
+            if isinstance(reply.answer, JoinGroupResponse) and reply.answer.members:
                 members = [one.member_id for one in reply.answer.members]
-                self._members_told = members, reply.answer.generation
+                self._announced_members = members, reply.answer.generation
         write = project(decision.group, decision.records, self._ledger)
         if write is not None:
             self._store(write)
@@ -141,15 +141,17 @@ class World:
     def _store(self, write: GroupWrite) -> None:
         for row in write.ownerships:
             assert row.valid_from_ms <= row.valid_to_ms, "a span ends before it begins"
-        for stay in write.sessions:
-            assert stay.joined_at_ms <= stay.started_at_ms <= stay.ended_at_ms, "a stay ends before it begins"
+        for session in write.sessions:
+            assert session.joined_at_ms <= session.started_at_ms <= session.ended_at_ms, (
+                "a session ends before it begins"
+            )
         for rebalance in write.rebalances:
-            self._everybody_has_a_part(rebalance, write)
+            self._every_member_has_a_rebalance_row(rebalance, write)
         for removed in write.removed:
             del self.offsets[removed.offset.topic, removed.offset.partition]
-        for committed in write.positions:
+        for committed in write.committed_offsets:
             self.offsets[committed.topic, committed.partition] = self._stored_offset(committed)
-        if write.is_group_gone:
+        if write.is_group_deleted:
             self.group, self._ledger, self._row = Group("g"), Ledger("g", 0), None
             self._member_rows.clear()
             return
@@ -166,13 +168,13 @@ class World:
 
     # -- laws that hold between steps --------------------------------------------------------------------
 
-    def _hold_standing_laws(self) -> None:
-        self._what_is_stored_is_the_group()
-        self._whoever_is_silent_has_a_deadline()
-        self._nobody_waits_for_ever()
-        self._the_ledger_knows_who_holds_what()
+    def _check_invariants(self) -> None:
+        self._stored_state_equals_group()
+        self._silent_members_have_a_timer()
+        self._no_request_waits_forever()
+        self._ledger_knows_ownership()
 
-    def _what_is_stored_is_the_group(self) -> None:
+    def _stored_state_equals_group(self) -> None:
         """Another node would find what this one has, but for what is forgotten with it."""
         if self._row is None:
             assert not self.group.exists
@@ -184,54 +186,54 @@ class World:
         if self.group.state is not PREPARING:
             assert found.state_since_ms == self.group.state_since_ms
             assert found.protocol_type == self.group.protocol_type
-        held = {member_id: spans for member_id, spans in self._ledger.held.items() if spans}
-        assert {member_id: spans for member_id, spans in ledger.held.items() if spans} == held
+        held = {member_id: spans for member_id, spans in self._ledger.ownership.items() if spans}
+        assert {member_id: spans for member_id, spans in ledger.ownership.items() if spans} == held
 
     def _restored(self) -> tuple[Group, Ledger, GroupWrite | None]:
         assert self._row is not None
-        rows = tuple(sorted(self._member_rows.values(), key=lambda row: (row.position, row.member_id)))
+        rows = tuple(sorted(self._member_rows.values(), key=lambda row: (row.join_order, row.member_id)))
         return load_group(StoredGroup(self._row, rows), EPOCH_MS + self.now_ms)
 
-    def _whoever_is_silent_has_a_deadline(self) -> None:
-        """Every member and every handshake id is timed, unless it waits; and no timer is anybody else's."""
+    def _silent_members_have_a_timer(self) -> None:
+        """Every member and every pending member id is timed, unless it waits; and no other timer runs."""
         group = self.group
-        armed = set(self._armed(DeadlineKind.MEMBER, *group.members))
+        timer = set(self._armed(DeadlineKind.SESSION, *group.members))
         for member in group.members.values():
             is_excused = group.is_waiting(member.member_id) and not member.is_new
-            assert member.member_id in armed or is_excused, "a member is not timed"
-        handshakes = set(self._armed(DeadlineKind.HANDSHAKE, *group.pending_member_ids))
-        assert handshakes == group.pending_member_ids, "a handshake id is not timed"
+            assert member.member_id in timer or is_excused, "a member is not timed"
+        pending = set(self._armed(DeadlineKind.PENDING_MEMBER, *group.pending_member_ids))
+        assert pending == group.pending_member_ids, "a pending member id is not timed"
         phases = [*self._armed(DeadlineKind.JOIN, ""), *self._armed(DeadlineKind.SYNC, "")]
-        assert len(self._timers) == len(armed) + len(handshakes) + len(phases), "a timer runs for nobody"
+        assert len(self._timers) == len(timer) + len(pending) + len(phases), "a timer has no owner"
 
     def _armed(self, kind: DeadlineKind, *subjects: str) -> Iterator[str]:
         return (one for one in subjects if self._due_ms(kind, one) is not None)
 
     def _due_ms(self, kind: DeadlineKind, subject: str = "") -> int | None:
-        return self._timers.due_at_ms(Armed("g", Deadline(kind, subject)))
+        return self._timers.due_at_ms(GroupTimer("g", Deadline(kind, subject)))
 
-    def _nobody_waits_for_ever(self) -> None:
-        """A join phase ends by its limit, and whoever has not synced is looked at again."""
+    def _no_request_waits_forever(self) -> None:
+        """A join phase ends by its limit, and pending syncs have a timer."""
         group = self.group
         join_ms, sync_ms = self._due_ms(DeadlineKind.JOIN), self._due_ms(DeadlineKind.SYNC)
         assert (join_ms is not None) == (group.state is PREPARING), "a join phase has no limit, or a limit no phase"
         if join_ms is not None:
             assert join_ms <= self.memory.phase_ends_ms, "a join phase outlasts its limit"
-        assert (sync_ms is not None) == bool(group.pending_syncs), "a sync limit runs for nobody, or none for somebody"
+        assert (sync_ms is not None) == bool(group.pending_syncs), "the sync timer and the pending syncs differ"
 
-    def _the_ledger_knows_who_holds_what(self) -> None:
+    def _ledger_knows_ownership(self) -> None:
         """Open spans are what was assigned, and a rebalance is under way until there is an assignment."""
         held = {
             member_id: {(span.topic, number) for span in spans for number in span.partitions}
-            for member_id, spans in self._ledger.held.items()
+            for member_id, spans in self._ledger.ownership.items()
         }
         given = {member_id: owned for member_id, owned in self.memory.owned.items() if owned}
         assert {member_id: owned for member_id, owned in held.items() if owned} == given, "the ledger is wrong"
-        assert self._ledger.stays.keys() == self.group.members.keys(), "stays are not those of the members"
+        assert self._ledger.sessions.keys() == self.group.members.keys(), "sessions are not those of the members"
         assert (self._ledger.under_way is not None) == (self.group.state in {PREPARING, COMPLETING})
 
-    def _everybody_has_a_part(self, rebalance: RebalanceRow, write: GroupWrite) -> None:
-        """Whoever is in the new generation joined it, and nobody is waited for longer than the rebalance took.
+    def _every_member_has_a_rebalance_row(self, rebalance: RebalanceRow, write: GroupWrite) -> None:
+        """Members of the new generation joined it, and no wait is longer than the rebalance.
 
         Of one that is abandoned, only those who went are known.
         """
@@ -239,7 +241,7 @@ class World:
         took_ms = rebalance.completed_at_ms - rebalance.started_at_ms
         present = 0 if rebalance.outcome == "abandoned" else rebalance.member_count_after
         assert sum(part.outcome == "joined" for part in parts) == present, "a part is missing"
-        assert all(part.waited_for_ms <= took_ms for part in parts), "somebody was waited for longer than it took"
+        assert all(part.waited_for_ms <= took_ms for part in parts), "a wait is longer than the rebalance"
 
     # -- time, nodes and settings ----------------------------------------------------------------------------
 
@@ -248,9 +250,9 @@ class World:
         end_ms = self.now_ms + ms
         while (due_ms := self._timers.next_due_ms()) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            armed = self._timers.take_due(self.now_ms)
-            if armed is not None:
-                self.ask(Expire(armed.deadline))
+            timer = self._timers.pop_due(self.now_ms)
+            if timer is not None:
+                self.ask(ExpireDeadline(timer.deadline))
         self.now_ms = end_ms
 
     def advance_to_the_next_deadline(self) -> None:
@@ -259,8 +261,8 @@ class World:
         if due_ms is not None:
             self.advance(max(0, due_ms - self.now_ms))
 
-    def lose_the_node(self) -> None:
-        """Let another node take over; whoever waited is told to ask again."""
+    def lose_node(self) -> None:
+        """Fail over to another node; waiting requests are answered NOT_COORDINATOR or retriable errors."""
         self.memory.waiting.clear()
         self._timers = Timers()
         if self._row is None:
@@ -275,24 +277,24 @@ class World:
     def change_settings(self, settings: GroupSettings) -> None:
         """Let an operator change what is in force."""
         self.settings = settings
-        self.ask(Reconsider(is_rebalance_timeout_changed=True))
+        self.ask(Reevaluate(is_rebalance_timeout_changed=True))
 
     def change_partitions(self) -> None:
         """Let the partitions of "orders" change."""
         self._topics_version += 1
-        self.ask(Reconsider())
+        self.ask(Reevaluate())
 
     # -- what a leader brings ----------------------------------------------------------------------------------
 
     def assignments(self, *, is_good: bool = True) -> tuple[tuple[str, bytes], ...]:
-        """Return everybody's part of "orders", of those whom the leader was told of.
+        """Return an assignment of "orders" to the members that the leader knows.
 
-        A bad leader gives everything to everybody, and to a stranger.
+        A bad leader assigns everything to every member, and to an unknown one.
         """
-        told, generation = self._members_told
-        members = list(told if generation == self.group.generation else self.group.members)
+        reported, generation = self._announced_members
+        members = list(reported if generation == self.group.generation else self.group.members)
         if not is_good:
-            return tuple((one, _part(range(PARTITIONS))) for one in [*members, STRANGER])
+            return tuple((one, _part(range(PARTITIONS))) for one in [*members, UNKNOWN_ID])
         return tuple((one, _part(range(n, PARTITIONS, len(members)))) for n, one in enumerate(members))
 
 

@@ -1,1 +1,1 @@
-"""The rules that reports go by, against slow twins that are obviously right."""
+"""Tests of the report rules, against slow reference implementations."""

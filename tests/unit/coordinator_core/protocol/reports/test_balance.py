@@ -1,4 +1,4 @@
-"""The audit of one group: sentences, laws, and every assignor's own work as a witness."""
+"""The audit of one group: examples, laws, and the results of every assignor."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.protocol.assignors import MemberSubscription, assign
-from coordinator_core.protocol.reports.balance import Audit, GroupFacts, MemberFacts, audit, score_of, trend_of
+from coordinator_core.protocol.reports.balance import Audit, AuditedGroup, AuditedMember, audit, score_of, trend_of
 
 GENERATION = 5
 Held = Mapping[str, Mapping[int, int]]
 
 
-def member(member_id: str, topics: str, held: Held | None = None) -> MemberFacts:
+def member(member_id: str, topics: str, held: Held | None = None) -> AuditedMember:
     """Build a member that subscribes to topics of one letter; `held` is topic → partition → generation."""
     given_then = {
         (topic, number): since for topic, numbers in (held or {}).items() for number, since in numbers.items()
     }
-    return MemberFacts(member_id, frozenset(topics), given_then)
+    return AuditedMember(member_id, frozenset(topics), given_then)
 
 
 def kept(*numbers: int) -> dict[int, int]:
@@ -30,9 +30,9 @@ def given_now(*numbers: int) -> dict[int, int]:
     return dict.fromkeys(numbers, GENERATION)
 
 
-def judge(*members: MemberFacts, **facts: Any) -> Audit:  # noqa: ANN401 - what GroupFacts takes
-    given_facts = {"catalogue": {}, "lags": {}, "lost": {}, **facts}
-    return audit(GroupFacts(GENERATION, members, **given_facts))
+def judge(*members: AuditedMember, **facts: Any) -> Audit:  # noqa: ANN401 - what AuditedGroup takes
+    given_facts = {"topic_partitions": {}, "lags": {}, "lost": {}, **facts}
+    return audit(AuditedGroup(GENERATION, members, **given_facts))
 
 
 def test_an_uneven_group_for_which_nothing_better_exists_scores_100() -> None:
@@ -42,18 +42,20 @@ def test_an_uneven_group_for_which_nothing_better_exists_scores_100() -> None:
     assert [each.score for each in found.topics.values()] == [100, 100]
 
 
-def test_what_lies_beyond_the_best_shares_is_misplaced() -> None:
+def test_partitions_beyond_the_best_shares_are_misplaced() -> None:
     found = judge(member("a", "x", {"x": kept(*range(7))}), member("b", "x", {"x": kept(7, 8, 9)}))
     assert (found.group.best_partitions_max, found.group.misplaced, found.group.score) == (5, 2, 80)
     assert found.group.has_better
 
 
-def test_what_nobody_holds_is_misplaced_too() -> None:
-    found = judge(member("a", "x", {"x": kept(0)}), member("b", "x", {"x": kept(1)}), catalogue={"x": 4, "other": 9})
+def test_unowned_partitions_are_misplaced() -> None:
+    found = judge(
+        member("a", "x", {"x": kept(0)}), member("b", "x", {"x": kept(1)}), topic_partitions={"x": 4, "other": 9}
+    )
     assert (found.group.partitions, found.group.unassigned, found.group.score) == (4, 2, 50)
 
 
-def test_what_somebody_holds_who_does_not_subscribe_is_misplaced() -> None:
+def test_partitions_of_unsubscribed_members_are_misplaced() -> None:
     found = judge(member("a", "x", {"y": kept(0)}), member("b", "y", {"x": kept(0)}))
     assert (found.group.misplaced, found.group.score) == (2, 0)
 
@@ -84,7 +86,7 @@ def test_lag_is_added_up_by_member_and_is_unknown_without_any_end() -> None:
     assert (judge(*members).group.lag_max, judge(*members).group.lag_mean) == (None, None)
 
 
-def test_a_lag_beyond_every_bound_stays_within_its_column() -> None:
+def test_lag_beyond_its_bounds_fits_its_column() -> None:
     found = judge(member("a", "x", {"x": kept(0, 1)}), lags={("x", 0): 2**63 - 1, ("x", 1): 2**63 - 1})
     assert (found.group.lag_max, found.group.lag_mean) == (2**63 - 1, float(2**63 - 1))
 
@@ -95,19 +97,19 @@ def test_moves_are_those_of_the_present_generation_and_new_partitions_have_not_m
     assert (found.group.moved, found.topics["x"].moved) == (2, 2)
 
 
-def test_moves_are_needed_where_the_former_holder_is_gone_and_where_balance_asks_for_them() -> None:
+def test_moves_are_needed_after_a_removal_and_for_balance() -> None:
     members = (member("a", "x", {"x": kept(0, 1)}), member("b", "x", {"x": given_now(2, 3)}))
     found = judge(*members, lost={("x", 2): "a", ("x", 3): "gone"})
     assert (found.group.moves_needed, found.topics["x"].moves_needed) == (2, 1)
 
 
-def test_a_swap_for_nothing_is_told() -> None:
+def test_useless_swap_is_reported() -> None:
     members = (member("a", "x", {"x": given_now(1)}), member("b", "x", {"x": given_now(0)}))
     found = judge(*members, lost={("x", 0): "a", ("x", 1): "b"})
     assert (found.group.score, found.group.moved, found.group.moves_needed) == (100, 2, 0)
 
 
-def test_a_group_with_nothing_to_share_out_scores_100() -> None:
+def test_group_without_partitions_scores_100() -> None:
     found = judge(member("a", "x"), member("b", ""))
     assert (found.group.score, found.group.idle_members, found.group.partitions_mean) == (100, 2, 0.0)
 
@@ -137,14 +139,14 @@ def assigned_by(assignor: str, subscriptions: list[set[str]], counts: dict[str, 
     members = [MemberSubscription(f"m{n}", None, tuple(sorted(topics))) for n, topics in enumerate(subscriptions)]
     shares = assign(assignor, counts, members)
     facts = [
-        MemberFacts(
+        AuditedMember(
             each.member_id,
             frozenset(each.topics),
             dict.fromkeys(shares[each.member_id], GENERATION),
         )
         for each in members
     ]
-    return judge(*facts, catalogue=counts)
+    return judge(*facts, topic_partitions=counts)
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,4 +1,4 @@
-"""An evicted member was silent, or alive and late: its last heartbeat tells."""
+"""The last heartbeat distinguishes evicted members that were silent from those that were alive and late."""
 
 import pytest
 
@@ -26,7 +26,7 @@ LATE_JOIN, LATE_SYNC, SILENT = EvictionCause.LATE_JOIN, EvictionCause.LATE_SYNC,
         ("hour", 0, 3_000, None),
     ],
 )
-def test_the_last_heartbeat_tells_a_late_member_from_a_silent_one(
+def test_last_heartbeat_distinguishes_late_from_silent_members(
     end_reason: str, silent_ms: int, gap_ms_max: int | None, cause: EvictionCause | None
 ) -> None:
     assert eviction_cause(end_reason, silent_ms, gap_ms_max, SESSION_MS) is cause

@@ -1,4 +1,4 @@
-"""The best loads and the fewest moves, against a twin that tries every assignment there is."""
+"""The best loads and the fewest moves, against a reference that tries every assignment."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.protocol.reports import fewest_moves as search
-from coordinator_core.protocol.reports.fair_loads import Shares, Wanted, best_loads, best_spread
+from coordinator_core.protocol.reports.best_loads import AssignmentProblem, Shares, best_loads, best_spread
 from coordinator_core.protocol.reports.fewest_moves import fewest_moves
 
 
 class Case(NamedTuple):
     """A small group, and what its members held before."""
 
-    wanted: Wanted
+    wanted: AssignmentProblem
     held: Shares
 
 
@@ -30,10 +30,10 @@ def cases(draw: st.DrawFn) -> Case:
     for topic, count in counts.items():
         for holder in draw(st.lists(st.sampled_from(takers[topic]), max_size=count)):
             held[holder][topic] = held[holder].get(topic, 0) + 1
-    return Case(Wanted(counts, takers, members), held)
+    return Case(AssignmentProblem(counts, takers, members), held)
 
 
-def every_assignment(wanted: Wanted) -> Iterator[Shares]:
+def every_assignment(wanted: AssignmentProblem) -> Iterator[Shares]:
     """Name every way to share the partitions out."""
     splits = [list(ways(count, wanted.takers[topic])) for topic, count in wanted.counts.items()]
     for choice in product(*splits):
@@ -80,7 +80,7 @@ def test_loads_and_moves_are_those_of_the_best_of_all_assignments(case: Case) ->
 
 @settings(max_examples=100, deadline=None)
 @given(cases())
-def test_whatever_is_there_is_given_out_to_those_who_subscribe(case: Case) -> None:
+def test_every_partition_is_assigned_to_a_subscriber(case: Case) -> None:
     spread = best_spread(*case)
     for topic, count in case.wanted.counts.items():
         shares = {member: share.get(topic, 0) for member, share in enumerate(spread.shares)}
@@ -90,23 +90,23 @@ def test_whatever_is_there_is_given_out_to_those_who_subscribe(case: Case) -> No
 
 def test_a_chain_over_two_topics_is_found() -> None:
     """The first can give to the second only, and the second to the third."""
-    wanted = Wanted({"x": 2, "y": 1}, {"x": [0, 1], "y": [1, 2]}, 3)
+    wanted = AssignmentProblem({"x": 2, "y": 1}, {"x": [0, 1], "y": [1, 2]}, 3)
     assert best_spread(wanted, [{"x": 2}, {"y": 1}, {}]).loads == [1, 1, 1]
     assert fewest_moves(wanted, [{"x": 2}, {"y": 1}, {}]) == 2
 
 
-def test_of_two_that_could_get_one_the_one_that_takes_fewer_moves_counts() -> None:
+def test_fewest_moves_chooses_among_equal_receivers() -> None:
     """The third could get "y" from the second, and the second "x" from the first; the last gets "x" at once."""
-    wanted = Wanted({"x": 2, "y": 1}, {"x": [0, 1, 3], "y": [0, 1, 2, 3]}, 4)
+    wanted = AssignmentProblem({"x": 2, "y": 1}, {"x": [0, 1, 3], "y": [0, 1, 2, 3]}, 4)
     assert fewest_moves(wanted, [{"x": 2}, {"y": 1}, {}, {}]) == 1
 
 
 def test_a_group_without_partitions_has_empty_shares() -> None:
-    assert best_loads(Wanted({}, {}, 3)) == [0, 0, 0]
-    assert fewest_moves(Wanted({}, {}, 3), [{}, {}, {}]) == 0
+    assert best_loads(AssignmentProblem({}, {}, 3)) == [0, 0, 0]
+    assert fewest_moves(AssignmentProblem({}, {}, 3), [{}, {}, {}]) == 0
 
 
-def test_a_search_that_would_take_too_long_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = Wanted({"x": 2, "y": 1}, {"x": [0, 1], "y": [1, 2]}, 3)
+def test_search_that_would_take_too_long_returns_a_weaker_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = AssignmentProblem({"x": 2, "y": 1}, {"x": [0, 1], "y": [1, 2]}, 3)
     monkeypatch.setattr(search, "ARCS_MAX", 3)
     assert fewest_moves(wanted, [{"x": 2}, {"y": 1}, {}]) == 0

@@ -1,4 +1,4 @@
-"""Storms, spurious evictions and groups that never settle, by the pure rules."""
+"""Rebalance churn, spurious evictions and groups that never settle, by the pure rules."""
 
 from dataclasses import replace
 
@@ -12,19 +12,17 @@ from coordinator_core.protocol.reports.frequency import (
     Consumer,
     Life,
     Thresholds,
-    is_back_in_time,
+    churn_periods,
+    existed_ms,
+    is_back_within_grace,
+    is_churning,
     is_same_consumer,
     is_successor,
-    lived_ms,
-    never_settles,
     percentile,
     rebalancing_share,
-    storms,
 )
 
-THRESHOLDS = Thresholds(
-    grace_ms=60_000, storm_rebalances=3, storm_window_ms=100, unsettled_ms=1_000, unsettled_restarts=10
-)
+THRESHOLDS = Thresholds(grace_ms=60_000, churn_min_rebalances=3, churn_window_ms=100, stuck_ms=1_000, stuck_restarts=10)
 
 
 @pytest.mark.parametrize(
@@ -43,16 +41,16 @@ THRESHOLDS = Thresholds(
     ],
 )
 def test_storms_that_share_a_rebalance_are_one(starts_ms: list[int], found: tuple[int, int]) -> None:
-    assert storms(starts_ms, THRESHOLDS) == found
+    assert churn_periods(starts_ms, THRESHOLDS) == found
 
 
 @given(st.lists(st.integers(0, 500), max_size=12).map(sorted), st.integers(2, 4))
-def test_storms_are_the_joined_windows_that_a_search_finds(starts_ms: list[int], rebalances: int) -> None:
-    thresholds = replace(THRESHOLDS, storm_rebalances=rebalances)
+def test_churn_periods_equal_the_merged_windows_of_a_search(starts_ms: list[int], rebalances: int) -> None:
+    thresholds = replace(THRESHOLDS, churn_min_rebalances=rebalances)
     windows = [
         set(range(first, first + rebalances))
         for first in range(len(starts_ms) - rebalances + 1)
-        if starts_ms[first + rebalances - 1] - starts_ms[first] <= thresholds.storm_window_ms
+        if starts_ms[first + rebalances - 1] - starts_ms[first] <= thresholds.churn_window_ms
     ]
     joined: list[set[int]] = []
     for window in windows:
@@ -60,7 +58,7 @@ def test_storms_are_the_joined_windows_that_a_search_finds(starts_ms: list[int],
             joined[-1] |= window
         else:
             joined.append(window)
-    assert storms(starts_ms, thresholds) == (len(joined), sum(map(len, joined)))
+    assert churn_periods(starts_ms, thresholds) == (len(joined), sum(map(len, joined)))
 
 
 GONE = Consumer("m-1", None, "billing", "/10.0.0.1")
@@ -88,11 +86,11 @@ def test_the_same_consumer_has_the_same_instance_or_the_same_client_and_host(
 
 @pytest.mark.parametrize(("joined_at_ms", "is_back"), [(99, False), (100, True), (110, True), (111, False)])
 def test_both_ends_of_the_grace_belong_to_it(joined_at_ms: int, is_back: bool) -> None:
-    assert is_back_in_time(100, joined_at_ms, 10) is is_back
+    assert is_back_within_grace(100, joined_at_ms, 10) is is_back
 
 
 @pytest.mark.parametrize(("joined_at_ms", "is_one"), [(90, False), (91, True), (99, True), (100, False)])
-def test_whoever_joins_during_a_silence_is_the_successor_of_who_is_silent(joined_at_ms: int, is_one: bool) -> None:
+def test_client_joining_during_a_silence_is_the_successor(joined_at_ms: int, is_one: bool) -> None:
     assert is_successor(90, joined_at_ms, 100) is is_one
 
 
@@ -103,7 +101,7 @@ def test_whoever_joins_during_a_silence_is_the_successor_of_who_is_silent(joined
 def test_a_group_does_not_settle_when_it_takes_too_long_or_falls_back_too_often(
     under_way_ms: int | None, restarts: int, is_lost: bool
 ) -> None:
-    assert never_settles(under_way_ms, restarts, THRESHOLDS) is is_lost
+    assert is_churning(under_way_ms, restarts, THRESHOLDS) is is_lost
 
 
 def test_a_percentile_is_one_of_the_lengths() -> None:
@@ -126,8 +124,8 @@ def test_a_percentile_is_one_of_the_lengths() -> None:
     ],
 )
 def test_a_group_lives_in_an_interval_from_its_creation_to_its_death(lives: list[Life], lived: int) -> None:
-    assert lived_ms(lives, 1_000, 1_100) == lived
+    assert existed_ms(lives, 1_000, 1_100) == lived
 
 
-def test_the_share_goes_by_the_life_and_not_by_the_interval() -> None:
-    assert (rebalancing_share(51, lived_ms([Life(1_028)], 1_000, 1_100)), rebalancing_share(0, 0)) == (51 / 72, 0.0)
+def test_share_is_of_the_life_and_not_of_the_interval() -> None:
+    assert (rebalancing_share(51, existed_ms([Life(1_028)], 1_000, 1_100)), rebalancing_share(0, 0)) == (51 / 72, 0.0)

@@ -1,4 +1,4 @@
-"""Which consumer a group waits for longest, by the pure rule."""
+"""The consumers that a group waits for longest, by the pure rule."""
 
 from hypothesis import given
 from hypothesis import strategies as st

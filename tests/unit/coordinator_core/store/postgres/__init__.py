@@ -1,1 +1,1 @@
-"""The parts of the Postgres store that need no server."""
+"""Tests of the parts of the Postgres store that need no server."""

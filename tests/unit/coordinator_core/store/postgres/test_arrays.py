@@ -1,4 +1,4 @@
-"""A column of numbers is written as Postgres reads an array, also where it says the same in every row."""
+"""A column of numbers is written as a Postgres array, also if all values are equal."""
 
 import pytest
 

@@ -1,12 +1,12 @@
-"""Whoever was stored in this very minute, under the lease that still holds, needs no look; everybody else does."""
+"""The minute cache knows partitions that were stored in the current minute under a lease that is still valid."""
 
 import pytest
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
-from coordinator_core.store.postgres import present_minute
+from coordinator_core.store.postgres import minute_cache
 from coordinator_core.store.postgres.folding import Folded, fold
-from coordinator_core.store.postgres.present_minute import PresentMinute
+from coordinator_core.store.postgres.minute_cache import MinuteCache
 from coordinator_core.store.rows import GroupWrite
 
 KEY = ("g", "orders", 0)
@@ -19,44 +19,44 @@ def commit(*at_ms: int, partition: int = 0) -> Folded:
 
 
 @pytest.fixture
-def minute() -> PresentMinute:
+def minute() -> MinuteCache:
     """Return a memory of one commit, in the first minute."""
-    minute = PresentMinute()
-    minute.note(commit(10), EPOCHS)
+    minute = MinuteCache()
+    minute.add(commit(10), EPOCHS)
     return minute
 
 
-def test_a_partition_that_was_stored_in_this_minute_is_known(minute: PresentMinute) -> None:
+def test_a_partition_that_was_stored_in_this_minute_is_known(minute: MinuteCache) -> None:
     assert KEY in minute.known(commit(59_999), EPOCHS)
 
 
-def test_nobody_is_known_before_anything_is_stored() -> None:
-    assert not PresentMinute().known(commit(10), EPOCHS)
+def test_minute_cache_is_empty_before_a_write() -> None:
+    assert not MinuteCache().known(commit(10), EPOCHS)
 
 
-def test_nobody_is_known_in_another_minute(minute: PresentMinute) -> None:
+def test_minute_cache_is_empty_in_another_minute(minute: MinuteCache) -> None:
     assert not minute.known(commit(60_000), EPOCHS)
-    minute.note(commit(60_000, partition=1), EPOCHS)
+    minute.add(commit(60_000, partition=1), EPOCHS)
     assert KEY not in minute.known(commit(60_001), EPOCHS)
 
 
-def test_nobody_is_known_in_a_batch_that_spans_two_minutes(minute: PresentMinute) -> None:
+def test_minute_cache_is_empty_for_a_batch_over_two_minutes(minute: MinuteCache) -> None:
     assert not minute.known(commit(59_999, 60_000), EPOCHS)
-    minute.note(commit(59_999, 60_000), EPOCHS)
+    minute.add(commit(59_999, 60_000), EPOCHS)
     assert KEY in minute.known(commit(11), EPOCHS)
 
 
-def test_nobody_is_known_once_a_shard_was_away(minute: PresentMinute) -> None:
+def test_minute_cache_is_empty_after_a_shard_was_lost(minute: MinuteCache) -> None:
     assert not minute.known(commit(11), {1: 6})
-    minute.note(commit(11, partition=1), {1: 6})
+    minute.add(commit(11, partition=1), {1: 6})
     assert KEY not in minute.known(commit(12), {1: 6})
 
 
-def test_another_shard_makes_no_difference(minute: PresentMinute) -> None:
+def test_another_shard_makes_no_difference(minute: MinuteCache) -> None:
     assert KEY in minute.known(commit(11), {2: 9})
 
 
-def test_what_is_remembered_is_bounded(minute: PresentMinute, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(present_minute, "REMEMBERED_MAX", 1)
-    minute.note(commit(11, partition=1), EPOCHS)
+def test_what_is_remembered_is_bounded(minute: MinuteCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minute_cache, "REMEMBERED_MAX", 1)
+    minute.add(commit(11, partition=1), EPOCHS)
     assert minute.known(commit(12), EPOCHS) == {("g", "orders", 1)}

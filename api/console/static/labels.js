@@ -1,0 +1,86 @@
+// Labels of states, rebalance triggers, end reasons, changes and members.
+
+import { h } from "./dom.js";
+
+export const STATES = {
+  PreparingRebalance: { sign: "◐", name: "Preparing", tone: "warn", hint: "waiting for members to rejoin" },
+  CompletingRebalance: { sign: "◑", name: "Completing", tone: "warn", hint: "waiting for members to sync" },
+  Stable: { sign: "●", name: "Stable", tone: "good", hint: "all members have their assignment" },
+  Empty: { sign: "○", name: "Empty", tone: "idle", hint: "no members" },
+  Dead: { sign: "✕", name: "Dead", tone: "idle", hint: "deleted" },
+};
+
+const TRIGGERS = {
+  member_joined: "a member joined",
+  member_left: "a member left",
+  session_expired: "a member sent no heartbeat within its session timeout",
+  rebalance_timeout: "a member did not rejoin within the rebalance timeout",
+  sync_timeout: "a member did not sync in time",
+  subscription_changed: "a member changed its subscription",
+  leader_rejoined: "the leader rejoined to compute a new assignment",
+  static_member_replaced: "a static member was replaced with another subscription",
+  partitions_changed: "the partition count of a topic changed",
+  over_capacity: "the group exceeded its maximum size",
+  store_failed: "the assignment could not be stored",
+  database_restored: "the database was restored or failed over",
+  admin: "requested by an operator",
+};
+
+const SHORT_TRIGGERS = {
+  session_expired: "session expired",
+  rebalance_timeout: "rebalance timeout",
+  sync_timeout: "sync timeout",
+  subscription_changed: "a subscription changed",
+  leader_rejoined: "the leader rejoined",
+  static_member_replaced: "a static member changed",
+  partitions_changed: "partitions changed",
+  over_capacity: "too many members",
+  database_restored: "database restored",
+};
+
+const ENDS = {
+  left: "left", session_expired: "session expired", rebalance_timeout: "rebalance timeout", sync_timeout: "sync timeout",
+  admin: "removed by an operator", replaced: "replaced by a new process", hour: "ongoing",
+};
+
+const ACTIONS = {
+  put_group_config: "settings changed", put_settings: "settings changed", reset_offsets: "offsets reset", delete_group: "group deleted",
+  delete_offsets: "offsets deleted", delete_topic: "topic deleted", delete_log_ends: "log ends deleted", put_topic: "topic set", undo: "undo",
+  force_rebalance: "rebalance forced", reload_group: "group reloaded", remove_member: "member removed", apply_run: "run applied", reject_run: "run rejected",
+  start_incarnation: "database restored",
+};
+
+/** Return a rebalance's trigger as a sentence. */
+export const trigger = (name) => TRIGGERS[name] ?? name ?? "";
+
+/** Return a rebalance's trigger in a few words. */
+export const shortTrigger = (name) => SHORT_TRIGGERS[name] ?? trigger(name);
+
+/** Return the label of a change's action. */
+export const action = (name) => ACTIONS[name] ?? name.replaceAll("_", " ");
+
+/** Return a state as a sign, a name and a colour. */
+export function badge(state) {
+  const { sign, name, tone, hint } = STATES[state] ?? { sign: "?", name: state, tone: "idle", hint: "" };
+  return h("span", { class: `badge ${tone}`, title: `${state}: ${hint}` }, h("span", { "aria-hidden": "true" }, sign), ` ${name}`);
+}
+
+const MEMBER = /^(.*?)-([0-9a-f]{4})[0-9a-f]{4}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/;
+
+/** Return a member's label: its client id, and the first digits of the random part of its member id. */
+export function member(memberId) {
+  if (!memberId) return "";
+  const parts = MEMBER.exec(memberId);
+  return h("span", { class: "member", title: memberId }, parts ? [parts[1], h("i", {}, ` ${parts[2]}…`)] : memberId);
+}
+
+/** Return the client id within a member id. */
+export const clientOf = (memberId) => MEMBER.exec(memberId ?? "")?.[1] ?? memberId ?? "";
+
+const CAUSES = { silent: "no heartbeats", late_join: "alive", late_sync: "alive" };
+
+/** Return how a member session ended; for a member that missed a rebalance, also whether it was alive. */
+export const end = (reason, cause) => (ENDS[reason] ?? plain(reason)) + (cause && reason !== "session_expired" ? `, ${CAUSES[cause]}` : "");
+
+/** Return an API identifier as words. */
+export const plain = (word) => word.replaceAll("_", " ");

@@ -1,0 +1,166 @@
+"""The ASGI application: reads each request, dispatches it to the fast path or Litestar, counts and logs it.
+
+Every error becomes a problem response here. An unexpected error is logged with the request id; the client gets
+UNKNOWN_SERVER_ERROR without details.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import structlog
+from litestar import Litestar
+from litestar.types import HTTPScope, Receive, Send
+
+from api.http.authorization import authenticate
+from api.http.connection_gate import ConnectionCounts
+from api.http.fast_path import FastPathEndpoint
+from api.http.forwarding import STOPPING, Forwarder
+from api.http.idempotency_cache import IdempotencyCache
+from api.http.litestar_adapter import answer_with_litestar
+from api.http.paths import read_group_path
+from api.http.problems import InvalidForwardSignature, UnknownServerError, problem_response
+from api.http.request_body import ClientDisconnected, read_body
+from api.http.request_context import ANONYMOUS_IDENTITY, RequestContext, ServerContext
+from api.http.request_log import log_request
+from api.http.response import NO_ERROR, HttpResponse
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
+
+log = structlog.get_logger("muster.http")
+
+PROBE_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
+"""Paths that a stopping node still serves, for probes and scrapes."""
+
+SINGLE_WRITE_EXTENSION: Final = "muster.single_write"
+"""The ASGI extension that sends a whole response in one write, or returns False and does nothing."""
+
+E = TypeVar("E", bound=CoordinatorError)
+Headers = list[tuple[bytes, bytes]]
+SingleWrite = Callable[[Send, int, Headers, bytes], bool]
+
+
+class AsgiApp:
+    """The whole HTTP API as an ASGI application."""
+
+    def __init__(
+        self,
+        server: ServerContext,
+        fast_path: Mapping[bytes, FastPathEndpoint],
+        litestar: Litestar,
+        forwarder: Forwarder,
+    ) -> None:
+        self._server = server
+        self._forwarder = forwarder
+        self._fast_path = fast_path
+        self._litestar = litestar
+        self._idempotency_cache = IdempotencyCache()
+        self._is_closing = False
+
+    @property
+    def connections(self) -> ConnectionCounts:
+        """Return the connection counters that a scrape exports."""
+        return self._server.metrics.connections
+
+    def begin_shutdown(self) -> None:
+        """Refuse new requests with a retriable error, and cancel forwarded long polls."""
+        self._is_closing = True
+        self._forwarder.cancel_long_polls()
+
+    async def close(self) -> None:
+        """Close the connections to other nodes."""
+        await self._forwarder.close()
+
+    async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        """Answer one request. Source: the ASGI specification, version 3."""
+        began_at_s = time.perf_counter()
+        context = RequestContext(self._server, scope)
+        try:
+            response = await self._respond(context, receive)
+        except ClientDisconnected:
+            return
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise
+            response = problem_response(CoordinatorNotAvailable(STOPPING))  # the shutdown grace is over
+        except InvalidForwardSignature as error:
+            self._server.metrics.signatures_refused[error.fault] += 1
+            log.warning("forward_signature_refused", fault=error.fault, why=error.detail, client=context.client_host)
+            response = problem_response(error)
+        except CoordinatorError as error:
+            response = problem_response(_without_frames(error))
+        except Exception:  # one failed request must not affect others
+            log.exception("request_failed", request_id=context.request_id.decode(), request=context.request)
+            response = problem_response(UnknownServerError("see the node's log for this request id"))
+        finally:
+            if context.reserved_bytes:
+                context.reserve_body_bytes(0)
+        took_s = time.perf_counter() - began_at_s
+        self._server.metrics.count(context.request, response.code, took_s)
+        log_request(context, response, took_ms=took_s * 1000)
+        headers = _with_body_headers(response, self._own_headers(context, response))
+        extensions: Mapping[str, Any] = scope.get("extensions") or {}
+        send_in_one_write: SingleWrite | None = extensions.get(SINGLE_WRITE_EXTENSION)
+        if send_in_one_write is None or not send_in_one_write(send, response.status, headers, response.body):
+            await _send(response, headers, send)
+
+    async def _respond(self, context: RequestContext, receive: Receive) -> HttpResponse:
+        self._server.hosts.check(context.scope, context.headers)
+        if self._is_closing and context.scope["raw_path"] not in PROBE_PATHS:
+            raise CoordinatorNotAvailable(STOPPING)
+        method = context.scope["method"]
+        path = read_group_path(method, context.scope["raw_path"])
+        if self._server.tokens is not None:
+            authenticate(context, self._server.tokens)
+        forwarded = context.read_forward_signature()
+        context.body = await read_body(
+            method, context.headers, receive, self._server.limits.max_body_bytes, context.reserve_body_bytes
+        )
+        if forwarded is not None:
+            forwarded.check_body(context.body)
+        try:
+            if path is not None:
+                context.group_id = path.group_id
+                fast_path = self._fast_path.get(path.action)
+                if fast_path is not None and method == "POST":
+                    return await fast_path.answer(context, path.group_id)
+            return self._idempotency_cache.find(context) or await self._with_litestar(context)
+        except NotCoordinator as error:
+            return await self._forwarder.forward(context, _without_frames(error))
+
+    async def _with_litestar(self, context: RequestContext) -> HttpResponse:
+        response = await self._server.deadlines.wait(answer_with_litestar(self._litestar, context))
+        self._idempotency_cache.store(context, response)
+        return response
+
+    def _own_headers(self, context: RequestContext, response: HttpResponse) -> Headers:
+        headers = [(b"x-request-id", context.request_id)]
+        if context.change_id is not None and response.code == NO_ERROR:
+            headers.append((b"x-muster-change-id", context.change_id.encode()))
+        if context.group_id is not None and context.identity is not ANONYMOUS_IDENTITY:
+            owner = self._server.coordinator.owner_url(context.group_id)
+            if owner is not None:
+                headers.append((b"x-muster-coordinator", owner.encode()))
+        return headers
+
+
+def _without_frames(error: E) -> E:
+    """Drop the traceback of an error, which would keep the request and its body in memory.
+
+    A frame of the traceback holds the future that holds the error: a cycle that only the garbage collector frees, and
+    that runs rarely (`muster/node.py`).
+    """
+    return error.with_traceback(None)
+
+
+def _with_body_headers(response: HttpResponse, headers: Headers) -> Headers:
+    headers.extend(response.headers)
+    if response.status != 204:
+        headers.append((b"content-type", response.content_type))
+        headers.append((b"content-length", b"%d" % len(response.body)))
+    return headers
+
+
+async def _send(response: HttpResponse, headers: Headers, send: Send) -> None:
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": False})

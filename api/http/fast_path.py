@@ -1,0 +1,67 @@
+"""Fast path for agents' requests: one look-up, one strict decoding of the body, one call of the endpoint.
+
+An endpoint is declared once, as a Litestar handler, and so is part of the OpenAPI document. The fast path calls its
+function directly: Litestar's dispatch costs more than the rest of a heartbeat (DECISIONS.md, 12).
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, get_type_hints
+
+from litestar.handlers import HTTPRouteHandler
+
+from api.http.authorization import AccessRule, access_rule_of, authorize
+from api.http.paths import GROUPS_PREFIX
+from api.http.request_body import read_json
+from api.http.request_context import RequestContext
+from api.http.response import JSON, HttpResponse, json_bytes
+from coordinator_core.protocol.errors import InvalidRequest
+
+REQUEST: Final = "request"
+"""The key in a handler's `opt` of the name of the request."""
+LONG_POLL: Final = "long_poll"
+"""The key in a handler's `opt` that marks a long poll."""
+
+
+@dataclass(frozen=True, slots=True)
+class FastPathEndpoint:
+    """An endpoint of the fast path: a POST below a group, with a body."""
+
+    request: str
+    body_kind: type[Any]
+    function: Callable[[RequestContext, str, Any], Awaitable[Any]]
+    is_long_poll: bool
+    access_rule: AccessRule
+
+    async def answer(self, context: RequestContext, group_id: str) -> HttpResponse:
+        """Decode the body, call the endpoint and return its response."""
+        context.request = self.request
+        context.is_long_poll = self.is_long_poll
+        if context.identity is not None:
+            authorize(context, self.access_rule)
+        if context.scope["query_string"]:
+            raise InvalidRequest("this request has no query parameters")
+        answer = await self.function(context, group_id, read_json(context.body, self.body_kind))
+        return HttpResponse(200, JSON, json_bytes(answer))
+
+
+def fast_path_endpoints(handlers: Iterable[HTTPRouteHandler]) -> dict[bytes, FastPathEndpoint]:
+    """Return the endpoints by the part of their path after the group id."""
+    return {_action(handler): _fast_path(handler) for handler in handlers}
+
+
+def _action(handler: HTTPRouteHandler) -> bytes:
+    (path,) = handler.paths
+    return path.encode().removeprefix(GROUPS_PREFIX).partition(b"/")[2]
+
+
+def _fast_path(handler: HTTPRouteHandler) -> FastPathEndpoint:
+    assert handler.http_methods == {"POST"}
+    (path,) = handler.paths
+    return FastPathEndpoint(
+        request=handler.opt[REQUEST],
+        body_kind=get_type_hints(handler.fn)["data"],
+        function=handler.fn,
+        is_long_poll=bool(handler.opt.get(LONG_POLL)),
+        access_rule=access_rule_of(handler.opt[REQUEST], "POST", path),
+    )

@@ -1,0 +1,25 @@
+"""HTTP responses, before `asgi` adds the common headers."""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+JSON: Final = b"application/json"
+NO_ERROR: Final = "NONE"
+
+_encoder = msgspec.json.Encoder()
+
+
+class HttpResponse(NamedTuple):
+    """A complete response; `code` is Kafka's name of the error or NONE, for metrics and the log."""
+
+    status: int
+    content_type: bytes
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    code: str = NO_ERROR
+
+
+def json_bytes(value: object) -> bytes:
+    """Encode a value as JSON."""
+    return _encoder.encode(value)

@@ -1,0 +1,150 @@
+"""Servers to measure: nodes on a durable Postgres, and bare servers for comparison.
+
+Each listens on a free local port and stops at the end of the block that started it.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urljoin
+
+import urllib3
+
+from muster.embedded_postgres import EmbeddedPostgres
+from muster.processes import Child, ChildSpec, stop_children
+from muster.schema import upgrade
+from muster.settings import ENVIRONMENT_PREFIX
+
+HOST: Final = "127.0.0.1"
+DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+READY_S: Final = 60.0
+OWNER_S: Final = 30.0
+STOP_S: Final = 10.0
+POLL_S: Final = 0.02
+
+_http = urllib3.PoolManager(maxsize=64, retries=False, timeout=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A process that answers HTTP."""
+
+    url: str
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a benchmark works."""
+
+    database_url: str
+    """A migrated database, `postgresql+psycopg2://…`."""
+    directory: Path
+    """Directory of the servers' logs."""
+
+
+@contextmanager
+def durable_place() -> Iterator[Place]:
+    """Run a separate Postgres with `fsync` and `synchronous_commit` until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        directory = Path(name)
+        with EmbeddedPostgres(directory, options=DURABLE) as postgres:
+            upgrade(postgres.database_url())
+            yield Place(postgres.database_url(), directory)
+
+
+@contextmanager
+def node(place: Place, **settings: int) -> Iterator[Server]:
+    """Run a node with settings named as in `muster.settings`; it releases its shards and stops with the block."""
+    server = start_node(place, **settings)
+    try:
+        yield server
+    finally:
+        stop_children([server.child], STOP_S)
+
+
+def start_node(place: Place, **settings: int) -> Server:
+    """Start a node and return when it serves; the caller stops its child process."""
+    port = _free_port()
+    own = {"database_url": place.database_url, "http_port": port, "group_initial_rebalance_delay_ms": 0, **settings}
+    environment = {f"{ENVIRONMENT_PREFIX}{name.upper()}": str(value) for name, value in own.items()}
+    return _started(place, ("-m", "muster", "serve"), port, "/readyz", environment)
+
+
+@contextmanager
+def bare_server(place: Place) -> Iterator[Server]:
+    """Run `bench.bare_server`."""
+    port = _free_port()
+    server = _started(place, ("-m", "bench.bare_server", str(port)), port, "/asgi", {})
+    try:
+        yield server
+    finally:
+        stop_children([server.child], STOP_S)
+
+
+@contextmanager
+def bare_commits(place: Place) -> Iterator[Server]:
+    """Run `bench.bare_commits`."""
+    port = _free_port()
+    server = _started(place, ("-m", "bench.bare_commits", str(port), place.database_url), port, "/asgi", {})
+    try:
+        yield server
+    finally:
+        stop_children([server.child], STOP_S)
+
+
+def ask(method: str, url: str, body: object = None) -> Any:  # noqa: ANN401 - whatever JSON may hold
+    """Send one request and return the response's JSON."""
+    return _http.request(method, url, json=body).json()
+
+
+def sums(url: str) -> dict[str, float]:
+    """Return a node's metrics, by name with labels."""
+    page = _http.request("GET", urljoin(url, "/metrics")).data.decode()
+    lines = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
+def owner_of(group_url: str) -> str:
+    """Return the URL of the node that serves a group; wait while its shard moves."""
+    deadline_s = time.monotonic() + OWNER_S
+    while (owner := _http.request("GET", group_url).headers.get("x-muster-coordinator")) is None:
+        assert time.monotonic() < deadline_s, "no node serves the group"
+        time.sleep(POLL_S)  # There is no notification of an acquired shard.
+    return owner
+
+
+def is_answered(url: str) -> bool:
+    """Return whether a request is answered with status 200."""
+    try:
+        return _http.request("GET", url, timeout=2).status == 200
+    except urllib3.exceptions.HTTPError:
+        return False
+
+
+def _started(place: Place, arguments: tuple[str, ...], port: int, path: str, own: dict[str, str]) -> Server:
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(ENVIRONMENT_PREFIX)}
+    log_file = place.directory / f"{port}.log"
+    child = Child(ChildSpec(str(port), (sys.executable, *arguments), {**inherited, **own}, log_file))
+    server = Server(f"http://{HOST}:{port}", child)
+    deadline_s = time.monotonic() + READY_S
+    while not is_answered(server.url + path):
+        if not child.is_alive() or time.monotonic() > deadline_s:
+            stop_children([child], 0)
+            raise AssertionError(f"{arguments} does not serve: {log_file.read_text()[-2000:]}")
+        time.sleep(POLL_S)  # A closed port cannot be waited for.
+    return server
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

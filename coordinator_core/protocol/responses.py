@@ -1,0 +1,169 @@
+"""Responses of a group; a reply is sent only when everything that it depends on is stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.protocol.requests import OffsetToCommit, Token
+
+
+class JoinGroupResponseMember(NamedTuple):
+    """A member as the leader sees it: with its metadata for the chosen protocol."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponse:
+    """The member's generation. `members` is empty except for the leader; the three times are the effective ones."""
+
+    generation: int
+    protocol_type: str
+    protocol_name: str
+    leader_id: str
+    member_id: str
+    members: tuple[JoinGroupResponseMember, ...]
+    skip_assignment: bool
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupResponse:
+    """The member's own assignment."""
+
+    protocol_type: str
+    protocol_name: str
+    assignment: bytes
+
+
+class HeartbeatResponse(NamedTuple):
+    """The session was restarted; the two times are the effective ones."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+class LeavingMemberResult(NamedTuple):
+    """The result of one entry of a leave; `error` None: removed."""
+
+    member_id: str
+    group_instance_id: str | None
+    error: CoordinatorError | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupResponse:
+    """One result an entry, in request order."""
+
+    members: tuple[LeavingMemberResult, ...]
+
+
+class PartitionResult(NamedTuple):
+    """The result for one partition; `error` None: done."""
+
+    topic: str
+    partition: int
+    error: CoordinatorError | None
+
+
+class CommitOffsetsResponse(NamedTuple):
+    """The result of a commit: everything requested is stored, except what has an error."""
+
+    requested: tuple[OffsetToCommit, ...]
+    errors: Mapping[int, CoordinatorError]
+    """Index into `requested` → the error."""
+
+    @property
+    def offsets(self) -> tuple[PartitionResult, ...]:
+        """Return one result a partition, in request order."""
+        return tuple(
+            PartitionResult(one.topic, one.partition, self.errors.get(place))
+            for place, one in enumerate(self.requested)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsetsResponse:
+    """One result a partition, in request order."""
+
+    offsets: tuple[PartitionResult, ...]
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether partitions were named and every one was refused, so that nothing was done."""
+        return bool(self.offsets) and all(error is not None for _, _, error in self.offsets)
+
+
+class CandidateOutcome(NamedTuple):
+    """The outcome of one candidate: `expired`, or why it was kept."""
+
+    topic: str
+    partition: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOffsetsResponse:
+    """One outcome a candidate, in request order."""
+
+    outcomes: tuple[CandidateOutcome, ...]
+
+
+class ResetResult(NamedTuple):
+    """A partition's committed offset before and after the reset, with a note where one is due."""
+
+    topic: str
+    partition: int
+    old_offset: int | None
+    """None: nothing was committed."""
+    new_offset: int
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOffsetsResponse:
+    """One result a partition, in request order."""
+
+    offsets: tuple[ResetResult, ...]
+
+
+class RestoreResult(NamedTuple):
+    """The outcome for one partition: `restored`, `removed`, or why it was kept."""
+
+    topic: str
+    partition: int
+    outcome: str
+    offset: int | None
+    """What stands there from now on, where this put it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOffsetsResponse:
+    """One result a partition, in request order."""
+
+    offsets: tuple[RestoreResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyResponse:
+    """The operator's request was carried out."""
+
+
+GroupResponse = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | LeaveGroupResponse | CommitOffsetsResponse
+AdminResponse = (
+    DeleteOffsetsResponse | ExpireOffsetsResponse | ResetOffsetsResponse | RestoreOffsetsResponse | EmptyResponse
+)
+Answer = GroupResponse | AdminResponse
+
+
+class Reply(NamedTuple):
+    """The reply to the request with this `token`; an error in a join also names a member id (or "")."""
+
+    token: Token
+    answer: Answer | CoordinatorError
+    member_id: str = ""

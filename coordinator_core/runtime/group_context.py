@@ -1,0 +1,65 @@
+"""A group in memory: its state, its ledger, and its writes that are not stored yet."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from coordinator_core.protocol.decision import Decision
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.records import Record
+from coordinator_core.protocol.requests import Deadline
+from coordinator_core.protocol.responses import Reply
+from coordinator_core.store.ledger import Ledger
+
+
+@dataclass(slots=True)
+class PendingDecision:
+    """A decision that completes when its records are stored: then timers start, replies are sent, records are counted.
+
+    `dependents` are decisions that store nothing but may be based on this one's records; they complete after it.
+    """
+
+    deadlines: tuple[tuple[Deadline, int | None], ...]
+    replies: tuple[Reply, ...]
+    records: tuple[Record, ...] = ()
+    changes_group: bool = False
+    """Whether it changes the group itself, and not only its offsets."""
+    dependents: list[Decision] = field(default_factory=list)
+
+
+class GroupContext:
+    """One group on the node that owns it."""
+
+    __slots__ = ("drained", "group", "last_pending", "ledger", "lock", "unstored_writes")
+
+    def __init__(self, group: Group, ledger: Ledger) -> None:
+        self.group = group
+        self.ledger = ledger
+        self.last_pending: PendingDecision | None = None
+        """The newest unstored decision that changes the group itself, and not only its offsets."""
+        self.unstored_writes = 0
+        """Writes of this group that are not stored yet."""
+        self.lock: asyncio.Lock | None = None
+        """Held while an operation reads offsets in order to decide; requests wait for it."""
+        self.drained: asyncio.Event | None = None
+        """Set when the last write is stored; None unless a task waits for that."""
+
+    @property
+    def is_removable(self) -> bool:
+        """Whether the group does not exist and no write or operation of it is under way."""
+        return not self.group.exists and not self.unstored_writes and self.lock is None
+
+    async def wait_until_drained(self) -> None:
+        """Wait until all decisions made so far are stored."""
+        while self.unstored_writes:
+            if self.drained is None:
+                self.drained = asyncio.Event()
+            await self.drained.wait()
+
+    def mark_stored(self, pending: PendingDecision) -> None:
+        """Record that a write is stored."""
+        self.unstored_writes -= 1
+        if self.last_pending is pending:
+            self.last_pending = None
+        if not self.unstored_writes and self.drained is not None:
+            self.drained.set()
+            self.drained = None

@@ -1,0 +1,68 @@
+"""Atomic writes to files named by the user: through symbolic links, with owner and mode preserved.
+
+What is no regular file (a pipe, a device) is written into. What is new is for its owner's eyes only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from muster.errors import UserError
+
+DRAFT_PREFIX: Final = ".muster-"
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file named by the user; a regular file is complete, old or new, at every moment.
+
+    Args:
+        path: the file; it need not exist, and its folder must.
+        text: all that it is to hold.
+
+    Raises:
+        UserError: it cannot be written; a regular file is as it was then.
+    """
+    try:
+        before = _status(path)
+        if before is None or stat.S_ISREG(before.st_mode):
+            _replace(Path(os.path.realpath(path)), text, before)
+        else:
+            path.write_text(text)
+    except OSError as failure:
+        raise UserError(f"{path} cannot be written ({failure.strerror or failure}).") from failure
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return what stands at the end of all links, or None where nothing does."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _replace(target: Path, text: str, before: os.stat_result | None) -> None:
+    number, name = tempfile.mkstemp(prefix=DRAFT_PREFIX, dir=target.parent)
+    draft = Path(name)
+    try:
+        with os.fdopen(number, "w") as file:
+            if before is not None:
+                _copy_owner_and_mode(file.fileno(), before)
+            file.write(text)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _copy_owner_and_mode(number: int, before: os.stat_result) -> None:
+    made = os.fstat(number)
+    if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
+        try:
+            os.fchown(number, before.st_uid, before.st_gid)
+        except PermissionError:
+            raise PermissionError(errno.EPERM, "this user may not keep its owner and group") from None
+    os.fchmod(number, stat.S_IMODE(before.st_mode))

@@ -1,0 +1,91 @@
+"""The commands by name and section; a command's module is imported only when the command runs."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from muster.errors import USAGE_EXIT_CODE
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A command as `muster --help` lists it."""
+
+    name: str
+    module: str
+    """The file in this folder that holds it."""
+    section: str
+    line: str
+    """What it does; the command's own help begins with it."""
+
+    def load(self) -> TyperCommand | TyperGroup:
+        """Import the command's file, and return the command."""
+        loaded = get_command(importlib.import_module(f"muster.commands.{self.module}").app)
+        assert isinstance(loaded, TyperGroup), "every file holds a group, be it of single commands"
+        found: TyperCommand | TyperGroup = loaded.commands.get(self.name, loaded)  # type: ignore[assignment]  # they are what typer makes
+        return found
+
+
+LOOK: Final = "Groups, offsets, settings"
+RUN: Final = "Run Muster"
+HELP: Final = "Diagnosis and other tools"
+
+COMMANDS: Final = (
+    Listed("groups", "groups", LOOK, "List, describe, watch, reset and delete consumer groups."),
+    Listed("offsets", "offsets", LOOK, "Show, export, import and delete committed offsets."),
+    Listed("config", "config", LOOK, "Show and change settings of a group or of the cluster."),
+    Listed("changes", "changes", LOOK, "Show the audit log; undo changes."),
+    Listed("runs", "runs", LOOK, "Show, apply and reject maintenance runs."),
+    Listed("up", "platform", RUN, "Run the local platform with demo consumers."),
+    Listed("serve", "platform", RUN, "Run one node."),
+    Listed("migrate", "platform", RUN, "Migrate the database to the newest schema."),
+    Listed("database-restored", "platform", RUN, "Start a new incarnation of a restored database."),
+    Listed("job", "platform", RUN, "Run a Spark job once, without Airflow."),
+    Listed("doctor", "doctor", HELP, "Check the installation and report problems."),
+    Listed("sql", "sql", HELP, "Run SQL on the database in use, or open psql."),
+    Listed("token", "token", HELP, "Create a token for an agent, a viewer or an operator."),
+    Listed("database-url", "platform", HELP, "Print the URL of the database in use, password included."),
+    Listed("version", "platform", HELP, "Print the version."),
+)
+
+BY_NAME: Final = {each.name: each for each in COMMANDS}
+
+
+class Commands(TyperGroup):
+    """All commands, none of them loaded before it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own context, which is private
+        """Return all names, in the order of the help."""
+        return list(BY_NAME)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:  # noqa: ANN401 - likewise
+        """Load a command, or return None where there is none of this name."""
+        listed = BY_NAME.get(cmd_name)
+        return None if listed is None else listed.load()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - likewise
+        """Write one line a command, under its section."""
+        for section, members in groupby(COMMANDS, key=lambda each: each.section):
+            with formatter.section(section):
+                formatter.write_dl([(each.name, each.line) for each in members])
+
+
+def command_group(about: str) -> typer.Typer:
+    """Return a group for commands to be added to; its help is plain text, which costs no time to load."""
+    group = typer.Typer(help=about, add_completion=False, rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(show_help)
+    return group
+
+
+def show_help(context: typer.Context) -> None:
+    """Print the help of a group that was asked for nothing; come before each of its commands, and do nothing."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(USAGE_EXIT_CODE)

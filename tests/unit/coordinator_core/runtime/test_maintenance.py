@@ -1,0 +1,88 @@
+"""A maintenance run that fails does not stop the work on other runs, and is retried later."""
+
+from collections.abc import Sequence
+
+import pytest
+from structlog.testing import capture_logs
+
+from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.runtime.maintenance import RETRY_AFTER_MS
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.partition_drop import DroppedDay, HasCopy
+from tests.unit.coordinator_core.runtime.nodes import (
+    JumpingClock,
+    a_change,
+    commit_simple,
+    config,
+    running,
+    until,
+)
+from tests.unit.coordinator_core.runtime.proposals import DUE, outcome_counts, propose
+
+pytestmark = pytest.mark.anyio
+
+LEASE_TTL_MS = 3_000
+"""Long enough to keep leases on a busy machine."""
+
+
+class FailingStore(MemoryStore):
+    """A store that fails to read the candidates' offsets of one group."""
+
+    failing_group: str | None = None
+    error: Exception = ValueError("year 20000 is out of range")
+
+    def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
+        if group_id == self.failing_group and partitions is not None:
+            raise self.error
+        return super().stored_offsets(group_id, partitions)
+
+
+class FailingArchiveStore(MemoryStore):
+    """A store that fails to read the next archived day."""
+
+    def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
+        raise ValueError("year 20000 is out of range")
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("year 20000 is out of range"), CoordinatorNotAvailable("the database refused it")], ids=str
+)
+async def test_failing_run_does_not_stop_other_runs(error: Exception) -> None:
+    store, clock = FailingStore(), JumpingClock()
+    store.error = error
+    async with running(store, config(settings=DUE, lease_ttl_ms=LEASE_TTL_MS, maintenance_chunk=1), clock) as node:
+        for group_id in ("a", "b"):
+            await commit_simple(node, group_id, 2)
+        group_of_run = {propose(store, group_id): group_id for group_id in ("a", "b")}
+        failing, other = sorted(group_of_run)
+        store.failing_group = group_of_run[failing]
+        await node.admin.apply_run(failing, a_change())
+        assert await outcome_counts(node, other) == {"expired": 2}
+        assert store.run(failing).status == "applying"
+        store.failing_group = None
+        clock.jumped_ms = RETRY_AFTER_MS
+        await until(lambda: store.run(failing).status == "applied", "the run is retried")
+
+
+async def test_unexpected_error_of_a_run_is_logged_once_until_the_retry() -> None:
+    store = FailingStore()
+    with capture_logs() as events:
+        async with running(store, config(settings=DUE, lease_ttl_ms=LEASE_TTL_MS)) as node:
+            await commit_simple(node, "g", 2)
+            run_id = propose(store, "g")
+            store.failing_group = "g"
+            await node.admin.apply_run(run_id, a_change())
+            renewals = node.counts().sums.renewals
+            await until(lambda: node.counts().sums.renewals > renewals + 3, "the node renews several times")
+    failed = [(each["run"], each["group"]) for each in events if each["event"] == "maintenance_run_failed"]
+    assert failed == [(run_id, "g")]
+
+
+async def test_unreadable_archived_day_does_not_stop_runs_of_offsets() -> None:
+    store = FailingArchiveStore()
+    with capture_logs() as events:
+        async with running(store, config(settings=DUE, lease_ttl_ms=LEASE_TTL_MS)) as node:
+            await commit_simple(node, "g", 2)
+            assert await outcome_counts(node, propose(store, "g")) == {"expired": 2}
+    assert [each["event"] for each in events].count("history_drop_failed") == 1
