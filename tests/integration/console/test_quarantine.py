@@ -53,7 +53,7 @@ def test_quarantined_group_shows_reason_and_reload_command(
         expect(page.get_by_role("region", name=re.compile("^Members"))).to_contain_text("Not shown while")
 
         notice.get_by_role("button", name="Copy").click()
-        expect(page.get_by_text("The command is copied.")).to_be_visible()
+        expect(page.get_by_text("Command copied.")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == COMMAND
 
         with connection.cursor() as cursor:

@@ -77,7 +77,7 @@ def filled(postgres_store: PostgresStore) -> PostgresStore:
 
 
 @pytest.mark.parametrize(
-    ("at_ms", "told"),
+    ("at_ms", "reported"),
     [
         (SINCE_MS - 1, (None, None, None)),
         (AT_MS - 2, ("m-1", 10, "m-1")),

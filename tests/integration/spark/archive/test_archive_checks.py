@@ -55,7 +55,7 @@ def test_a_run_takes_the_oldest_days_and_leaves_the_rest_to_the_next(
     archive_closed_days(spark, database, populated, arguments)
     assert [(table, day) for table, day, *_ in candidates(populated)] == [
         ("group_transitions", LATE),
-        ("partition_ownership", OLDER),
+        ("offset_history", OLDER),
     ]
 
 
