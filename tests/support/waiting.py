@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
@@ -28,8 +28,14 @@ def in_background(call: Callable[[], T], release: Callable[[], object]) -> Itera
             release()
 
 
-def wait_until_blocked(connection: PsycopgConnection, application: str, how_many: int = 1) -> None:
-    """Return when as many connections of this name wait for a lock; `connection` must be in no transaction."""
+def wait_until_blocked(
+    connection: PsycopgConnection, application: str, how_many: int = 1, *, call: Future[Any] | None = None
+) -> None:
+    """Return when as many connections of this name wait for a lock; `connection` must be in no transaction.
+
+    Raises:
+        AssertionError: `call`, which should have come to wait for the lock, has ended instead.
+    """
     blocked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
 
     def is_so() -> bool:
@@ -37,7 +43,11 @@ def wait_until_blocked(connection: PsycopgConnection, application: str, how_many
             cursor.execute(blocked, (application,))
             row = cursor.fetchone()
         assert row is not None, "a count always returns a row"
-        return int(row[0]) >= how_many
+        if int(row[0]) >= how_many:
+            return True
+        if call is not None and call.done():
+            raise AssertionError(f"it ended instead of waiting for a lock: {call.exception() or call.result()!r}")
+        return False
 
     poll_until(is_so)
 

@@ -159,7 +159,7 @@ def test_the_doctor_names_the_row_and_the_command_brings_the_group_back(
         assert client.ok("GET", f"/v1/groups/{SICK}")["state"] == "Stable"
         (change,) = client.ok("GET", f"/v1/changes?group_id={SICK}")["changes"]
         assert doctor(bare_muster)["constraints"][0] == "ok"
-    assert found["groups"][0] == "wrong"
+    assert found["groups"][0] == "error"
     assert "1 of 2 cannot be loaded: sick (groups.state is 'stable'" in found["groups"][1]
     assert found["constraints"] == (
         "look",

@@ -179,8 +179,8 @@ def test_a_run_waits_for_another_and_then_finds_its_work_done(
         execute(other, "CREATE TABLE alembic_version (version_num varchar(32) NOT NULL PRIMARY KEY)")
         other.commit()
         execute(other, "LOCK TABLE alembic_version IN SHARE UPDATE EXCLUSIVE MODE")
-        with in_background(lambda: command.upgrade(config, "head"), other.rollback):
-            wait_until_blocked(watch, "muster-migrations")
+        with in_background(lambda: command.upgrade(config, "head"), other.rollback) as upgrade:
+            wait_until_blocked(watch, "muster-migrations", call=upgrade)
             assert names(engine) == set()
     assert "public.groups" in names(engine)
 

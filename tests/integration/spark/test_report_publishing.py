@@ -29,7 +29,7 @@ CREATE TABLE reported (
     interval_start timestamptz, interval_end timestamptz, run_id uuid, as_of timestamptz, group_id text,
     PRIMARY KEY (interval_end, interval_start, group_id)
 );
-CREATE TABLE told_staging (attempt_id uuid, group_id text);
+CREATE TABLE reported_staging (attempt_id uuid, group_id text);
 CREATE FUNCTION be_slow() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN PERFORM pg_advisory_xact_lock({SLOW}); RETURN new; END';
 CREATE TRIGGER slow BEFORE INSERT ON reported FOR EACH ROW WHEN (new.group_id LIKE 'slow%') EXECUTE FUNCTION be_slow();
@@ -53,7 +53,7 @@ def other(database: Database) -> Iterator[pg.connection]:
 def staged(connection: pg.connection, *group_ids: str) -> str:
     attempt_id = new_attempt_id(0)
     with connection, connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO told_staging VALUES (%s, %s)", [(attempt_id, each) for each in group_ids])
+        cursor.executemany("INSERT INTO reported_staging VALUES (%s, %s)", [(attempt_id, each) for each in group_ids])
     return attempt_id
 
 
@@ -74,12 +74,12 @@ def test_later_report_of_an_interval_replaces_the_earlier(
         lambda: replace_interval(connection, TABLES, ARGUMENTS, slow),
         lambda: sql_connection.cursor().execute(unlock_query),
     ) as first:
-        wait_until_blocked(sql_connection, "muster-jobs")
+        wait_until_blocked(sql_connection, "muster-jobs", call=first)
         with in_background(
             lambda: replace_interval(other, TABLES, ARGUMENTS, quick),
             lambda: sql_connection.cursor().execute(unlock_query),
         ) as second:
-            wait_until_blocked(sql_connection, "muster-jobs", 2)
+            wait_until_blocked(sql_connection, "muster-jobs", 2, call=second)
     assert (first.result(), second.result()) == ([2], [2])
     assert report_rows(connection) == ["both", "quick one"]
 
