@@ -15,6 +15,8 @@ from bench.bench_servers import Place
 from bench.figures import Figure, report, table
 from tests.support.repository import ROOT
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 MEASURES: dict[str, Callable[[Place], Sequence[Figure]]] = {

@@ -165,7 +165,7 @@ def test_the_doctor_names_the_row_and_the_command_brings_the_group_back(
         "look",
         "1 constraint holds for new rows only: groups_state of groups (1 row against it)",
     )
-    assert (found["node"][0], "1 group is quarantined" in found["node"][1]) == ("look", True)
+    assert (found["node"][0], "1 group is quarantined" in found["node"][1]) == ("warning", True)
     assert "groups.state is 'stable'" in listed.out
     assert still.startswith("the group remains quarantined: groups.state is 'stable'")
     assert healthy.startswith("the group is not quarantined, so there is nothing to reload")

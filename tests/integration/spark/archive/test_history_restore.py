@@ -38,6 +38,8 @@ from tests.integration.spark.archive.old_days import (
     rows,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def archived(
@@ -194,7 +196,6 @@ def test_an_archive_that_was_moved_as_a_whole_is_restored_from_where_it_is_now(
     }
 
 
-@pytest.mark.slow
 def test_muster_job_restores_only_with_execute(
     archived: pg.connection, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,8 @@ from tests.integration.spark.rows import NOW
 from tests.support.random_history import DAY, Past, scattered
 from tests.support.stored_history import table_rows
 
+pytestmark = pytest.mark.slow
+
 # Each reports and archives several times.
 
 FREQUENCY, ADVICE = rebalance_frequency_report.JOB, timeout_advice.JOB
@@ -168,7 +170,6 @@ def test_a_day_that_was_copied_and_not_yet_dropped_is_counted_once(
     assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
 
 
-@pytest.mark.slow
 def test_a_row_that_came_after_its_day_was_dropped_is_counted_with_it(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
@@ -239,7 +240,6 @@ def test_postgres_and_spark_understand_a_relation_alike(
     assert sorted(map(str, in_spark.collect())) == expected
 
 
-@pytest.mark.slow
 def test_muster_job_reads_the_archive_of_its_data_directory(
     spark: SparkSession,
     database: Database,
@@ -314,7 +314,6 @@ def test_files_that_lack_rows_are_refused(
 # -- days that move meanwhile ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_days_that_are_dropped_while_a_report_reads_are_read_again(
     spark: SparkSession,
     database: Database,

@@ -14,6 +14,8 @@ import pytest
 from agent import FencedInstanceId
 from tests.system.e2e.stories.stage import Actor, Rebalance, Stage
 
+pytestmark = pytest.mark.slow
+
 MINUTE_MS = 1_500
 
 
