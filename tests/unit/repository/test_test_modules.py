@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tests.support.collection import LONGEST_FIRST
 from tests.support.repository import ROOT, written
 
 MODULES = [path for path in written(".py") if path.is_relative_to(ROOT / "tests")]
@@ -47,3 +48,7 @@ def test_no_module_imports_from_a_test_module_or_a_conftest() -> None:
         if is_test_module(name)
     }
     assert found == set()
+
+
+def test_files_that_run_first_exist() -> None:
+    assert [path for path in LONGEST_FIRST if not (ROOT / path).is_file()] == []
