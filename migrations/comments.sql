@@ -94,6 +94,11 @@ COMMENT ON COLUMN shard_leases.shard_id IS 'the key';
 COMMENT ON COLUMN shard_leases.node_id IS 'the owner; null: none';
 COMMENT ON COLUMN shard_leases.epoch IS 'raised at every change of owner; every write checks it';
 COMMENT ON COLUMN shard_leases.expires_at IS 'when the lease expires, unless it is renewed';
+COMMENT ON COLUMN shard_leases.writer_id IS 'the row of `writers` that acquired it; null: no one yet';
+
+COMMENT ON TABLE writers IS 'The fence of each node: a write compares one row instead of the lease of each shard.';
+COMMENT ON COLUMN writers.writer_id IS 'the key: drawn when a node starts';
+COMMENT ON COLUMN writers.fence IS 'raised when another writer acquires one of its leases; every write compares it';
 
 COMMENT ON TABLE incarnation IS 'One row: the incarnation of the database, and the identity under which nodes serve it ([backup.md](backup.md)). Earlier ones are in `changes`, with the action `start_incarnation`.';
 COMMENT ON COLUMN incarnation.only_row IS 'always true';

@@ -80,6 +80,16 @@ shard_leases = Table(
     Column("node_id", Name, nullable=True),
     Column("epoch", BigInteger, nullable=False, server_default=text("0")),
     Column("expires_at", At, nullable=True),
+    Column("writer_id", BigInteger, nullable=True),
+    postgresql_with={"fillfactor": 50},
+)
+
+# One row for each store of a node that has leases, or had until they were acquired by another one (postgres/fence.py).
+writers = Table(
+    "writers",
+    metadata,
+    Column("writer_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("fence", BigInteger, nullable=False, server_default=text("0")),
     postgresql_with={"fillfactor": 50},
 )
 

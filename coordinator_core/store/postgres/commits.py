@@ -1,7 +1,7 @@
 """Writes of commits: replace stored offsets, and add the replaced offset of an earlier minute to history.
 
-Commits are the most frequent writes. A batch of commits only is one statement, which checks the leases, stores the rows
-and is a transaction of its own: one round trip instead of four (BEGIN, lease check, rows, COMMIT), after each of which
+Commits are the most frequent writes. A batch of commits only is one statement, which checks the fence, stores the rows
+and is a transaction of its own: one round trip instead of four (BEGIN, fence check, rows, COMMIT), after each of which
 the writer thread waits for the interpreter.
 
 A commit of many partitions sends its group, topic, member and time once for all of them.
@@ -19,9 +19,8 @@ from coordinator_core.store import tables
 from coordinator_core.store.postgres.arrays import Arrays, Bundle, Bundles
 from coordinator_core.store.postgres.autocommit import AutocommitConnection
 from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.fence import FENCE_CHECK
 from coordinator_core.store.postgres.folding import Folded, FoldedCommit, OffsetKey
-from coordinator_core.store.postgres.known_server import KnownServer
-from coordinator_core.store.postgres.lease_check import LEASE_CHECK, lease_check_parameters
 from coordinator_core.store.postgres.prepared_statements import PreparedStatement
 from coordinator_core.store.postgres.upserts import Rows, insert, or_replace, run, upsert
 from coordinator_core.store.rows import Batch
@@ -76,28 +75,28 @@ def prepare_commits(batch: Batch, folded: Folded) -> PreparedCommits:
     """
     entries = folded.commits.values()
     if len(entries) >= BUNDLE_FROM * len(batch.writes):
-        return PreparedCommits(
-            folded, _IN_BUNDLES, {**lease_check_parameters(batch), **_BUNDLES.parameters(_bundles(entries))}
-        )
-    rows = map(_row, entries)
-    return PreparedCommits(folded, _ROW_BY_ROW, {**lease_check_parameters(batch), **_FIRST_COMMITS.parameters(rows)})
+        return PreparedCommits(folded, _IN_BUNDLES, _BUNDLES.parameters(_bundles(entries)))
+    return PreparedCommits(folded, _ROW_BY_ROW, _FIRST_COMMITS.parameters(map(_row, entries)))
 
 
 def commit_in_one_statement(
-    autocommit: AutocommitConnection, server: KnownServer, commits: PreparedCommits, known: AbstractSet[OffsetKey]
-) -> frozenset[int]:
-    """Store a batch of commits only; return the shards with valid leases, whose commits were stored.
+    autocommit: AutocommitConnection,
+    proof: Mapping[str, Any],
+    commits: PreparedCommits,
+    known: AbstractSet[OffsetKey],
+) -> bool:
+    """Store a batch of commits only; return whether the fence was valid, so that they are stored.
 
     Args:
         autocommit: the connection.
-        server: the server on which the leases are valid.
+        proof: the parameters of `FENCE_CHECK`.
         commits: the batch.
         known: as for `store_commits`.
     """
     first, again = commits.statements
     statement = again if commits.folded.commits.keys() <= known else first
-    ((shards,),) = autocommit.run(statement, {**commits.parameters, **server.lease_check_parameters()})
-    return frozenset(shards)
+    ((is_stored,),) = autocommit.run(statement, {**commits.parameters, **proof})
+    return bool(is_stored)
 
 
 # -- columns and their values --------------------------------------------------------------------------------
@@ -190,16 +189,16 @@ UPDATE offsets SET log_end_at = given.log_end_at
 FROM ({_LOG_END_AT.source}) AS given
 WHERE (offsets.group_id, offsets.topic, offsets.partition) = (given.group_id, given.topic, given.partition)
 """  # noqa: S608
-_HELD = "shard_id = ANY (ARRAY(SELECT shard_id FROM lease_check))"
+_HELD = "EXISTS (SELECT FROM fence_check)"
 
 _AGAIN = upsert(tables.offsets, _COMMITS)
 _FIRST = f"WITH given AS MATERIALIZED ({_FIRST_COMMITS.source}), past AS ({_PAST}) {_PUT}"
 _AT_ONCE = f"""
-WITH lease_check AS MATERIALIZED ({LEASE_CHECK}),
+WITH fence_check AS MATERIALIZED ({FENCE_CHECK}),
 given AS {{materialized}} ({{source}} WHERE {_HELD}),
 {{past}}
 stored AS ({_PUT})
-SELECT coalesce(array_agg(shard_id), '{{{{}}}}') FROM lease_check
+SELECT EXISTS (SELECT FROM fence_check)
 """  # noqa: S608
 
 

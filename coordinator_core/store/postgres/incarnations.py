@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from coordinator_core.store.incarnations import GENERATION_MAX, IDENTITY_CHANGED, change_of, jump_over
 from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.fence import raise_all_fences
 from coordinator_core.store.postgres.identity import ACTUAL_IDENTITY, IDENTITY_COLUMNS, read_identity, read_incarnation
 from coordinator_core.store.postgres.statements import insert_changes
 from coordinator_core.store.rows import Incarnation
@@ -82,6 +83,7 @@ def _start(transaction: Transaction, actor: str, reason: str) -> Incarnation:
     """Start the next incarnation; its row is locked."""
     transaction.execute(f"SET LOCAL statement_timeout = {START_TIMEOUT_MS}")
     transaction.execute(_LOCK_LEASES)
+    raise_all_fences(transaction)
     before = read_incarnation(transaction)
     jump = jump_over(transaction.execute(_LOST_MS).scalar_one())
     by: dict[str, Any] = jump._asdict()

@@ -40,7 +40,7 @@ class KnownServer:
             renewals = 0 if self._known is None else self._known.renewals
         self._known = _Known(incarnation, renewals, *transaction.execute(MARKS).one())
 
-    def lease_check_parameters(self) -> Mapping[str, Any]:
+    def parameters(self) -> Mapping[str, Any]:
         """Return the parameters of `IS_KNOWN_SERVER`."""
         known = self._known
         if known is None:

@@ -3,8 +3,8 @@
 Rules:
 
 * A renewal changes `expires_at` only. Its lock does not conflict with that of a write, so neither waits for the other.
-* Acquiring a lease locks the row FOR UPDATE before it raises the epoch: it waits for writes in progress, and later
-  writes find another epoch.
+* Acquiring a lease locks the row FOR UPDATE, raises the epoch, and raises the fence of the former writer (fence.py): it
+  waits for writes in progress, and later writes are refused.
 * Every statement locks rows in the order of shards.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 from coordinator_core.store.postgres import incarnations
 from coordinator_core.store.postgres.arrays import array_literal
 from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.fence import Fence, delete_unused_writers, raise_fences
 from coordinator_core.store.postgres.known_server import KnownServer
 from coordinator_core.store.rows import LeaseRow, Renewal, Versions
 
@@ -59,7 +60,7 @@ _VERSIONS = "SELECT cluster_configs, group_configs, topics, log_end_deletions FR
 _LIVE_NODES = "SELECT node_id FROM nodes WHERE expires_at > clock_timestamp() ORDER BY node_id"
 
 _LOCK_FREE_LEASES = """
-SELECT shard_id FROM shard_leases
+SELECT shard_id, writer_id FROM shard_leases
 WHERE shard_id = ANY(%(shards)s::smallint[])
     AND (node_id IS NULL OR node_id = %(node_id)s OR expires_at IS NULL OR expires_at <= clock_timestamp())
 ORDER BY shard_id
@@ -68,7 +69,8 @@ FOR UPDATE
 
 _ACQUIRE_LEASES = """
 UPDATE shard_leases
-SET node_id = %(node_id)s, epoch = epoch + 1, expires_at = clock_timestamp() + %(ttl_ms)s * interval '1 ms'
+SET node_id = %(node_id)s, writer_id = %(writer_id)s, epoch = epoch + 1,
+    expires_at = clock_timestamp() + %(ttl_ms)s * interval '1 ms'
 WHERE shard_id = ANY(%(shards)s::smallint[])
 RETURNING shard_id, epoch
 """
@@ -98,13 +100,20 @@ def renew(
 
 
 def acquire_leases(
-    transaction: Transaction, server: KnownServer, node_id: str, shard_ids: Iterable[int], ttl_ms: int
+    transaction: Transaction, server: KnownServer, fence: Fence, node_id: str, shard_ids: Iterable[int], ttl_ms: int
 ) -> dict[int, int]:
     """Acquire leases that are free, expired or already the node's, each under a new epoch."""
     server.remember(transaction, incarnations.verify(transaction, node_id))
+    fence.add_writer(transaction)
     wanted = {"node_id": node_id, "shards": array_literal(shard_ids)}
-    free = [shard for (shard,) in transaction.execute(_LOCK_FREE_LEASES, wanted)]
-    acquired = {"node_id": node_id, "shards": array_literal(free), "ttl_ms": ttl_ms}
+    free = transaction.execute(_LOCK_FREE_LEASES, wanted).all()
+    raise_fences(transaction, {writer_id for _, writer_id in free if writer_id is not None})
+    acquired = {
+        "node_id": node_id,
+        "writer_id": fence.writer_id,
+        "shards": array_literal([shard for shard, _ in free]),
+        "ttl_ms": ttl_ms,
+    }
     return {row.shard_id: row.epoch for row in transaction.execute(_ACQUIRE_LEASES, acquired)}
 
 
@@ -119,7 +128,8 @@ def delete_node(transaction: Transaction, node_id: str) -> None:
 
 
 def delete_lost_nodes(transaction: Transaction, lost_for_ms: int) -> None:
-    """Delete the rows of nodes that expired at least so long ago."""
+    """Delete the rows of nodes that expired at least so long ago, and of writers without leases."""
+    delete_unused_writers(transaction)
     transaction.execute(
         "DELETE FROM nodes WHERE expires_at < clock_timestamp() - %(lost_for_ms)s * interval '1 millisecond'",
         {"lost_for_ms": lost_for_ms},

@@ -47,6 +47,7 @@ from coordinator_core.store.postgres import (
 )
 from coordinator_core.store.postgres.autocommit import AutocommitConnection
 from coordinator_core.store.postgres.connections import ConnectionPool, Limits
+from coordinator_core.store.postgres.fence import Fence
 from coordinator_core.store.postgres.identity import read_incarnation
 from coordinator_core.store.postgres.known_server import KnownServer
 from coordinator_core.store.postgres.minute_cache import MinuteCache
@@ -119,6 +120,7 @@ class PostgresStore:
         self._commits = AutocommitConnection(url, "writer", bounded, KEY_LOOKUPS_ONLY)
         self._minute = MinuteCache()
         self._server = KnownServer()
+        self._fence = Fence()
         self._leases = ConnectionPool(url, "leases", 1, bounded)
         self._changes = ConnectionPool(url, "changes", CHANGES_AT_ONCE, patient)
         self._readers = ConnectionPool(url, "reader", readers, patient, is_autocommit=True)
@@ -137,7 +139,7 @@ class PostgresStore:
     def prepare(self, batch: Batch) -> Callable[[], WriteResult]:
         """Turn a batch into what is sent, and return the call that sends it."""
         prepared = writes.prepare(batch)
-        return partial(writes.write, self._writer, self._commits, self._server, prepared, self._minute)
+        return partial(writes.write, self._writer, self._commits, self._server, self._fence, prepared, self._minute)
 
     # -- ownership ----------------------------------------------------------------------------------------
 
@@ -160,11 +162,12 @@ class PostgresStore:
     def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         """Take every one of these shards that is free, expired or already ours; return shard → new epoch."""
         wanted = sorted(shard_ids)
-        take = partial(leases.acquire_leases, server=self._server, node_id=node_id, shard_ids=wanted, ttl_ms=ttl_ms)
-        return self._leases.transact(take)
+        acquire = partial(leases.acquire_leases, server=self._server, fence=self._fence, node_id=node_id)
+        return self._leases.transact(partial(acquire, shard_ids=wanted, ttl_ms=ttl_ms))
 
     def release(self, node_id: str, epochs: Mapping[int, int]) -> None:
         """Give these shards up, where they are still ours."""
+        self._fence.forget(epochs)
         self._leases.transact(partial(leases.release, node_id=node_id, epochs=epochs))
 
     def delete_node(self, node_id: str) -> None:

@@ -2,8 +2,9 @@
 
 Rules:
 
-* The lease check comes first, and locks the leases until the transaction ends.
-* A batch of commits only, the most frequent kind, is a single statement, which checks the leases too.
+* The check of the fence comes first, and locks it until the transaction ends. If it fails, or a lease of the batch was
+  not checked under this fence, the leases are checked shard by shard in a transaction of their own with the rows.
+* A batch of commits only, the most frequent kind, is a single statement, which checks the fence too.
 * Writes to shards whose lease is lost are dropped; the others are stored.
 * If no lease of a batch matches, the server may have been restarted, or be another one. The incarnation is then
   compared in full, and the batch is written again if it is the same (`known_server`).
@@ -15,17 +16,17 @@ Rules:
   thousands of rows, a tenth slower in batches of tens, and leave dead rows that are not vacuumed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator_core.store.postgres.autocommit import AutocommitConnection
 from coordinator_core.store.postgres.commits import PreparedCommits, commit_in_one_statement, prepare_commits
 from coordinator_core.store.postgres.connections import ConnectionPool, Transaction
 from coordinator_core.store.postgres.failures import DataRefused
+from coordinator_core.store.postgres.fence import FENCE_CHECK, Fence, shards_of
 from coordinator_core.store.postgres.folding import Folded, fold, fold_commits
 from coordinator_core.store.postgres.known_server import KnownServer
-from coordinator_core.store.postgres.lease_check import LEASE_CHECK, lease_check_parameters, shards_of
 from coordinator_core.store.postgres.minute_cache import MinuteCache
 from coordinator_core.store.postgres.statements import store
 from coordinator_core.store.rows import Batch, GroupWrite, WriteResult
@@ -49,7 +50,12 @@ def prepare(batch: Batch) -> Prepared:
 
 
 def write(
-    pool: ConnectionPool, autocommit: AutocommitConnection, server: KnownServer, prepared: Prepared, cache: MinuteCache
+    pool: ConnectionPool,
+    autocommit: AutocommitConnection,
+    server: KnownServer,
+    fence: Fence,
+    prepared: Prepared,
+    cache: MinuteCache,
 ) -> WriteResult:
     """Store a batch; return the shards and groups that were not stored.
 
@@ -57,53 +63,83 @@ def write(
         pool: connections for transactions.
         autocommit: the connection for batches that are a single statement.
         server: the server on which the leases are valid.
+        fence: the fence of this store.
         prepared: the batch.
         cache: the partitions that were stored in the current minute.
     """
     batch = prepared.batch
-    written = _write(pool, autocommit, server, prepared, cache)
-    is_lost = written.lost_shards == shards_of(batch)
-    if is_lost and pool.transact(partial(server.recognize, node_id=batch.node_id)):
-        return _write(pool, autocommit, server, prepared, cache)
-    return written
-
-
-def _write(
-    pool: ConnectionPool, autocommit: AutocommitConnection, server: KnownServer, prepared: Prepared, cache: MinuteCache
-) -> WriteResult:
-    batch, commits = prepared
+    checked = partial(_store_checked, server=server, fence=fence, batch=batch)
     try:
-        if commits is None:
-            lost, folded = pool.transact(partial(_write_whole, server=server, batch=batch, cache=cache))
-        else:
-            folded = commits.folded
-            lost = shards_of(batch) - commit_in_one_statement(
-                autocommit, server, commits, cache.known(folded, batch.epochs)
-            )
+        if fence.covers(batch):
+            proof = {**server.parameters(), **fence.parameters()}
+            written = _write_fenced(pool, autocommit, proof, prepared, cache)
+            if written is not None:
+                return written
+        written = pool.transact(partial(checked, store_writes=_store_whole))
+        is_lost = written.lost_shards == shards_of(batch)
+        if is_lost and pool.transact(partial(server.recognize, node_id=batch.node_id)):
+            return pool.transact(partial(checked, store_writes=_store_whole))
+        return written
     except DataRefused:
-        return pool.transact(partial(_write_in_halves, server=server, batch=batch))
-    if not lost:
-        cache.add(folded, batch.epochs)
-    return WriteResult(lost_shards=lost)
+        return pool.transact(partial(checked, store_writes=_store_in_halves))
 
 
-def _write_whole(
-    transaction: Transaction, server: KnownServer, batch: Batch, cache: MinuteCache
-) -> tuple[frozenset[int], Folded]:
-    lost, writes = _check_leases(transaction, server, batch)
-    folded = fold(writes)
+def _write_fenced(
+    pool: ConnectionPool,
+    autocommit: AutocommitConnection,
+    proof: Mapping[str, Any],
+    prepared: Prepared,
+    cache: MinuteCache,
+) -> WriteResult | None:
+    """Store a batch if the fence is still the one under which its leases were checked; else return None."""
+    batch, commits = prepared
+    if commits is None:
+        folded = pool.transact(partial(_store_fenced, proof=proof, batch=batch, cache=cache))
+    else:
+        known = cache.known(commits.folded, batch.epochs)
+        folded = commits.folded if commit_in_one_statement(autocommit, proof, commits, known) else None
+    if folded is None:
+        return None
+    cache.add(folded, batch.epochs)
+    return WriteResult()
+
+
+def _store_fenced(
+    transaction: Transaction, proof: Mapping[str, Any], batch: Batch, cache: MinuteCache
+) -> Folded | None:
+    if transaction.execute(FENCE_CHECK, proof).first() is None:
+        return None
+    folded = fold(batch.writes)
     store(transaction, folded, cache.known(folded, batch.epochs))
-    return lost, folded
+    return folded
 
 
-def _write_in_halves(transaction: Transaction, server: KnownServer, batch: Batch) -> WriteResult:
-    lost, writes = _check_leases(transaction, server, batch)
+def _store_checked(
+    transaction: Transaction,
+    server: KnownServer,
+    fence: Fence,
+    batch: Batch,
+    store_writes: Callable[[Transaction, Sequence[GroupWrite]], dict[str, str]],
+) -> WriteResult:
+    """Check the lease of each shard, and store what belongs to valid ones."""
+    held = fence.check_leases(transaction, batch, server.parameters())
+    refused = store_writes(transaction, [one for one in batch.writes if one.shard_id in held])
+    return WriteResult(lost_shards=shards_of(batch) - held, refused_groups=refused)
+
+
+def _store_whole(transaction: Transaction, writes: Sequence[GroupWrite]) -> dict[str, str]:
+    store(transaction, fold(writes))
+    return {}
+
+
+def _store_in_halves(transaction: Transaction, writes: Sequence[GroupWrite]) -> dict[str, str]:
+    """Store what the database accepts; return group → why the database rejected its data."""
     by_group: dict[str, list[GroupWrite]] = {}
     for group_write in writes:
         by_group.setdefault(group_write.group_id, []).append(group_write)
     refused: dict[str, str] = {}
     _store_by_halves(transaction, list(by_group.values()), refused)
-    return WriteResult(lost_shards=lost, refused_groups=refused)
+    return refused
 
 
 def _store_by_halves(transaction: Transaction, groups: Sequence[list[GroupWrite]], refused: dict[str, str]) -> None:
@@ -117,12 +153,3 @@ def _store_by_halves(transaction: Transaction, groups: Sequence[list[GroupWrite]
         middle = len(groups) // 2
         _store_by_halves(transaction, groups[:middle], refused)
         _store_by_halves(transaction, groups[middle:], refused)
-
-
-def _check_leases(
-    transaction: Transaction, server: KnownServer, batch: Batch
-) -> tuple[frozenset[int], list[GroupWrite]]:
-    """Lock the valid leases; return the lost shards, and the writes to the others."""
-    parameters = {**lease_check_parameters(batch), **server.lease_check_parameters()}
-    held = {shard for (shard,) in transaction.execute(LEASE_CHECK, parameters)}
-    return shards_of(batch) - held, [group_write for group_write in batch.writes if group_write.shard_id in held]

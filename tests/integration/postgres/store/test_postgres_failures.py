@@ -255,6 +255,7 @@ def test_a_connection_lost_while_committing_leaves_the_outcome_unknown(
 def test_a_connection_lost_under_a_statement_that_is_a_transaction_leaves_the_outcome_unknown(
     owner: Owner, store: PostgresStore, sql: Sql
 ) -> None:
+    owner.write(COMMIT)  # The first write to a shard checks its lease, in a transaction of several statements.
     fail(sql, DIE)
     with pytest.raises(OutcomeUnknown):
         owner.write(COMMIT)

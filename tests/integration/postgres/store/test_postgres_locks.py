@@ -74,9 +74,13 @@ def test_acquiring_a_lease_waits_for_a_write_in_progress(
     assert owner.write(COMMIT) == WriteResult(lost_shards=frozenset({SHARD}))
 
 
-def test_acquiring_the_lease_of_another_shard_does_not_wait(
-    owner: Owner, store: PostgresStore, gate: Gate, sql_connection: PsycopgConnection
+def test_acquiring_the_lease_of_another_writer_does_not_wait(
+    store: PostgresStore, database_url: str, gate: Gate, sql_connection: PsycopgConnection
 ) -> None:
+    lost = PostgresStore(database_url)
+    lost.acquire_leases("lost", [SHARD + 1], TTL_MS)
+    lost.close()
+    owner = Owner(store)
     expire_leases(sql_connection)
     gate.close()
     with in_background(lambda: owner.write(COMMIT), gate.open) as written:

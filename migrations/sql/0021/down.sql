@@ -1,0 +1,2 @@
+ALTER TABLE shard_leases DROP COLUMN writer_id;
+DROP TABLE writers;
