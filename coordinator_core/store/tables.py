@@ -84,7 +84,7 @@ shard_leases = Table(
     postgresql_with={"fillfactor": 50},
 )
 
-# One row for each store of a node that has leases, or had until they were acquired by another one (postgres/fence.py).
+# A row for each store of a node that has leases, or had until another one acquired them (`store/postgres/fence.py`).
 writers = Table(
     "writers",
     metadata,
