@@ -68,12 +68,12 @@ class NodeSelector:
             self._is_unreachable = False
             log.info("%s is reachable again", url)
 
-    def mark_failed(self, url: str, why: str, *, was_connected: bool) -> None:
+    def mark_failed(self, url: str, reason: str, *, was_connected: bool) -> None:
         """Switch away from a failed node: from a coordinator to the base URLs, from a base URL to the next."""
         if not self._is_unreachable and self._now_ms() >= self._next_warning_at_ms:
             self._is_unreachable = True
             self._next_warning_at_ms = self._now_ms() + WARNING_EVERY_MS
-            log.warning("%s is unreachable or unavailable (%s); retrying", url, why)
+            log.warning("%s is unreachable or unavailable (%s); retrying", url, reason)
         with self._lock:
             if not was_connected and url not in self._base_urls:
                 self._avoided_until_ms[url] = self._now_ms() + self._owner_retry_ms

@@ -9,18 +9,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin
 
+import psycopg2
 import urllib3
 
+from bench.cpu_time import Pids
 from muster.embedded_postgres import EmbeddedPostgres
+from muster.process_table import find_process
 from muster.processes import Child, ChildSpec, stop_children
 from muster.schema import upgrade
-from muster.settings import ENVIRONMENT_PREFIX
+from muster.settings import ENVIRONMENT_PREFIX, psql_url
 
 HOST: Final = "127.0.0.1"
 DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
@@ -34,10 +37,14 @@ _http = urllib3.PoolManager(maxsize=64, retries=False, timeout=60)
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A process that answers HTTP."""
+    """A process that answers requests."""
 
     url: str
     child: Child
+
+    def pids(self, name: str) -> Pids:
+        """Return the process, to measure its processor time by a name."""
+        return {name: [self.child.pid]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,16 @@ class Place:
     """A migrated database, `postgresql+psycopg2://…`."""
     directory: Path
     """Directory of the servers' logs."""
+
+    def pids(self, *nodes: Server) -> Pids:
+        """Return the processes whose processor time a request to nodes takes."""
+        return {"node": [each.child.pid for each in nodes], "postgres": [self._postmaster_pid()]}
+
+    def _postmaster_pid(self) -> int:
+        with closing(psycopg2.connect(psql_url(self.database_url))) as connection:
+            backend = find_process(connection.info.backend_pid)
+        assert backend is not None, "Postgres runs on this machine"
+        return backend.parent_pid
 
 
 @contextmanager
@@ -72,7 +89,7 @@ def node(place: Place, **settings: int) -> Iterator[Server]:
 
 def start_node(place: Place, **settings: int) -> Server:
     """Start a node and return when it serves; the caller stops its child process."""
-    port = _free_port()
+    port = free_port()
     own = {"database_url": place.database_url, "http_port": port, "group_initial_rebalance_delay_ms": 0, **settings}
     environment = {f"{ENVIRONMENT_PREFIX}{name.upper()}": str(value) for name, value in own.items()}
     return _started(place, ("-m", "muster", "serve"), port, "/readyz", environment)
@@ -81,7 +98,7 @@ def start_node(place: Place, **settings: int) -> Server:
 @contextmanager
 def bare_server(place: Place) -> Iterator[Server]:
     """Run `bench.bare_server`."""
-    port = _free_port()
+    port = free_port()
     server = _started(place, ("-m", "bench.bare_server", str(port)), port, "/asgi", {})
     try:
         yield server
@@ -92,7 +109,7 @@ def bare_server(place: Place) -> Iterator[Server]:
 @contextmanager
 def bare_commits(place: Place) -> Iterator[Server]:
     """Run `bench.bare_commits`."""
-    port = _free_port()
+    port = free_port()
     server = _started(place, ("-m", "bench.bare_commits", str(port), place.database_url), port, "/asgi", {})
     try:
         yield server
@@ -143,7 +160,8 @@ def _started(place: Place, arguments: tuple[str, ...], port: int, path: str, own
     return server
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a local port that is free now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

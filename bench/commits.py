@@ -10,10 +10,11 @@ Run: python -m bench.commits [FILE]
 
 from dataclasses import dataclass
 
-from bench.bench_servers import Place, ask, bare_commits, bare_server, durable_place, node, sums
+from bench.bench_servers import Place, Server, ask, bare_commits, bare_server, durable_place, node, sums
+from bench.closed_loop import Load
 from bench.figures import Figure, run_benchmark
 from bench.group_members import Member, join_groups
-from bench.http_load import Load, post, put_load
+from bench.http_load import post, put_load
 from bench.postgres_upserts import rows_per_s
 
 DIFFERENT_BODIES = 20
@@ -47,32 +48,38 @@ def measure(place: Place, size: Size) -> list[Figure]:
     """Return the benchmark's figures."""
     with node(place) as muster, bare_server(place) as bare, bare_commits(place) as barest:
         members = join_groups([muster.url], size.connections)
+        servers = (muster, bare, barest)
         figures = []
         for partitions in size.partitions:
-            rounds = [_round(place, size, members, partitions, (bare.url, barest.url)) for _ in range(size.rounds)]
+            rounds = [_round(place, size, members, partitions, servers) for _ in range(size.rounds)]
             figures += _figures(partitions, rounds)
         return figures
 
 
-def _round(place: Place, size: Size, members: list[Member], partitions: int, bare_urls: tuple[str, str]) -> Round:
+def _round(
+    place: Place, size: Size, members: list[Member], partitions: int, servers: tuple[Server, Server, Server]
+) -> Round:
+    muster, *others = servers
     bodies = [[_body(one, partitions, number) for number in range(DIFFERENT_BODIES)] for one in members]
-    bare, barest = (
-        put_load([(url, [post("/offsets", each) for each in some]) for some in bodies], size.round_s)
-        for url in bare_urls
-    )
+    bare, barest = (_bare_load(each, bodies, size.round_s) for each in others)
     asked = [
         (one.url, [post(f"{one.path}/offsets", each) for each in some])
         for one, some in zip(members, bodies, strict=True)
     ]
     before = sums(members[0].url)
-    muster = put_load(asked, size.round_s)
+    load = put_load(asked, size.round_s, place.pids(muster))
     after = sums(members[0].url)
     batches = after["muster_batch_flush_time_seconds_count"] - before["muster_batch_flush_time_seconds_count"]
     batch_rows = (after["muster_offset_commit_total"] - before["muster_offset_commit_total"]) / batches
     _look_at_what_stands(members[0], partitions)
     keys = size.connections * partitions
     upserted = rows_per_s(place.database_url, keys, max(1, round(batch_rows)), size.round_s / 10)
-    return Round(muster, bare, batch_rows, upserted, barest if partitions == 1 else None)
+    return Round(load, bare, batch_rows, upserted, barest if partitions == 1 else None)
+
+
+def _bare_load(server: Server, bodies: list[list[bytes]], round_s: float) -> Load:
+    asked = [(server.url, [post("/offsets", each) for each in some]) for some in bodies]
+    return put_load(asked, round_s, server.pids("bare"))
 
 
 def _body(member: Member, partitions: int, number: int) -> bytes:
@@ -106,8 +113,8 @@ def _figures(partitions: int, rounds: list[Round]) -> list[Figure]:
         ceiling(chosen),
         wanted=0.7,
         details={
-            "p50_ms": chosen.muster.p50_ms,
-            "p99_ms": chosen.muster.p99_ms,
+            **chosen.muster.details(),
+            **chosen.bare.details("bare_"),
             "offsets_in_a_transaction": chosen.batch_rows,
             "bare_route_per_s": chosen.bare.per_s,
             "postgres_rows_per_s": chosen.upserted_per_s,
@@ -118,7 +125,9 @@ def _figures(partitions: int, rounds: list[Round]) -> list[Figure]:
     if chosen.barest is None:
         return [figure]
     barest = f"the barest write batching, {chosen.barest.per_s / ceiling(chosen):.2f} of the ceiling itself"
-    return [figure, Figure(f"{what}, against it", chosen.muster.per_s, "a second", barest, chosen.barest.per_s)]
+    beside = (barest, chosen.barest.per_s)
+    details = chosen.barest.details("bare_")
+    return [figure, Figure(f"{what}, against it", chosen.muster.per_s, "a second", *beside, details=details)]
 
 
 def main() -> list[Figure]:

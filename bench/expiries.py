@@ -15,9 +15,11 @@ from typing import Final
 from uuid import uuid4
 
 from bench.bench_servers import Place, durable_place, node
+from bench.closed_loop import Load, median_load
+from bench.cpu_time import Pids
 from bench.figures import Figure, middle, run_benchmark
 from bench.group_members import Member, join_groups
-from bench.http_load import Load, post, put_load
+from bench.http_load import post, put_load
 from bench.synthetic_history import fill_offsets
 from spark_jobs.database import parse_url
 from spark_jobs.submit import apply_run, read_run
@@ -52,25 +54,26 @@ def measure(place: Place, size: Size) -> list[Figure]:
             cursor.execute(PROPOSAL, {"run_id": run_id})
     with node(place) as muster:
         members = join_groups([muster.url], size.connections)
-        alone = [_beat(muster.url, members, size) for _ in range(size.rounds)]
+        pids = place.pids(muster)
+        alone = [_beat(muster.url, members, size, pids) for _ in range(size.rounds)]
         run = apply_run(run_id, actor="bench", reason="a benchmark", url=muster.url)
         began_s = time.perf_counter()
         beside = []
         while not run.is_over:
-            beside.append(_beat(muster.url, members, size))
+            beside.append(_beat(muster.url, members, size, pids))
             run = read_run(run_id, url=muster.url)
         took_s = time.perf_counter() - began_s
     assert run.counts.get("expired") == size.offsets, run
     return _figures(size, alone, beside or alone, took_s)
 
 
-def _beat(url: str, members: Sequence[Member], size: Size) -> Load:
-    return put_load([(url, [post(f"{one.path}/heartbeat", one.body())]) for one in members], size.round_s)
+def _beat(url: str, members: Sequence[Member], size: Size, pids: Pids) -> Load:
+    return put_load([(url, [post(f"{one.path}/heartbeat", one.body())]) for one in members], size.round_s, pids)
 
 
 def _figures(size: Size, alone: Sequence[Load], beside: Sequence[Load], took_s: float) -> list[Figure]:
     p99_alone, p99_beside = (middle(load.p99_ms for load in loads) for loads in (alone, beside))
-    per_s_alone, per_s_beside = (middle(load.per_s for load in loads) for loads in (alone, beside))
+    rate_alone, rate_beside = (median_load(loads) for loads in (alone, beside))
     details = {"highest_p99_ms": max(load.p99_ms for load in beside), "rounds": len(beside)}
     return [
         Figure(
@@ -83,7 +86,14 @@ def _figures(size: Size, alone: Sequence[Load], beside: Sequence[Load], took_s: 
             better="less",
             details=details,
         ),
-        Figure("heartbeats while offsets expire", per_s_beside, "a second", "alone", per_s_alone),
+        Figure(
+            "heartbeats while offsets expire",
+            rate_beside.per_s,
+            "a second",
+            "alone",
+            rate_alone.per_s,
+            details=rate_beside.details(),
+        ),
         Figure(f"{size.offsets:,} offsets expired", size.offsets / took_s, "a second"),
     ]
 

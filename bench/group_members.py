@@ -13,6 +13,7 @@ from bench.bench_servers import ask
 
 CONCURRENCY: Final = 32
 SESSION_TIMEOUT_MS: Final = 600_000
+REBALANCE_TIMEOUT_MS: Final = 60_000
 RETRY_S: Final = 0.1
 
 
@@ -49,7 +50,7 @@ def join_body(member_id: str, topic: str = "orders") -> dict[str, object]:
         "member_id": member_id,
         "client_id": "bench",
         "session_timeout_ms": SESSION_TIMEOUT_MS,
-        "rebalance_timeout_ms": 60_000,
+        "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": {"topics": [topic]}}],
         "require_known_member_id": False,

@@ -13,6 +13,8 @@ from pathlib import Path
 import psycopg2
 
 from bench.bench_servers import Place, Server, ask, bare_server, durable_place, node, sums
+from bench.closed_loop import Load
+from bench.cpu_time import Pids
 from bench.figures import Figure, run_benchmark
 from bench.http_load import get, put_load
 from bench.stable_groups import store_groups
@@ -49,10 +51,11 @@ def measure(place: Place, size: Size) -> list[Figure]:
             "pages of 100 groups": ["/v1/groups"],
             "groups described": [f"/v1/groups/many-{number % size.groups}" for number in range(DIFFERENT_GROUPS)],
         }
-        bare_per_s = _per_s(bare, ["/asgi"], size.round_s)
+        bare_per_s = _load(bare, ["/asgi"], size.round_s, {}).per_s
+        loads = {what: _load(muster, some, size.round_s, place.pids(muster)) for what, some in paths.items()}
         figures = [
-            Figure(what, _per_s(muster, some, size.round_s), "a second", "a bare app", bare_per_s)
-            for what, some in paths.items()
+            Figure(what, load.per_s, "a second", "a bare app", bare_per_s, details=load.details())
+            for what, load in loads.items()
         ]
     return [
         *figures,
@@ -61,9 +64,9 @@ def measure(place: Place, size: Size) -> list[Figure]:
     ]
 
 
-def _per_s(server: Server, paths: list[str], round_s: float) -> float:
+def _load(server: Server, paths: list[str], round_s: float, pids: Pids) -> Load:
     requests = [get(path) for path in paths]
-    return put_load([(server.url, requests)] * CONNECTIONS, round_s).per_s
+    return put_load([(server.url, requests)] * CONNECTIONS, round_s, pids)
 
 
 def _resident_bytes(server: Server) -> int:

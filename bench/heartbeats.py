@@ -9,9 +9,10 @@ Run: python -m bench.heartbeats [FILE]
 from dataclasses import dataclass
 
 from bench.bench_servers import Place, bare_server, durable_place, node
+from bench.closed_loop import Load
 from bench.figures import Figure, run_benchmark
 from bench.group_members import join_groups
-from bench.http_load import Load, post, put_load
+from bench.http_load import post, put_load
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,10 @@ def measure(place: Place, size: Size) -> list[Figure]:
             "bare": [(bare.url, [post("/heartbeat", one.body())]) for one in members],
             "asgi": [(bare.url, [post("/asgi", one.body())]) for one in members],
         }
+        pids = {"muster": place.pids(muster), "bare": bare.pids("bare"), "asgi": {}}
         rounds = [
-            {name: put_load(requests, size.round_s) for name, requests in asked.items()} for _ in range(size.rounds)
+            {name: put_load(requests, size.round_s, pids[name]) for name, requests in asked.items()}
+            for _ in range(size.rounds)
         ]
     return _figures(rounds)
 
@@ -48,8 +51,8 @@ def _figures(rounds: list[dict[str, Load]]) -> list[Figure]:
     chosen = rounds[len(rounds) // 2]
     per_s = {name: load.per_s for name, load in chosen.items()}
     details = {
-        "p50_ms": chosen["muster"].p50_ms,
-        "p99_ms": chosen["muster"].p99_ms,
+        **chosen["muster"].details(),
+        **chosen["bare"].details("bare_"),
         "lowest_ratio": ratio(rounds[0]),
         "highest_ratio": ratio(rounds[-1]),
     }

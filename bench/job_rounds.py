@@ -103,12 +103,15 @@ def _prepared(
     if job == ARCHIVE:
         # A copied day would not be copied again.
         return lambda: archive_closed_days(
-            spark, database, connection, replace(_anew(arguments), archive=f"{arguments.archive}/{uuid4().hex}")
+            spark,
+            database,
+            connection,
+            replace(_with_new_run_id(arguments), archive=f"{arguments.archive}/{uuid4().hex}"),
         )
-    return lambda: propose(module.JOB, spark, database, connection, _anew(arguments))
+    return lambda: propose(module.JOB, spark, database, connection, _with_new_run_id(arguments))
 
 
-def _anew(arguments: JobArguments) -> JobArguments:
+def _with_new_run_id(arguments: JobArguments) -> JobArguments:
     return replace(arguments, run_id=str(uuid4()))
 
 

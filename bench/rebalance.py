@@ -10,17 +10,20 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
 import uvloop
 
 from bench.bench_servers import Place, bare_server, durable_place, node, sums
+from bench.channel import Channel
+from bench.cpu_time import Pids
 from bench.figures import Figure, Json, middle, run_benchmark
 from bench.group_members import join_body
-from bench.http_load import post
+from bench.http_load import HEAD_END, is_answered, post
+from bench.timed_rebalances import Rebalance, form_group, median_rebalance, time_rebalance
 
 PARKED = 'muster_parked_requests{request="JoinGroup"}'
 POLL_S = 0.05
@@ -42,10 +45,12 @@ def measure(place: Place, size: Size) -> list[Figure]:
         took_ms: dict[int, float] = {}
         figures = []
         for count in size.members:
-            took_ms[count] = uvloop.run(_rebalances_ms(muster.url, count, size.rounds))
+            timed = uvloop.run(_rebalances(muster.url, count, size.rounds, place.pids(muster)))
+            took_ms[count] = timed.took_ms
             bare_ms = uvloop.run(_round_trips_ms(bare.url, count, size.rounds))
             what = f"rebalance of {count:,} members"
-            figures.append(Figure(what, took_ms[count], "ms", "bare round trips", bare_ms, better="less"))
+            beside = ("bare round trips", bare_ms)
+            figures.append(Figure(what, timed.took_ms, "ms", *beside, better="less", details=timed.details()))
     for small, large in zip(size.members, size.members[1:], strict=False):
         growth, linear = took_ms[large] / took_ms[small], large / small
         what = f"growth from {small:,} to {large:,} members"
@@ -53,49 +58,24 @@ def measure(place: Place, size: Size) -> list[Figure]:
     return figures
 
 
-async def _rebalances_ms(url: str, count: int, rounds: int) -> float:
+async def _rebalances(url: str, count: int, rounds: int, pids: Pids) -> Rebalance:
     path = f"/v1/groups/rebalance-{count}-{uuid4().hex[:8]}"
-    members = [await _Member.connected(url, path) for _ in range(count)]
-    joined = await asyncio.gather(*(member.join() for member in members))
-    leader_id = joined[0]["leader"]
-    members.sort(key=lambda member: member.member_id != leader_id)
-    await _sync_all(members)
-    took_ms = [await _rebalance_ms(url, members) for _ in range(rounds)]
+    members = await form_group([await HttpMember.connected(url, path) for _ in range(count)])
+    timed = [await time_rebalance(members, partial(until_parked, url), pids) for _ in range(rounds)]
     for member in members:
         member.close()
-    return middle(took_ms)
+    return median_rebalance(timed)
 
 
-async def _rebalance_ms(url: str, members: Sequence["_Member"]) -> float:
-    """Let all members join and sync, the leader first; return the time since the last join."""
-    leader, *others = members
-    waiting = [asyncio.create_task(leader.join())]
-    await _until_parked(url, 1)
-    waiting += [asyncio.create_task(member.join()) for member in others[:-1]]
-    await _until_parked(url, len(others))
-    began_s = time.perf_counter()
-    joined = await asyncio.gather(*waiting, others[-1].join())
-    await _sync_all(members)
-    took_s = time.perf_counter() - began_s
-    assert len({answer["generation"] for answer in joined}) == 1, "all members are in one generation"
-    return took_s * 1_000
-
-
-async def _until_parked(url: str, count: int) -> None:
+async def until_parked(url: str, count: int) -> None:
+    """Return when that many joins wait at a node."""
     while (await asyncio.to_thread(sums, url))[PARKED] < count:  # noqa: ASYNC110 - only the node knows who is parked
         await asyncio.sleep(POLL_S)
 
 
-async def _sync_all(members: Sequence["_Member"]) -> None:
-    nothing: Json = {"partitions": []}
-    everybody: list[Json] = [{"member_id": member.member_id, "assignment": nothing} for member in members]
-    leader, *others = members
-    await asyncio.gather(leader.sync(everybody), *(member.sync([]) for member in others))
-
-
 async def _round_trips_ms(url: str, count: int, rounds: int) -> float:
     """Return how long the bare route takes to answer all members twice."""
-    members = [await _Member.connected(url, "/asgi") for _ in range(count)]
+    members = [await HttpMember.connected(url, "/asgi") for _ in range(count)]
     took_ms = []
     for _ in range(rounds):
         began_s = time.perf_counter()
@@ -107,40 +87,42 @@ async def _round_trips_ms(url: str, count: int, rounds: int) -> float:
     return middle(took_ms)
 
 
-class _Member:
+class HttpMember:
     """A member with its own connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> None:
+    def __init__(self, channel: Channel, path: str) -> None:
         self.member_id = ""
+        self.leader_id = ""
         self.generation = -1
+        self._channel = channel
         self._path = path
-        self._reader = reader
-        self._writer = writer
 
     @classmethod
     async def connected(cls, url: str, path: str) -> Self:
-        place = urlsplit(url)
-        return cls(*await asyncio.open_connection(place.hostname, place.port), path)
+        """Open the connection of a member of the group at a path."""
+        return cls(await Channel.connected(url, is_answered), path)
 
-    async def join(self) -> Json:
-        answer = await self.ask(f"{self._path}/join", join_body(self.member_id))
-        self.member_id, self.generation = answer["member_id"], answer["generation"]
-        return answer
+    async def join(self) -> None:
+        """Join, and keep the response."""
+        response = await self.ask(f"{self._path}/join", join_body(self.member_id))
+        self.member_id, self.leader_id = response["member_id"], response["leader"]
+        self.generation = response["generation"]
 
-    async def sync(self, assignments: list[Json]) -> None:
-        body = {"generation": self.generation, "member_id": self.member_id, "assignments": assignments}
-        await self.ask(f"{self._path}/sync", body)
+    async def sync(self, member_ids: Sequence[str]) -> None:
+        """Sync, with empty assignments for the members."""
+        assignments = [{"member_id": each, "assignment": {"partitions": []}} for each in member_ids]
+        own = {"generation": self.generation, "member_id": self.member_id}
+        await self.ask(f"{self._path}/sync", {**own, "assignments": assignments})
 
     async def ask(self, path: str, body: object) -> Json:
-        self._writer.write(post(path, msgspec.json.encode(body)))
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(head.partition(b"content-length: ")[2].partition(b"\r")[0])
-        answer: Json = msgspec.json.decode(await self._reader.readexactly(length))
-        assert head.startswith(b"HTTP/1.1 200"), answer
-        return answer
+        """Send one request and return the response's JSON."""
+        response = await self._channel.ask(post(path, msgspec.json.encode(body)))
+        decoded: Json = msgspec.json.decode(response.partition(HEAD_END)[2])
+        return decoded
 
     def close(self) -> None:
-        self._writer.close()
+        """Close the connection."""
+        self._channel.close()
 
 
 def main() -> list[Figure]:

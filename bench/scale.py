@@ -10,7 +10,9 @@ import time
 from dataclasses import dataclass
 
 from bench.bench_servers import Place, durable_place, node, owner_of, sums
-from bench.figures import Figure, middle, run_benchmark
+from bench.closed_loop import Load, median_load
+from bench.cpu_time import Pids
+from bench.figures import Figure, run_benchmark
 from bench.group_members import Member, join_groups
 from bench.http_load import post, put_load
 
@@ -32,16 +34,18 @@ def measure(place: Place, size: Size) -> list[Figure]:
     """Return the benchmark's figures."""
     with node(place) as first:
         members = join_groups([first.url], size.connections)
-        alone = middle(_per_s(members, size.round_s) for _ in range(size.rounds))
+        alone = _median_load(size, members, place.pids(first))
         with node(place) as second:
             _wait_until_shared(first.url, second.url)
-            together = middle(_per_s(members, size.round_s) for _ in range(size.rounds))
-    return [Figure("heartbeats of two nodes", together, "a second", "twice one node", 2 * alone)]
+            together = _median_load(size, members, place.pids(first, second))
+    twice = 2 * alone.per_s
+    details = together.details()
+    return [Figure("heartbeats of two nodes", together.per_s, "a second", "twice one node", twice, details=details)]
 
 
-def _per_s(members: list[Member], round_s: float) -> float:
+def _median_load(size: Size, members: list[Member], pids: Pids) -> Load:
     asked = [(owner_of(one.url), [post(f"{one.path}/heartbeat", one.body())]) for one in members]
-    return put_load(asked, round_s).per_s
+    return median_load(put_load(asked, size.round_s, pids) for _ in range(size.rounds))
 
 
 def _wait_until_shared(*urls: str) -> None:

@@ -88,6 +88,7 @@ COMMENT ON COLUMN nodes.version IS 'its version of Muster';
 COMMENT ON COLUMN nodes.started_at IS 'when it started';
 COMMENT ON COLUMN nodes.expires_at IS 'the node counts as live until then, unless it renews';
 COMMENT ON COLUMN nodes.renewals IS 'number of renewals; a node that counted more of them knows that the database was rolled back';
+COMMENT ON COLUMN nodes.cluster_configs IS '`versions.cluster_configs` as of the settings that the node has applied';
 
 COMMENT ON TABLE shard_leases IS 'A shard, and the node that owns it.';
 COMMENT ON COLUMN shard_leases.shard_id IS 'the key';
@@ -172,7 +173,7 @@ COMMENT ON COLUMN member_sessions.session_timeout_ms IS 'the last effective sess
 COMMENT ON COLUMN member_sessions.joined_at IS 'when the member first joined, as in `members`; the same in all rows of a session';
 COMMENT ON COLUMN member_sessions.started_at IS 'start of the interval that the row measures';
 COMMENT ON COLUMN member_sessions.ended_at IS 'its end';
-COMMENT ON COLUMN member_sessions.end_reason IS '`left`, `session_expired`, `rebalance_timeout`, `sync_timeout`, `admin`; `replaced`: another process joined with the instance id of the static member; `hour`: the session continues';
+COMMENT ON COLUMN member_sessions.end_reason IS '`left`, `session_expired`, `new_member_timeout` (a new member waited for the end of a join phase for longer than `group_new_member_join_timeout_ms`), `rebalance_timeout`, `sync_timeout`, `admin`; `replaced`: another process joined with the instance id of the static member; `hour`: the session continues';
 COMMENT ON COLUMN member_sessions.last_heartbeat_at IS 'the member''s last activity within the interval; null: none';
 COMMENT ON COLUMN member_sessions.heartbeat_count IS 'number of heartbeats, commits, syncs and joins: everything that resets the session timer';
 COMMENT ON COLUMN member_sessions.heartbeat_gap_ms_max IS 'the longest time between two of them; null: fewer than two';

@@ -58,8 +58,8 @@ def group_option(group_id: str) -> str:
 
 def rebalance(view: RebalanceView | None) -> str:
     """Say in one line why a group rebalances, or why it did last and when."""
-    *why, when = rebalance_lines(view)
-    return f"{' '.join(why)}, {when}" if why else when
+    *reason, when = rebalance_lines(view)
+    return f"{' '.join(reason)}, {when}" if reason else when
 
 
 def rebalance_lines(view: RebalanceView | None) -> list[str]:

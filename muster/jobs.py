@@ -232,5 +232,5 @@ def _find_node(database_url: str) -> str | None:
         engine.dispose()
 
 
-def _waits(run_id: str, why: str) -> str:
-    return f"{why} The proposal waits: POST /v1/maintenance/runs/{run_id}/apply on a node applies it."
+def _waits(run_id: str, reason: str) -> str:
+    return f"{reason} The proposal waits: POST /v1/maintenance/runs/{run_id}/apply on a node applies it."

@@ -162,7 +162,7 @@ class LocalPlatform:
         url = self._postgres.database_url()
         with self._screen.step("Schema") as step:
             before = upgrade(url, self._settings.shards)
-            step.note = "made" if before is None else "there already"
+            step.note = "created" if before is None else "up to date"
         self._lock.publish_database_urls(database_urls(self._postgres))
         self._reader = OverviewReader(url)
         return self._reader
@@ -170,10 +170,10 @@ class LocalPlatform:
     def _insert_demo_data(self) -> None:
         if self._data_dir.demo_data_file.exists():
             return
-        with self._screen.step("Groups of the past") as step:
+        with self._screen.step("Demonstration offsets") as step:
             due = insert_expired_groups(self._postgres.database_url(), self._settings.shards)
             self._data_dir.demo_data_file.touch()
-            step.note = f"{due} of their offsets are due to expire"
+            step.note = f"{due} are due to expire"
 
     def _start_nodes(self) -> None:
         with self._screen.step("Node" if len(self._nodes) == 1 else f"{len(self._nodes)} nodes") as step:

@@ -1,10 +1,11 @@
-"""Every test that wants a database has one of its own, freshly migrated, and nothing of it stays behind.
+"""Fixtures: each test that needs a database gets its own, freshly migrated, which is dropped afterwards.
 
 One cluster serves a test session (each worker of pytest-xdist has its own), started when the first test asks. A
 database is a clone of a template that was migrated once.
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # Nodes in tests log to the process's own stdout, so that their events are not in what a command under test prints.
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(open(1, "w", buffering=1, closefd=False)))  # noqa: SIM115 - open as long as the process
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell without a terminal starts what ends in &
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is tested
 
 # -- collection -------------------------------------------------------------------------------------------
 
@@ -78,7 +82,7 @@ def empty_database_url(databases: Databases) -> Iterator[str]:
 
 @pytest.fixture
 def sql_connection(database_url: str) -> Iterator[PsycopgConnection]:
-    """Connect to the database of `database_url` as people with SQL do; every statement commits by itself."""
+    """Connect to the database of `database_url` with autocommit."""
     connection = psycopg2.connect(psql_url(database_url))
     connection.autocommit = True
     yield connection
@@ -100,7 +104,7 @@ def postgres_store(database_url: str) -> Iterator[PostgresStore]:
 
 @pytest.fixture(scope="module")
 def node_url(databases: Databases) -> Iterator[str]:
-    """Serve a node on a database of its own for a module's tests, which keep to group ids of their own."""
+    """Serve a node on its own database for a module's tests, which use distinct group ids."""
     url = databases.create()
     with running_node(url, group_initial_rebalance_delay_ms=100) as node:
         yield node.url
@@ -125,7 +129,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 def bare_muster(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
 ) -> "Muster":
-    """Give the command in an environment that sets nothing of ours but an empty data directory."""
+    """Return the command in an environment whose only setting is an empty data directory."""
     from tests.support.muster_command import Muster  # noqa: PLC0415 - slow, and few tests need it
 
     for name in [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]:

@@ -85,7 +85,7 @@ class AsgiApp:
             response = problem_response(CoordinatorNotAvailable(STOPPING))  # the shutdown grace is over
         except InvalidForwardSignature as error:
             self._server.metrics.signatures_refused[error.fault] += 1
-            log.warning("forward_signature_refused", fault=error.fault, why=error.detail, client=context.client_host)
+            log.warning("forward_signature_refused", fault=error.fault, reason=error.detail, client=context.client_host)
             response = problem_response(error)
         except CoordinatorError as error:
             response = problem_response(_without_frames(error))

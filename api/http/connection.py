@@ -7,6 +7,7 @@ uvicorn limits only how long a connection may be idle between two requests. This
 * a connection beyond the limits of the node serves one request, for the node's health;
 * the bytes of a request beside its body are limited: its head, chunk sizes, and trailers, which are discarded
   (RFC 9110, 6.5.1);
+* the chunks of a body that arrive together are passed on together: uvicorn copies the body once for each;
 * a request in absolute form has the host of its target, not of its Host header (RFC 9112, 3.2.2);
 * a malformed request gets a problem response, unless the client still waits for an earlier response: it would take the
   refusal for that.
@@ -108,6 +109,8 @@ class HttpConnection(HttpToolsProtocol):
         """Whether it has received the current one; not if its head is invalid."""
         self._beside_body_bytes = 0
         """Bytes of an incomplete request that have arrived beyond those that its body accounts for."""
+        self._body_parts: list[bytes] = []
+        """Parts of the body that were parsed and not passed on."""
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -127,6 +130,7 @@ class HttpConnection(HttpToolsProtocol):
         """Parse the data, and start the deadline of the missing part."""
         self._beside_body_bytes += len(data)
         super().data_received(data)
+        self._pass_body_on()
         if self.transport.is_closing():
             return
         if self._expected_phase is not None:
@@ -137,8 +141,9 @@ class HttpConnection(HttpToolsProtocol):
             self._arm_keep_alive()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting the connection."""
+        """Stop counting the connection, and stop its timers, which would keep it in memory."""
         self._disarm_deadline()
+        self._unset_keepalive_if_required()  # uvicorn leaves it running when the client has reset the connection
         self._gate.release(self)
         super().connection_lost(exc)
 
@@ -169,14 +174,15 @@ class HttpConnection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """Pass a part of the body on. Source: Go's net/http for the framing that a chunk may have."""
+        """Record a part of the body. Source: Go's net/http for the framing that a chunk may have."""
         self._beside_body_bytes = max(0, self._beside_body_bytes - 3 * len(body) - CHUNK_ALLOWANCE_BYTES)
-        super().on_body(body)
+        self._body_parts.append(body)
 
     def on_message_complete(self) -> None:
         """Stop the deadline, since the request is complete."""
         self._disarm_deadline()
         self._expected_phase, self._beside_body_bytes = None, 0
+        self._pass_body_on()
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -216,6 +222,12 @@ class HttpConnection(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     # -- parts -------------------------------------------------------------------------------------------
+
+    def _pass_body_on(self) -> None:
+        if self._body_parts:
+            body = b"".join(self._body_parts)
+            self._body_parts.clear()
+            super().on_body(body)
 
     def _take_host_from_target(self) -> None:
         target = httptools.parse_url(self.url)

@@ -47,6 +47,12 @@ class Deadlines:
         finally:
             del self._due_at_s[task]
 
+    def time_left_ms(self) -> float:
+        """Return how long the request that the current task serves may still take."""
+        task = asyncio.current_task()
+        due_at_s = None if task is None else self._due_at_s.get(task)
+        return 0 if due_at_s is None else (due_at_s - asyncio.get_running_loop().time()) * 1000
+
     def _cancel_overdue(self) -> None:
         """Cancel every overdue task, and arm the timer for the next deadline."""
         self._timer = None

@@ -52,7 +52,7 @@ SIGNED_HEADERS: Final = (
     IDEMPOTENCY_HEADER,
 )
 
-SignatureFault = Literal["signature", "node", "clock", "replay", "body"]
+SignatureFault = Literal["signature", "node", "clock", "replay", "identity", "body"]
 SIGNATURE_FAULTS: Final[tuple[SignatureFault, ...]] = get_args(SignatureFault)
 ALWAYS_SIGNED: Final = frozenset({CLIENT_HEADER, NODE_HEADER, DIGEST_HEADER})
 TIME = re.compile(rb"[0-9]{1,15}")
@@ -145,7 +145,8 @@ class ForwardSigner:
             headers: the headers of the request by lower-case name.
 
         Raises:
-            InvalidForwardSignature: the signature is invalid, for another node, too old, or already used.
+            InvalidForwardSignature: the signature is invalid, for another node, too old, or already used, or the
+                identity cannot be read.
             CoordinatorNotAvailable: the signature is older than this process, which cannot know whether it was used.
         """
         signature = headers.get(SIGNATURE_HEADER, b"")
@@ -160,9 +161,8 @@ class ForwardSigner:
             raise InvalidForwardSignature("node", f"the request was forwarded to {shown}, and this is another node")
         self._check_time(int(signed_at[0]))
         self._use(nonce[1], int(nonce[2]))
-        identity = headers.get(IDENTITY_HEADER)
         host = headers[CLIENT_HEADER].decode("utf-8", "replace")
-        return ForwardedClient(host, None if identity is None else read_identity(identity), headers[DIGEST_HEADER])
+        return ForwardedClient(host, _read_identity(headers.get(IDENTITY_HEADER)), headers[DIGEST_HEADER])
 
     def _check_time(self, signed_at_ms: int) -> None:
         age_ms = self._now_ms() - signed_at_ms
@@ -214,6 +214,15 @@ class _ReplayWindow:
         was_free = not self._used[number % REPLAY_WINDOW]
         self._used[number % REPLAY_WINDOW] = 1
         return was_free
+
+
+def _read_identity(header: bytes | None) -> Identity | None:
+    try:
+        return None if header is None else read_identity(header)
+    except ValueError:
+        raise InvalidForwardSignature(
+            "identity", "the identity of the forwarded request cannot be read: compare the releases of the two nodes"
+        ) from None
 
 
 def _digest(body: bytes) -> bytes:

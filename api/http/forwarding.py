@@ -96,7 +96,10 @@ class Forwarder:
                 return _to_response(answer, await answer.read())
         except (aiohttp.ClientError, TimeoutError) as failure:
             log.warning(
-                "request_forward_failed", owner=owner, group=context.group_id, why=str(failure) or "no answer in time"
+                "request_forward_failed",
+                owner=owner,
+                group=context.group_id,
+                reason=str(failure) or "no answer in time",
             )
             raise CoordinatorNotAvailable("the node that owns the group does not answer") from None
 

@@ -19,10 +19,8 @@ PATH_CACHE_MAX: Final = 32_768
 """How many parsed paths are cached: agents request the same ones all the time."""
 CACHED_PATH_MAX_BYTES: Final = 512
 """Longer paths are parsed each time, so that clients cannot fill the memory with paths."""
-EMPTY_ID_ACTIONS: Final = frozenset(
-    {("GET", b""), ("DELETE", b""), ("POST", b"offsets"), ("GET", b"offsets"), ("POST", b"offsets/query")}
-)
-"""The requests allowed for the group with the empty id: describe, delete, commit and fetch."""
+EMPTY_ID_ACTIONS: Final = frozenset({("DELETE", b""), ("POST", b"offsets"), ("POST", b"offsets/query")})
+"""The requests other than GET that are allowed for the group with the empty id: delete, commit and fetch."""
 
 
 class GroupPath(NamedTuple):
@@ -53,7 +51,7 @@ def _parse(method: str, raw_path: bytes) -> GroupPath | None:
     group_id = read_group_id(segment)
     if slash:
         _reject_empty_segments(b"/g/" + action)
-    if not group_id and (method, action) not in EMPTY_ID_ACTIONS:
+    if not group_id and method != "GET" and (method, action) not in EMPTY_ID_ACTIONS:
         raise InvalidGroupId("the group id is empty")
     return GroupPath(group_id, action)
 

@@ -159,6 +159,10 @@ class RequestContext:
         """
         return self.server.deadlines.wait(answer)
 
+    async def wait_for_confirmations(self) -> list[str]:
+        """Wait for one renewal of the other nodes; return those that have not confirmed the cluster's settings."""
+        return await self.server.coordinator.confirmations.wait(self.server.deadlines.time_left_ms())
+
     def begin_change(self, reason: str | None, *, default_actor: str | None = None) -> Change:
         """Return the actor, the reason and the id of the change that the request makes, and store the id.
 

@@ -46,10 +46,14 @@ class Role(StrEnum):
     OPERATOR = "operator"
 
 
+Actor = Annotated[str, Meta(min_length=1, max_length=ACTOR_MAX_CHARS, pattern=r"^[^\x00]*$")]
+"""The name of a token's owner, as the audit log stores it."""
+
+
 class Identity(NamedTuple):
     """The owner of a token and its permissions."""
 
-    actor: str
+    actor: Actor
     role: Role
     prefixes: tuple[str, ...] = ALL_GROUPS
     """Prefixes of the ids of the groups that it covers."""
@@ -94,7 +98,7 @@ class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     """The digest of the token's bytes, in lower-case hexadecimal."""
-    actor: Annotated[str, Meta(min_length=1, max_length=ACTOR_MAX_CHARS)]
+    actor: Actor
     role: Role
     prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = ALL_GROUPS
     topics: tuple[TopicPrefix, ...] = ()
@@ -204,7 +208,7 @@ class Tokens:
             self._known = read_tokens_file(self._path)
             self._next_warning_at_s.clear()
         except TokensFileError as error:
-            log.error("token_reload_failed", why=str(error))
+            log.error("token_reload_failed", reason=str(error))
         else:
             log.info("tokens_reloaded", tokens=len(self._known))
 
@@ -243,7 +247,11 @@ def identity_bytes(identity: Identity) -> bytes:
 
 
 def read_identity(data: bytes) -> Identity:
-    """Return the identity that `identity_bytes` encoded."""
+    """Return the identity that `identity_bytes` encoded.
+
+    Raises:
+        ValueError: the data is no JSON of an identity.
+    """
     return msgspec.json.decode(data, type=Identity)
 
 

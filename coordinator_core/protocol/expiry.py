@@ -71,12 +71,14 @@ def _expire_sync_phase(draft: Draft) -> None:
 
 
 def _expire_member(draft: Draft, member_id: str) -> None:
-    """Evict a silent member. A member with a parked request is not silent, unless it is new and its time is over."""
+    """Evict a silent member. A member with a parked request is not silent; a new one is evicted if its time is over."""
     member = draft.group.members.get(member_id)
-    if member is None or (draft.group.is_waiting(member_id) and not member.is_new):
+    is_waiting = draft.group.is_waiting(member_id)
+    if member is None or (is_waiting and not member.is_new):
         return
-    remove_member(draft, member_id, RemovalReason.SESSION_EXPIRED)
-    prepare_rebalance_or_complete_join(draft, Trigger.SESSION_EXPIRED, member_id)
+    removal_reason = RemovalReason.NEW_MEMBER_TIMEOUT if is_waiting else RemovalReason.SESSION_EXPIRED
+    remove_member(draft, member_id, removal_reason)
+    prepare_rebalance_or_complete_join(draft, removal_reason.trigger, member_id)
 
 
 def _expire_pending_member(draft: Draft, member_id: str) -> None:

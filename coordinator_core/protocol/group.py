@@ -196,8 +196,8 @@ class Group:
 
     def candidate_protocols(self) -> frozenset[str]:
         """Return the protocols that every member supports."""
-        everyone = len(self.members)
-        return frozenset(name for name, count in self.supported_protocols.items() if count == everyone)
+        member_count = len(self.members)
+        return frozenset(name for name, count in self.supported_protocols.items() if count == member_count)
 
     # -- the fold -----------------------------------------------------------------------------------
 

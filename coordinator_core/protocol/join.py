@@ -136,8 +136,8 @@ def _check_protocols(group: Group, request: JoinGroup) -> None:
         return
     if request.protocol_type != group.protocol_type:
         raise InconsistentGroupProtocol(f"the group's protocol type is {group.protocol_type!r}")
-    everyone = len(group.members)
-    if not any(group.supported_protocols.get(name, 0) == everyone for name, _ in request.protocols):
+    member_count = len(group.members)
+    if not any(group.supported_protocols.get(name, 0) == member_count for name, _ in request.protocols):
         raise InconsistentGroupProtocol("none of the protocols offered is supported by every member")
 
 

@@ -39,6 +39,8 @@ class RemovalReason(StrEnum):
 
     LEFT = "left"
     SESSION_EXPIRED = "session_expired"
+    NEW_MEMBER_TIMEOUT = "new_member_timeout"
+    """A new member waited for the end of the join phase until its time was over: the group made it wait."""
     REBALANCE_TIMEOUT = "rebalance_timeout"
     SYNC_TIMEOUT = "sync_timeout"
     ADMIN = "admin"
@@ -47,7 +49,9 @@ class RemovalReason(StrEnum):
     @property
     def trigger(self) -> Trigger:
         """Return the trigger of the rebalance that follows the removal."""
-        return Trigger.MEMBER_LEFT if self is RemovalReason.LEFT else Trigger(self.value)
+        if self is RemovalReason.LEFT:
+            return Trigger.MEMBER_LEFT
+        return Trigger.SESSION_EXPIRED if self is RemovalReason.NEW_MEMBER_TIMEOUT else Trigger(self.value)
 
 
 # -- stored ---------------------------------------------------------------------------------------

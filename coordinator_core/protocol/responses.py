@@ -159,10 +159,11 @@ AdminResponse = (
     DeleteOffsetsResponse | ExpireOffsetsResponse | ResetOffsetsResponse | RestoreOffsetsResponse | EmptyResponse
 )
 Answer = GroupResponse | AdminResponse
+"""The response to any successful request."""
 
 
 class Reply(NamedTuple):
-    """The reply to the request with this `token`; an error in a join also names a member id (or "")."""
+    """An answer or an error, addressed to the request with this `token`; an error in a join has a member id (or "")."""
 
     token: Token
     answer: Answer | CoordinatorError

@@ -27,20 +27,20 @@ DEAD = GroupState.DEAD
 TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     EMPTY: {
         PREPARING: "first member added",
-        DEAD: "last offset gone, deleted, or unloaded",
+        DEAD: "last offset removed, deleted, or unloaded",
     },
     PREPARING: {
         COMPLETING: "join phase ends with members",
-        EMPTY: "join phase ends with nobody",
+        EMPTY: "join phase ends without members",
         DEAD: "unloaded",
     },
     COMPLETING: {
         STABLE: "leader's assignment accepted",
-        PREPARING: "member added, changed, replaced or gone, topic gone",
+        PREPARING: "member added, changed, replaced or removed, topic deleted",
         DEAD: "unloaded",
     },
     STABLE: {
-        PREPARING: "member added, changed or gone, leader rejoined, partitions changed",
+        PREPARING: "member added, changed or removed, leader rejoined, partitions changed",
         DEAD: "unloaded",
     },
     DEAD: {},

@@ -1,13 +1,15 @@
 """The operations of operators. Each one stores its row of `changes` in its own transaction, and may be repeated.
 
-The node that owns a group changes it; any node changes settings, topic metadata and runs. Every operation may raise
-NotCoordinator, CoordinatorLoadInProgress or CoordinatorNotAvailable. Then nothing was changed, or the outcome is
-unknown: repeat the operation with the same change id.
+The node that owns a group changes it and its settings; any node changes the cluster's settings, topic metadata and
+runs. Every operation may raise NotCoordinator, CoordinatorLoadInProgress or CoordinatorNotAvailable. Then nothing was
+changed, or the outcome is unknown: repeat the operation with the same change id.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.responses import DeleteOffsetsResponse, ResetOffsetsResponse
 from coordinator_core.protocol.setting_rules import SettingValue, check_settings
@@ -161,32 +163,51 @@ class Admin:
             IdempotencyKeyConflict: the change id belongs to another change.
         """
         undone = await undo.find_undoable(self._admin_context, change_id, change)
-        earlier = await self._admin_context.recorded_change(
-            change, ChangeAction.UNDO, undone.group_id, {"undoes": undone.change_id}
-        )
+        if undone.action == ChangeAction.PUT_SETTINGS:
+            with self._owned(undone.group_id):
+                return await self._undo_settings(undone, change)
+        earlier = await self._recorded_undo(undone, change)
         if earlier is not None:
             return earlier
         if undone.action in undo.OF_ONE_GROUP:
             return await undo.undo_in_group(self._admin_context, undone, change)
-        if undone.action == ChangeAction.PUT_SETTINGS:
-            await self._refresh()
-            self._metadata_cache.check_change(undone.group_id, undone.before)
         recorded = await undo.undo_in_store(self._admin_context, undone, change)
         await self._refresh()
         self._wake()
         return recorded
 
+    async def _undo_settings(self, undone: ChangeRow, change: Change) -> ChangeRow:
+        await self._refresh()
+        earlier = await self._recorded_undo(undone, change)
+        if earlier is not None:
+            return earlier
+        self._metadata_cache.check_change(undone.group_id, undone.before)
+        recorded = await undo.undo_in_store(self._admin_context, undone, change)
+        await self._refresh()
+        return recorded
+
+    async def _recorded_undo(self, undone: ChangeRow, change: Change) -> ChangeRow | None:
+        arguments = {"undoes": undone.change_id}
+        return await self._admin_context.recorded_change(change, ChangeAction.UNDO, undone.group_id, arguments)
+
     # -- settings and topic metadata -------------------------------------------------------------------------------
 
     async def put_settings(self, group_id: str | None, values: Mapping[str, SettingValue], change: Change) -> None:
-        """Change settings of a group or the cluster; effective here at once, on other nodes within one renewal.
+        """Change settings of a group or the cluster; effective on this node when it returns.
+
+        The other nodes apply settings of the cluster at their next renewal; `Confirmations` lists those that have not.
 
         Raises:
+            NotCoordinator: another node owns the group; nothing was changed.
             InvalidRequest: a key or value is invalid, or conflicts with the other settings.
             IdempotencyKeyConflict: the change id belongs to another change.
         """
         check_settings(values, is_cluster=group_id is None)
         texts = {key: None if value is None else str(value) for key, value in values.items()}
+        with self._owned(group_id):
+            await self._put_settings(group_id, texts, change)
+
+    async def _put_settings(self, group_id: str | None, texts: Mapping[str, str | None], change: Change) -> None:
         await self._refresh()  # another node may have changed settings that this change is checked against
         earlier = await self._admin_context.recorded_change(change, ChangeAction.PUT_SETTINGS, group_id)
         if earlier is not None:
@@ -197,6 +218,27 @@ class Admin:
         change_row = change.row(ChangeAction.PUT_SETTINGS, group_id, self._admin_context.wall_ms())
         await self._admin_context.read(partial(self._store.put_settings, group_id, texts, change_row))
         await self._refresh()
+
+    @contextmanager
+    def _owned(self, group_id: str | None) -> Iterator[None]:
+        """Check before and after a change of settings that this node owns the group, if there is one.
+
+        A node applies the newest settings after it has acquired a shard and before it serves it. So if the group moves
+        after the second check, the change is effective at its new owner.
+
+        Raises:
+            CoordinatorError: this node does not own the group, and nothing was changed.
+            CoordinatorNotAvailable: this node lost the group during the change, which may be stored.
+        """
+        if group_id is None:
+            yield
+            return
+        self._admin_context.loaded_shard(group_id)
+        yield
+        try:
+            self._admin_context.loaded_shard(group_id)
+        except CoordinatorError as error:
+            raise CoordinatorNotAvailable("this node lost the group during the change; repeat it") from error
 
     async def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: Change) -> TopicRow:
         """Create or change a topic's metadata; a higher partition count rebalances every Stable group that reads it.

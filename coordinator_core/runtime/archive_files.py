@@ -9,10 +9,16 @@ A job reports where the copy of a day is and how many rows it has. A node checks
 The rows are not decoded: the job has compared their checksum. A node reads directories that are mounted on its machine.
 In an archive elsewhere (`s3a://…`) it finds no copy, and drops nothing unless the check is turned off.
 
+Whatever the directory contains, the check ends soon and changes nothing: it reads regular files only, and a limited
+part of a limited number of them.
+
 Source: https://parquet.apache.org/docs/file-format/, and Thrift's compact protocol, in which footers are written.
 """
 
+import os
+import stat
 import struct
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -22,7 +28,10 @@ from coordinator_core.store.partition_drop import ClaimedCopy
 MAGIC: Final = b"PAR1"
 TAIL: Final = struct.Struct("<I4s")
 """The footer's length and the magic bytes, at the end of a file."""
-FOOTER_MAX_BYTES: Final = 64 * 2**20
+FILES_MAX: Final = 1_000
+"""The maximum number of files of a copy; a job writes as many as it has read partitions."""
+FOOTER_READ_MAX_BYTES: Final = 65_536
+"""How much of a footer is read: the number of rows follows the schema, which is short."""
 NUM_ROWS: Final = 3
 """The field of the footer that holds the number of rows."""
 
@@ -48,8 +57,9 @@ class ArchiveFiles:
                 return False
             if directory.relative_to(root).parts[:-1] != (copy.table, f"day={copy.day}"):
                 return False
-            return sum(map(count_rows, directory.glob("*.parquet"))) == copy.row_count
-        except (OSError, ValueError):
+            files = list(islice(directory.glob("*.parquet"), FILES_MAX + 1))
+            return len(files) <= FILES_MAX and sum(map(count_rows, files)) == copy.row_count
+        except (OSError, ValueError, RuntimeError):  # pathlib reports a link to itself as a RuntimeError
             return False
 
 
@@ -57,22 +67,35 @@ def count_rows(file: Path) -> int:
     """Return the number of rows that a Parquet file's footer states.
 
     Raises:
+        OSError: It cannot be opened, or is a symbolic link.
         ValueError: It is no Parquet file, or an incomplete one.
     """
-    with file.open("rb") as opened:
+    with open(file, "rb", opener=_open_regular) as opened:
         size = opened.seek(0, 2)
         if size < TAIL.size + len(MAGIC):
             raise ValueError(f"{file} is too short for a Parquet file")
         opened.seek(size - TAIL.size)
         length, magic = TAIL.unpack(opened.read(TAIL.size))
-        if magic != MAGIC or length > min(FOOTER_MAX_BYTES, size - TAIL.size - len(MAGIC)):
+        if magic != MAGIC or length > size - TAIL.size - len(MAGIC):
             raise ValueError(f"{file} is no Parquet file")
         opened.seek(size - TAIL.size - length)
-        footer = opened.read(length)
+        footer = opened.read(min(length, FOOTER_READ_MAX_BYTES))
     try:
-        return _Compact(footer).find_integer(NUM_ROWS)
-    except IndexError:
+        row_count = _Compact(footer).find_integer(NUM_ROWS)
+    except (IndexError, RecursionError):
         raise ValueError(f"the footer of {file} is incomplete") from None
+    if row_count < 0:
+        raise ValueError(f"the footer of {file} states {row_count} rows")
+    return row_count
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a regular file without following a link, and without waiting for the writer of a pipe."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{path} is no regular file, so no Parquet file")
+    return descriptor
 
 
 def _local(uri: str) -> Path | None:
@@ -138,7 +161,11 @@ class _Compact:
     def _skip_list(self) -> None:
         header = self._byte()
         count, kind = header >> 4, header & 0x0F
-        for _ in range(self._varint() if count == LONG_LIST else count):
+        if count == LONG_LIST:
+            count = self._varint()
+        if count > len(self._data) - self._at:  # each element has at least one byte
+            raise IndexError(count)
+        for _ in range(count):
             self._skip(BYTE if kind in {TRUE, FALSE} else kind)
 
     def _zigzag(self) -> int:

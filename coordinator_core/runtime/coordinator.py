@@ -5,7 +5,7 @@ upkeep of history tables; reports of log ends; session intervals; and awaited me
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -36,6 +36,7 @@ from coordinator_core.runtime.awaited_members import AwaitedMembersLoop
 from coordinator_core.runtime.background_tasks import log_errors, restart_on_error
 from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Threads
 from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.confirmations import Confirmations
 from coordinator_core.runtime.counters import Counters, GroupCounts, NodeCounts
 from coordinator_core.runtime.diagnosis import Diagnosis
 from coordinator_core.runtime.group_description import describe_group
@@ -92,6 +93,7 @@ class Coordinator:
         self._tokens = count(1)
         self._tasks: list[asyncio.Task[None]] = []
         self._metadata_cache = MetadataCache(config.defaults, config.environment_keys)
+        self._refreshing = asyncio.Lock()
         self._counters = sums = Counters()
         self._rebalance_rate = RebalanceRate()
         self._log_ends = LogEndReports(store, self._threads, self._metadata_cache.log_end_max_age_ms)
@@ -104,7 +106,7 @@ class Coordinator:
             max_batch_rows=config.max_batch_rows,
             prepare_ahead_rows=config.prepare_ahead_rows,
         )
-        self._ownership = ShardOwnership(store, config, *shared, self._make_shard)
+        self._ownership = ShardOwnership(store, config, *shared, self._make_shard, self._refresh)
         self._timer_loop = TimerLoop(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
         archive = ArchiveFiles(config.archive_uri or "", is_checked=config.archive_check)
         archiver = HistoryArchiver(store, self._threads, lambda: self._clock.now().node_ms, archive.has)
@@ -114,11 +116,13 @@ class Coordinator:
             lambda: self._ownership.owned,
             self.new_token,
             lambda: self._clock.now().node_ms,
+            self.shard_id_of,
             chunk=config.maintenance_chunk,
             max_concurrent_groups=config.maintenance_groups,
             archiver=archiver,
             quarantine=self._quarantine,
         )
+        self.confirmations = Confirmations(store, self._read, self._metadata_cache, self._clock, config)
         self.history = History(store, self._read)
         self.tuning = Tuning(store, self._read, self._metadata_cache, lambda: self._clock.now().wall_ms, config)
         self.diagnosis = Diagnosis(store, self._read, self._metadata_cache, lambda: self._clock.now().wall_ms)
@@ -138,7 +142,7 @@ class Coordinator:
             self._loaded_shard,
             self._quarantine,
         )
-        self.admin = Admin(admin_context, self._metadata_cache, self._refresh_now, self._ownership.wake)
+        self.admin = Admin(admin_context, self._metadata_cache, self.refresh_settings, self._ownership.wake)
         self._shard_count = 0
 
     def _make_shard(self, shard_id: int, epoch: int) -> Shard:
@@ -174,7 +178,7 @@ class Coordinator:
         """
         self._shard_count = await self._threads.read(self._store.shard_count)
         await self._create_history_partitions()
-        await self._refresh(await self._threads.read(self._store.versions))
+        await self._refresh()
         self._start_loop("writer", self._writer.run)
         await self._renew()
         self._start_loop("timers", self._timer_loop.run)
@@ -198,7 +202,7 @@ class Coordinator:
         try:
             await self._threads.lease(partial(self._store.delete_node, self.node_id))
         except StoreError as error:
-            log.warning("node_deregistration_failed", why=str(error))
+            log.warning("node_deregistration_failed", reason=str(error))
         await asyncio.to_thread(self._threads.close)
 
     def _is_writer_behind(self) -> bool:
@@ -218,11 +222,16 @@ class Coordinator:
 
     async def _renew(self) -> None:
         """Renew the leases; then refresh changed settings, rebalance shards and start maintenance."""
-        renewal = await self._ownership.renew()
+        renewal = await self._ownership.renew(self._metadata_cache.versions.cluster_configs)
         if renewal is None:
             return
         if renewal.versions != self._metadata_cache.versions:
-            await self._refresh(renewal.versions)
+            try:
+                await self._refresh()
+            except StoreError as error:
+                log.warning("settings_refresh_failed", reason=str(error))
+            else:
+                self._ownership.wake()  # the next renewal confirms the settings
         await self._ownership.rebalance_shards(renewal)
         self._begin_maintenance()
 
@@ -244,33 +253,40 @@ class Coordinator:
         try:
             await self._threads.read(partial(self._store.create_history_partitions, self._config.history_days_ahead))
         except StoreError as error:
-            log.warning("history_partition_check_failed", why=str(error))
+            log.warning("history_partition_check_failed", reason=str(error))
 
     async def _delete_lost_nodes(self) -> None:
         kept_ms = self._config.lost_nodes_kept_hours * 3_600_000
         try:
             await self._threads.lease(partial(self._store.delete_lost_nodes, kept_ms))
         except StoreError as error:
-            log.warning("lost_node_cleanup_failed", why=str(error))
+            log.warning("lost_node_cleanup_failed", reason=str(error))
 
-    async def _refresh(self, versions: Versions) -> None:
-        """Read settings and topic metadata again, and re-evaluate every group."""
-        before = self._metadata_cache.versions
-        try:
+    async def _refresh(self) -> None:
+        """Read settings and topic metadata again if they have changed, and re-evaluate every group.
+
+        One refresh at a time: an older one never replaces what a newer one has read.
+        """
+        async with self._refreshing:
+            before = self._metadata_cache.versions
+            versions: Versions = await self._threads.read(self._store.versions)
+            if versions == before:
+                return
             settings: StoredSettings = await self._threads.read(self._store.settings)
             topics: list[TopicRow] = await self._threads.read(self._store.topics)
-        except StoreError as error:
-            log.warning("settings_refresh_failed", why=str(error))
-            return
-        deleted_topics = self._metadata_cache.update(versions, settings, topics)
-        self._log_ends.forget_deleted(versions.log_end_deletions)
-        is_settings = before[:2] != versions[:2]
-        for shard in self._owned_shards():
-            shard.reevaluate_all(is_rebalance_timeout_changed=is_settings, deleted_topics=deleted_topics)
+            deleted_topics = self._metadata_cache.update(versions, settings, topics)
+            self._log_ends.forget_deleted(versions.log_end_deletions)
+            is_settings = before[:2] != versions[:2]
+            for shard in self._owned_shards():
+                shard.reevaluate_all(is_rebalance_timeout_changed=is_settings, deleted_topics=deleted_topics)
 
-    async def _refresh_now(self) -> None:
-        """Refresh after a change that this node has made."""
-        await self._refresh(await self._read(self._store.versions))
+    async def refresh_settings(self) -> None:
+        """Apply the stored settings and topic metadata now, and not only after the next renewal.
+
+        Raises:
+            CoordinatorNotAvailable: the database cannot be reached.
+        """
+        await _from_database(self._refresh())
 
     # -- the group protocol --------------------------------------------------------------------------------
 
@@ -314,8 +330,8 @@ class Coordinator:
         is_elsewhere = lease is not None and lease.node_id not in {None, self.node_id} and not lease.is_expired
         if is_elsewhere and lease is not None:
             raise NotCoordinator("another node owns this group", lease.url)
-        why = self._ownership.failure or self._ownership.loading.why(shard_id)
-        raise CoordinatorNotAvailable(why or "the group's shard has no owner now")
+        reason = self._ownership.failure or self._ownership.loading.reason(shard_id)
+        raise CoordinatorNotAvailable(reason or "the group's shard has no owner now")
 
     def shard_id_of(self, group_id: str) -> int:
         """Return the shard that a group belongs to."""
@@ -418,10 +434,7 @@ class Coordinator:
         return await self._read(partial(self._store.reports, selected))
 
     async def _read(self, call: Callable[[], T]) -> T:
-        try:
-            return await self._threads.read(call)
-        except (StoreUnavailable, OutcomeUnknown) as error:
-            raise CoordinatorNotAvailable(f"the database cannot be reached: {error}") from error
+        return await _from_database(self._threads.read(call))
 
     # -- the node --------------------------------------------------------------------------------------------
 
@@ -501,6 +514,14 @@ class Coordinator:
     async def expiring(self) -> ExpiryForecast | None:
         """Return how many offsets of this node's groups will expire; None if no run has looked, or not known now."""
         return None if self._is_stopping else await self._metrics_snapshot.expiring()
+
+
+async def _from_database(answer: Awaitable[T]) -> T:
+    """Wait for an answer of the database; raises CoordinatorNotAvailable if the database cannot be reached."""
+    try:
+        return await answer
+    except (StoreUnavailable, OutcomeUnknown) as error:
+        raise CoordinatorNotAvailable(f"the query of the database failed: {error}") from error
 
 
 @lru_cache(maxsize=65_536)

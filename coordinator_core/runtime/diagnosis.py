@@ -20,7 +20,7 @@ from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.views import EffectiveSetting
 from coordinator_core.store.history import ListedRebalance, RebalanceWait, WaitQuery
 from coordinator_core.store.interface import Store
-from coordinator_core.store.member_session_lists import ListedMemberSession, MemberSessionFilter
+from coordinator_core.store.member_session_lists import RECONNECT_WINDOW_MS, ListedMemberSession, MemberSessionFilter
 from coordinator_core.store.rows import SettingOrigin
 
 WINDOW_MS: Final = 3_600_000
@@ -92,6 +92,8 @@ class DiagnosisEvidence:
     waits: Sequence[RebalanceWait]
     settings: Mapping[str, EffectiveSetting]
     origins: Mapping[str, SettingOrigin]
+    now_ms: int
+    """When the rows were read, in wall time."""
 
 
 class Diagnosis:
@@ -111,14 +113,15 @@ class Diagnosis:
         Raises:
             GroupIdNotFound: there never was such a group.
         """
-        evidence = await self._read(partial(self._evidence, group_id, self._wall_ms() - WINDOW_MS))
+        evidence = await self._read(partial(self._evidence, group_id, self._wall_ms()))
         if not evidence.rebalances and not evidence.sessions:
             if not await self._read(partial(self._store.is_known_group, group_id)):
                 raise GroupIdNotFound("there never was such a group")
             return []
         return list(findings(evidence))
 
-    def _evidence(self, group_id: str, from_ms: int) -> DiagnosisEvidence:
+    def _evidence(self, group_id: str, now_ms: int) -> DiagnosisEvidence:
+        from_ms = now_ms - WINDOW_MS
         ended = MemberSessionFilter(group_id, from_ms, end_reasons=ENDS)
         rebalances = self._store.rebalances(group_id, None, REBALANCES_MAX)
         return DiagnosisEvidence(
@@ -127,6 +130,7 @@ class Diagnosis:
             waits=self._store.rebalance_waits(WaitQuery(group_id, from_ms, WAIT_MIN_MS), WAITS_MAX),
             settings=self._metadata_cache.effective_settings(group_id),
             origins=self._store.setting_origins(group_id),
+            now_ms=now_ms,
         )
 
 
@@ -224,20 +228,24 @@ class _ClientSessions:
         return Finding("paused", self.client, text, SESSION, value_ms)
 
     def _join_reasons(self) -> list[str]:
-        """Return the reasons that the client gave when it joined as a new member."""
+        """Return the reasons that the client gave when it joined as a new member; many clients give none."""
         name = self.client.group_instance_id or self.client.client_id
         return [
-            each.client_reason or ""
+            each.client_reason
             for each in self.evidence.rebalances
-            if each.trigger == Trigger.MEMBER_JOINED and (each.trigger_member_id or "").startswith(f"{name}-")
+            if each.trigger == Trigger.MEMBER_JOINED
+            and (each.trigger_member_id or "").startswith(f"{name}-")
+            and each.client_reason
         ]
 
     def _not_back(self, found: Sequence[ListedMemberSession]) -> Finding:
         silent_ms = max(each.silent_ms for each in found)
+        is_recent = self.evidence.now_ms - found[0].row.ended_at_ms < RECONNECT_WINDOW_MS
+        absent = "is not back yet" if is_recent else "was not back within a minute"
         text = (
             f"{self.client} was evicted {_times(found)} after {_span(silent_ms)} without a heartbeat, the last time at"
-            f" {_when(found)}, and was not back within a minute: its process is dead, hangs or is cut off."
-            f"{self._waited()} Its own log says why."
+            f" {_when(found)}, and {absent}: its process is dead, hangs or is cut off.{self._waited()} Its own log says"
+            " why."
         )
         return Finding("silent", self.client, text)
 

@@ -22,7 +22,7 @@ def log_member_events(group_id: str, records: Iterable[Record]) -> None:
     """Log members that were evicted or removed, and members that the leader left out of its assignment."""
     for record in records:
         if isinstance(record, MemberRemoved) and record.removal_reason is not RemovalReason.LEFT:
-            log.info("member_removed", group=group_id, member=record.member_id, why=str(record.removal_reason))
+            log.info("member_removed", group=group_id, member=record.member_id, reason=str(record.removal_reason))
         elif isinstance(record, AssignmentAccepted) and record.omitted_members:
             log.info(
                 "members_omitted_from_assignment",

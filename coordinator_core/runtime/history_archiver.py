@@ -40,4 +40,4 @@ class HistoryArchiver:
                 log.info("history_day_decided", **day._asdict())
         except Exception as error:  # any error concerns history only: runs on groups go on
             self._retry_at_ms = self._node_ms() + RETRY_AFTER_MS
-            log.warning("history_drop_failed", why=str(error), exc_info=not isinstance(error, StoreError))
+            log.warning("history_drop_failed", reason=str(error), exc_info=not isinstance(error, StoreError))

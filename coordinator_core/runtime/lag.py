@@ -23,7 +23,7 @@ HISTORY_RESOLUTION_MS: Final = 60_000
 class PartitionLag:
     """A partition that has a committed offset, or that a member owns, or both."""
 
-    position: PartitionOffset
+    partition_offset: PartitionOffset
     lag: Lag | None
     """None: nothing is committed, or no log end offset is known."""
     due_at_ms: int | None
@@ -83,12 +83,14 @@ class GroupLag:
             for each in found.partitions
         ]
 
-    def _lag(self, position: PartitionOffset, now_ms: int) -> Lag | None:
-        if position.offset is None or not position.ends:
+    def _lag(self, partition_offset: PartitionOffset, now_ms: int) -> Lag | None:
+        if partition_offset.offset is None or not partition_offset.ends:
             return None
         # The clock of the node that took a commit may be ahead of this one's.
-        known_ms = max(now_ms, position.ends[-1].at_ms)
-        return lag_at(position.ends, position.offset, known_ms, self._metadata_cache.log_end_max_age_ms())
+        known_ms = max(now_ms, partition_offset.ends[-1].at_ms)
+        return lag_at(
+            partition_offset.ends, partition_offset.offset, known_ms, self._metadata_cache.log_end_max_age_ms()
+        )
 
     async def over_time(self, group_id: str, points: SampleTimes, max_points: int) -> list[LagPoint]:
         """Return a group's lag at each instant.
@@ -130,10 +132,14 @@ class GroupLag:
             raise GroupIdNotFound("the group does not exist and has no history")
 
 
-def _due_at_ms(position: PartitionOffset, facts: GroupFacts, retention_ms: int) -> int | None:
-    if position.committed_at_ms is None:
+def _due_at_ms(partition_offset: PartitionOffset, facts: GroupFacts, retention_ms: int) -> int | None:
+    if partition_offset.committed_at_ms is None:
         return None
-    due = due_at(facts, OffsetFacts(position.topic, position.committed_at_ms, position.expires_at_ms), retention_ms)
+    due = due_at(
+        facts,
+        OffsetFacts(partition_offset.topic, partition_offset.committed_at_ms, partition_offset.expires_at_ms),
+        retention_ms,
+    )
     return None if due is None else due[0]
 
 

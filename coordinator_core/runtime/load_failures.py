@@ -19,7 +19,7 @@ NAMED_MAX: Final = 5
 class LoadFailure:
     """The last failure of one shard."""
 
-    why: str
+    reason: str
     attempts: int
     retry_at_ms: int
     """Node time."""
@@ -32,12 +32,12 @@ class LoadFailures:
         self._clock = clock
         self._failures: dict[int, LoadFailure] = {}
 
-    def add(self, shard_id: int, why: str) -> None:
+    def add(self, shard_id: int, reason: str) -> None:
         """Record a failure."""
         before = self._failures.get(shard_id)
         attempts = 1 if before is None else before.attempts + 1
         wait_ms = min(RETRY_MAX_MS, RETRY_MS * 2 ** min(attempts - 1, 10))
-        self._failures[shard_id] = LoadFailure(why, attempts, self._clock.now().node_ms + wait_ms)
+        self._failures[shard_id] = LoadFailure(reason, attempts, self._clock.now().node_ms + wait_ms)
 
     def forget(self, shard_ids: Iterable[int]) -> None:
         """Forget shards that are loaded now, or that another node owns."""
@@ -55,17 +55,17 @@ class LoadFailures:
         failed = [[shard_id] for shard_id in shard_ids if shard_id in self._failures]
         return [fresh[first : first + step_size] for first in range(0, len(fresh), step_size)] + failed
 
-    def why(self, shard_id: int) -> str | None:
+    def reason(self, shard_id: int) -> str | None:
         """Return why a shard is not served, as a sentence; None if it did not fail."""
         failure = self._failures.get(shard_id)
-        return None if failure is None else f"the group's shard cannot be loaded: {failure.why}"
+        return None if failure is None else f"the group's shard cannot be loaded: {failure.reason}"
 
     def reasons(self) -> tuple[str, ...]:
         """Return why the node is not ready, one sentence for each cause."""
         by_cause: dict[str, list[int]] = {}
         for shard_id, failure in sorted(self._failures.items()):
-            by_cause.setdefault(failure.why, []).append(shard_id)
-        return tuple(f"{_named(shard_ids)} cannot be loaded: {why}" for why, shard_ids in by_cause.items())
+            by_cause.setdefault(failure.reason, []).append(shard_id)
+        return tuple(f"{_named(shard_ids)} cannot be loaded: {reason}" for reason, shard_ids in by_cause.items())
 
 
 def _named(shard_ids: list[int]) -> str:

@@ -95,7 +95,7 @@ class LogEndReports:
             try:
                 is_stored = await self._threads.read(partial(self._store.report_log_ends, reports, deletions))
             except (StoreUnavailable, OutcomeUnknown) as error:
-                log.warning("log_end_write_failed", partitions=len(waiting) - place, why=str(error))
+                log.warning("log_end_write_failed", partitions=len(waiting) - place, reason=str(error))
                 return
             if not is_stored or deletions != self._deletions:
                 return  # the next renewal reads the new count

@@ -58,6 +58,7 @@ class Maintenance:
         shards: Callable[[], dict[int, Shard]],
         new_token: Callable[[], Token],
         node_ms: Callable[[], int],
+        shard_id_of: Callable[[str], int],
         *,
         chunk: int,
         max_concurrent_groups: int,
@@ -69,6 +70,7 @@ class Maintenance:
         self._shards = shards
         self._new_token = new_token
         self._node_ms = node_ms
+        self._shard_id_of = shard_id_of
         self._chunk = chunk
         self._max_concurrent_groups = max_concurrent_groups
         self._archiver = archiver
@@ -86,7 +88,7 @@ class Maintenance:
             await self._archiver.process_pending()
             await self._finish_runs()
         except StoreError as error:
-            log.warning("maintenance_run_paused", why=str(error))
+            log.warning("maintenance_run_paused", reason=str(error))
 
     async def _finish_runs(self) -> None:
         for run_id in await self._threads.read(self._store.finish_runs):
@@ -130,15 +132,22 @@ class Maintenance:
             except StoreError as failure:
                 failures.append(failure)
             except CoordinatorError as refusal:
-                log.warning("maintenance_run_paused", run=run_id, group=group_id, why=refusal.detail)
+                log.warning("maintenance_run_paused", run=run_id, group=group_id, reason=refusal.detail)
                 self._retry_at_ms.setdefault(run_id, self._node_ms())
             except Exception:  # any error, such as an unreadable row, concerns this run only
                 log.exception("maintenance_run_failed", run=run_id, group=group_id)
                 self._retry_at_ms[run_id] = self._node_ms() + RETRY_AFTER_MS
 
     async def _decide_group(self, shard: Shard, rows: list[CandidateRow]) -> None:
-        """Decide one group's candidates in one decision, while its requests wait."""
+        """Decide one group's candidates in one decision, while its requests wait.
+
+        Raises:
+            ValueError: the candidates are stored under another group's shard, where the group's members are unknown.
+        """
         first = rows[0]
+        shard_id = self._shard_id_of(first.group_id)
+        if shard_id != first.shard_id:
+            raise ValueError(f"shard_id is {first.shard_id}, but the group belongs to shard {shard_id}: muster doctor")
         async with shard.locked(first.group_id) as submit:
             token = self._new_token()
             request = await self._threads.read(partial(_request, self._store, token, rows))

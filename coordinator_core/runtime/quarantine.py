@@ -57,10 +57,10 @@ class Quarantine:
     def add(self, group: QuarantinedGroup) -> None:
         """Quarantine a group, unless the node serves it: then the rows have the wrong shard, and are skipped."""
         if self._is_served(group.group_id):
-            log.warning("misplaced_rows_skipped", group=group.group_id, shard=group.shard_id, why=group.reason)
+            log.warning("misplaced_rows_skipped", group=group.group_id, shard=group.shard_id, reason=group.reason)
             return
         self._groups[group.group_id] = group
-        log.error("group_quarantined", group=group.group_id, shard=group.shard_id, why=group.reason)
+        log.error("group_quarantined", group=group.group_id, shard=group.shard_id, reason=group.reason)
 
     def release(self, group_id: str) -> None:
         """End the quarantine of a group."""

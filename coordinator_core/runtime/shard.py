@@ -236,7 +236,7 @@ class Shard:
         """Unload the shard after an error; the node loads it again from the database."""
         if not self.is_unloaded:
             self._counters.shards_failed += 1
-            log.warning("shard_unloaded", shard=self.shard_id, epoch=self.epoch, why=error.detail)
+            log.warning("shard_unloaded", shard=self.shard_id, epoch=self.epoch, reason=error.detail)
         self.unload(error)
 
     def unload(self, error: CoordinatorError) -> None:

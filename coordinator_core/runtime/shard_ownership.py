@@ -3,6 +3,8 @@
 * A lease counts from *before* its renewal was sent, by the node's monotonic clock, so a node stops serving a shard
   before another node can acquire it. After that the node refuses requests until a renewal succeeds.
 * A shard that was lost or unloaded is loaded again under a new epoch.
+* The newest settings are applied before an acquired shard is served, so that a change which its former owner answered
+  stays effective.
 * Shards are acquired and loaded a few at a time, and leases are renewed meanwhile, so that loading does not endanger
   the leases of owned shards.
 * A new incarnation of the database (`store/incarnations.py`) unloads every shard at the next renewal.
@@ -14,7 +16,7 @@ Source: ARCHITECTURE.md "Ownership and failover".
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
 from functools import partial
 from math import ceil
@@ -54,6 +56,7 @@ class ShardOwnership:
         threads: Threads,
         counters: Counters,
         make_shard: MakeShard,
+        refresh_settings: Callable[[], Awaitable[None]],
     ) -> None:
         self.owned: dict[int, Shard] = {}
         self.leases: dict[int, LeaseRow] = {}
@@ -75,6 +78,7 @@ class ShardOwnership:
         """Shard → the epoch under which this process acquired it, until it releases it; may be outdated."""
         self._is_failure_logged = False
         self._make_shard = make_shard
+        self._refresh_settings = refresh_settings
         self.loading = LoadFailures(clock)
         self._load_task: asyncio.Task[None] | None = None
         """The load under way, or the last one."""
@@ -123,8 +127,11 @@ class ShardOwnership:
             lease.node_id is None or lease.is_expired for lease in self.leases.values()
         )
 
-    async def renew(self) -> Renewal | None:
+    async def renew(self, cluster_configs: int) -> Renewal | None:
         """Renew every lease, and unload shards whose leases are lost.
+
+        Args:
+            cluster_configs: the version of the cluster's settings that this node has applied.
 
         Returns:
             The renewal, or None if the database could not be reached.
@@ -133,7 +140,7 @@ class ShardOwnership:
         epochs = {shard_id: shard.epoch for shard_id, shard in self.owned.items()}
         last = self.last_renewal
         try:
-            renewal = await self._threads.lease(partial(self._renew_at_store, epochs, last))
+            renewal = await self._threads.lease(partial(self._renew_at_store, epochs, last, cluster_configs))
         except StoreError as error:
             self._counters.renewals_failed += 1
             self.record_failure(str(error))
@@ -154,16 +161,15 @@ class ShardOwnership:
         self._extend(renewal, epochs, sent_ms)
         return renewal
 
-    def _renew_at_store(self, epochs: dict[int, int], last: Renewal | None) -> Renewal:
+    def _renew_at_store(self, epochs: dict[int, int], last: Renewal | None, cluster_configs: int) -> Renewal:
         """Renew; if the database was rolled back, start a new incarnation and renew again."""
         config, store = self._config, self._store
-        node = (config.node_id, config.url, config.version, epochs, config.lease_ttl_ms)
-        if last is None:
-            return store.renew(*node)
-        renewal = store.renew(*node, last.renewals)
-        if is_rolled_back(renewal, last):
+        renewals = 0 if last is None else last.renewals
+        node = (config.node_id, config.url, config.version, epochs, config.lease_ttl_ms, renewals, cluster_configs)
+        renewal = store.renew(*node)
+        if last is not None and is_rolled_back(renewal, last):
             store.start_incarnation(renewal.incarnation.number, config.node_id, ROLLED_BACK)
-            renewal = store.renew(*node, last.renewals)
+            renewal = store.renew(*node)
         return renewal
 
     def _unload_for_incarnation(self, found: Incarnation, last: Incarnation) -> None:
@@ -197,12 +203,12 @@ class ShardOwnership:
         key = (shard_id, self.leases[shard_id].epoch)
         await self._moved.setdefault(key, asyncio.Event()).wait()
 
-    def record_failure(self, why: str) -> None:
+    def record_failure(self, reason: str) -> None:
         """Record that a call to the database failed."""
         if not self._is_failure_logged:
-            log.warning("database_unreachable", why=why)
+            log.warning("database_unreachable", reason=reason)
         self._is_failure_logged = True
-        self.failure = why
+        self.failure = reason
 
     def _record_success(self) -> None:
         if self._is_failure_logged:
@@ -293,6 +299,7 @@ class ShardOwnership:
         ttl_s = self._config.lease_ttl_ms / 1000
         try:
             async with asyncio.timeout(ttl_s):
+                await self._refresh_settings()
                 stored = await self._threads.read(partial(self._store.load_shards, ids))
         except TimeoutError:
             await self._release_failed_loads(
@@ -323,14 +330,14 @@ class ShardOwnership:
         else:
             self.loading.forget([shard.shard_id])
 
-    async def _release_failed_loads(self, shards: list[Shard], why: str) -> None:
+    async def _release_failed_loads(self, shards: list[Shard], reason: str) -> None:
         """Unload and release shards that could not be loaded; each is retried later."""
         failed = [shard for shard in shards if not shard.is_unloaded]
         for shard in failed:
-            self.loading.add(shard.shard_id, why)
-            shard.fail(CoordinatorNotAvailable(f"the group's shard cannot be loaded: {why}"))
+            self.loading.add(shard.shard_id, reason)
+            shard.fail(CoordinatorNotAvailable(f"the group's shard cannot be loaded: {reason}"))
         self._counters.loads_failed += len(failed)
-        log.error("shard_load_failed", shards=[shard.shard_id for shard in failed], why=why)
+        log.error("shard_load_failed", shards=[shard.shard_id for shard in failed], reason=reason)
         await self._release_leases({shard.shard_id: shard.epoch for shard in failed})
 
     async def release_all_shards(self) -> None:

@@ -63,7 +63,7 @@ class TuningView:
     """The effective timeouts, the advice, and the what-if results."""
 
     group_id: str
-    in_force: Mapping[str, int | None]
+    effective: Mapping[str, int | None]
     current_advice: SourcedAdvice
     tried_from_ms: int
     tried_to_ms: int
@@ -131,32 +131,32 @@ class Tuning:
         past = self._store.tuning(query)
         if not past.days and not self._store.is_known_group(query.group_id):
             raise GroupIdNotFound("the group does not exist and has no history")
-        in_force, evidence = _in_force(settings, past), past.evidence()
+        current, evidence = _current_timeouts(settings, past), past.evidence()
         session_ms, rebalance_ms = to_try.session_ms, to_try.rebalance_ms
         evictions = past.evictions_by
         return TuningView(
             group_id=query.group_id,
-            in_force=_shown(settings, in_force),
-            current_advice=self._report(past, in_force, query.to_ms) or _live(past, evidence, in_force, settings),
+            effective=_shown(settings, current),
+            current_advice=self._report(past, current, query.to_ms) or _live(past, evidence, current, settings),
             tried_from_ms=past.from_ms,
             tried_to_ms=query.to_ms,
             session=None
             if session_ms is None
-            else what_if_session(evictions(SESSION_EXPIRED), evidence, in_force.session_timeout_ms, session_ms),
+            else what_if_session(evictions(SESSION_EXPIRED), evidence, current.session_timeout_ms, session_ms),
             rebalance=None
             if rebalance_ms is None
             else what_if_rejoin(
-                evictions(REBALANCE_TIMEOUT), past.rejoins_ms, evidence, in_force.rebalance_timeout_ms, rebalance_ms
+                evictions(REBALANCE_TIMEOUT), past.rejoins_ms, evidence, current.rebalance_timeout_ms, rebalance_ms
             ),
         )
 
-    def _report(self, past: TuningHistory, in_force: CurrentTimeouts, now_ms: int) -> SourcedAdvice | None:
+    def _report(self, past: TuningHistory, current: CurrentTimeouts, now_ms: int) -> SourcedAdvice | None:
         """Return the report if it is young enough and was made for the effective timeouts."""
         stored = past.stored
         if stored is None or stored.as_of_ms < now_ms - self._config.tuning_advice_max_age_hours * HOUR_MS:
             return None
         advised_for = tuple(stored.pieces[name].present_ms for name in KEYS)
-        if advised_for != (in_force.session_timeout_ms, in_force.rebalance_timeout_ms, in_force.initial_delay_ms):
+        if advised_for != (current.session_timeout_ms, current.rebalance_timeout_ms, current.initial_delay_ms):
             return None
         advice = {setting: stored.pieces[name] for name, setting in KEYS.items()}
         window = (stored.window_from_ms, stored.window_to_ms)
@@ -165,15 +165,15 @@ class Tuning:
         return SourcedAdvice("report", stored.run_id, *window, advice, stored.back_test, recommendations)
 
 
-def _live(past: TuningHistory, evidence: Evidence, in_force: CurrentTimeouts, settings: GroupSettings) -> SourcedAdvice:
+def _live(past: TuningHistory, evidence: Evidence, current: CurrentTimeouts, settings: GroupSettings) -> SourcedAdvice:
     bounds = Bounds(settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms)
-    found = advise(evidence, in_force, past.assigned, bounds, Policy())
+    found = advise(evidence, current, past.assigned, bounds, Policy())
     advice = {SESSION: found.session, REBALANCE: found.rebalance, INITIAL_DELAY: found.initial_delay}
     back_test = None if found.tested is None else found.tested.as_json()
     return SourcedAdvice("live", None, past.from_ms, past.query.to_ms, advice, back_test, found.recommendations)
 
 
-def _in_force(settings: GroupSettings, past: TuningHistory) -> CurrentTimeouts:
+def _current_timeouts(settings: GroupSettings, past: TuningHistory) -> CurrentTimeouts:
     session_ms, rebalance_ms = settings.session_timeout_ms, settings.rebalance_timeout_ms
     return CurrentTimeouts(
         session_timeout_ms=past.requested_session_ms if session_ms is None else session_ms,
@@ -182,13 +182,13 @@ def _in_force(settings: GroupSettings, past: TuningHistory) -> CurrentTimeouts:
     )
 
 
-def _shown(settings: GroupSettings, in_force: CurrentTimeouts) -> dict[str, int | None]:
-    session_ms = in_force.session_timeout_ms
+def _shown(settings: GroupSettings, current: CurrentTimeouts) -> dict[str, int | None]:
+    session_ms = current.session_timeout_ms
     return {
         SESSION: session_ms,
         "heartbeat_interval_ms": None if session_ms is None else settings.effective_heartbeat_interval_ms(session_ms),
-        REBALANCE: in_force.rebalance_timeout_ms,
-        INITIAL_DELAY: in_force.initial_delay_ms,
+        REBALANCE: current.rebalance_timeout_ms,
+        INITIAL_DELAY: current.initial_delay_ms,
         "group_min_session_timeout_ms": settings.group_min_session_timeout_ms,
         "group_max_session_timeout_ms": settings.group_max_session_timeout_ms,
     }

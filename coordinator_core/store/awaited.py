@@ -4,12 +4,13 @@ A node stores them once a rebalance has lasted for a while, and again when they 
 (`runtime/awaited_members.py`). The write that ends a phase clears them. Source: tables.md, `groups`.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, Literal, Self
 
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.states import PREPARING
+from coordinator_core.store.row_checks import read_json
 from coordinator_core.store.rows import Json
 
 AWAITED_MEMBERS_MAX: Final = 100
@@ -18,7 +19,8 @@ AWAITED_MEMBERS_MAX: Final = 100
 Phase = Literal["join", "sync"]
 
 
-class AwaitedMember(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AwaitedMember:
     """A member that has not joined, or has not synced. Of a pending member only the id is known."""
 
     member_id: str
@@ -39,13 +41,16 @@ class AwaitedMembers:
 
     def to_json(self) -> Json:
         """Return the value of the column `groups.awaited_members`."""
-        members = [member._asdict() for member in self.members]
-        return {"phase": self.phase, "since_ms": self.since_ms, "count": self.count, "members": members}
+        return {**asdict(self), "members": [asdict(member) for member in self.members]}
 
     @classmethod
     def from_json(cls, stored: Json) -> Self:
-        """Return the awaited members of a value of the column `groups.awaited_members`."""
-        return cls(**(stored | {"members": tuple(AwaitedMember(**member) for member in stored["members"])}))
+        """Return the awaited members of a value of the column `groups.awaited_members`.
+
+        Raises:
+            UnreadableRow: the value has another shape.
+        """
+        return read_json("groups.awaited_members", stored, cls)
 
 
 def awaited_members(group: Group) -> AwaitedMembers | None:

@@ -106,7 +106,14 @@ class Store(Protocol):
     # -- ownership ------------------------------------------------------------------------------------
 
     def renew(
-        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+        self,
+        node_id: str,
+        url: str,
+        version: str,
+        epochs: Mapping[int, int],
+        ttl_ms: int,
+        renewals: int = 0,
+        cluster_configs: int = 0,
     ) -> Renewal:
         """Renew the node's row and its leases with matching epochs, by the clock of the database.
 
@@ -119,6 +126,7 @@ class Store(Protocol):
             epochs: shard → the epoch of its lease.
             ttl_ms: how long the leases last.
             renewals: the node's own count of renewals; the new count starts from it if the node has no row.
+            cluster_configs: `Versions.cluster_configs` that the node has applied.
         """
         ...
 
@@ -350,6 +358,13 @@ class Store(Protocol):
 
     def versions(self) -> Versions:
         """Return how often each table of settings and topic metadata was changed."""
+        ...
+
+    def unconfirmed_nodes(self, cluster_configs: int) -> list[str]:
+        """Return the nodes that have not confirmed a version of the cluster's settings, sorted.
+
+        Expired nodes count while they are the last owner of a shard: they may renew and serve again.
+        """
         ...
 
     def topics(self) -> list[TopicRow]:

@@ -70,6 +70,7 @@ nodes = Table(
     Column("expires_at", At, nullable=False),
     # Never decreases: a node whose own count is higher knows that the database was rolled back.
     Column("renewals", BigInteger, nullable=False, server_default=text("0")),
+    Column("cluster_configs", BigInteger, nullable=False, server_default=text("0")),
     postgresql_with={"fillfactor": 50},
 )
 

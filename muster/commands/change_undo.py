@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.commands.config_values import print_unconfirmed
 from muster.commands.http_client import Json, NodeClient, segment
 from muster.commands.output import Table, counted, print_json
 
@@ -29,6 +30,7 @@ def undo(node: NodeClient, change_id: str, reason: str, *, as_json: bool) -> Non
     if not _parts(answer) and not answer["run_id"]:
         print(f"{answer['action']} had taken nothing, so nothing comes back.")
         return
+    print_unconfirmed(answer)
     kept = sum(outcome not in DONE for _, outcome, _ in _parts(answer))
     print(f"{answer['action']} is taken back{f', but for {kept} where something newer stands' if kept else ''}.")
 

@@ -55,7 +55,8 @@ def set_settings(
 ) -> None:
     """Change settings of a group, or of the cluster where none is named.
 
-    KEY= (no value) resets the setting to its default. The change takes effect within seconds, without a rebalance.
+    KEY= (no value) resets the setting to its default. The change causes no rebalance. It is effective when the command
+    ends, except on nodes that the command names.
     """
     from muster.commands.config_values import change_settings, read_words
     from muster.commands.group_selection import optional_group

@@ -30,35 +30,38 @@ def read_words(words: list[str]) -> tuple[str | None, dict[str, Value]]:
 
 def print_settings(node: NodeClient, group_id: str | None, keys: list[str], *, as_json: bool) -> None:
     """Print effective settings, all or the named ones."""
-    values = _effective_values(node, group_id)
+    effective = _effective_settings(node, group_id)
+    values: dict[str, Json] = effective["values"]
     unknown = [key for key in keys if key not in values]
     if unknown:
         raise UserError(f"Unknown setting {unknown[0]}; the settings are: {', '.join(values)}.", USAGE_EXIT_CODE)
     shown = {key: values[key] for key in keys or values}
     if as_json:
-        print_json({"group_id": group_id, "values": shown})
+        print_json({**effective, "group_id": group_id, "values": shown})
         return
     table = Table("SETTING", "VALUE", "FROM")
     for key, setting in shown.items():
         table.add(key, _value_text(setting["value"]), setting["source"])
     table.print()
+    print_unconfirmed(effective)
 
 
 def change_settings(
     node: NodeClient, group_id: str | None, values: dict[str, Value], reason: str, *, as_json: bool
 ) -> None:
     """Change settings, and print each as it was and as it is."""
-    before = _effective_values(node, group_id)
-    path = CLUSTER_CONFIG if group_id is None else group_path(group_id, "/config")
-    after = node.put(path, {"values": values, "reason": reason})["values"]
+    before = _effective_settings(node, group_id)["values"]
+    effective = node.put(_config_path(group_id), {"values": values, "reason": reason})
+    after = effective["values"]
     if as_json:
         changed = {key: {"before": before.get(key), "after": after[key]} for key in values}
-        print_json({"group_id": group_id, "change_id": node.change_id, "values": changed})
+        print_json({**effective, "group_id": group_id, "change_id": node.change_id, "values": changed})
         return
     table = Table("SETTING", "WAS", "IS", "FROM")
     for key in values:
         table.add(key, _value_text(before[key]["value"]), _value_text(after[key]["value"]), after[key]["source"])
     table.print()
+    print_unconfirmed(effective)
     print(f"muster config undo {node.change_id} undoes it.")
 
 
@@ -75,10 +78,22 @@ def newest_change(node: NodeClient, group_id: str | None) -> str:
     raise UserError(f"No change of settings of {whose} can be undone.", FAILURE_EXIT_CODE)
 
 
-def _effective_values(node: NodeClient, group_id: str | None) -> dict[str, Json]:
-    path = CLUSTER_CONFIG if group_id is None else group_path(group_id, "/config")
-    values: dict[str, Json] = node.get(path)["values"]
-    return values
+def print_unconfirmed(answer: Json) -> None:
+    """Print the nodes that have not confirmed the cluster's settings, if the answer lists any."""
+    nodes = answer.get("unconfirmed_nodes")
+    if nodes:
+        print(
+            f"Not confirmed by {', '.join(map(display.printable, nodes))}: a node applies the change when it renews its"
+            " leases, or loses its shards. muster config get lists the nodes that have not confirmed."
+        )
+
+
+def _effective_settings(node: NodeClient, group_id: str | None) -> Json:
+    return node.get(_config_path(group_id))
+
+
+def _config_path(group_id: str | None) -> str:
+    return CLUSTER_CONFIG if group_id is None else group_path(group_id, "/config")
 
 
 def _value(text: str) -> Value:

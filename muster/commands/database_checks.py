@@ -8,6 +8,7 @@ from typing import Any, Final
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.store.postgres.identity import IS_SAME_DATABASE
+from muster import display
 from muster.commands.check_result import CheckResult, error, ok, warning
 from muster.commands.output import counted
 from muster.schema import newest
@@ -18,7 +19,14 @@ CONNECTIONS_MAX_SHARE: Final = 0.9
 SLOW_MS: Final = 20.0
 SKEW_LOOK_S: Final = 1.0
 SKEW_WRONG_S: Final = 30.0
+ROW_LOST: Final = "restore the row from a backup: docs/backup.md"
 
+_OWNED_SHARDS: Final = """
+SELECT count(*), count(nodes.node_id)
+FROM shard_leases
+LEFT JOIN nodes ON nodes.node_id = shard_leases.node_id AND nodes.expires_at > clock_timestamp()
+    AND shard_leases.expires_at > clock_timestamp()
+"""
 _INCARNATION: Final = f"""
 SELECT number, to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), started_at > now() - interval '1 day',
     system_identifier IS NOT NULL, {IS_SAME_DATABASE}
@@ -61,26 +69,34 @@ def check_schema(connection: PsycopgConnection) -> CheckResult:
 
 def check_leases(connection: PsycopgConnection) -> CheckResult:
     """See whether every shard has an owner whose lease holds."""
-    (shards, orphans) = _row(
-        connection,
-        "SELECT count(*), count(*) FILTER (WHERE node_id IS NULL OR expires_at <= clock_timestamp()) FROM shard_leases",
-    )
+    (shards, owned) = _row(connection, _OWNED_SHARDS)
     (nodes,) = _row(connection, "SELECT count(*) FROM nodes WHERE expires_at > clock_timestamp()")
-    message = f"{counted(shards - orphans, 'shard')} of {shards} have an owner; {counted(nodes, 'node')} alive"
+    (shard_count,) = _row(connection, "SELECT max(shard_count) FROM versions")
+    if shard_count not in {None, shards}:
+        message = f"versions.shard_count is {shard_count}, and shard_leases has {counted(shards, 'row')}"
+        return error(
+            "leases", message, "put back the number that the database was created with; then start the nodes again"
+        )
+    message = f"{counted(owned, 'shard')} of {shards} have an owner; {counted(nodes, 'node')} alive"
     if not nodes:
         return error("leases", message, "start a node: muster up, or muster serve")
-    if orphans or not shards:
+    if owned < shards or not shards:
         return error(
             "leases",
             message,
-            "wait for one lease (MUSTER_LEASE_TTL_MS; 5 s if unset); if it remains so, see the nodes' logs",
+            "wait for one lease (MUSTER_LEASE_TTL_MS; 5 s if unset); if it lasts, see the nodes' logs and shard_leases",
         )
     return ok("leases", message)
 
 
 def check_incarnation(connection: PsycopgConnection) -> CheckResult:
     """Compare the database's identity with the one under which nodes served it, and report a change."""
-    (number, started_at, is_new, is_served, is_same) = _row(connection, _INCARNATION)
+    with connection.cursor() as cursor:
+        cursor.execute(_INCARNATION)
+        row = cursor.fetchone()
+    if row is None:
+        return error("incarnation", "the table incarnation has no row, so no node starts", ROW_LOST)
+    number, started_at, is_new, is_served, is_same = row
     message = f"the database is at incarnation {number}, which started at {started_at} UTC"
     if is_served and not is_same:
         message += "; it has been restored or failed over since"
@@ -90,6 +106,31 @@ def check_incarnation(connection: PsycopgConnection) -> CheckResult:
             "incarnation", message, "it was restored, rolled back or failed over: docs/backup.md; muster changes list"
         )
     return ok("incarnation", message)
+
+
+_MOVED_OFFSETS: Final = """
+SELECT count(*) OVER (), offsets.group_id, offsets.shard_id, groups.shard_id
+FROM offsets JOIN groups USING (group_id)
+WHERE offsets.shard_id <> groups.shard_id
+ORDER BY group_id
+LIMIT 1
+"""
+_MOVE_BACK: Final = (
+    "UPDATE offsets SET shard_id = groups.shard_id FROM groups"
+    " WHERE groups.group_id = offsets.group_id AND offsets.shard_id <> groups.shard_id"
+)
+
+
+def check_offsets(connection: PsycopgConnection) -> CheckResult:
+    """Look for offsets that are stored under another shard than their group."""
+    with connection.cursor() as cursor:
+        cursor.execute(_MOVED_OFFSETS)
+        row = cursor.fetchone()
+    if row is None:
+        return ok("offsets", "all are stored under the shard of their group")
+    rows, group_id, shard_id, of_group = row
+    example = f"those of {display.printable(group_id)} have shard_id {shard_id}, and the group has {of_group}"
+    return error("offsets", f"{counted(rows, 'offset is', 'offsets are')} under another shard: {example}", _MOVE_BACK)
 
 
 def check_clocks(connection: PsycopgConnection) -> CheckResult:

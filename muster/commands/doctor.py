@@ -13,8 +13,8 @@ def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonO
     """Check the installation and report problems.
 
     Checks the settings, the disk, the ports, Postgres, the schema, the database's roles, the incarnation, the
-    leases, the constraints, the clocks, the stored groups, a node, the tokens, Java, the JDBC driver and Airflow, and
-    changes nothing. The exit code is 1 if a check fails.
+    leases, the constraints, the offsets, the clocks, the stored groups, a node, the tokens, Java, the JDBC driver and
+    Airflow, and changes nothing. The exit code is 1 if a check fails.
     """
     from muster.commands.doctor_checks import print_results, run_checks
 

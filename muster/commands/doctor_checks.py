@@ -21,17 +21,19 @@ import urllib3
 
 from api.http.tokens import TokensFileError, read_tokens_file
 from muster.commands.check_result import CheckResult, error, ok, warning
+from muster.commands.constraint_checks import check_constraints
 from muster.commands.database_checks import (
     check_clocks,
     check_incarnation,
     check_leases,
+    check_offsets,
     check_postgres,
     check_schema,
 )
 from muster.commands.http_client import NodeClient
 from muster.commands.output import Table, counted, print_json
 from muster.commands.role_checks import check_jobs_role, check_roles
-from muster.commands.stored_group_checks import check_constraints, check_groups
+from muster.commands.stored_group_checks import check_groups
 from muster.data_dir import DataDir
 from muster.database import urls_in_use
 from muster.errors import FAILURE_EXIT_CODE, UserError
@@ -132,6 +134,7 @@ DATABASE_CHECKS = (
     check_incarnation,
     check_leases,
     check_constraints,
+    check_offsets,
     check_clocks,
 )
 
@@ -145,8 +148,8 @@ def _database(settings: Settings) -> Iterator[CheckResult]:
     try:
         connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-doctor")
     except psycopg2.OperationalError as failure:
-        why = str(failure).strip().partition("\n")[0]
-        yield error("Postgres", why, "start it, or put MUSTER_DATABASE_URL right")
+        reason = str(failure).strip().partition("\n")[0]
+        yield error("Postgres", reason, "start it, or put MUSTER_DATABASE_URL right")
         return
     with closing(connection):
         connection.set_session(readonly=True, autocommit=True)

@@ -14,7 +14,15 @@ from muster.commands.http_client import Json, NodeClient, group_path
 from muster.commands.output import Table, counted, moment, print_json
 
 ONGOING: Final = "hour"
-END_REASONS: Final = ["left", "session_expired", "rebalance_timeout", "sync_timeout", "admin", "replaced"]
+END_REASONS: Final = [
+    "left",
+    "session_expired",
+    "new_member_timeout",
+    "rebalance_timeout",
+    "sync_timeout",
+    "admin",
+    "replaced",
+]
 """The reasons that end a session; other rows are intervals of open sessions."""
 LATE_CAUSES: Final = {"late_join", "late_sync"}
 """Causes of evictions of members that heartbeated to the end."""

@@ -146,7 +146,7 @@ def delete_log_ends(
 ) -> None:
     """Delete wrong log ends; a dry run without --execute.
 
-    They go for all groups. Correct the reporter first: the next report of a partition's end begins anew, and there is
+    They are deleted for all groups. Correct the reporter first: the next report sets a new log end. There is
     no undo.
     """
     from muster.commands.http_client import NodeClient

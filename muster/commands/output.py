@@ -23,11 +23,11 @@ STYLES: Final = {
     "CompletingRebalance": "yellow",
     "refused": "red",
     "failed": "red",
-    "wrong": "bold red",
-    "look": "yellow",
-    "fine": "green",
+    "error": "bold red",
+    "warning": "yellow",
+    "ok": "green",
 }
-"""Words that have a colour, where there are colours; each says the same without."""
+"""Words that are coloured on a terminal."""
 GAP: Final = "  "
 
 

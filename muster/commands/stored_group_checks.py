@@ -6,8 +6,7 @@ import time
 from contextlib import closing
 from typing import Final
 
-from psycopg2 import sql
-from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from sqlalchemy.exc import NoResultFound
 
 from coordinator_core.store.interface import StoreError
 from coordinator_core.store.postgres import PostgresStore
@@ -15,21 +14,14 @@ from coordinator_core.store.projection import load_group
 from coordinator_core.store.row_checks import UnreadableRow, check_shard
 from coordinator_core.store.rows import StoredGroup, UnreadableGroup
 from muster import display
-from muster.commands.check_result import CheckResult, error, ok, warning
+from muster.commands.check_result import CheckResult, error, ok
+from muster.commands.database_checks import ROW_LOST
 from muster.commands.output import counted
 
 SHARD_COUNT_MAX: Final = 10_000
 NAMED_MAX: Final = 5
 """Groups that the finding names."""
 REPAIR: Final = "repair the rows with SQL, then muster groups reload GROUP; docs/runbook.md#mustergroupsquarantined"
-
-_NOT_VALID: Final = """
-SELECT relname, conname, pg_get_expr(conbin, conrelid)
-FROM pg_constraint
-JOIN pg_class ON pg_class.oid = conrelid
-WHERE contype = 'c' AND NOT convalidated AND connamespace = 'public'::regnamespace AND conparentid = 0
-ORDER BY relname, conname
-"""
 
 
 def check_groups(url: str) -> CheckResult:
@@ -43,6 +35,8 @@ def check_groups(url: str) -> CheckResult:
             total, reasons = _unreadable_groups(store)
     except StoreError as failure:
         return error("groups", f"they cannot be read: {failure}", "run muster migrate if a table is missing")
+    except NoResultFound:
+        return error("groups", "the table versions has no row, so no node starts", ROW_LOST)
     if not reasons:
         return ok("groups", f"{counted(total, 'group')} can be loaded")
     named = [f"{display.printable(group_id)} ({reason})" for group_id, reason in sorted(reasons.items())[:NAMED_MAX]]
@@ -76,29 +70,3 @@ def _why_unreadable(stored: StoredGroup | UnreadableGroup, shard_count: int) -> 
     except Exception as failure:  # noqa: BLE001 - rows written by hand may break anything; the reason is shown
         return f"{type(failure).__name__}: {failure}"
     return None
-
-
-def check_constraints(connection: PsycopgConnection) -> CheckResult:
-    """Look for CHECK constraints that older rows violate."""
-    with connection.cursor() as cursor:
-        cursor.execute(_NOT_VALID)
-        found = [(table, name, _violations(connection, table, condition)) for table, name, condition in cursor]
-    if not found:
-        return ok("constraints", "they hold for all rows")
-    unvalidated = ", ".join(f"{name} of {table} ({counted(rows, 'row')} against it)" for table, name, rows in found)
-    table, name, _ = found[0]
-    return warning(
-        "constraints",
-        f"{counted(len(found), 'constraint holds', 'constraints hold')} for new rows only: {unvalidated}",
-        f"repair the rows, then ALTER TABLE {table} VALIDATE CONSTRAINT {name}",
-    )
-
-
-def _violations(connection: PsycopgConnection, table: str, condition: str) -> int:
-    # The condition is the server's own text of it.
-    query = sql.SQL("SELECT count(*) FROM {} WHERE NOT ({})").format(sql.Identifier(table), sql.SQL(condition))
-    with connection.cursor() as cursor:
-        cursor.execute(query)
-        row = cursor.fetchone()
-    assert row is not None
-    return int(row[0])

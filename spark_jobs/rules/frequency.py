@@ -56,8 +56,8 @@ def is_in_churn(begins: Column, in_order: WindowSpec, thresholds: Thresholds) ->
 
 def begins_churn(begins: Column, in_order: WindowSpec, thresholds: Thresholds) -> Column:
     """Return whether a rebalance starts a period of churn."""
-    goes_on = sf.max(begins).over(in_order.rowsBetween(1 - thresholds.churn_min_rebalances, -1))
-    return begins & ~sf.coalesce(goes_on, sf.lit(False))
+    continues = sf.max(begins).over(in_order.rowsBetween(1 - thresholds.churn_min_rebalances, -1))
+    return begins & ~sf.coalesce(continues, sf.lit(False))
 
 
 def median(length_ms: str) -> Column:
@@ -83,5 +83,5 @@ def rebalancing_share(rebalancing_ms: Column, existed_ms: Column) -> Column:
 
 def is_churning(under_way_ms: Column, restarts: Column, thresholds: Thresholds) -> Column:
     """Return whether a group is churning; `under_way_ms` and `restarts` may be NULL."""
-    goes_on = sf.coalesce(under_way_ms >= thresholds.stuck_ms, sf.lit(False))
-    return goes_on | sf.coalesce(restarts >= thresholds.stuck_restarts, sf.lit(False))
+    continues = sf.coalesce(under_way_ms >= thresholds.stuck_ms, sf.lit(False))
+    return continues | sf.coalesce(restarts >= thresholds.stuck_restarts, sf.lit(False))

@@ -30,10 +30,10 @@ def alert(event: str, text: str, **known: object) -> None:
 def task_failed(context: Mapping[str, Any]) -> None:
     """Report that a task finally failed. Source: Airflow, `on_failure_callback`."""
     instance = context["ti"]
-    why = " ".join(str(context.get("exception") or "no reason was given").split())
+    reason = " ".join(str(context.get("exception") or "no reason was given").split())
     alert(
         "task_failed",
-        f"{instance.dag_id}.{instance.task_id} failed: {why}",
+        f"{instance.dag_id}.{instance.task_id} failed: {reason}",
         dag_id=instance.dag_id,
         task_id=instance.task_id,
         run_id=instance.run_id,
@@ -45,8 +45,8 @@ def task_failed(context: Mapping[str, Any]) -> None:
 def run_failed(context: Mapping[str, Any]) -> None:
     """Report that a run failed, or timed out."""
     run = context["dag_run"]
-    why = context.get("reason") or "no reason was given"
-    alert("run_failed", f"{run.dag_id} failed: {why}", dag_id=run.dag_id, run_id=run.run_id)
+    reason = context.get("reason") or "no reason was given"
+    alert("run_failed", f"{run.dag_id} failed: {reason}", dag_id=run.dag_id, run_id=run.run_id)
 
 
 async def deadline_missed(dag_id: str, context: Mapping[str, Any] | None = None) -> None:

@@ -98,9 +98,9 @@ def topics_of(judged: DataFrame) -> DataFrame:
 
 
 def _by_group(members: DataFrame) -> DataFrame:
-    everybody = sf.collect_list(sf.struct("member_id", "subscription", "assignment", "ownership"))
+    facts = sf.collect_list(sf.struct("member_id", "subscription", "assignment", "ownership"))
     by_group = members.groupBy("group_id", "shard_id", "generation").agg(
-        everybody.alias("facts"), sf.count_if(sf.col("subscription").isNull()).alias("unreadable")
+        facts.alias("facts"), sf.count_if(sf.col("subscription").isNull()).alias("unreadable")
     )
     return by_group.where(sf.col("unreadable") == 0).drop("unreadable")
 

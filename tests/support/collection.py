@@ -26,7 +26,7 @@ LONGEST_FIRST: Final = (
     "tests/integration/airflow/test_proposal_dags.py",
     "tests/system/e2e/stories/test_static_members.py",
 )
-"""Files that take longest, in the order of their measured time; a short file that runs last leaves no process idle."""
+"""The slowest files in the order of their measured time; if short files run last, no process is idle."""
 
 
 def mark_by_fixtures(items: Iterable[pytest.Item]) -> None:

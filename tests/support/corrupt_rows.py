@@ -34,7 +34,7 @@ def settle(group: Group) -> None:
 
 
 def spoil(rows: PsycopgConnection, statement: str, *constraints: str) -> None:
-    """Change the sick group's rows past the constraints, which are put back for new rows."""
+    """Change the group's rows without the constraints, which are restored as NOT VALID."""
     with rows.cursor() as cursor:
         for name in constraints:
             table = name.partition("_")[0]

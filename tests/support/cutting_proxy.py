@@ -1,4 +1,4 @@
-"""A proxy before a real node that loses chosen requests, or their answers."""
+"""A proxy before a real node that loses chosen requests or responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "host", "dat
 
 
 class CuttingProxy:
-    """Passes requests on, but for those whose number is in `lost_requests` or `lost_answers`, or as told by path."""
+    """Passes requests on, except those whose number is in `lost_requests` or `lost_answers` or whose path is chosen."""
 
     def __init__(self, node_url: str) -> None:
         self.lost_requests: set[int] = set()
@@ -49,12 +49,12 @@ class CuttingProxy:
         self._http.clear()
 
     def lose_next_answer_to(self, path_end: str) -> None:
-        """Lose the answer to the next request whose path ends so."""
+        """Lose the response to the next request whose path has this suffix."""
         with self._lock:
             self._lost_path_ends.append((path_end, self.lost_answers))
 
     def lose_next_request_to(self, path_end: str) -> None:
-        """Lose the next request whose path ends so."""
+        """Lose the next request whose path has this suffix."""
         with self._lock:
             self._lost_path_ends.append((path_end, self.lost_requests))
 
@@ -75,7 +75,7 @@ class CuttingProxy:
                 reported[1].add(number)
             return number
 
-    def passed_on(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+    def forwarded(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
         return self._http.request(method, self._node_url + path, body=body, headers=headers, timeout=PATIENCE_S)
 
 
@@ -85,25 +85,25 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        self.pass_on()
+        self.forward()
 
     def do_POST(self) -> None:
-        self.pass_on()
+        self.forward()
 
-    def pass_on(self) -> None:
+    def forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         number = self.proxy.number(self.connection, self.path)
         if number in self.proxy.lost_requests:
             self.hang_up()
             return
         headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
-        answer = self.proxy.passed_on(self.command, self.path, body, headers)
+        answer = self.proxy.forwarded(self.command, self.path, body, headers)
         if number in self.proxy.lost_answers:
             self.hang_up()
             return
-        self.give_back(answer)
+        self.respond(answer)
 
-    def give_back(self, answer: urllib3.BaseHTTPResponse) -> None:
+    def respond(self, answer: urllib3.BaseHTTPResponse) -> None:
         with suppress(OSError):
             self.send_response(answer.status)
             for name, value in answer.headers.items():
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class calls it so
-        """Say nothing."""
+        """Log nothing."""
 
 
 def hang_up(connection: socket.socket) -> None:

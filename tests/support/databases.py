@@ -1,4 +1,4 @@
-"""Databases for tests: clones of one migrated template in a cluster that keeps nothing."""
+"""Databases for tests: clones of one migrated template in a temporary cluster."""
 
 from itertools import count
 
@@ -32,7 +32,7 @@ class Databases:
         upgrade(postgres.superuser_url(TEMPLATE))
 
     def create(self, *, is_migrated: bool = True) -> str:
-        """Return the URL of a new database, empty of rows, or of everything."""
+        """Return the URL of a new database, with empty tables or without any."""
         name = f"test_{next(self._numbers)}"
         template = TEMPLATE if is_migrated else "template0"
         # With fsync off, copying files is quicker than logging what is in them.
@@ -48,7 +48,7 @@ class Databases:
         return self._postgres.reader_url(_name(url))
 
     def drop(self, url: str) -> None:
-        """Remove a database, cutting whatever connection it has left."""
+        """Drop a database, closing its remaining connections."""
         self._execute("DROP DATABASE {} WITH (FORCE)", _name(url))
 
     def close(self) -> None:

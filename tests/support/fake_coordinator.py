@@ -1,4 +1,4 @@
-"""A fake coordinator on a loopback port: keeps one group, and fails where a test configures it."""
+"""A fake coordinator on a loopback port: one group, with configured failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE_S
 Json = dict[str, Any]
 
 MORE = {"something_newer": {"than": "the agent"}}
-"""What every answer holds beside what the agent knows."""
+"""A field that every response has and the agent does not know."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Raw:
-    """An answer that no Muster node would give."""
+    """A response that no Muster node sends."""
 
     status: int
     body: bytes
@@ -70,7 +70,7 @@ class Seen:
 
 
 class FakeCoordinator:
-    """One group with one member under test, the leader, beside as many others as the test makes up."""
+    """One group with one member under test, the leader, and other members that the test defines."""
 
     def __init__(self, certificate: Path | None = None) -> None:
         self.seen: list[Seen] = []
@@ -86,7 +86,7 @@ class FakeCoordinator:
         self.heartbeat_interval_ms = 1_000
         self.headers: dict[str, str] = {}
         self.answers: dict[str, Json] = {}
-        """Answers that a test makes up itself, by call."""
+        """Responses that a test defines, by call."""
         self._ids = 0
         self._pending: set[str] = set()
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
@@ -115,7 +115,7 @@ class FakeCoordinator:
         self._server.server_close()
 
     def next(self, call: str, *faults: Fault) -> None:
-        """Let the next requests of this call meet these faults, one each."""
+        """Apply these faults to the next requests of this call, one each."""
         with self._changed:
             self._faults[call].extend(faults)
 
@@ -303,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class calls it so
-        """Say nothing."""
+        """Log nothing."""
 
 
 def _shut_down_socket(connection: socket.socket) -> None:

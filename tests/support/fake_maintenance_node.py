@@ -22,7 +22,7 @@ class Seen:
 
 @dataclass
 class FakeNode:
-    """What it will say: `statuses` one a GET, the last for ever; `refusals` instead of the first answers to POST."""
+    """Responses: one of `statuses` per GET, then the last one; `refusals` in place of the first responses to POST."""
 
     statuses: list[str] = field(default_factory=lambda: ["applied"])
     refusals: list[tuple[int, dict[str, Any]]] = field(default_factory=list)

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class FakeNode:
-    """A node that answers what a test wants, in this order, and then the last of it for ever."""
+    """A node that returns the given responses in order, and then repeats the last one."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, bytes]] = []

@@ -1,7 +1,7 @@
-"""Histories of which everything is known: how long every member was silent in truth, and who died.
+"""Simulated histories with known truth: the heartbeat gaps of every member, and which members crashed.
 
-A history is true whatever timeout is in force. What a coordinator would have noted under one is `observed`; what any
-timeout would have done is `spurious_in_truth`. Everything follows from a seed.
+A history does not depend on a timeout. What a coordinator records under one is `observed`; what any
+timeout would have caused is `spurious_in_truth`. A seed determines everything.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ BEATS_A_DAY = 400
 
 @dataclass(frozen=True)
 class History:
-    """What was: of each day the long silences of living members, and how many died."""
+    """Long heartbeat gaps of live members, and number of crashes, by day."""
 
     members: int
     silences_ms: tuple[tuple[int, ...], ...]
@@ -36,7 +36,7 @@ class History:
 
 
 def spurious_in_truth(history: History, timeout_ms: int) -> int:
-    """Return how many living members a timeout would have put out."""
+    """Return how many live members a timeout would have evicted."""
     return sum(length_ms > timeout_ms for day in history.silences_ms for length_ms in day)
 
 
@@ -66,7 +66,7 @@ def _observed(day: int, members: int, silences: Iterable[int], deaths: int, time
 
 
 def gaps(lengths_ms: Iterable[int]) -> tuple[int, ...]:
-    """Return how many lengths there are by doubling bounds, as the slow twin of the ledger's own counting."""
+    """Return the number of gaps by doubling bounds: the slow twin of the ledger's counting."""
     counts = [0] * (len(GAP_BOUNDS_MS) + 1)
     known: dict[int, int] = {}
     for length_ms in lengths_ms:
@@ -81,7 +81,7 @@ def gaps(lengths_ms: Iterable[int]) -> tuple[int, ...]:
 # -- kinds of groups ------------------------------------------------------------------------------------------
 
 OneDay = Callable[[Random], tuple[list[int], int]]
-"""Draws a day: the silences of living members, and how many died."""
+"""Draws a day: the gaps of live members, and the number of crashes."""
 
 
 def healthy(_: Random) -> tuple[list[int], int]:
@@ -94,7 +94,7 @@ def flapping(chance: Random) -> tuple[list[int], int]:
 
 
 def pausing(chance: Random) -> tuple[list[int], int]:
-    """Members stand still while they collect garbage, now and then for long."""
+    """Members pause for garbage collection, sometimes for long."""
     return [int(min(30_000, 2_500 * chance.lognormvariate(0.8, 0.6))) for _ in range(chance.randint(4, 12))], 0
 
 
@@ -104,7 +104,7 @@ def stalling(chance: Random) -> tuple[list[int], int]:
 
 
 def dying(chance: Random) -> tuple[list[int], int]:
-    """Members die, and do not come back."""
+    """Members crash, and do not rejoin."""
     return [], chance.randint(1, 3)
 
 

@@ -31,7 +31,7 @@ class Answer:
 
     @property
     def code(self) -> str:
-        """Return the refusal's code; fails where there is none."""
+        """Return the error code; fails if there is none."""
         assert self.headers["content-type"] == "application/problem+json", self
         code: str = self.json["code"]
         return code
@@ -51,7 +51,7 @@ class Client:
     def send(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send these bytes and wait for the answer."""
+        """Send these bytes and wait for the response."""
         connection = http.client.HTTPConnection(self.address, timeout=PATIENCE_S)
         try:
             connection.request(method, path, body, dict(headers or {}))
@@ -71,7 +71,7 @@ class Client:
         return json.dumps(body).encode()
 
     def ok(self, method: str, path: str, body: Json = None, headers: Mapping[str, str] | None = None) -> Json:
-        """Send JSON, and return the JSON of an answer that must be good."""
+        """Send JSON, and return the JSON of a response that must be a success."""
         answer = self.call(method, path, body, headers)
         assert answer.status < 300, answer
         return answer.json if answer.body else None
@@ -87,24 +87,24 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who somebody is in a generation."""
+    """A member in one generation."""
 
     group: "Group"
     member_id: str
     generation: int
     joined: Json
 
-    def ask(self, action: str, **more: Json) -> Answer:
+    def post(self, action: str, **more: Json) -> Answer:
         """Post as this member."""
         return self.group.post(action, {"generation": self.generation, "member_id": self.member_id, **more})
 
     def sync(self, *assignments: Json) -> Answer:
-        """Ask for the own assignment; a leader brings some."""
-        return self.ask("sync", assignments=list(assignments))
+        """Sync; a leader passes assignments."""
+        return self.post("sync", assignments=list(assignments))
 
     def commit(self, *offsets: Json) -> Answer:
         """Commit positions."""
-        return self.ask("offsets", offsets=list(offsets))
+        return self.post("offsets", offsets=list(offsets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,11 @@ class Group:
         return self.client.call("POST", f"{self.path}/{action}", body)
 
     def describe(self) -> Json:
-        """Return the group as its coordinator sees it."""
+        """Return the group's description."""
         return self.client.ok("GET", self.path)
 
     def handshake(self, **changes: Json) -> str:
-        """Return a member id that was handed out and not used yet."""
+        """Return the id of a pending member."""
         answer = self.post("join", join_body(**changes))
         assert answer.code == "MEMBER_ID_REQUIRED", answer
         member_id: str = answer.json["member_id"]
@@ -139,7 +139,7 @@ class Group:
         return self.member(answer)
 
     def member(self, answer: Answer) -> Member:
-        """Return who a join's answer makes of the caller."""
+        """Return the member of a join response."""
         assert answer.status == 200, answer
         return Member(self, answer.json["member_id"], answer.json["generation"], answer.json)
 

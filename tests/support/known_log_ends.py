@@ -7,7 +7,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from tests.support.waiting import poll_until
 
 
-def ask(rows: PsycopgConnection, question: str, *parameters: object) -> list[tuple[Any, ...]]:
+def run_sql(rows: PsycopgConnection, question: str, *parameters: object) -> list[tuple[Any, ...]]:
     with rows.cursor() as cursor:
         cursor.execute(question, parameters)
         return cursor.fetchall() if cursor.description else []
@@ -16,11 +16,11 @@ def ask(rows: PsycopgConnection, question: str, *parameters: object) -> list[tup
 def end_is(rows: PsycopgConnection, topic: str, end: int) -> None:
     """Wait until the topic-wide end of the topic's one partition is stored."""
     stored = "SELECT log_end_offset FROM log_end_offsets WHERE topic = %s"
-    poll_until(lambda: ask(rows, stored, topic) == [(end,)])
+    poll_until(lambda: run_sql(rows, stored, topic) == [(end,)])
 
 
 def age(rows: PsycopgConnection, topic: str, by_s: int) -> None:
-    """Move everything that is known of a topic into the past, as if so much time had passed since."""
+    """Move all log ends of a topic into the past by a length of time."""
     past = {"by": by_s, "topic": topic}
     with rows.cursor() as cursor:
         for table, columns in (

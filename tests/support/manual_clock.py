@@ -1,4 +1,4 @@
-"""A clock that only a test advances, and that knows which threads wait on it."""
+"""A clock that only a test advances, and that counts the threads waiting on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.waiting import PATIENCE_S
 
 
 class ManualClock:
-    """Stands still until advanced; whoever waits on it looks up after every step."""
+    """Stopped until advanced; each step wakes the waiting threads."""
 
     def __init__(self) -> None:
         self._now_ms = 1_000_000
@@ -21,7 +21,7 @@ class ManualClock:
             return self._now_ms
 
     def wait(self, condition: threading.Condition, timeout_ms: int) -> None:
-        """Wait for a notification; the time alone ends nothing, `advance` does."""
+        """Wait for a notification; only `advance` ends a wait by time."""
         assert timeout_ms > 0
         name = threading.current_thread().name
         with self._changed:
@@ -33,7 +33,7 @@ class ManualClock:
             self._asleep.pop(name, None)
 
     def advance(self, ms: int) -> None:
-        """Let time pass, and wake everybody."""
+        """Advance the time, and wake all waiting threads."""
         with self._changed:
             self._now_ms += ms
             self._asleep.clear()

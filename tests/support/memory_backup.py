@@ -1,4 +1,4 @@
-"""A backup of a memory store: everything that it holds, to be put back later."""
+"""A backup of a memory store: a copy of its contents, to be restored later."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -9,7 +9,7 @@ HELD = ("_leases", "_groups", "_partitions", "_maintenance", "_reports", "_setti
 
 
 class Backup:
-    """What a store held at one moment."""
+    """The contents of a store at one time."""
 
     def __init__(self, store: MemoryStore) -> None:
         with store._lock:

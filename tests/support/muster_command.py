@@ -1,4 +1,4 @@
-"""The `muster` command, run in this process, and what its tests look at."""
+"""The `muster` command, run in this process, and its output."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ PATIENT: Json = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000}
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command said, and how it ended."""
+    """Output and exit code of a command."""
 
     exit_code: int
     out: str
@@ -58,7 +58,7 @@ class Muster:
         return ran
 
     def refused(self, exit_code: int, *arguments: str) -> str:
-        """Run a command that must fail, and return what it said on stderr."""
+        """Run a command that must fail, and return its message on stderr."""
         ran = self(*arguments)
         assert ran.exit_code == exit_code, ran
         assert ran.err.startswith("muster: "), ran

@@ -9,11 +9,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 
+import psycopg2
 import uvloop
 
 from api.http.request_context import RequestContext
 from muster.node import bound_listener, open_store, serve_node
-from muster.settings import Settings
+from muster.settings import Settings, psql_url
 from tests.support.waiting import PATIENCE_S
 
 CLUSTER_SECRET = "the secret that all nodes of a test share"
@@ -43,8 +44,23 @@ def running_node(database_url: str, **options: int | str) -> Iterator[Node]:
 
 
 @contextlib.contextmanager
+def hanging_node(database_url: str) -> Iterator[str]:
+    """Add a node that has renewed just now and does not renew again, for the time of the block; return its id."""
+    with contextlib.closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute(
+            "INSERT INTO nodes (node_id, url, version, started_at, expires_at)"
+            " VALUES ('hanging:8080', 'http://hanging:8080', '1', now(), now() + interval '10 minutes')"
+        )
+        try:
+            yield "hanging:8080"
+        finally:
+            cursor.execute("DELETE FROM nodes WHERE node_id = 'hanging:8080'")
+
+
+@contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """Let nothing be freed by the garbage collector for the time of the block, as for a while on a node."""
+    """Disable the garbage collector during the block."""
     gc.collect()
     gc.disable()
     try:

@@ -51,7 +51,7 @@ class Past:
     groups: Rows = field(default_factory=list)
 
     def store(self, connection: pg.connection) -> None:
-        """Write everything down."""
+        """Insert all rows."""
         with connection, connection.cursor() as cursor:
             tables = (
                 (SESSIONS, self.sessions),
@@ -153,7 +153,7 @@ class Past:
 
 
 def scattered(past: Past, group_id: str, seed: int) -> None:
-    """Add whatever may happen to a group, close to every bound that the rules have."""
+    """Add random events of a group, close to every bound of the rules."""
     chance = Random(seed)
     for number, at in enumerate(_moments(chance, past.end)):
         client = f"c{chance.randrange(3)}"

@@ -1,4 +1,4 @@
-"""The files that people write, wherever the repository is checked out: no environment, no cache, no build."""
+"""Source files of the repository, without environments, caches and builds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ MADE: Final = frozenset({"__pycache__", "dist", "build"})
 
 
 def written(*suffixes: str) -> list[Path]:
-    """Return the files that end so, by path; what lies in a hidden folder was not written by anybody."""
+    """Return the files with these suffixes by path, without those in hidden folders."""
     return sorted(path for path in _below(ROOT) if path.name.endswith(suffixes))
 
 

@@ -11,15 +11,15 @@ CHUNK_BYTES = 65_536
 
 
 class SilentProxy:
-    """Passes bytes both ways until it falls silent; who connects after that waits for ever."""
+    """Passes bytes both ways until `fall_silent`; later connections wait without end."""
 
     def __init__(self, url: str) -> None:
-        """Listen; `url` is where the server is, and what stands beside host and port in it stays as it is."""
+        """Listen; `url` is that of the server, of which only host and port are replaced."""
         self._parts = urlsplit(url)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets = [self._listener]
         self._ear, self._mouth = socket.socketpair()
-        """What is said to the thread, of which there is only one thing: to end."""
+        """Ends the thread."""
         self._thread = threading.Thread(target=self._pass_on, name="silent-proxy")
 
     @property
@@ -40,7 +40,7 @@ class SilentProxy:
                 each.close()
 
     def fall_silent(self) -> None:
-        """Pass nothing on from now on; when this returns, nothing is on the way."""
+        """Stop passing bytes on; when this returns, none are in transit."""
         self._mouth.send(b".")
         self._thread.join()
 
@@ -66,7 +66,7 @@ class SilentProxy:
 
 
 def _passed(key: selectors.SelectorKey) -> bool:
-    """Pass on what one side has said; tell whether it may say more."""
+    """Pass on the bytes of one side; return whether it may send more."""
     assert isinstance(key.fileobj, socket.socket)
     try:
         said = key.fileobj.recv(CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""Spark for tests: it speaks to this machine only, and makes little of a handful of rows."""
+"""Spark for tests: on loopback only, with few partitions."""
 
 import os
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def running_spark(directory: Path) -> Iterator[SparkSession]:
     """
     (directory / "java").mkdir()
     conf = {**TEST_CONF, "spark.jars": str(find_jdbc_jar()), "spark.sql.warehouse.dir": (directory / "tables").as_uri()}
-    # Java reads the environment when it starts, so other tests need not live with it.
+    # Java reads the environment when it starts, so it is restored for other tests.
     with pytest.MonkeyPatch.context() as patch:
         for name, value in spark_environment(find_java(directory / "java"), os.environ).items():
             patch.setenv(name, value)

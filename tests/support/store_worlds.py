@@ -33,7 +33,7 @@ TTL_MS = 60_000
 
 
 class World(Protocol):
-    """What a contract test may touch beside the store."""
+    """What a contract test may use besides the store."""
 
     store: Store
 
@@ -97,12 +97,12 @@ class MemoryWorld:
 
 
 class PostgresWorld:
-    """Time passes by moving what waits for it; jobs and readers speak SQL."""
+    """Time passes by moving stored times; jobs and readers use SQL."""
 
     def __init__(self, store: PostgresStore, connection: PsycopgConnection) -> None:
         self.store: Store = store
         self._connection = connection
-        # The template may be hours old, and generations jump by how long nothing was heard of the database.
+        # The template may be hours old, and generations jump by the time since the last renewal.
         self._fetch("UPDATE incarnation SET started_at = now() RETURNING 1")
 
     def pass_time(self, length_ms: int) -> None:

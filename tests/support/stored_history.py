@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 def rows(connection: pg.connection, statement: str, *values: object) -> list[tuple[Any, ...]]:
-    """Run a statement in a transaction of its own, and return what it gives."""
+    """Run a statement in its own transaction, and return its rows."""
     with connection, connection.cursor() as cursor:
         cursor.execute(statement, values)
         return cursor.fetchall() if cursor.description else []
@@ -38,7 +38,7 @@ def insert(connection: pg.connection, table: str, *added: Row) -> None:
             cursor.execute(statement, {name: _adapted(value) for name, value in row.items()})
 
 
-def table_rows(connection: pg.connection, table: str, *omitted_members: str) -> list[Row]:
+def table_rows(connection: pg.connection, table: str, *omitted_columns: str) -> list[Row]:
     """Return a table's rows by column, but for some columns, in the order of their text."""
     with closing(connection.cursor()) as cursor:
         cursor.execute(SQL("SELECT * FROM {}").format(Identifier(table)))
@@ -46,7 +46,7 @@ def table_rows(connection: pg.connection, table: str, *omitted_members: str) -> 
         names = [column.name for column in cursor.description]
         found = [dict(zip(names, values, strict=True)) for values in cursor.fetchall()]
     connection.commit()
-    return sorted(({k: v for k, v in row.items() if k not in omitted_members} for row in found), key=str)
+    return sorted(({k: v for k, v in row.items() if k not in omitted_columns} for row in found), key=str)
 
 
 def at(hours: float = 0, seconds: float = 0) -> datetime:
@@ -122,7 +122,7 @@ def group(group_id: str = GROUP, **columns: object) -> Row:
 
 
 def member(member_id: str, topics: Sequence[str], held: Mapping[str, Mapping[int, int]], **columns: object) -> Row:
-    """Build a member; `held` is topic → partition → the generation that gave it."""
+    """Build a member; `held` is topic → partition → generation of the assignment."""
     spans = [
         {"topic": topic, "partitions": [number], "generation": generation, "since_ms": 0, "rebalance_id": ""}
         for topic, numbers in held.items()

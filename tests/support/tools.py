@@ -1,4 +1,4 @@
-"""Programs and libraries that tests need and the Python environment does not bring.
+"""Programs and libraries that tests need outside of the Python environment.
 
 `scripts/install-tools.sh`, which `make test` runs, installs them where it may. A test that needs a missing one is
 skipped, and fails with CI=true.

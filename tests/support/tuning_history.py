@@ -51,7 +51,7 @@ class Past:
         self.execute(SESSION, (self.group.group_id, shard_of(self.group.group_id, 50), member_id, client_id, *at))
 
     def flap(self, days: int, back_after: timedelta, timeout_ms: int = 10_000) -> None:
-        """Let a member be put out once a day, and be back soon; it stays for an hour and leaves."""
+        """Add a daily eviction of a member that rejoins soon, remains for an hour and leaves."""
         for number in range(days):
             gone = self.now - (number + 1) * DAY + timedelta(hours=2)
             self.session("flapping", gone, "session_expired", gone - MINUTE, timeout_ms)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 PATIENCE_S = 300
-"""What takes longer hangs. The limit is far beyond what a busy machine needs, and nothing depends on its length."""
+"""Limit of every wait, far beyond what a busy machine needs; no result depends on its length."""
 POLL_S = 0.01
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @contextmanager
 def in_background(call: Callable[[], T], release: Callable[[], object]) -> Iterator[Future[T]]:
-    """Run a call beside the block. With the block's end comes `release`, which lets go of what the call waits for."""
+    """Run a call in a thread during the block. At its end call `release`, which ends the call's wait."""
     with ThreadPoolExecutor(1) as pool:
         called = pool.submit(call)
         try:
@@ -53,7 +53,7 @@ def wait_until_blocked(
 
 
 def poll_until(look: Callable[[], T]) -> T:
-    """Call `look` until it returns something true, and return that; for what notifies no waiter.
+    """Call `look` until it returns a true value, and return that; for conditions without notification.
 
     Raises:
         AssertionError: it did not within `PATIENCE_S`; the message shows the source of `look`.
@@ -68,7 +68,7 @@ def poll_until(look: Callable[[], T]) -> T:
 
 @asynccontextmanager
 async def limited(what: str) -> AsyncIterator[None]:
-    """Bound the time of an `async with` block, and say what it waited for."""
+    """Limit the time of an `async with` block; the error names what it waited for."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             yield

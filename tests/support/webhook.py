@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass
 class Webhook:
-    """What it was told, in order; `status` is what it answers."""
+    """The alerts received, in order; `status` is the response status."""
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
     status: int = 204

@@ -1,1 +1,1 @@
-"""Tests that need nothing but Python; the folders mirror the packages."""
+"""Unit tests, which need Python only; the folders mirror the packages."""

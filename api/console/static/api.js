@@ -54,7 +54,7 @@ function headersOf(method, body) {
   const headers = {};
   if (body) headers["Content-Type"] = "application/json";
   if (method !== "GET" && actor()) headers["X-Muster-Actor"] = utf8Bytes(actor());
-  if (token()) headers.Authorization = `Bearer ${token()}`;
+  if (token()) headers.Authorization = `Bearer ${utf8Bytes(token())}`;
   return headers;
 }
 

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { clock, setting } from "./format.js";
 import { askReason } from "./identity.js";
 import { toast } from "./toast.js";
-import { action } from "./labels.js";
+import { action, groupLink } from "./labels.js";
 
 const UNDOABLE = new Set(["put_settings", "reset_offsets", "delete_offsets", "delete_group", "apply_run", "delete_topic"]);
 const SHOWN_MAX = 4;
@@ -24,7 +24,7 @@ function row(each, again, withGroup) {
     h("td", { title: each.at }, clock(each.at)),
     h("td", { class: "id narrow", title: each.actor }, each.actor),
     h("td", { class: "action" }, action(each.action)),
-    withGroup && h("td", { class: "id" }, each.group_id === null ? h("span", { class: "muted" }, "all") : h("a", { href: `#/groups/${encodeURIComponent(each.group_id)}`, title: each.group_id }, each.group_id)),
+    withGroup && h("td", { class: "id" }, each.group_id === null ? h("span", { class: "muted" }, "all") : groupLink(each.group_id)),
     h("td", { class: "wide" }, difference(each)),
     h("td", { class: "wide" }, each.reason),
     h("td", {}, each.undone_at ? h("span", { class: "tag", title: `by ${each.undone_by_change_id}` }, `undone ${clock(each.undone_at)}`)
@@ -55,13 +55,13 @@ function difference({ action: name, before, after }) {
   const parts = Object.entries(after ?? before ?? {}).filter(([, value]) => value === null || typeof value !== "object");
   const lists = Object.entries(after ?? before ?? {}).filter(([, value]) => Array.isArray(value)).map(([key, value]) => [key, value.length]);
   return [...parts, ...lists].slice(0, SHOWN_MAX).map(([key, value], index) =>
-    [index > 0 && h("br"), h("span", { class: "key" }, key), ` ${before && key in before && before[key] !== value && !Array.isArray(before[key]) ? `${text(before[key])} → ` : ""}${text(value)}`]);
+    [index > 0 && h("br"), h("span", { class: "key" }, key), ` ${before && key in before && before[key] !== value && !Array.isArray(before[key]) ? `${text(before[key])} → ` : ""}`, h("bdi", {}, text(value))]);
 }
 
 /** Return the number of deleted offsets, with the topic or partition. */
 function deleted(before, after) {
   const where = after.partition === null ? after.topic : `${after.topic} ${after.partition}`;
-  return [h("span", { class: "key" }, where), ` ${before.offset_count} ${before.offset_count === 1 ? "offset" : "offsets"}`];
+  return [h("bdi", { class: "key" }, where), ` ${before.offset_count} ${before.offset_count === 1 ? "offset" : "offsets"}`];
 }
 
 function settings(before, after) {

@@ -1,4 +1,4 @@
-// Modal dialogues: they hold the focus, Escape cancels them, and errors appear in them.
+// Modal dialogues: they hold the focus, Escape and leaving the page cancel them, and errors appear in them.
 
 import { h, replaceContent } from "./dom.js";
 
@@ -50,10 +50,12 @@ function shown(title, content, onCancel) {
   const dialog = h("dialog", { "aria-label": title, oncancel: onCancel }, content);
   document.body.append(dialog);
   const opener = document.activeElement;
+  addEventListener("hashchange", onCancel);
   dialog.showModal();
   new MutationObserver((_, observer) => {
     if (dialog.isConnected) return;
     observer.disconnect();
+    removeEventListener("hashchange", onCancel);
     opener?.focus?.({ preventScroll: true });
   }).observe(document.body, { childList: true });
   (dialog.querySelector("[data-first]") ?? dialog.querySelector("input, select, button"))?.focus();

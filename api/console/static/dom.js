@@ -1,8 +1,10 @@
 // Element creation: all content becomes text nodes, never markup. No other module creates elements.
 
 const SVG = "http://www.w3.org/2000/svg";
+/** Control characters, and invisible ones: those that reorder text would also reverse the numbers beside a name. */
+const HIDDEN = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\u00ad\u200b\u2060-\u2064\ufeff]/gu;
 
-/** Return a new element; children are nodes, texts, numbers, or lists of them; null, undefined and false are omitted. */
+/** Return a new element; children are nodes, texts, numbers, or lists of them; null, undefined and false are omitted. In texts HIDDEN characters become �. */
 export function h(tag, attributes, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
@@ -28,7 +30,7 @@ function set(element, name, value) {
 
 function flat(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false)
-    .map((child) => (child instanceof Node ? child : String(child)));
+    .map((child) => (child instanceof Node ? child : String(child).replace(HIDDEN, "�")));
 }
 
 /** Replace an element's content; the focus returns to the element with the same data-key. */

@@ -1,6 +1,7 @@
 // Operations on a group: each dialogue shows the effect and asks for a reason.
 
 import { change, groupPath } from "./api.js";
+import { h } from "./dom.js";
 import { askReason } from "./identity.js";
 import { plural } from "./format.js";
 import { toast } from "./toast.js";
@@ -21,7 +22,7 @@ export async function forceRebalance(group, again) {
 export async function removeMember(group, member, again) {
   const done = await askReason({
     title: "Remove member?",
-    text: `${member.member_id}: ${ownedPartitions(group, member)} If its process is still running, it rejoins.`,
+    text: [h("bdi", {}, member.member_id), ": ", ownedPartitions(group, member), " If its process is still running, it rejoins."],
     verb: "Remove member", danger: true,
     act: ({ reason }) => change("DELETE", groupPath(group.group_id, "members", member.member_id), { query: { reason } }),
   });
@@ -34,8 +35,8 @@ function ownedPartitions(group, { owned_partitions: owned }) {
   if (owned === null) return "its assignment cannot be decoded, so its partitions are unknown.";
   const number = owned.reduce((sum, each) => sum + each.partitions.length, 0);
   if (!number) return "it owns no partitions.";
-  const named = owned.map((each) => `${each.topic}:${each.partitions.join(",")}`).join(" ");
-  return `its ${plural(number, "partition")} (${named}) ${group.members.length === 1 ? "have no owner until another member joins." : "go to the other members."}`;
+  const named = owned.map((each, index) => [index > 0 && " ", h("bdi", {}, `${each.topic}:${each.partitions.join(",")}`)]);
+  return [`its ${plural(number, "partition")} (`, named, `) ${group.members.length === 1 ? "have no owner until another member joins." : "go to the other members."}`];
 }
 
 /** Delete a group that has no members. */

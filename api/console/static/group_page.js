@@ -19,7 +19,7 @@ import { resetOffsets } from "./reset_offsets.js";
 import { settingsTable } from "./settings_section.js";
 import { ENDS, memberSessionsTable } from "./member_sessions_section.js";
 import { timeline } from "./timeline.js";
-import { badge, member } from "./labels.js";
+import { badge, groupName, member } from "./labels.js";
 
 const CURRENT_MS = 2_000;
 const HISTORY_MS = 5_000;
@@ -36,7 +36,7 @@ const SECTIONS = [
 
 /** Show one group. */
 export function groupPage(main, [groupId]) {
-  const head = h("div", { class: "head" }, h("h1", { class: "id" }, groupId), h("p", { class: "muted" }, "Loading…"));
+  const head = h("div", { class: "head" }, h("h1", { class: "id" }, groupName(groupId)), h("p", { class: "muted" }, "Loading…"));
   const notice = h("div", { role: "status" });
   const diagnosis = h("div", {});
   const bodies = Object.fromEntries(SECTIONS.map(([name]) => [name, h("div", { class: "body" }, h("p", { class: "muted" }, "Loading…"))]));
@@ -87,7 +87,7 @@ export function groupPage(main, [groupId]) {
 
   function broken(refusal) {
     if (refusal.status === 404) sections.hidden = true;
-    if (refusal.status === 404 || refusal.quarantineReason) replaceContent(head, h("h1", { class: "id" }, groupId));
+    if (refusal.status === 404 || refusal.quarantineReason) replaceContent(head, h("h1", { class: "id" }, groupName(groupId)));
     if (refusal.quarantineReason) {
       draw.quarantine(refusal.quarantineReason);
       for (const name of ["members", "ownership"]) replaceContent(bodies[name], h("p", { class: "muted" }, "Not shown while the group is quarantined."));
@@ -143,7 +143,7 @@ function contents() {
 function heading(group, lag, again) {
   return [
     h("div", { class: "row spread" },
-      h("h1", { class: "id" }, group.group_id),
+      h("h1", { class: "id" }, groupName(group.group_id)),
       h("div", { class: "buttons" },
         group.members.length > 0 && h("button", { type: "button", "data-key": "force", onclick: () => forceRebalance(group, again) }, "Force a rebalance…"),
         group.members.length === 0 && group.state !== "Dead" && h("button", { type: "button", "data-key": "delete", onclick: () => deleteGroup(group, again) }, "Delete the group…"))),

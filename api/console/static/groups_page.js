@@ -6,7 +6,7 @@ import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
-import { badge, member, shortTrigger, STATES } from "./labels.js";
+import { badge, groupAddress, groupLink, member, shortTrigger, STATES } from "./labels.js";
 
 const EVERY_MS = 3_000;
 const TYPING_MS = 150;
@@ -181,10 +181,10 @@ function list(groups, waits, order, sort) {
 }
 
 function row(group, wait) {
-  const to = `#/groups/${encodeURIComponent(group.group_id)}`;
+  const to = groupAddress(group.group_id);
   return h("tr", { tabindex: "-1", "data-row": to, "data-key": group.group_id, class: wait ? "rebalancing" : "", onclick: (event) => event.target.closest("a") || (location.hash = to) },
     h("td", {}, badge(group.state)),
-    h("td", { class: "id" }, h("a", { href: to, tabindex: "0", title: group.group_id }, group.group_id)),
+    h("td", { class: "id" }, groupLink(group.group_id)),
     h("td", { class: "number" }, count(group.member_count)),
     h("td", { class: "number", title: group.log_end_at ? `${count(group.lag)}; log ends last reported ${clock(group.log_end_at)} or later` : NONE }, lag(group.lag, group.is_lag_lower_bound, group.log_end_at)),
     h("td", { class: `number ${group.rebalances_last_hour >= 10 ? "critical" : ""}` }, group.rebalances_last_hour || h("span", { class: "muted" }, "0")),

@@ -39,7 +39,7 @@ const SHORT_TRIGGERS = {
 };
 
 const ENDS = {
-  left: "left", session_expired: "session expired", rebalance_timeout: "rebalance timeout", sync_timeout: "sync timeout",
+  left: "left", session_expired: "session expired", new_member_timeout: "new member timeout", rebalance_timeout: "rebalance timeout", sync_timeout: "sync timeout",
   admin: "removed by an operator", replaced: "replaced by a new process", hour: "ongoing",
 };
 
@@ -65,7 +65,16 @@ export function badge(state) {
   return h("span", { class: `badge ${tone}`, title: `${state}: ${hint}` }, h("span", { "aria-hidden": "true" }, sign), ` ${name}`);
 }
 
-const MEMBER = /^(.*?)-([0-9a-f]{4})[0-9a-f]{4}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/;
+/** Return the address of a group's page. */
+export const groupAddress = (groupId) => `#/groups/${encodeURIComponent(groupId)}`;
+
+/** Return a group's name; the id of a group may be empty. */
+export const groupName = (groupId) => (groupId === "" ? "(empty group id)" : groupId);
+
+/** Return a link to a group's page. */
+export const groupLink = (groupId) => h("a", { href: groupAddress(groupId), title: groupId }, groupName(groupId));
+
+const MEMBER = /^(.*?)-([0-9a-f]{4})[0-9a-f]{4}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/s;
 
 /** Return a member's label: its client id, and the first digits of the random part of its member id. */
 export function member(memberId) {

@@ -13,7 +13,7 @@ import { startTheme, toggleTheme } from "./theme.js";
 
 const ROUTES = [
   [/^\/$/, "groups", groupsPage],
-  [/^\/groups\/(.+)$/, "groups", groupPage],
+  [/^\/groups\/(.*)$/, "groups", groupPage],
   [/^\/maintenance$/, "maintenance", runsPage],
   [/^\/maintenance\/([^/]+)$/, "maintenance", runPage],
   [/^\/changes$/, "changes", changesPage],

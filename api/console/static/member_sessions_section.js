@@ -5,7 +5,7 @@ import { clock, count, NONE, plural, span } from "./format.js";
 import { end, member } from "./labels.js";
 
 /** The end reasons; other rows are hourly intervals of ongoing sessions. */
-export const ENDS = ["left", "session_expired", "rebalance_timeout", "sync_timeout", "admin", "replaced"];
+export const ENDS = ["left", "session_expired", "new_member_timeout", "rebalance_timeout", "sync_timeout", "admin", "replaced"];
 const INITIAL_ROWS = 12;
 const FIRST_BOUND = 6, LAST_BOUND = 17;
 const TITLES = [["Ended", ""], ["End reason", ""], ["Member", ""], ["Duration", "number"], ["Since last heartbeat", "number"], ["Session timeout", "number"], ["Heartbeat gaps", ""], ["Longest gap", "number"], ["Rejoined after", "number"]];
@@ -26,7 +26,7 @@ function row(each) {
   return h("tr", {},
     h("td", { title: each.ended_at }, clock(each.ended_at)),
     h("td", { class: isEvicted ? "action critical" : "action" }, end(each.end_reason, each.cause), isEvicted && " !"),
-    h("td", { class: "id" }, member(each.member_id), each.group_instance_id && h("span", { class: "tag", title: "static member" }, `static ${each.group_instance_id}`)),
+    h("td", { class: "id" }, member(each.member_id), each.group_instance_id && h("span", { class: "tag name", title: "static member" }, `static ${each.group_instance_id}`)),
     h("td", { class: "number" }, between(each.joined_at, each.ended_at)),
     h("td", { class: "number" }, between(each.last_heartbeat_at, each.ended_at)),
     h("td", { class: "number" }, span(each.session_timeout_ms)),

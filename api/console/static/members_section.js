@@ -28,7 +28,7 @@ function row(group, each, lag, again) {
   const isLeader = each.member_id === group.leader;
   return h("tr", { class: each.missing_request ? "rebalancing" : "" },
     h("td", { class: "id" }, member(each.member_id), isLeader && h("span", { class: "tag" }, "leader"),
-      each.group_instance_id && h("span", { class: "tag", title: "static member" }, `static ${each.group_instance_id}`),
+      each.group_instance_id && h("span", { class: "tag name", title: "static member" }, `static ${each.group_instance_id}`),
       each.missing_request && h("strong", { class: "tag warn" }, `◐ ${isLeader && each.missing_request === "sync" ? "assignment not sent" : AWAITED[each.missing_request]}`)),
     h("td", {}, each.client_host),
     h("td", { class: `number ${isLate ? "critical" : ""}` }, each.parked_request ? PARKED[each.parked_request] : since(heartbeatAge, isLate)),

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { toast } from "./toast.js";
 
+const NOT_PRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/u;
 const PLAIN_WORD = /^[A-Za-z0-9_][A-Za-z0-9._-]*$/;
 
 /** Return the notice; `reason` is the node's description of the invalid rows. */
@@ -21,7 +22,10 @@ async function copy(command) {
   toast("Command copied.");
 }
 
-/** Return the argument, quoted for the shell unless it is a plain word. */
+/** Return the argument, quoted for the shell unless it is a plain word; characters that a terminal would act on are escaped. */
 function argument(text) {
-  return PLAIN_WORD.test(text) ? text : `-- '${text.replaceAll("'", "'\\''")}'`;
+  if (PLAIN_WORD.test(text)) return text;
+  if (!NOT_PRINTABLE.test(text)) return `-- '${text.replaceAll("'", "'\\''")}'`;
+  const octal = [...new TextEncoder().encode(text)].map((byte) => `\\${byte.toString(8).padStart(3, "0")}`);
+  return `-- $'${octal.join("")}'`;
 }

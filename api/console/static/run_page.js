@@ -9,7 +9,7 @@ import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
 import { countsOf, STATUSES, statusBadge } from "./runs_page.js";
 import { toast } from "./toast.js";
-import { plain } from "./labels.js";
+import { groupAddress, groupLink, plain } from "./labels.js";
 
 const EVERY_MS = 2_500;
 const ROWS = 100;
@@ -113,9 +113,8 @@ function list(candidates) {
 }
 
 function row(each, isOffsets) {
-  const to = `#/groups/${encodeURIComponent(each.group_id)}`;
-  return h("tr", { tabindex: "-1", "data-row": to },
-    h("td", { class: "id" }, h("a", { href: to, title: each.group_id }, each.group_id)),
+  return h("tr", { tabindex: "-1", "data-row": groupAddress(each.group_id) },
+    h("td", { class: "id" }, groupLink(each.group_id)),
     isOffsets
       ? [h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
       : [h("td", { class: "number" }, count(each.generation)), h("td", {}, clock(each.state_since))],

@@ -38,7 +38,7 @@ const COUNT_TITLES = { candidates: "Candidates", of: "Examined", groups: "Groups
 export function countsOf(counts) {
   const first = ["candidates", "of"].filter((key) => key in counts);
   const others = Object.keys(counts).filter((key) => !first.includes(key)).sort((one, other) => counts[other] - counts[one]);
-  return [...first, ...others].map((key) => [key, COUNT_TITLES[key] ?? `${plain(key)[0].toUpperCase()}${plain(key).slice(1)}`, counts[key]]);
+  return [...first, ...others].map((key) => [key, COUNT_TITLES[key] ?? `${plain(key).charAt(0).toUpperCase()}${plain(key).slice(1)}`, counts[key]]);
 }
 
 function list(runs) {

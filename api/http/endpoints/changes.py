@@ -18,6 +18,7 @@ from api.http.problems import GroupAuthorizationFailed
 from api.http.request_context import CurrentRequest, RequestContext
 from api.http.times import instant, instant_or_none
 from coordinator_core.runtime.changes import ChangeNotFound
+from coordinator_core.store.change_actions import ChangeAction
 from coordinator_core.store.rows import ChangeFilter, RecordedChange
 
 TAGS: Final = ["Operators: changes"]
@@ -141,6 +142,8 @@ class UndoResponse(Struct, kw_only=True):
     run_id: str | None = None
     candidates: int = 0
     """The number of offsets that the run processes."""
+    unconfirmed_nodes: list[str] = []
+    """The nodes that have not confirmed the restored settings of the cluster, sorted."""
 
 
 @post("/v1/changes/{change_id:str}/undo", status_code=200, tags=TAGS, opt={REQUEST: "UndoChange"})
@@ -150,6 +153,7 @@ async def undo_change(context: CurrentRequest, change_id: FromPath[str], data: J
         await _own_change(context, _uuid(change_id))
     undo = await context.coordinator.admin.undo(_uuid(change_id), context.begin_change(data.reason))
     after = undo.after
+    is_of_cluster = after["action"] == ChangeAction.PUT_SETTINGS and undo.group_id is None
     return UndoResponse(
         change_id=undo.change_id,
         undoes=after["undoes"],
@@ -161,6 +165,7 @@ async def undo_change(context: CurrentRequest, change_id: FromPath[str], data: J
         topic=TopicUndoResponse(**after["topic"]) if "topic" in after else None,
         run_id=after.get("run_id"),
         candidates=after.get("candidates", 0),
+        unconfirmed_nodes=await context.wait_for_confirmations() if is_of_cluster else [],
     )
 
 

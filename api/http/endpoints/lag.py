@@ -80,7 +80,7 @@ async def describe_lag(context: CurrentRequest, group_id: GroupId) -> LagRespons
         lag_seconds=lag_seconds,
         is_lag_lower_bound=total is not None and total.is_lower_bound,
         is_log_end_stale=total is not None and total.is_stale,
-        log_end_at=instant_or_none(min((each.position.ends[-1].at_ms for each in known), default=None)),
+        log_end_at=instant_or_none(min((each.partition_offset.ends[-1].at_ms for each in known), default=None)),
         partitions=[_partition(each) for each in found],
     )
 
@@ -91,21 +91,21 @@ def _lag(lag: Lag | None) -> tuple[int | None, float | None]:
 
 
 def _partition(found: PartitionLag) -> PartitionLagResponse:
-    position = found.position
-    end = position.ends[-1] if position.ends else None
+    partition_offset = found.partition_offset
+    end = partition_offset.ends[-1] if partition_offset.ends else None
     lag, lag_seconds = _lag(found.lag)
     return PartitionLagResponse(
-        topic=position.topic,
-        partition=position.partition,
-        member_id=position.member_id,
-        client_id=position.client_id,
-        current_offset=position.offset,
+        topic=partition_offset.topic,
+        partition=partition_offset.partition,
+        member_id=partition_offset.member_id,
+        client_id=partition_offset.client_id,
+        current_offset=partition_offset.offset,
         log_end_offset=end and end.offset,
         lag=lag,
         lag_seconds=lag_seconds,
         is_lag_lower_bound=found.lag is not None and found.lag.is_lower_bound,
         is_log_end_stale=found.lag is not None and found.lag.is_stale,
-        committed_at=instant_or_none(position.committed_at_ms),
+        committed_at=instant_or_none(partition_offset.committed_at_ms),
         log_end_at=instant_or_none(end and end.at_ms),
         expires_at=instant_or_none(found.due_at_ms),
     )

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, RequiredReason
-from api.http.request_context import CurrentRequest
-from coordinator_core.runtime.views import EffectiveSetting, SettingSource
+from api.http.request_context import CurrentRequest, RequestContext
+from coordinator_core.runtime.views import SettingSource
 
 TAGS: Final = ["Operators: settings"]
 
@@ -39,33 +39,44 @@ class SettingsResponse(Struct):
     values: dict[str, SettingResponse]
 
 
+class ClusterSettingsResponse(SettingsResponse):
+    """All effective settings of the cluster, and the nodes that have not confirmed the newest, sorted."""
+
+    unconfirmed_nodes: list[str]
+
+
 @get("/v1/config", tags=TAGS, opt={REQUEST: "DescribeClusterConfig"})
-async def cluster_settings(context: CurrentRequest) -> SettingsResponse:
+async def cluster_settings(context: CurrentRequest) -> ClusterSettingsResponse:
     """Describe the effective settings of groups without settings of their own."""
-    return _respond(context.coordinator.effective_settings(None))
+    await context.coordinator.refresh_settings()
+    unconfirmed_nodes = await context.coordinator.confirmations.unconfirmed_nodes()
+    return ClusterSettingsResponse(_effective(context, None), unconfirmed_nodes)
 
 
 @put("/v1/config", tags=TAGS, opt={REQUEST: "AlterClusterConfig"})
-async def put_cluster_settings(context: CurrentRequest, data: JSONBody[SettingsBody]) -> SettingsResponse:
-    """Change settings of the cluster; effective on every node after its next lease renewal."""
+async def put_cluster_settings(context: CurrentRequest, data: JSONBody[SettingsBody]) -> ClusterSettingsResponse:
+    """Change settings of the cluster; effective on each node that is not listed when the response is sent."""
     await context.coordinator.admin.put_settings(None, data.values, context.begin_change(data.reason))
-    return _respond(context.coordinator.effective_settings(None))
+    unconfirmed_nodes = await context.wait_for_confirmations()
+    return ClusterSettingsResponse(_effective(context, None), unconfirmed_nodes)
 
 
 @get("/v1/groups/{group_id:str}/config", tags=TAGS, opt={REQUEST: "DescribeGroupConfig"})
 async def group_settings(context: CurrentRequest, group_id: GroupId) -> SettingsResponse:
     """Describe the effective settings of a group, which need not exist."""
-    return _respond(context.coordinator.effective_settings(group_id))
+    await context.coordinator.refresh_settings()
+    return SettingsResponse(_effective(context, group_id))
 
 
 @put("/v1/groups/{group_id:str}/config", tags=TAGS, opt={REQUEST: "AlterGroupConfig"})
 async def put_group_settings(
     context: CurrentRequest, group_id: GroupId, data: JSONBody[SettingsBody]
 ) -> SettingsResponse:
-    """Change settings of a group, which need not exist; effective on every node after its next lease renewal."""
+    """Change settings of a group, which need not exist; effective when the response is sent."""
     await context.coordinator.admin.put_settings(group_id, data.values, context.begin_change(data.reason))
-    return _respond(context.coordinator.effective_settings(group_id))
+    return SettingsResponse(_effective(context, group_id))
 
 
-def _respond(effective: dict[str, EffectiveSetting]) -> SettingsResponse:
-    return SettingsResponse({key: SettingResponse(setting.value, setting.source) for key, setting in effective.items()})
+def _effective(context: RequestContext, group_id: str | None) -> dict[str, SettingResponse]:
+    effective = context.coordinator.effective_settings(group_id)
+    return {key: SettingResponse(setting.value, setting.source) for key, setting in effective.items()}

@@ -152,7 +152,7 @@ async def describe_tuning(
         window=WindowResponse(instant(current.from_ms), instant(current.to_ms)),
         source=current.source,
         run_id=current.run_id,
-        effective=dict(view.in_force),
+        effective=dict(view.effective),
         advice={setting: _advice(advice) for setting, advice in current.advice.items()},
         recommendations=[
             RecommendationResponse(each.name, each.because, dict(each.effect)) for each in current.recommendations

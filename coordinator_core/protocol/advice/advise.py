@@ -23,26 +23,24 @@ class TimeoutAdvice:
 
 
 def advise(
-    evidence: Evidence, in_force: CurrentTimeouts, assigned: CurrentAssignment, bounds: Bounds, policy: Policy
+    evidence: Evidence, current: CurrentTimeouts, assigned: CurrentAssignment, bounds: Bounds, policy: Policy
 ) -> TimeoutAdvice:
     """Return all advice for one group.
 
     Args:
         evidence: the group's history.
-        in_force: the group's current timeouts.
+        current: the group's current timeouts.
         assigned: how its partitions are assigned now.
         bounds: of its session timeout.
         policy: targets, and how much data they take.
     """
     session, tested = advise_session_timeout(
-        evidence.days, evidence.rebalances, in_force.session_timeout_ms, bounds, policy
+        evidence.days, evidence.rebalances, current.session_timeout_ms, bounds, policy
     )
     return TimeoutAdvice(
         session=session,
-        rebalance=advise_rebalance_timeout(
-            evidence.rejoins, evidence.rebalances, in_force.rebalance_timeout_ms, policy
-        ),
-        initial_delay=advise_initial_delay(evidence.startups, in_force.initial_delay_ms, policy),
+        rebalance=advise_rebalance_timeout(evidence.rejoins, evidence.rebalances, current.rebalance_timeout_ms, policy),
+        initial_delay=advise_initial_delay(evidence.startups, current.initial_delay_ms, policy),
         tested=tested,
         recommendations=recommend(evidence.rebalances, assigned, policy),
     )

@@ -102,7 +102,7 @@ class Advice:
     """The effect of `value_ms` beside what happened: name → count or milliseconds."""
 
 
-def insufficient_data(present_ms: int | None, known: str, needed: str) -> Advice:
+def too_little_data(present_ms: int | None, known: str, needed: str) -> Advice:
     """Return advice that there is not enough data yet: what is known, and what it takes."""
     return Advice(None, present_ms, "too_little_data", "none", f"{known} so far; it takes {needed} to judge")
 

@@ -10,7 +10,7 @@ Rules:
 
 from coordinator_core.protocol.advice.cost import Cost, cost_of_rebalance_timeout
 from coordinator_core.protocol.advice.evidence import Rebalances, Rejoins
-from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, insufficient_data, plural, seconds
+from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, plural, seconds, too_little_data
 from coordinator_core.protocol.advice.replay import rate_at_most
 from coordinator_core.protocol.advice.steps import BEYOND, STEPS_MS, candidates, covered, share_step_ms, shortest
 
@@ -21,7 +21,7 @@ def advise_rebalance_timeout(
     """Return advice on the rebalance timeout; `present_ms` None: the group has no members."""
     total = sum(rejoins.counts)
     if total < policy.min_rejoins and sum(rejoins.late) < policy.min_late_rejoins:
-        return insufficient_data(present_ms, plural(total, "rejoin"), plural(policy.min_rejoins, "rejoin"))
+        return too_little_data(present_ms, plural(total, "rejoin"), plural(policy.min_rejoins, "rejoin"))
     value_ms = shortest_timeout_ms(rejoins, policy)
     then = cost_of_rebalance_timeout(rejoins, rebalances, value_ms)
     now = None if present_ms is None else cost_of_rebalance_timeout(rejoins, rebalances, present_ms)

@@ -21,8 +21,8 @@ from coordinator_core.protocol.advice.policy import (
     Bounds,
     Confidence,
     Policy,
-    insufficient_data,
     plural,
+    too_little_data,
 )
 from coordinator_core.protocol.advice.replay import (
     added_at,
@@ -51,7 +51,7 @@ def advise_session_timeout(
     if known_days < policy.min_days or heartbeats < policy.min_heartbeats:
         known = f"{plural(known_days, 'day')} and {plural(heartbeats, 'heartbeat')}"
         needed = f"{plural(policy.min_days, 'day')} and {plural(policy.min_heartbeats, 'heartbeat')}"
-        return insufficient_data(present_ms, known, needed), None
+        return too_little_data(present_ms, known, needed), None
     value_ms = timeout_to_advise_ms(days, present_ms, bounds, policy)
     tested = back_test(
         days, present_ms, policy, lambda earlier: timeout_to_advise_ms(earlier, present_ms, bounds, policy)

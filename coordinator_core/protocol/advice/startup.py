@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from coordinator_core.protocol.advice.evidence import Startups
-from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, insufficient_data, plural
+from coordinator_core.protocol.advice.policy import Advice, Confidence, Policy, plural, too_little_data
 from coordinator_core.protocol.advice.steps import candidates, counted, covered, shortest
 
 STARTUP_MS: Final = 300_000
@@ -30,9 +30,7 @@ def count_startups(starts: Iterable[Sequence[int]]) -> Startups:
 def advise_initial_delay(startups: Startups, present_ms: int, policy: Policy) -> Advice:
     """Return advice on `group_initial_rebalance_delay_ms`."""
     if startups.starts < policy.min_startups:
-        return insufficient_data(
-            present_ms, plural(startups.starts, "start-up"), plural(policy.min_startups, "start-up")
-        )
+        return too_little_data(present_ms, plural(startups.starts, "start-up"), plural(policy.min_startups, "start-up"))
     followers = sum(startups.followers)
     value_ms = _shortest_delay_ms(startups, present_ms, policy)
     is_enough = _share_one_rebalance(startups, value_ms, policy)

@@ -121,5 +121,5 @@ def is_churning(under_way_ms: int | None, restarts: int, thresholds: Thresholds)
         restarts: How often a rebalance that ended within the interval had restarted, at most.
         thresholds: The bounds of both.
     """
-    goes_on = under_way_ms is not None and under_way_ms >= thresholds.stuck_ms
-    return goes_on or restarts >= thresholds.stuck_restarts
+    is_stuck = under_way_ms is not None and under_way_ms >= thresholds.stuck_ms
+    return is_stuck or restarts >= thresholds.stuck_restarts

@@ -23,6 +23,7 @@ class Node:
     version: str
     expires_at_ms: int
     renewals: int
+    cluster_configs: int
 
 
 class Leases:
@@ -41,11 +42,11 @@ class Leases:
             if shard in self.shards and (self.shards[shard].node_id, self.shards[shard].epoch) == (node_id, epoch)
         )
 
-    def renew_node(self, node_id: str, url: str, version: str, ttl_ms: int, renewals: int) -> int:
+    def renew_node(self, node_id: str, url: str, version: str, ttl_ms: int, renewals: int, cluster_configs: int) -> int:
         """Renew the node; return its number of renewals, which starts from `renewals` if the node has no row."""
         known = self._nodes.get(node_id)
         counted = (renewals if known is None else known.renewals) + 1
-        self._nodes[node_id] = Node(url, version, self._clock_ms() + ttl_ms, counted)
+        self._nodes[node_id] = Node(url, version, self._clock_ms() + ttl_ms, counted, cluster_configs)
         return counted
 
     def renew(self, node_id: str, epochs: Mapping[int, int], ttl_ms: int) -> frozenset[int]:
@@ -99,6 +100,13 @@ class Leases:
         """Return the nodes that are unexpired, sorted."""
         now_ms = self._clock_ms()
         return tuple(sorted(node_id for node_id, node in self._nodes.items() if node.expires_at_ms > now_ms))
+
+    def unconfirmed_nodes(self, cluster_configs: int) -> list[str]:
+        """Return the nodes that are live or own a shard, and have not confirmed a version; sorted."""
+        serving = {*self.live_nodes(), *(lease.node_id for lease in self.shards.values())}
+        return sorted(
+            name for name, node in self._nodes.items() if node.cluster_configs < cluster_configs and name in serving
+        )
 
     def _is_expired(self, lease: Lease) -> bool:
         return lease.node_id is None or lease.expires_at_ms is None or lease.expires_at_ms <= self._clock_ms()

@@ -155,12 +155,19 @@ class MemoryStore:
     # -- ownership ----------------------------------------------------------------------------------------
 
     def renew(
-        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+        self,
+        node_id: str,
+        url: str,
+        version: str,
+        epochs: Mapping[int, int],
+        ttl_ms: int,
+        renewals: int = 0,
+        cluster_configs: int = 0,
     ) -> Renewal:
         """Renew the node and all its leases at once."""
         with self._lock:
             self._verify_identity(node_id)
-            counted = self._leases.renew_node(node_id, url, version, ttl_ms, renewals)
+            counted = self._leases.renew_node(node_id, url, version, ttl_ms, renewals, cluster_configs)
             held = self._leases.renew(node_id, epochs, ttl_ms)
             rows, live_nodes = self._leases.rows(), self._leases.live_nodes()
             return Renewal(held, rows, live_nodes, self._settings_and_topics.versions, self._incarnation, counted)
@@ -420,6 +427,11 @@ class MemoryStore:
     def versions(self) -> Versions:
         """Return how often each table of settings and topic metadata was changed."""
         return self._settings_and_topics.versions
+
+    def unconfirmed_nodes(self, cluster_configs: int) -> list[str]:
+        """Return the nodes that have not confirmed a version of the cluster's settings, sorted."""
+        with self._lock:
+            return self._leases.unconfirmed_nodes(cluster_configs)
 
     def topics(self) -> list[TopicRow]:
         """Return the topic metadata, by topic."""

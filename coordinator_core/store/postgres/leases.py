@@ -19,15 +19,16 @@ from coordinator_core.store.postgres.known_server import KnownServer
 from coordinator_core.store.rows import LeaseRow, Renewal, Versions
 
 _RENEW_NODE = """
-INSERT INTO nodes (node_id, url, version, started_at, expires_at, renewals)
+INSERT INTO nodes (node_id, url, version, started_at, expires_at, renewals, cluster_configs)
 VALUES (%(node_id)s, %(url)s, %(version)s, clock_timestamp(), clock_timestamp() + %(ttl_ms)s * interval '1 ms',
-    %(renewals)s + 1)
+    %(renewals)s + 1, %(cluster_configs)s)
 ON CONFLICT (node_id) DO UPDATE SET
     url = excluded.url,
     version = excluded.version,
     started_at = CASE WHEN nodes.expires_at < clock_timestamp() THEN excluded.started_at ELSE nodes.started_at END,
     expires_at = excluded.expires_at,
-    renewals = nodes.renewals + 1
+    renewals = nodes.renewals + 1,
+    cluster_configs = excluded.cluster_configs
 RETURNING renewals
 """
 
@@ -59,6 +60,13 @@ _VERSIONS = "SELECT cluster_configs, group_configs, topics, log_end_deletions FR
 
 _LIVE_NODES = "SELECT node_id FROM nodes WHERE expires_at > clock_timestamp() ORDER BY node_id"
 
+_UNCONFIRMED_NODES = """
+SELECT node_id FROM nodes
+WHERE cluster_configs < %(cluster_configs)s
+    AND (expires_at > clock_timestamp() OR node_id IN (SELECT node_id FROM shard_leases))
+ORDER BY node_id
+"""
+
 _LOCK_FREE_LEASES = """
 SELECT shard_id, writer_id FROM shard_leases
 WHERE shard_id = ANY(%(shards)s::smallint[])
@@ -84,7 +92,7 @@ FROM ours WHERE shard_leases.shard_id = ours.shard_id
 def renew(
     transaction: Transaction, server: KnownServer, node: Mapping[str, Any], epochs: Mapping[int, int], ttl_ms: int
 ) -> Renewal:
-    """Renew a node (`node_id`, `url`, `version`, `renewals`) and its leases; return the state of the cluster."""
+    """Renew a node (by the columns of its row) and its leases; return the state of the cluster."""
     incarnation = incarnations.verify(transaction, node["node_id"])
     renewals = transaction.execute(_RENEW_NODE, {**node, "ttl_ms": ttl_ms}).scalar_one()
     server.remember(transaction, incarnation, renewals)
@@ -144,6 +152,12 @@ def read_leases(transaction: Transaction) -> tuple[LeaseRow, ...]:
 def read_versions(transaction: Transaction) -> Versions:
     """Return the number of changes of each table of settings and topic metadata."""
     return Versions(*transaction.execute(_VERSIONS).one())
+
+
+def read_unconfirmed_nodes(transaction: Transaction, cluster_configs: int) -> list[str]:
+    """Return the nodes that have not confirmed a version of the cluster's settings, sorted."""
+    found = transaction.execute(_UNCONFIRMED_NODES, {"cluster_configs": cluster_configs})
+    return [node_id for (node_id,) in found]
 
 
 def read_shard_count(transaction: Transaction) -> int:

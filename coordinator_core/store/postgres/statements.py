@@ -89,8 +89,8 @@ def _store_removals(transaction: Transaction, folded: Folded) -> None:
 # -- columns and their values --------------------------------------------------------------------------------
 
 
-def _all_but(table: Table, *omitted_members: str) -> Arrays:
-    return Arrays(*(column for column in table.columns if column.name not in omitted_members))
+def _all_but(table: Table, *omitted: str) -> Arrays:
+    return Arrays(*(column for column in table.columns if column.name not in omitted))
 
 
 _GROUP_KEY = Arrays(tables.groups.c.group_id)

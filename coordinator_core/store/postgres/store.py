@@ -144,10 +144,18 @@ class PostgresStore:
     # -- ownership ----------------------------------------------------------------------------------------
 
     def renew(
-        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+        self,
+        node_id: str,
+        url: str,
+        version: str,
+        epochs: Mapping[int, int],
+        ttl_ms: int,
+        renewals: int = 0,
+        cluster_configs: int = 0,
     ) -> Renewal:
         """Renew the node's row and all its leases at once."""
         node = {"node_id": node_id, "url": url, "version": version, "renewals": renewals}
+        node["cluster_configs"] = cluster_configs
         renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms)
         return self._leases.transact(renew)
 
@@ -342,6 +350,10 @@ class PostgresStore:
     def versions(self) -> Versions:
         """Return how often each table of settings and topic metadata was changed."""
         return self._readers.read(leases.read_versions)
+
+    def unconfirmed_nodes(self, cluster_configs: int) -> list[str]:
+        """Return the nodes that have not confirmed a version of the cluster's settings, sorted."""
+        return self._readers.read(partial(leases.read_unconfirmed_nodes, cluster_configs=cluster_configs))
 
     def topics(self) -> list[TopicRow]:
         """Return the topic metadata, by topic."""

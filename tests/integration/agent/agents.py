@@ -15,11 +15,11 @@ QUICK: dict[str, Any] = {
     "retry_backoff_max_ms": 5,
     "request_timeout_ms": 1_000 * PATIENCE_S,
 }
-"""Settings for tests that pass through failures: the real pauses, only short."""
+"""Settings for tests of failures: the real pauses, shortened."""
 
 
 @dataclass
-class Diary:
+class CallbackLog:
     """The calls of the callbacks, in order: ("assigned", [0, 1]) and so on."""
 
     lines: list[tuple[str, list[int]]] = field(default_factory=list)
@@ -54,11 +54,11 @@ def orders(*partitions: int) -> list[dict[str, Any]]:
     return [{"topic": "orders", "partitions": list(partitions)}]
 
 
-def rebalance(coordinator: FakeCoordinator, agent: ConsumerAgent, diary: Diary, *partitions: int) -> None:
+def rebalance(coordinator: FakeCoordinator, agent: ConsumerAgent, callback_log: CallbackLog, *partitions: int) -> None:
     """Make another member the leader, which assigns these next, and complete the rebalance."""
     coordinator.assigned = orders(*partitions)
     coordinator.next("heartbeat", REBALANCE)
-    diary.until_assigned(agent, diary.count("assigned") + 1)
+    callback_log.until_assigned(agent, callback_log.count("assigned") + 1)
 
 
 def poll_on(agent: ConsumerAgent) -> None:

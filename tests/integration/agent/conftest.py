@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent import ConsumerAgent
-from tests.integration.agent.agents import QUICK, AgentMaker, Diary
+from tests.integration.agent.agents import QUICK, AgentMaker, CallbackLog
 from tests.support.fake_coordinator import FakeCoordinator
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import PATIENCE_S
@@ -32,8 +32,8 @@ def other_node() -> Iterator[FakeCoordinator]:
 
 
 @pytest.fixture
-def diary() -> Diary:
-    return Diary()
+def callback_log() -> CallbackLog:
+    return CallbackLog()
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_fractional_field_of_an_offset_is_rejected(joined: AgentMaker, field: st
         joined().commit({ZERO: OffsetAndMetadata(1, **{field: Decimal(5)})})  # type: ignore[arg-type]
 
 
-def test_whole_number_of_another_type_is_accepted(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_integer_of_another_type_is_accepted(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     agent = joined(end_offset_of=lambda _: Index())
     agent.seek(ZERO, Index())  # type: ignore[arg-type]
     agent.commit()
@@ -101,7 +101,7 @@ def test_fractional_log_end_does_not_break_later_commits(coordinator: FakeCoordi
     assert coordinator.offsets[ZERO]["log_end_offset"] == 100
 
 
-def test_with_latest_a_partition_begins_at_a_whole_number(make_agent: AgentMaker) -> None:
+def test_reset_to_latest_starts_at_an_integer_offset(make_agent: AgentMaker) -> None:
     agent = make_agent(auto_offset_reset="latest", end_offset_of=lambda _: Decimal(5))
 
     with pytest.raises(ValueError, match="end offset of orders-0 must be a whole number, and is Decimal"):

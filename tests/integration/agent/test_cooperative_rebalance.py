@@ -10,68 +10,68 @@ import pytest
 
 from agent import CommitFailed, ConsumerAgent, GroupMaxSizeReached, Member, TopicPartition
 from agent.assignors.claims import Claim, owned_claim, remembered_claim, remembered_data
-from tests.integration.agent.agents import PATIENT, REBALANCE, AgentMaker, Diary, orders, poll_on, rebalance
+from tests.integration.agent.agents import PATIENT, REBALANCE, AgentMaker, CallbackLog, orders, poll_on, rebalance
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
 from tests.support.waiting import PATIENCE_S
 
 
-def member_of_two(coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary) -> ConsumerAgent:
+def member_of_two(coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog) -> ConsumerAgent:
     coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     coordinator.heartbeat_interval_ms = 5
-    return joined(assignors=[PATIENT], **diary.callbacks())
+    return joined(assignors=[PATIENT], **callback_log.callbacks())
 
 
 def test_kept_partition_is_not_revoked_and_keeps_its_position(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = member_of_two(coordinator, joined, diary)
+    agent = member_of_two(coordinator, joined, callback_log)
     agent.seek(TopicPartition("orders", 0), 77)
-    rebalance(coordinator, agent, diary, 0, 1, 2)
+    rebalance(coordinator, agent, callback_log, 0, 1, 2)
 
-    assert diary.lines == [("assigned", [0, 1]), ("assigned", [2])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("assigned", [2])]
     assert agent.position(TopicPartition("orders", 0)) == 77
     assert coordinator.bodies("join")[-1]["protocols"][0]["metadata"]["owned_partitions"] == orders(0, 1)
     assert [body["partitions"] for body in coordinator.bodies("query")] == [orders(0, 1), orders(2)]
 
 
 def test_moved_partition_is_revoked_after_the_sync_and_a_second_join_follows(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = member_of_two(coordinator, joined, diary)
-    rebalance(coordinator, agent, diary, 0)
-    diary.until_assigned(agent, 3)
+    agent = member_of_two(coordinator, joined, callback_log)
+    rebalance(coordinator, agent, callback_log, 0)
+    callback_log.until_assigned(agent, 3)
 
-    assert diary.lines == [("assigned", [0, 1]), ("revoked", [1]), ("assigned", []), ("assigned", [])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("revoked", [1]), ("assigned", []), ("assigned", [])]
     assert coordinator.bodies("join")[-1]["protocols"][0]["metadata"]["owned_partitions"] == orders(0)
     assert numbers(agent.poll()) == [0]
 
 
 def test_unsubscribed_topic_is_revoked_before_the_join(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = member_of_two(coordinator, joined, diary)
+    agent = member_of_two(coordinator, joined, callback_log)
     coordinator.assigned = []
     agent.subscribe(["refunds"])
-    diary.until_assigned(agent, 2)
+    callback_log.until_assigned(agent, 2)
 
-    assert diary.lines == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [])]
     assert coordinator.bodies("join")[-1]["protocols"][0]["metadata"]["owned_partitions"] == []
 
 
 def test_member_removed_while_rejoining_loses_its_partitions(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = member_of_two(coordinator, joined, diary)
+    agent = member_of_two(coordinator, joined, callback_log)
     coordinator.next("join", Problem("UNKNOWN_MEMBER_ID", 404, "rejoin"))
-    rebalance(coordinator, agent, diary, 0, 1)
+    rebalance(coordinator, agent, callback_log, 0, 1)
 
-    assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1]), ("assigned", [0, 1])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("lost", [0, 1]), ("assigned", [0, 1])]
 
 
 def test_closing_during_a_rejoin_loses_kept_partitions(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = member_of_two(coordinator, joined, diary)
+    agent = member_of_two(coordinator, joined, callback_log)
     should_stop = threading.Event()
     coordinator.next("join", Hold(should_stop))
     coordinator.next("heartbeat", REBALANCE)
@@ -81,39 +81,39 @@ def test_closing_during_a_rejoin_loses_kept_partitions(
     agent.close(timeout_s=0.2)
     should_stop.set()
 
-    assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
 
 
 def test_member_evicted_during_revocation_loses_the_rest(
-    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, make_agent: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.leader = "other-member"
     coordinator.assigned = [*orders(0), {"topic": "refunds", "partitions": [7]}]
     agents: list[ConsumerAgent] = []
 
     def commit_in_vain(partitions: tuple[TopicPartition, ...]) -> None:
-        diary.callbacks()["on_revoked"](partitions)
+        callback_log.callbacks()["on_revoked"](partitions)
         with suppress(CommitFailed):
             agents[0].commit()
 
-    callbacks = diary.callbacks() | {"on_revoked": commit_in_vain}
+    callbacks = callback_log.callbacks() | {"on_revoked": commit_in_vain}
     agents.append(make_agent(topics=["orders", "refunds"], assignors=[PATIENT], **callbacks))
-    diary.until_assigned(agents[0], 1)
+    callback_log.until_assigned(agents[0], 1)
     coordinator.next("commit", Problem("UNKNOWN_MEMBER_ID", 404, "rejoin"))
     coordinator.assigned = orders(0)
     agents[0].subscribe(["orders"])
-    diary.until_assigned(agents[0], 2)
+    callback_log.until_assigned(agents[0], 2)
 
-    assert diary.lines == [("assigned", [0, 7]), ("revoked", [7]), ("lost", [0]), ("assigned", [0])]
+    assert callback_log.lines == [("assigned", [0, 7]), ("revoked", [7]), ("lost", [0]), ("assigned", [0])]
 
 
 def test_member_sends_its_last_assignment_to_sticky_assignors(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(assignors=["sticky", "cooperative-sticky"], **diary.callbacks())
-    rebalance(coordinator, agent, diary, 0)
+    agent = joined(assignors=["sticky", "cooperative-sticky"], **callback_log.callbacks())
+    rebalance(coordinator, agent, callback_log, 0)
 
     had = (TopicPartition("orders", 0), TopicPartition("orders", 1))
     sticky, cooperative = [
@@ -132,19 +132,19 @@ def test_leader_of_a_sticky_group_gets_previous_assignments(coordinator: FakeCoo
     assert numbers(agent.poll()) == [1]
 
 
-def test_one_eager_assignor_among_those_offered_makes_the_member_eager(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+def test_member_is_eager_if_one_of_its_assignors_is_eager(
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(assignors=[PATIENT, "range"], **diary.callbacks())
-    rebalance(coordinator, agent, diary, 0, 1)
+    agent = joined(assignors=[PATIENT, "range"], **callback_log.callbacks())
+    rebalance(coordinator, agent, callback_log, 0, 1)
 
-    assert diary.lines == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0, 1])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", [0, 1])]
 
 
 def test_auto_commit_stores_positions_before_cooperative_revocation(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     stored: list[int] = []
 
@@ -153,7 +153,7 @@ def test_auto_commit_stores_positions_before_cooperative_revocation(
 
     coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
     coordinator.heartbeat_interval_ms = 5
-    callbacks = diary.callbacks() | {"on_revoked": look}
+    callbacks = callback_log.callbacks() | {"on_revoked": look}
     agent = joined(assignors=[PATIENT], enable_auto_commit=True, auto_commit_interval_ms=600_000, **callbacks)
     gate = threading.Event()
     coordinator.assigned = orders(0)
@@ -164,13 +164,13 @@ def test_auto_commit_stores_positions_before_cooperative_revocation(
         agent.wait(timeout_s=0.05)
     agent.seek(TopicPartition("orders", 1), 60)
     gate.set()
-    diary.until_assigned(agent, 2)
+    callback_log.until_assigned(agent, 2)
 
     assert stored == [60]
 
 
 def test_raising_end_offset_of_does_not_prevent_revocation(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     is_gone = False
 
@@ -185,7 +185,7 @@ def test_raising_end_offset_of_does_not_prevent_revocation(
         enable_auto_commit=True,
         auto_commit_interval_ms=600_000,
         end_offset_of=end_offset_of,
-        **diary.callbacks(),
+        **callback_log.callbacks(),
     )
     coordinator.assigned = orders(0)
     agent.subscribe(["orders", "refunds"])
@@ -196,28 +196,30 @@ def test_raising_end_offset_of_does_not_prevent_revocation(
         poll_on(agent)
     is_gone = False
 
-    assert diary.lines == [("assigned", [0, 1]), ("revoked", [1]), ("assigned", [])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("revoked", [1]), ("assigned", [])]
 
 
 def test_rejected_rejoin_loses_kept_partitions_at_once(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
-    agent = joined(assignors=[PATIENT], retry_backoff_ms=600_000, retry_backoff_max_ms=600_000, **diary.callbacks())
+    agent = joined(
+        assignors=[PATIENT], retry_backoff_ms=600_000, retry_backoff_max_ms=600_000, **callback_log.callbacks()
+    )
     coordinator.next("join", Problem("GROUP_MAX_SIZE_REACHED", 409, "fix"))
     agent.subscribe(["orders", "refunds"])
     with pytest.raises(GroupMaxSizeReached):
         poll_on(agent)
 
-    assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
     assert dict(agent.poll()) == {}
     assert agent.wait(timeout_s=0.01) is False
 
 
 def test_member_removed_while_syncing_stops_reading(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = member_of_two(coordinator, joined, diary)
+    agent = member_of_two(coordinator, joined, callback_log)
     never = threading.Event()
     coordinator.next("sync", Hold(never))
     agent.subscribe(["orders", "refunds"])
@@ -227,5 +229,5 @@ def test_member_removed_while_syncing_stops_reading(
 
     assert agent.wait(PATIENCE_S)
     assert dict(agent.poll()) == {}
-    assert diary.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("lost", [0, 1])]
     never.set()

@@ -36,9 +36,7 @@ def line(process: Process) -> str:
     return process.stdout.readline().strip()
 
 
-def test_a_demo_member_commits_growing_offsets_and_where_its_partitions_end(
-    coordinator: FakeCoordinator, member: Process
-) -> None:
+def test_demo_member_commits_growing_offsets_and_log_end_offsets(coordinator: FakeCoordinator, member: Process) -> None:
     coordinator.wait_for_calls("commit", 3)
 
     joins, commits = coordinator.bodies("join"), coordinator.bodies("commit")
@@ -50,7 +48,7 @@ def test_a_demo_member_commits_growing_offsets_and_where_its_partitions_end(
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
-def test_a_demo_member_leaves_the_group_when_it_is_asked_to_stop(
+def test_demo_member_leaves_the_group_at_sigterm(
     coordinator: FakeCoordinator, member: Process, signal_number: signal.Signals
 ) -> None:
     coordinator.wait_for_calls("commit", 1)
@@ -75,7 +73,7 @@ def test_demo_member_stops_without_responses(coordinator: FakeCoordinator, membe
     assert sum(each.startswith("not committed") for each in member.stdout.read().splitlines()) == 1
 
 
-def test_a_demo_member_dies_with_its_parent(coordinator: FakeCoordinator) -> None:
+def test_demo_member_ends_with_its_parent(coordinator: FakeCoordinator) -> None:
     program = "import subprocess, sys; subprocess.Popen(sys.argv[1:]); sys.stdin.read()"
     parent_command = [sys.executable, "-c", program, *command(coordinator)]
     with subprocess.Popen(parent_command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
@@ -87,7 +85,7 @@ def test_a_demo_member_dies_with_its_parent(coordinator: FakeCoordinator) -> Non
     assert coordinator.count("leave") == 0
 
 
-def test_a_demo_member_that_is_refused_says_why_in_one_line(coordinator: FakeCoordinator) -> None:
+def test_rejected_demo_member_prints_the_reason_in_one_line(coordinator: FakeCoordinator) -> None:
     coordinator.next("join", Problem("GROUP_MAX_SIZE_REACHED", 409, "fix"))
     done = subprocess.run(command(coordinator), capture_output=True, text=True, check=False)
 
@@ -104,7 +102,7 @@ def test_invalid_url_is_rejected_in_one_line(coordinator: FakeCoordinator) -> No
     assert done.stderr.count("\n") == 1
 
 
-def test_end_offsets_grow_with_the_clock_and_jump_once_a_minute() -> None:
+def test_end_offsets_grow_with_the_clock_and_jump_each_minute() -> None:
     partition = TopicPartition("orders", 0)
     offsets = [end_offset(partition, RECORDS_BEGAN_AT_S + second) for second in range(121)]
 
@@ -114,7 +112,7 @@ def test_end_offsets_grow_with_the_clock_and_jump_once_a_minute() -> None:
     assert [second + 1 for second, step in enumerate(steps) if step == 3 + BURST_RECORDS] == [60, 120]
 
 
-def test_partitions_have_their_bursts_one_after_the_other() -> None:
+def test_partitions_have_their_bursts_in_turn() -> None:
     at_s = RECORDS_BEGAN_AT_S + 50
 
     assert (
@@ -122,5 +120,5 @@ def test_partitions_have_their_bursts_one_after_the_other() -> None:
     )
 
 
-def test_before_records_began_there_were_none() -> None:
+def test_end_offset_is_0_before_records_began() -> None:
     assert end_offset(TopicPartition("orders", 0), 0.0) == 0

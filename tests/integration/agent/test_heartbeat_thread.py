@@ -7,15 +7,13 @@ import threading
 import pytest
 
 from agent import AgentClosed, ConsumerAgent, TopicPartition
-from tests.integration.agent.agents import AgentMaker, Diary
+from tests.integration.agent.agents import AgentMaker, CallbackLog
 from tests.support.fake_coordinator import FakeCoordinator, Hold, numbers
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import PATIENCE_S
 
 
-def test_heartbeats_begin_with_the_joins_answer_and_not_only_after_the_sync(
-    coordinator: FakeCoordinator, make_agent: AgentMaker
-) -> None:
+def test_heartbeats_start_after_the_join_response(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     gate = threading.Event()
     coordinator.heartbeat_interval_ms = 5
     coordinator.next("sync", Hold(gate))
@@ -27,7 +25,7 @@ def test_heartbeats_begin_with_the_joins_answer_and_not_only_after_the_sync(
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
-def test_heartbeats_come_as_often_as_the_coordinator_says_at_each_of_them(
+def test_heartbeat_interval_follows_each_heartbeat_response(
     coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
 ) -> None:
     coordinator.heartbeat_interval_ms = 3_000
@@ -38,7 +36,7 @@ def test_heartbeats_come_as_often_as_the_coordinator_says_at_each_of_them(
     clock.wait_for_sleeper("-heartbeat", (500, 500))
 
 
-def test_a_shorter_interval_of_the_callers_own_is_kept(
+def test_shorter_configured_heartbeat_interval_is_kept(
     coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
 ) -> None:
     coordinator.heartbeat_interval_ms = 3_000
@@ -48,20 +46,20 @@ def test_a_shorter_interval_of_the_callers_own_is_kept(
 
 
 def test_caller_slower_than_its_session_remains_a_member(
-    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, callback_log: CallbackLog
 ) -> None:
-    agent = joined(clock=clock, session_timeout_ms=6_000, max_poll_interval_ms=60_000, **diary.callbacks())
+    agent = joined(clock=clock, session_timeout_ms=6_000, max_poll_interval_ms=60_000, **callback_log.callbacks())
     for _ in range(20):
         beat(coordinator, clock, after_ms=1_000)
 
     assert numbers(agent.poll()) == [0, 1, 2]
-    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2])]
 
 
 def test_a_caller_slower_than_max_poll_interval_leaves_and_joins_again(
-    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, callback_log: CallbackLog
 ) -> None:
-    agent = joined(clock=clock, max_poll_interval_ms=60_000, client_id="me", **diary.callbacks())
+    agent = joined(clock=clock, max_poll_interval_ms=60_000, client_id="me", **callback_log.callbacks())
     clock.advance(60_000)
     coordinator.wait_for_calls("leave", 1)
 
@@ -70,14 +68,14 @@ def test_a_caller_slower_than_max_poll_interval_leaves_and_joins_again(
     assert "max_poll_interval_ms (60000)" in entry["reason"]
     assert agent.member_id == ""
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
-    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
     assert agent.member_id == "me-2"
 
 
 def test_slow_static_member_stops_heartbeats_without_leaving(
-    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock, callback_log: CallbackLog
 ) -> None:
-    agent = joined(clock=clock, max_poll_interval_ms=60_000, group_instance_id="pod-0", **diary.callbacks())
+    agent = joined(clock=clock, max_poll_interval_ms=60_000, group_instance_id="pod-0", **callback_log.callbacks())
     clock.advance(60_000)
     clock.wait_for_sleeper("-heartbeat")
     assert agent.member_id == ""
@@ -87,14 +85,14 @@ def test_slow_static_member_stops_heartbeats_without_leaving(
     assert coordinator.count("heartbeat") == 0
     assert coordinator.count("leave") == 0
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
-    assert diary.lines[1:] == [("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert callback_log.lines[1:] == [("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
     assert [body["member_id"] for body in coordinator.bodies("join")] == ["", ""]
 
 
 def test_assignment_lost_before_delivery_is_never_reported(
-    coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock, diary: Diary
+    coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock, callback_log: CallbackLog
 ) -> None:
-    agent = make_agent(clock=clock, client_id="me", **diary.callbacks())
+    agent = make_agent(clock=clock, client_id="me", **callback_log.callbacks())
     agent.poll()
     coordinator.wait_for_calls("query", 1)
     clock.wait_for_sleeper("-heartbeat", (1_000, 1_000))
@@ -106,10 +104,10 @@ def test_assignment_lost_before_delivery_is_never_reported(
 
     assert dict(agent.poll(PATIENCE_S)).keys() == agent.assignment()
     assert agent.member_id == "me-2"
-    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2])]
 
 
-def test_waiting_inside_poll_is_polling(
+def test_waiting_in_poll_does_not_exceed_max_poll_interval(
     coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock
 ) -> None:
     coordinator.leader, coordinator.assigned = "other-member", []
@@ -130,16 +128,16 @@ def test_waiting_inside_poll_is_polling(
 
 
 def test_closing_leaves_with_a_reason_and_ends_the_heartbeats(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(**diary.callbacks())
+    agent = joined(**callback_log.callbacks())
     agent.close()
     agent.close()
 
     assert [body["members"][0]["reason"] for body in coordinator.bodies("leave")] == ["the consumer is closing"]
     assert coordinator.seen[-1].call == "leave"
-    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
     assert coordinator.count("commit") == 0
     assert agent.member_id == ""
 
@@ -150,7 +148,7 @@ def test_closing_a_static_member_does_not_leave_the_group(coordinator: FakeCoord
     assert coordinator.count("leave") == 0
 
 
-def test_leaving_the_with_block_closes(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_with_block_closes_the_agent_on_exit(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     with joined() as agent:
         pass
 
@@ -203,9 +201,7 @@ def test_nan_timeout_is_rejected(make_agent: AgentMaker) -> None:
         make_agent().poll(float("nan"))
 
 
-def test_an_agent_closed_by_its_own_callback_does_not_join_again(
-    coordinator: FakeCoordinator, make_agent: AgentMaker
-) -> None:
+def test_agent_closed_by_its_callback_does_not_rejoin(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     agents: list[ConsumerAgent] = []
     agents.append(make_agent(on_assigned=lambda _: agents[0].close()))
     with pytest.raises(AgentClosed):
@@ -220,7 +216,7 @@ def test_agent_that_never_polled_closes_without_requests(coordinator: FakeCoordi
     assert coordinator.seen == []
 
 
-def test_wakeup_ends_a_poll_under_way(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+def test_wakeup_interrupts_a_waiting_poll(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     coordinator.leader, coordinator.assigned = "other-member", []
     agent = make_agent()
 
@@ -235,7 +231,7 @@ def test_wakeup_ends_a_poll_under_way(coordinator: FakeCoordinator, make_agent: 
     waker.join()
 
 
-def test_wakeup_before_a_poll_makes_it_return_at_once(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+def test_poll_returns_at_once_after_an_earlier_wakeup(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     agent = make_agent()
     agent.wakeup()
     never = threading.Event()

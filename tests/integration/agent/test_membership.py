@@ -10,7 +10,7 @@ import pytest
 
 from agent import Assignor, FencedInstanceId, GroupMaxSizeReached, Member, RequestError, TopicPartition
 from agent.errors import InconsistentGroupProtocol, NotAuthorized
-from tests.integration.agent.agents import REBALANCE, AgentMaker, Diary
+from tests.integration.agent.agents import REBALANCE, AgentMaker, CallbackLog
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
 from tests.support.waiting import PATIENCE_S
 
@@ -20,16 +20,16 @@ FENCED = Problem("FENCED_INSTANCE_ID", 409, "fix")
 
 
 def test_a_first_poll_joins_and_returns_all_partitions_from_their_beginning(
-    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, make_agent: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.topics["orders"]["log_start_offset"] = 7
-    agent = make_agent(client_id="consumer-billing-x", **diary.callbacks())
+    agent = make_agent(client_id="consumer-billing-x", **callback_log.callbacks())
 
     assert dict(agent.poll(PATIENCE_S)) == {TopicPartition("orders", number): 7 for number in range(3)}
     assert agent.assignment() == {TopicPartition("orders", number) for number in range(3)}
     assert agent.generation == 1
     assert agent.member_id == "consumer-billing-x-1"
-    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2])]
 
 
 def test_second_join_request_carries_the_issued_member_id(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
@@ -101,7 +101,7 @@ def test_leader_that_skips_the_assignment_sends_none(coordinator: FakeCoordinato
     assert [body["assignments"] for body in coordinator.bodies("sync")] == [[]]
 
 
-def test_a_token_goes_with_every_request(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_token_is_sent_with_every_request(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     joined(token="s3cret").close()  # of no use anywhere
 
     assert {seen.headers["Authorization"] for seen in coordinator.seen} == {"Bearer s3cret"}
@@ -110,19 +110,17 @@ def test_a_token_goes_with_every_request(coordinator: FakeCoordinator, joined: A
 
 @pytest.mark.parametrize("nothing", [None, "", {"partitions": [], "user_data": None}])
 def test_member_without_partitions_is_assigned_none(
-    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary, nothing: object
+    coordinator: FakeCoordinator, make_agent: AgentMaker, callback_log: CallbackLog, nothing: object
 ) -> None:
     coordinator.leader, coordinator.answers["sync"] = "other-member", {"assignment": nothing}
-    agent = make_agent(**diary.callbacks())
-    diary.until_assigned(agent, 1)
+    agent = make_agent(**callback_log.callbacks())
+    callback_log.until_assigned(agent, 1)
 
     assert dict(agent.poll()) == {}
-    assert diary.lines == [("assigned", [])]
+    assert callback_log.lines == [("assigned", [])]
 
 
-def test_partition_counts_come_from_the_callers_function_where_the_topic_metadata_has_none(
-    coordinator: FakeCoordinator, joined: AgentMaker
-) -> None:
+def test_partitions_of_is_used_for_topics_without_metadata(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     agent = joined(topics=["orders", "files"], partitions_of={"files": 2, "orders": 99}.__getitem__)
 
     assert [str(each) for each in agent.poll()] == ["files-0", "files-1", "orders-0", "orders-1", "orders-2"]
@@ -187,13 +185,13 @@ def test_expired_sync_long_poll_is_repeated(coordinator: FakeCoordinator, joined
     ],
 )
 def test_rejected_sync_rejoins_without_a_callback(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, problem: Problem, member_ids: list[str]
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog, problem: Problem, member_ids: list[str]
 ) -> None:
     coordinator.next("sync", problem)
-    joined(client_id="me", **diary.callbacks())
+    joined(client_id="me", **callback_log.callbacks())
 
     assert [body["member_id"] for body in coordinator.bodies("join")] == member_ids
-    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2])]
 
 
 def test_join_rejected_as_unknown_restarts_without_member_id(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
@@ -204,48 +202,50 @@ def test_join_rejected_as_unknown_restarts_without_member_id(coordinator: FakeCo
     assert [body["member_id"] for body in coordinator.bodies("join")] == ["", "expired", "", "me-1"]
 
 
-def test_a_rebalance_revokes_everything_before_the_join_and_assigns_after_it(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+def test_eager_rebalance_revokes_all_partitions_before_the_join(
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(client_id="me", **diary.callbacks())
+    agent = joined(client_id="me", **callback_log.callbacks())
     coordinator.next("heartbeat", REBALANCE)
-    diary.until_assigned(agent, 2)
+    callback_log.until_assigned(agent, 2)
 
-    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0, 1, 2])]
     assert coordinator.bodies("join")[-1]["member_id"] == "me-1"
     assert "rebalancing" in coordinator.bodies("join")[-1]["reason"]
 
 
-def test_idle_member_gets_every_rebalance(coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary) -> None:
+def test_idle_member_gets_every_rebalance(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, callback_log: CallbackLog
+) -> None:
     coordinator.leader, coordinator.assigned = "other-member", []
     coordinator.heartbeat_interval_ms = 5
-    agent = make_agent(**diary.callbacks())
-    diary.until_assigned(agent, 1)
+    agent = make_agent(**callback_log.callbacks())
+    callback_log.until_assigned(agent, 1)
     coordinator.next("heartbeat", REBALANCE)
-    diary.until_assigned(agent, 2)
+    callback_log.until_assigned(agent, 2)
 
-    assert diary.lines == [("assigned", []), ("revoked", []), ("assigned", [])]
+    assert callback_log.lines == [("assigned", []), ("revoked", []), ("assigned", [])]
 
 
 @pytest.mark.parametrize(("problem", "member_ids"), [(UNKNOWN, ["", "me-2"]), (OLD_GENERATION, ["me-1"])])
 def test_evicted_member_loses_its_partitions_and_rejoins(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, problem: Problem, member_ids: list[str]
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog, problem: Problem, member_ids: list[str]
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(client_id="me", **diary.callbacks())
+    agent = joined(client_id="me", **callback_log.callbacks())
     coordinator.next("heartbeat", problem)
-    diary.until_assigned(agent, 2)
+    callback_log.until_assigned(agent, 2)
 
-    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
     assert [body["member_id"] for body in coordinator.bodies("join")[2:]] == member_ids
 
 
 def test_fenced_agent_loses_its_partitions_and_every_poll_raises(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(group_instance_id="pod-0", **diary.callbacks())
+    agent = joined(group_instance_id="pod-0", **callback_log.callbacks())
     coordinator.next("heartbeat", FENCED)
     assert agent.wait(PATIENCE_S)
 
@@ -254,26 +254,28 @@ def test_fenced_agent_loses_its_partitions_and_every_poll_raises(
             agent.poll()
     with pytest.raises(FencedInstanceId):
         agent.commit({TopicPartition("orders", 0): 1})
-    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2])]
     assert coordinator.count("join") == 1
 
 
 def test_fatal_heartbeat_error_loses_partitions_and_next_poll_rejoins(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(**diary.callbacks())
+    agent = joined(**callback_log.callbacks())
     coordinator.next("heartbeat", Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix"))
     assert agent.wait(PATIENCE_S)
 
     with pytest.raises(NotAuthorized):
         agent.poll()
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
-    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
 
 
 @pytest.mark.parametrize("call", ["join", "sync"])
-def test_a_fenced_join_or_sync_is_final(coordinator: FakeCoordinator, make_agent: AgentMaker, call: str) -> None:
+def test_fenced_join_or_sync_ends_the_membership(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, call: str
+) -> None:
     coordinator.next(call, FENCED)
     agent = make_agent(group_instance_id="pod-0")
 
@@ -304,28 +306,28 @@ def test_poll_raises_a_rejected_join_and_the_next_poll_retries(
 
 
 def test_new_subscription_rejoins_at_the_next_poll(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.topics["refunds"] = {"partitions": 1}
-    agent = joined(**diary.callbacks())
+    agent = joined(**callback_log.callbacks())
     agent.subscribe(["refunds"])
 
     assert [str(each) for each in agent.poll(PATIENCE_S)] == ["refunds-0"]
-    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0])]
 
 
 def test_subscription_changed_during_a_join_rejoins_after_it(
-    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, make_agent: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.topics["refunds"] = {"partitions": 1}
     gate = threading.Event()
     coordinator.next("sync", Hold(gate, then=REBALANCE))
-    agent = make_agent(**diary.callbacks())
+    agent = make_agent(**callback_log.callbacks())
     agent.poll()
     coordinator.wait_for_calls("sync", 1)
     agent.subscribe(["refunds"])
     gate.set()
-    diary.until_assigned(agent, 2)
+    callback_log.until_assigned(agent, 2)
 
     assert [str(each) for each in agent.assignment()] == ["refunds-0"]
 
@@ -339,15 +341,15 @@ def test_the_same_subscription_again_changes_nothing(coordinator: FakeCoordinato
 
 
 def test_unsubscribe_revokes_and_leaves_and_subscribe_rejoins(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = joined(**diary.callbacks())
+    agent = joined(**callback_log.callbacks())
     agent.unsubscribe()
 
     assert coordinator.member_id == ""
     assert agent.member_id == ""
     assert agent.assignment() == frozenset()
-    assert diary.lines[1:] == [("revoked", [0, 1, 2])]
+    assert callback_log.lines[1:] == [("revoked", [0, 1, 2])]
     with pytest.raises(RequestError, match="subscribe"):
         agent.poll()
     agent.subscribe(["orders"])
@@ -367,7 +369,7 @@ def test_unsubscribe_completes_if_a_callback_raises(coordinator: FakeCoordinator
         agent.poll()
 
 
-def test_a_thread_that_could_not_be_started_is_started_at_the_next_poll(
+def test_thread_that_fails_to_start_is_started_at_the_next_poll(
     make_agent: AgentMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
@@ -385,7 +387,7 @@ def test_a_thread_that_could_not_be_started_is_started_at_the_next_poll(
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
-def test_poll_raises_a_callbacks_error_and_the_membership_continues(
+def test_poll_raises_callback_error_and_membership_continues(
     coordinator: FakeCoordinator, make_agent: AgentMaker
 ) -> None:
     def refuse(_: object) -> None:

@@ -14,7 +14,7 @@ from agent.errors import Unreachable
 from agent.node_selector import NodeSelector
 from agent.responses import parse_topics
 from agent.transport import POOLS_MAX, Connection
-from tests.integration.agent.agents import AgentMaker, Diary
+from tests.integration.agent.agents import AgentMaker, CallbackLog
 from tests.support.fake_coordinator import Drop, FakeCoordinator, Fault, Hold, Problem, Raw, numbers
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import PATIENCE_S
@@ -45,18 +45,18 @@ FAULTS: dict[str, Fault] = {
 @pytest.mark.parametrize("call", ["join", "sync", "query", "topics"])
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_joining_gets_through(
-    coordinator: FakeCoordinator, make_agent: AgentMaker, diary: Diary, fault: Fault, call: str, times: int
+def test_join_is_repeated_after_network_faults(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, callback_log: CallbackLog, fault: Fault, call: str, times: int
 ) -> None:
     coordinator.next(call, *[fault] * times)
-    agent = make_agent(**diary.callbacks())
+    agent = make_agent(**callback_log.callbacks())
 
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
-    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2])]
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_the_second_join_request_gets_through_too(
+def test_join_with_issued_member_id_is_repeated_after_network_faults(
     coordinator: FakeCoordinator, make_agent: AgentMaker, fault: Fault
 ) -> None:
     given = Problem("MEMBER_ID_REQUIRED", 409, "rejoin", {"member_id": "me-0"})
@@ -69,18 +69,22 @@ def test_the_second_join_request_gets_through_too(
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_heartbeats_go_on(coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, fault: Fault) -> None:
+def test_heartbeats_continue_after_network_faults(
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog, fault: Fault
+) -> None:
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(**diary.callbacks())
+    agent = joined(**callback_log.callbacks())
     coordinator.next("heartbeat", fault, fault)
     coordinator.wait_for_calls("heartbeat", 5)
 
     assert numbers(agent.poll()) == [0, 1, 2]
-    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2])]
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_commit_gets_through(coordinator: FakeCoordinator, joined: AgentMaker, fault: Fault) -> None:
+def test_commit_is_repeated_after_network_faults(
+    coordinator: FakeCoordinator, joined: AgentMaker, fault: Fault
+) -> None:
     agent = joined()
     coordinator.next("commit", fault, fault)
     agent.commit({TopicPartition("orders", 1): 12})
@@ -90,7 +94,9 @@ def test_a_commit_gets_through(coordinator: FakeCoordinator, joined: AgentMaker,
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_leave_gets_through(coordinator: FakeCoordinator, joined: AgentMaker, fault: Fault) -> None:
+def test_leave_is_repeated_after_a_network_fault(
+    coordinator: FakeCoordinator, joined: AgentMaker, fault: Fault
+) -> None:
     agent = joined()
     coordinator.next("leave", fault)
     agent.close(PATIENCE_S)
@@ -107,9 +113,7 @@ def test_unanswered_commit_raises_retry_error(coordinator: FakeCoordinator, join
         agent.commit({TopicPartition("orders", 1): 12})
 
 
-def test_an_agent_waits_as_long_as_the_coordinator_asks_it_to(
-    coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock
-) -> None:
+def test_agent_waits_for_retry_after(coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock) -> None:
     coordinator.next("join", Problem("COORDINATOR_LOAD_IN_PROGRESS", 503, "retry", headers={"Retry-After": "7"}))
     agent = make_agent(clock=clock)
     agent.poll()
@@ -129,7 +133,7 @@ def test_redirected_agent_uses_the_owner(
     assert other_node.offsets["orders", 2]["offset"] == 0
 
 
-def test_an_agent_goes_directly_to_the_owner_that_an_answer_names(
+def test_agent_sends_requests_to_the_owner_named_in_a_response(
     coordinator: FakeCoordinator, other_node: FakeCoordinator, joined: AgentMaker
 ) -> None:
     other_node.member_id, other_node.generation = "consumer-billing-x-1", 1
@@ -142,7 +146,7 @@ def test_an_agent_goes_directly_to_the_owner_that_an_answer_names(
     assert other_node.offsets["orders", 0]["offset"] == 5
 
 
-def test_unreachable_owner_is_avoided_for_the_base_url(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+def test_base_url_is_used_if_the_owner_is_unreachable(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     coordinator.headers = {"X-Muster-Coordinator": f"http://127.0.0.1:{free_port()}"}
     agent = make_agent()
 
@@ -172,15 +176,15 @@ def test_unreachable_base_url_does_not_block_the_agent(
 
 
 def test_proxy_error_does_not_end_the_membership(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(**diary.callbacks())
+    agent = joined(**callback_log.callbacks())
     coordinator.next("heartbeat", Raw(404, b"404 page not found"), Raw(405, b""))
     coordinator.wait_for_calls("heartbeat", 5)
 
     assert numbers(agent.poll()) == [0, 1, 2]
-    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2])]
 
 
 def test_outage_is_logged_once_with_its_reason(
@@ -199,7 +203,7 @@ def test_outage_is_logged_once_with_its_reason(
     assert caplog.messages[1:] in ([], [f"{coordinator.url} is reachable again"])
 
 
-def test_closing_ends_a_join_that_waits_on_a_connection_opened_before_the_last_one(
+def test_close_ends_a_join_on_an_older_connection(
     coordinator: FakeCoordinator, other_node: FakeCoordinator, make_agent: AgentMaker
 ) -> None:
     never = threading.Event()
@@ -216,7 +220,7 @@ def test_closing_ends_a_join_that_waits_on_a_connection_opened_before_the_last_o
     assert "consumer-billing-between-round" not in names
 
 
-def test_an_agent_keeps_connections_to_a_few_nodes_only(clock: ManualClock) -> None:
+def test_agent_limits_connections_to_nodes(clock: ManualClock) -> None:
     nodes = [FakeCoordinator() for _ in range(6)]
     connection = Connection(NodeSelector([node.url for node in nodes], clock.now_ms, 1), None, 1_000, None)
     for node in nodes:
@@ -245,9 +249,7 @@ def test_agent_retries_without_a_node_and_can_be_closed(make_agent: AgentMaker) 
     agent.close()
 
 
-def test_closing_ends_a_join_that_waits_at_the_coordinator(
-    coordinator: FakeCoordinator, make_agent: AgentMaker
-) -> None:
+def test_close_ends_a_join_that_waits_at_the_coordinator(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     never = threading.Event()
     coordinator.next("join", Hold(never))
     agent = make_agent(client_id="consumer-billing-waiting")

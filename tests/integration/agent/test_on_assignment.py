@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent import Assignor, ConsumerAgent, Member, TopicPartition
-from tests.integration.agent.agents import AgentMaker, Diary, orders, rebalance
+from tests.integration.agent.agents import AgentMaker, CallbackLog, orders, rebalance
 from tests.support.fake_coordinator import FakeCoordinator
 from tests.support.waiting import PATIENCE_S
 
@@ -18,9 +18,9 @@ Share = list[TopicPartition]
 
 @dataclass
 class Remembering:
-    """An assignor that keeps what its member was assigned last, and sends it with the next join."""
+    """An assignor that stores the last assignment of its member, and sends it with the next join."""
 
-    diary: Diary
+    callback_log: CallbackLog
     is_cooperative: bool = False
     seen: list[tuple[list[int], int]] = field(default_factory=list)
 
@@ -34,18 +34,18 @@ class Remembering:
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
         numbers = [each.partition for each in partitions]
         self.seen.append((numbers, generation))
-        self.diary.lines.append(("assignment", numbers))
+        self.callback_log.lines.append(("assignment", numbers))
 
     def assignor(self) -> Assignor:
         return Assignor("range", self.assign, self.is_cooperative, self.user_data, self.on_assignment)
 
 
-def test_leaders_hook_runs_before_on_assigned(joined: AgentMaker, diary: Diary) -> None:
-    own = Remembering(diary)
-    agent = joined(assignors=[own.assignor()], **diary.callbacks())
+def test_leaders_hook_runs_before_on_assigned(joined: AgentMaker, callback_log: CallbackLog) -> None:
+    own = Remembering(callback_log)
+    agent = joined(assignors=[own.assignor()], **callback_log.callbacks())
 
     assert own.seen == [([0, 1, 2], agent.generation)]
-    assert diary.lines == [("assignment", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assignment", [0, 1, 2]), ("assigned", [0, 1, 2])]
 
 
 @pytest.mark.parametrize(
@@ -59,53 +59,56 @@ def test_leaders_hook_runs_before_on_assigned(joined: AgentMaker, diary: Diary) 
 def test_followers_hook_gets_the_whole_assignment_after_revocation(
     coordinator: FakeCoordinator,
     joined: AgentMaker,
-    diary: Diary,
+    callback_log: CallbackLog,
     is_cooperative: bool,
     later: list[tuple[str, list[int]]],
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
     coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
-    own = Remembering(diary, is_cooperative)
-    agent = joined(assignors=[own.assignor()], **diary.callbacks())
-    rebalance(coordinator, agent, diary, 1, 2)
+    own = Remembering(callback_log, is_cooperative)
+    agent = joined(assignors=[own.assignor()], **callback_log.callbacks())
+    rebalance(coordinator, agent, callback_log, 1, 2)
 
-    assert diary.lines[:2] == [("assignment", [0, 1]), ("assigned", [0, 1])]
-    assert diary.lines[2:5] == later
+    assert callback_log.lines[:2] == [("assignment", [0, 1]), ("assigned", [0, 1])]
+    assert callback_log.lines[2:5] == later
 
 
 def test_assignor_sends_its_last_assignment_with_the_next_join(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
     coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
-    agent = joined(assignors=[Remembering(diary).assignor()], **diary.callbacks())
-    rebalance(coordinator, agent, diary, 1)
+    agent = joined(assignors=[Remembering(callback_log).assignor()], **callback_log.callbacks())
+    rebalance(coordinator, agent, callback_log, 1)
 
     sent = [b64decode(body["protocols"][0]["metadata"]["user_data"]) for body in coordinator.bodies("join")]
     assert (sent[0], sent[-1]) == (b"", bytes([0, 1]))
 
 
-def test_only_the_assignor_that_was_chosen_is_called(joined: AgentMaker, diary: Diary) -> None:
-    other = Remembering(diary).assignor()
-    joined(assignors=["range", Assignor("other", other.assign, on_assignment=other.on_assignment)], **diary.callbacks())
+def test_only_the_assignor_that_was_chosen_is_called(joined: AgentMaker, callback_log: CallbackLog) -> None:
+    other = Remembering(callback_log).assignor()
+    joined(
+        assignors=["range", Assignor("other", other.assign, on_assignment=other.on_assignment)],
+        **callback_log.callbacks(),
+    )
 
-    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2])]
 
 
-def test_raising_hook_does_not_prevent_the_assignment(make_agent: AgentMaker, diary: Diary) -> None:
+def test_raising_hook_does_not_prevent_the_assignment(make_agent: AgentMaker, callback_log: CallbackLog) -> None:
     def refuse(partitions: Sequence[TopicPartition], generation: int) -> None:
         raise LookupError("no state for this assignment")
 
-    assignor = Assignor("range", Remembering(diary).assign, on_assignment=refuse)
-    agent = make_agent(assignors=[assignor], **diary.callbacks())
+    assignor = Assignor("range", Remembering(callback_log).assign, on_assignment=refuse)
+    agent = make_agent(assignors=[assignor], **callback_log.callbacks())
     with pytest.raises(LookupError, match="no state"):
         agent.poll(PATIENCE_S)
 
-    assert diary.lines == [("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2])]
     assert sorted(each.partition for each in agent.poll()) == [0, 1, 2]
 
 
-def test_hook_that_closes_the_agent_prevents_the_assignment(make_agent: AgentMaker, diary: Diary) -> None:
+def test_hook_that_closes_the_agent_prevents_the_assignment(make_agent: AgentMaker, callback_log: CallbackLog) -> None:
     agents: list[ConsumerAgent] = []
     called: list[int] = []
 
@@ -113,10 +116,10 @@ def test_hook_that_closes_the_agent_prevents_the_assignment(make_agent: AgentMak
         called.append(generation)
         agents[0].unsubscribe()
 
-    assignor = Assignor("range", Remembering(diary).assign, on_assignment=leave)
-    agents.append(make_agent(assignors=[assignor], **diary.callbacks()))
+    assignor = Assignor("range", Remembering(callback_log).assign, on_assignment=leave)
+    agents.append(make_agent(assignors=[assignor], **callback_log.callbacks()))
     while not called:
         agents[0].poll(timeout_s=0.05)
 
-    assert diary.lines == []
+    assert callback_log.lines == []
     assert agents[0].assignment() == frozenset()

@@ -19,7 +19,7 @@ from agent import (
 )
 from agent.commit_queue import Offsets
 from agent.membership import MemberIdentity
-from tests.integration.agent.agents import AgentMaker, Diary
+from tests.integration.agent.agents import AgentMaker, CallbackLog
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import PATIENCE_S
@@ -36,7 +36,7 @@ def put(coordinator: FakeCoordinator, partition: TopicPartition, offset: int) ->
     coordinator.offsets[partition] = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
 
 
-def test_consuming_goes_on_where_the_group_has_committed(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+def test_consumer_resumes_at_committed_offsets(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     put(coordinator, ONE, 41)
     agent = joined()
 
@@ -44,9 +44,7 @@ def test_consuming_goes_on_where_the_group_has_committed(coordinator: FakeCoordi
     assert agent.position(ONE) == 41
 
 
-def test_a_commit_stores_all_positions_with_where_the_partitions_end(
-    coordinator: FakeCoordinator, joined: AgentMaker
-) -> None:
+def test_commit_stores_all_positions_with_log_end_offsets(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     agent = joined(end_offset_of=lambda partition: 100 + partition.partition)
     agent.seek(ONE, 5)
     agent.commit()
@@ -117,16 +115,20 @@ def test_partitions_that_are_refused_are_named(coordinator: FakeCoordinator, joi
     ],
 )
 def test_late_commit_fails_and_the_next_poll_rejoins(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, problem: Problem, error: type[AgentError]
+    coordinator: FakeCoordinator,
+    joined: AgentMaker,
+    callback_log: CallbackLog,
+    problem: Problem,
+    error: type[AgentError],
 ) -> None:
-    agent = joined(**diary.callbacks())
+    agent = joined(**callback_log.callbacks())
     coordinator.next("commit", problem)
     with pytest.raises(error):
         agent.commit()
 
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     given_back = "lost" if error is CommitFailed else "revoked"
-    assert diary.lines == [("assigned", [0, 1, 2]), (given_back, [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), (given_back, [0, 1, 2]), ("assigned", [0, 1, 2])]
 
 
 def test_rejected_commit_does_not_end_the_membership(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
@@ -153,7 +155,7 @@ def test_on_revoked_can_commit(coordinator: FakeCoordinator, joined: AgentMaker)
     assert agent.position(ONE) == 11
 
 
-def test_a_position_committed_on_revocation_is_where_the_next_generation_begins(
+def test_next_generation_starts_at_positions_committed_on_revocation(
     coordinator: FakeCoordinator, joined: AgentMaker
 ) -> None:
     agent = joined()
@@ -204,9 +206,7 @@ def test_asynchronous_commits_arrive_in_order_and_report_at_a_poll(
     assert coordinator.count("commit") == 2
 
 
-def test_a_commit_is_never_overtaken_by_an_earlier_asynchronous_one(
-    coordinator: FakeCoordinator, joined: AgentMaker
-) -> None:
+def test_commit_is_sent_after_earlier_asynchronous_commits(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     coordinator.next("commit", *[Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")] * 3)
     agent = joined()
     agent.commit({ZERO: 1}, asynchronous=True)
@@ -216,7 +216,7 @@ def test_a_commit_is_never_overtaken_by_an_earlier_asynchronous_one(
     assert [body["offsets"][0]["offset"] for body in coordinator.bodies("commit")] == [1, 1, 1, 1, 2]
 
 
-def test_asynchronous_commits_of_two_generations_are_never_sent_as_one(
+def test_asynchronous_commits_of_two_generations_are_not_merged(
     coordinator: FakeCoordinator, joined: AgentMaker
 ) -> None:
     gate = threading.Event()
@@ -246,7 +246,7 @@ def test_asynchronous_commit_reports_why_it_failed(coordinator: FakeCoordinator,
     assert [type(error) for error in reported] == [CommitFailed]
 
 
-def test_changed_positions_are_committed_by_themselves_every_interval(
+def test_auto_commit_stores_changed_positions_every_interval(
     coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
 ) -> None:
     agent = joined(enable_auto_commit=True, auto_commit_interval_ms=2_000, clock=clock)
@@ -263,9 +263,7 @@ def test_changed_positions_are_committed_by_themselves_every_interval(
     assert [len(body["offsets"]) for body in coordinator.bodies("commit")[1:]] == [1]
 
 
-def test_auto_commit_stores_positions_before_they_are_given_back(
-    coordinator: FakeCoordinator, joined: AgentMaker
-) -> None:
+def test_auto_commit_stores_positions_before_revocation(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     agent = joined(enable_auto_commit=True)
     agent.seek(ONE, 5)
     agent.subscribe(["orders", "refunds"])
@@ -289,18 +287,18 @@ def test_auto_commit_stores_positions_before_the_agent_unsubscribes(
 
 
 def test_failing_auto_commit_does_not_block_a_rebalance(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = joined(enable_auto_commit=True, **diary.callbacks())
+    agent = joined(enable_auto_commit=True, **callback_log.callbacks())
     agent.seek(ONE, 5)
     coordinator.next("commit", Problem("UNKNOWN_MEMBER_ID", 404, "rejoin"))
     agent.subscribe(["orders", "refunds"])
     agent.poll(PATIENCE_S)
 
-    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
 
 
-def test_an_idle_consumer_reports_the_ends_of_its_partitions_once_a_minute(
+def test_idle_consumer_reports_log_end_offsets_each_minute(
     coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
 ) -> None:
     ends = {ZERO: 5, ONE: 9, TWO: None}
@@ -323,7 +321,7 @@ def test_an_idle_consumer_reports_the_ends_of_its_partitions_once_a_minute(
     assert coordinator.offsets[ZERO]["leader_epoch"] == 3
 
 
-def test_a_consumer_that_commits_ends_sends_none_beside(
+def test_consumer_sends_no_extra_report_if_its_commits_have_log_end_offsets(
     coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
 ) -> None:
     agent = joined(end_offset_of=lambda _: 100, clock=clock)
@@ -336,7 +334,7 @@ def test_a_consumer_that_commits_ends_sends_none_beside(
     assert coordinator.count("commit") == 4
 
 
-def test_a_consumer_that_knows_no_ends_reports_none(
+def test_consumer_without_log_end_offsets_sends_no_reports(
     coordinator: FakeCoordinator, joined: AgentMaker, clock: ManualClock
 ) -> None:
     agent = joined(clock=clock)
@@ -362,13 +360,15 @@ def test_failing_log_end_function_does_not_fail_poll(
     assert "could not be reported" in caplog.text
 
 
-def test_with_nothing_committed_latest_begins_at_the_end(joined: AgentMaker) -> None:
+def test_reset_to_latest_starts_at_the_log_end_without_a_committed_offset(joined: AgentMaker) -> None:
     agent = joined(auto_offset_reset="latest", end_offset_of=lambda partition: 100 + partition.partition)
 
     assert dict(agent.poll()) == {ZERO: 100, ONE: 101, TWO: 102}
 
 
-def test_with_nothing_committed_none_waits_for_a_seek(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+def test_reset_none_raises_without_a_committed_offset_until_a_seek(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
     put(coordinator, ONE, 41)
     agent = make_agent(auto_offset_reset="none")
 
@@ -382,7 +382,7 @@ def test_with_nothing_committed_none_waits_for_a_seek(coordinator: FakeCoordinat
     assert dict(agent.poll()) == {ZERO: 3, ONE: 41, TWO: 4}
 
 
-def test_a_seek_while_partitions_are_assigned_comes_before_any_reset(make_agent: AgentMaker) -> None:
+def test_seek_in_on_assigned_takes_precedence_over_the_reset(make_agent: AgentMaker) -> None:
     agents: list[ConsumerAgent] = []
 
     def begin_at_nine(partitions: tuple[TopicPartition, ...]) -> None:
@@ -427,7 +427,7 @@ def test_negative_offset_is_rejected(joined: AgentMaker) -> None:
         agent.commit({ONE: -1})
 
 
-def test_what_poll_returned_cannot_be_changed(joined: AgentMaker) -> None:
+def test_result_of_poll_is_read_only(joined: AgentMaker) -> None:
     ready = joined().poll()
 
     with pytest.raises(TypeError):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from agent import AgentClosed, ConsumerAgent, RequestError, TopicPartition
-from tests.integration.agent.agents import PATIENT, AgentMaker, Diary, orders, poll_on
+from tests.integration.agent.agents import PATIENT, AgentMaker, CallbackLog, orders, poll_on
 from tests.support.fake_coordinator import FakeCoordinator, Problem, numbers
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import PATIENCE_S
@@ -22,16 +22,16 @@ LEAVING: dict[str, Callable[[ConsumerAgent], object]] = {
 
 
 def agent_calling(
-    joined: AgentMaker, diary: Diary, what: str, call: Callable[[ConsumerAgent], object], **options: object
+    joined: AgentMaker, callback_log: CallbackLog, what: str, call: Callable[[ConsumerAgent], object], **options: object
 ) -> ConsumerAgent:
     """Return a member whose callback of this name calls this function after recording its call."""
     agents: list[ConsumerAgent] = []
 
     def write_and_call(partitions: tuple[TopicPartition, ...]) -> None:
-        diary.callbacks()[what](partitions)
+        callback_log.callbacks()[what](partitions)
         call(agents[0])
 
-    agents.append(joined(**(diary.callbacks() | {what: write_and_call}), **options))
+    agents.append(joined(**(callback_log.callbacks() | {what: write_and_call}), **options))
     return agents[0]
 
 
@@ -40,23 +40,26 @@ def agent_calling(
 def test_unsubscribe_in_on_revoked_revokes_and_leaves_once(
     coordinator: FakeCoordinator,
     joined: AgentMaker,
-    diary: Diary,
+    callback_log: CallbackLog,
     leaving: Callable[[ConsumerAgent], object],
     again: Callable[[ConsumerAgent], object],
 ) -> None:
-    leaving(agent_calling(joined, diary, "on_revoked", again))
+    leaving(agent_calling(joined, callback_log, "on_revoked", again))
 
-    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
     assert coordinator.count("leave") == 1
     assert coordinator.member_id == ""
 
 
 @pytest.mark.parametrize("leaving", LEAVING.values(), ids=LEAVING.keys())
 def test_member_leaving_after_losing_everything_is_notified_once(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary, leaving: Callable[[ConsumerAgent], object]
+    coordinator: FakeCoordinator,
+    joined: AgentMaker,
+    callback_log: CallbackLog,
+    leaving: Callable[[ConsumerAgent], object],
 ) -> None:
     coordinator.heartbeat_interval_ms = 5
-    agent = agent_calling(joined, diary, "on_lost", leaving)
+    agent = agent_calling(joined, callback_log, "on_lost", leaving)
     coordinator.next("heartbeat", UNKNOWN)
     assert agent.wait(PATIENCE_S)
     joins = coordinator.count("join")
@@ -64,56 +67,58 @@ def test_member_leaving_after_losing_everything_is_notified_once(
         agent.poll()
         agent.poll()
 
-    assert diary.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2])]
     assert coordinator.count("join") == joins
     assert agent.assignment() == frozenset()
 
 
 def test_close_in_eager_revocation_does_not_rejoin(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = agent_calling(joined, diary, "on_revoked", ConsumerAgent.close)
+    agent = agent_calling(joined, callback_log, "on_revoked", ConsumerAgent.close)
     joins = coordinator.count("join")
     agent.subscribe(["orders", "refunds"])
     with pytest.raises(AgentClosed):
         agent.poll()
 
-    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
     assert (coordinator.count("join"), coordinator.count("leave")) == (joins, 1)
 
 
 def test_close_in_cooperative_revocation_revokes_the_rest(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
-    agent = agent_calling(joined, diary, "on_revoked", ConsumerAgent.close, assignors=[PATIENT])
+    agent = agent_calling(joined, callback_log, "on_revoked", ConsumerAgent.close, assignors=[PATIENT])
     coordinator.assigned = orders(1, 2)
     agent.subscribe(["orders", "refunds"])
     with pytest.raises(AgentClosed):
         poll_on(agent)
 
-    assert diary.lines == [("assigned", [0, 1]), ("revoked", [0]), ("revoked", [1])]
+    assert callback_log.lines == [("assigned", [0, 1]), ("revoked", [0]), ("revoked", [1])]
     assert agent.assignment() == frozenset()
 
 
-def test_a_poll_in_a_callback_begins_no_other_round(
-    coordinator: FakeCoordinator, joined: AgentMaker, diary: Diary
+def test_poll_in_a_callback_starts_no_rejoin(
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
     polled: list[list[int]] = []
-    agent = agent_calling(joined, diary, "on_revoked", lambda agent: polled.append(numbers(agent.poll(timeout_s=0.05))))
+    agent = agent_calling(
+        joined, callback_log, "on_revoked", lambda agent: polled.append(numbers(agent.poll(timeout_s=0.05)))
+    )
     joins = coordinator.count("join")
     agent.subscribe(["orders", "refunds"])
 
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert polled == [[0, 1, 2]]
-    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0, 1, 2])]
     assert coordinator.count("join") == joins + 1
 
 
-def test_a_poll_in_a_callback_waits_as_long_as_it_may_and_does_not_spin(
-    joined: AgentMaker, diary: Diary, clock: ManualClock
+def test_poll_in_a_callback_waits_for_its_timeout(
+    joined: AgentMaker, callback_log: CallbackLog, clock: ManualClock
 ) -> None:
-    agent = agent_calling(joined, diary, "on_revoked", lambda agent: agent.poll(timeout_s=5), clock=clock)
+    agent = agent_calling(joined, callback_log, "on_revoked", lambda agent: agent.poll(timeout_s=5), clock=clock)
     agent.pause(agent.assignment())
     agent.subscribe(["orders", "refunds"])
     caller = threading.Thread(target=agent.poll, name="caller")
@@ -122,4 +127,4 @@ def test_a_poll_in_a_callback_waits_as_long_as_it_may_and_does_not_spin(
     clock.advance(5_000)
     caller.join()
 
-    assert diary.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]

@@ -29,7 +29,7 @@ CALLS: dict[str, Callable[[ConsumerAgent], object]] = {
 
 
 @pytest.mark.parametrize("name", list(CALLS))
-def test_a_second_thread_is_refused_while_one_is_inside(make_agent: AgentMaker, name: str) -> None:
+def test_concurrent_use_by_a_second_thread_is_rejected(make_agent: AgentMaker, name: str) -> None:
     refused: list[ConcurrentUse] = []
 
     def intrude() -> None:

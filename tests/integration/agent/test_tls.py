@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from agent import ConsumerAgent, TopicPartition
-from tests.integration.agent.agents import QUICK, Diary
+from tests.integration.agent.agents import QUICK, CallbackLog
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem
 from tests.support.waiting import PATIENCE_S
 
@@ -25,7 +25,7 @@ COMMITTED = TopicPartition("orders", 1)
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a certificate for 127.0.0.1 that signs itself; the file holds its key too."""
+    """Create a self-signed certificate for 127.0.0.1; the file also has its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a node of a test")])
     now = datetime.now(UTC)
@@ -58,11 +58,11 @@ def secure(certificate: Path) -> Iterator[FakeCoordinator]:
 
 
 def test_an_agent_that_trusts_the_authority_joins_and_commits(
-    secure: FakeCoordinator, certificate: Path, diary: Diary
+    secure: FakeCoordinator, certificate: Path, callback_log: CallbackLog
 ) -> None:
     trusting = ssl.create_default_context(cafile=certificate)
     with ConsumerAgent(
-        secure.url, "billing", ["orders"], ssl_context=trusting, token="s3cret", **(QUICK | diary.callbacks())
+        secure.url, "billing", ["orders"], ssl_context=trusting, token="s3cret", **(QUICK | callback_log.callbacks())
     ) as agent:
         agent.poll(PATIENCE_S)
         agent.commit({COMMITTED: 4})

@@ -1,6 +1,6 @@
 """Run Airflow in a separate process, because importing it changes logging and warnings.
 
-Run as a program it reads one JSON command a line and answers each with one JSON line: `describe` lists what the DAG
+Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
 files hold, `run` tests a DAG for real and returns the state of every task.
 """
 
@@ -118,7 +118,7 @@ def main() -> None:
         db.initdb()
         for line in sys.stdin:
             command = json.loads(line)
-            # Read anew each time: a test run leaves its configuration behind in the DAG.
+            # Parsed again each time: a test run leaves its configuration in the DAG.
             bag = DagBag(DAGS, bundle_path=DAGS)
             answer = _describe(bag) if command["do"] == "describe" else _run(bag, command)
             print(json.dumps(answer), file=answers)
@@ -170,7 +170,7 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
 
 
 def _priority(task: Any) -> int:  # noqa: ANN401 - likewise
-    """Return who comes first in a pool: by the rule of most tasks, a task's own weight and those that wait for it."""
+    """Return a task's priority in its pool: by default its own weight and those of its downstream tasks."""
     if type(task.weight_rule).__name__ == "_AbsolutePriorityWeightStrategy":
         return int(task.priority_weight)
     return int(task.priority_weight) + len(task.get_flat_relative_ids(upstream=False))
@@ -192,7 +192,7 @@ def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
     if approver is not None:
         approver.start()
     dag = bag.dags[command["dag_id"]]
-    # `test` looks for a deadline under an id that only a scheduler would have given it.
+    # `test` looks up a deadline by an id that only a scheduler assigns.
     dag.deadline = None
     logical_date = datetime.now(UTC) if command["has_logical_date"] else None
     run = dag.test(run_conf=command["conf"], logical_date=logical_date)

@@ -7,7 +7,7 @@ from typing import Any
 
 USER, PASSWORD = "olga", "a-password"
 NO_ANSWER = "nobody"
-"""The answer that never comes."""
+"""The answer to a request that times out."""
 LOOK_INTERVAL_S = 0.2
 
 
@@ -19,7 +19,7 @@ class Answering(threading.Thread):
         self._answer = answer
         self._is_over = threading.Event()
         self.status: int | None = None
-        """What the API said."""
+        """Responses of the API."""
 
     def run(self) -> None:
         """Answer the first question."""
@@ -51,7 +51,7 @@ class Answering(threading.Thread):
         self.status = reply.status_code
 
     def _run_out(self, instance: Any) -> None:  # noqa: ANN401 - likewise
-        """Let the time be over, and have the scheduler look, as it does every so often."""
+        """Set the timeout to the past, and run the scheduler's periodic check."""
         from airflow.jobs.job import Job  # noqa: PLC0415 - likewise
         from airflow.jobs.scheduler_job_runner import SchedulerJobRunner  # noqa: PLC0415 - likewise
         from airflow.utils.session import create_session  # noqa: PLC0415 - likewise

@@ -25,7 +25,7 @@ def services(data_dir: Path, port: int = 8081, airflow_database: str = AIRFLOW_D
     return AirflowServices(data_dir, JOBS_DATABASE, airflow_database, NODE_URL, port)
 
 
-def test_every_service_is_a_child_that_is_started_again(tmp_path: Path) -> None:
+def test_every_service_is_a_child_process_that_is_restarted(tmp_path: Path) -> None:
     children = services(tmp_path).children()
     assert [child.name for child in children] == [
         "airflow-api-server",
@@ -79,7 +79,7 @@ def test_dags_get_the_token_and_never_the_nodes_secret(tmp_path: Path, monkeypat
     assert "a secret that is of the nodes alone" not in environment.values()
 
 
-def test_a_killed_scheduler_s_tasks_are_tried_again_within_a_minute(tmp_path: Path) -> None:
+def test_tasks_of_a_killed_scheduler_are_retried_within_a_minute(tmp_path: Path) -> None:
     environment = services(tmp_path).environment
     until_it_counts_as_gone_s = 30
     check_interval_s = int(environment["AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL"])
@@ -88,7 +88,7 @@ def test_a_killed_scheduler_s_tasks_are_tried_again_within_a_minute(tmp_path: Pa
     assert "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD" not in environment
 
 
-def test_secrets_are_made_once_and_only_the_owner_reads_them(tmp_path: Path) -> None:
+def test_secrets_are_created_once_with_owner_only_permissions(tmp_path: Path) -> None:
     first, again = services(tmp_path), services(tmp_path)
     secrets = {key: value for key, value in first.environment.items() if key.endswith(("_KEY", "JWT_SECRET"))}
     assert len(secrets) == 3
@@ -100,13 +100,13 @@ def test_secrets_are_made_once_and_only_the_owner_reads_them(tmp_path: Path) -> 
     assert {stat.S_IMODE(file.stat().st_mode) for file in private} == {0o600}
 
 
-def test_secrets_are_as_long_as_airflow_wants_them(tmp_path: Path) -> None:
+def test_secrets_have_the_length_that_airflow_requires(tmp_path: Path) -> None:
     environment = services(tmp_path).environment
     assert len(base64.urlsafe_b64decode(environment["AIRFLOW__CORE__FERNET_KEY"])) == 32
     assert len(environment["AIRFLOW__API_AUTH__JWT_SECRET"]) >= 64
 
 
-def test_a_database_that_airflow_cannot_use_is_one_sentence(tmp_path: Path) -> None:
+def test_unusable_airflow_database_is_reported_in_one_sentence(tmp_path: Path) -> None:
     lost = services(tmp_path, airflow_database="postgresql+psycopg2://muster:secret@127.0.0.1:1/airflow")
     (tmp_path / "airflow").mkdir()
     (tmp_path / "airflow" / "migrated-to").write_text(f"{version('apache-airflow')} muster_spark=1")
@@ -121,7 +121,7 @@ def test_a_database_that_airflow_cannot_use_is_one_sentence(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_airflow_s_tables_are_made_again_when_its_database_is_new(tmp_path: Path, empty_database_url: str) -> None:
+def test_airflow_tables_are_created_in_a_new_database(tmp_path: Path, empty_database_url: str) -> None:
     (tmp_path / "airflow").mkdir()
     (tmp_path / "airflow" / "migrated-to").write_text(f"{version('apache-airflow')} muster_spark=1")
     services(tmp_path, airflow_database=empty_database_url).prepare()
@@ -137,7 +137,7 @@ def test_airflow_s_tables_are_made_again_when_its_database_is_new(tmp_path: Path
     assert not log.exists(), "the tables that are there need no second migration"
 
 
-def test_an_airflow_that_is_not_there_is_neither_answering_nor_healthy(tmp_path: Path) -> None:
+def test_unreachable_airflow_is_reported_as_unhealthy(tmp_path: Path) -> None:
     unreachable = services(tmp_path, port=1)
     assert not unreachable.is_answering()
     assert not unreachable.is_healthy()

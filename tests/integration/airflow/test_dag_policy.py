@@ -8,7 +8,7 @@ from spark_jobs.submit import JOBS, OPTIONS, PROPOSALS, REPORTS
 from tests.integration.airflow.airflow_process import DAGS, AirflowProcess
 
 PROPOSING = frozenset({"offset_retention", "group_cleanup", "history_archive"})
-"""DAGs that change what is live."""
+"""DAGs that change live groups."""
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def bag(airflow: AirflowProcess) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def dags(bag: dict[str, Any]) -> list[dict[str, Any]]:
-    # Whatever is asked of every DAG would be true of none.
+    # An empty list would pass every policy.
     assert bag["dags"], "there are no DAGs"
     found: list[dict[str, Any]] = bag["dags"]
     return found
@@ -37,7 +37,7 @@ def test_dag_files_use_no_deprecated_api(bag: dict[str, Any]) -> None:
     assert [warning for warning in bag["warnings"] if warning.startswith(str(DAGS))] == []
 
 
-def test_every_job_has_a_dag_and_every_file_one_dag_of_its_own_name(dags: list[dict[str, Any]]) -> None:
+def test_every_job_has_a_dag_and_every_file_one_dag_with_its_name(dags: list[dict[str, Any]]) -> None:
     assert {dag["dag_id"] for dag in dags} >= set(JOBS)
     assert {dag["file"] for dag in dags} == {file.name for file in DAGS.glob("[!_]*.py")}
     assert [dag["dag_id"] for dag in dags if dag["file"] != f"{dag['dag_id']}.py"] == []
@@ -48,15 +48,15 @@ def test_every_dag_documents_its_purpose_and_failures(dags: list[dict[str, Any]]
     assert [dag["dag_id"] for dag in dags if section not in (dag["doc_md"] or "")] == []
 
 
-def test_every_dag_is_tagged_as_ours(dags: list[dict[str, Any]]) -> None:
+def test_every_dag_has_the_muster_tag(dags: list[dict[str, Any]]) -> None:
     assert [dag["dag_id"] for dag in dags if not {"muster", "maintenance"} <= set(dag["tags"])] == []
 
 
-def test_no_dag_runs_beside_itself_or_without_end(dags: list[dict[str, Any]]) -> None:
+def test_every_dag_has_one_active_run_and_a_timeout(dags: list[dict[str, Any]]) -> None:
     assert [dag["dag_id"] for dag in dags if dag["max_active_runs"] != 1 or not dag["timeout_s"]] == []
 
 
-def test_a_run_has_time_for_everything_that_it_waits_for(dags: list[dict[str, Any]]) -> None:
+def test_dag_timeout_exceeds_the_sum_of_response_timeouts(dags: list[dict[str, Any]]) -> None:
     waiting = [(dag["timeout_s"], sum(task["response_timeout_s"] or 0 for task in dag["tasks"])) for dag in dags]
     assert [(whole, parts) for whole, parts in waiting if whole <= parts] == []
 
@@ -65,8 +65,8 @@ def test_every_dag_has_a_deadline_with_an_alert(dags: list[dict[str, Any]]) -> N
     assert [dag["dag_id"] for dag in dags if dag["deadlines"] != ["spark_jobs.submit.deadline_missed"]] == []
 
 
-def test_deadlines_are_kept_in_seconds_so_that_a_failed_task_can_be_cleared(dags: list[dict[str, Any]]) -> None:
-    """Airflow 3.3.2 answers with an error of its own when a task of a run is cleared whose deadline it cannot read."""
+def test_deadlines_are_in_seconds_so_that_a_failed_task_can_be_cleared(dags: list[dict[str, Any]]) -> None:
+    """Airflow 3.3.2 fails when a task is cleared in a run whose deadline it cannot read."""
     assert {tuple(dag["deadlines_s"]) for dag in dags} == {(3_600.0,)}
 
 
@@ -81,7 +81,7 @@ def test_current_state_dags_do_not_catch_up(dags: list[dict[str, Any]]) -> None:
     )
 
 
-def test_only_reports_of_the_past_catch_up(dags: list[dict[str, Any]]) -> None:
+def test_only_interval_reports_catch_up(dags: list[dict[str, Any]]) -> None:
     catching_up = {dag["dag_id"]: dag["catchup"] for dag in dags}
     assert catching_up["rebalance_frequency_report"]
     assert not catching_up["assignment_balance_audit"]
@@ -126,8 +126,8 @@ def test_every_number_among_the_parameters_has_its_bounds(dags: list[dict[str, A
     assert [(dag_id, name) for dag_id, name, schema in numbers if not {"minimum", "maximum"} <= schema.keys()] == []
 
 
-def test_whatever_changes_groups_passes_a_gate(dags: list[dict[str, Any]]) -> None:
-    """Nothing leads to `apply` but the gate and a person's word."""
+def test_every_dag_that_changes_groups_has_a_gate(dags: list[dict[str, Any]]) -> None:
+    """Only the gate and a person's decision lead to `apply`."""
     for dag in (dag for dag in dags if dag["dag_id"] in PROPOSING):
         before = {task["task_id"] for task in dag["tasks"] if "apply" in task["downstream"]}
         assert before == {"gate", "decision"}, dag["dag_id"]
@@ -141,29 +141,29 @@ def test_unanswered_approval_is_a_rejection(dags: list[dict[str, Any]]) -> None:
     assert [name for name, task in asking if not task["response_timeout_s"]] == []
 
 
-def test_no_task_waits_in_a_slot(dags: list[dict[str, Any]]) -> None:
+def test_waiting_tasks_release_their_slot(dags: list[dict[str, Any]]) -> None:
     assert [name for name, task in tasks_of(dags) if task["mode"] == "poke"] == []
     assert "reschedule" in {task["mode"] for _, task in tasks_of(dags)}
 
 
-def test_spark_has_a_pool_that_can_be_set(dags: list[dict[str, Any]]) -> None:
+def test_spark_pool_can_be_configured(dags: list[dict[str, Any]]) -> None:
     spark = [(name, task["pool"]) for name, task in tasks_of(dags) if task["operator"] == "SparkSubmitOperator"]
     assert len(spark) >= len(JOBS)
     assert [name for name, pool in spark if pool != "spark_under_test"] == []
 
 
-def test_one_dag_s_end_is_the_next_one_s_begin(dags: list[dict[str, Any]]) -> None:
+def test_group_cleanup_starts_after_offset_retention(dags: list[dict[str, Any]]) -> None:
     updates = {asset: dag["dag_id"] for dag in dags for task in dag["tasks"] for asset in task["assets"]}
     starts = {asset: dag["dag_id"] for dag in dags for asset in dag["starts_on"]}
     assert (updates["offsets_expired"], starts["offsets_expired"]) == ("offset_retention", "group_cleanup")
     assert starts.keys() <= updates.keys()
 
 
-def test_every_dag_can_be_run_dry(dags: list[dict[str, Any]]) -> None:
+def test_every_dag_has_a_dry_run_parameter(dags: list[dict[str, Any]]) -> None:
     assert [dag["dag_id"] for dag in dags if dag["params"].get("dry_run", {}).get("type") != "boolean"] == []
 
 
-def test_every_task_has_an_owner_and_is_tried_again_with_growing_pauses(dags: list[dict[str, Any]]) -> None:
+def test_every_task_has_an_owner_and_retries_with_exponential_backoff(dags: list[dict[str, Any]]) -> None:
     careless = [
         name
         for name, task in tasks_of(dags)

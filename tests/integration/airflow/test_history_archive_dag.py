@@ -17,7 +17,7 @@ INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_
 VALUES ('g', 1, 'orders', 0, '2026-01-02 10:00:00+00', 5, ''), ('g', 1, 'orders', 0, now(), 6, '')
 """
 
-# Spark starts anew in every run.
+# Each run starts Spark.
 
 
 @pytest.mark.slow

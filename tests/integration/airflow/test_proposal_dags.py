@@ -23,7 +23,7 @@ OFFSETS = (
     " VALUES ('old', 3, 'orders', 0, 5, now() - interval '30 days'), ('new', 4, 'orders', 0, 5, now())"
 )
 
-# Spark starts anew in every run.
+# Each run starts Spark.
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_dry_run_proposes_without_approval(
 
 
 @pytest.mark.slow
-def test_groups_that_have_nothing_left_are_proposed_and_applied(
+def test_empty_groups_are_proposed_and_retired(
     airflow: AirflowProcess, node: FakeNode, connection: pg.connection, env: dict[str, str]
 ) -> None:
     group = "INSERT INTO groups (group_id, shard_id, state, state_since) VALUES ('{}', 3, 'Empty', now())"
@@ -122,7 +122,7 @@ def beyond(node: FakeNode, env_without_spark: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("dag_id", PROPOSALS)
-def test_a_proposal_beyond_its_limits_waits_until_a_person_approves_it(
+def test_proposal_that_exceeds_limits_waits_for_approval(
     airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str], dag_id: str
 ) -> None:
     run = airflow.run(dag_id, {"max_candidates": 5}, beyond, answer="Approve")
@@ -133,9 +133,7 @@ def test_a_proposal_beyond_its_limits_waits_until_a_person_approves_it(
     assert node.seen[1].body == {"reason": f"approved in Airflow: {EXCEEDED}", "candidates": 7}
 
 
-def test_a_person_rejects_and_nothing_is_applied(
-    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]
-) -> None:
+def test_rejected_proposal_is_not_applied(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:
     run = airflow.run(DAG, {"max_candidates": 5}, beyond, answer="Reject")
     assert (run["answered"], run["state"], run["tasks"]) == (200, "success", REJECTED)
     assert node.calls()[1:] == ["POST reject"]
@@ -151,7 +149,7 @@ def test_unreachable_node_may_be_retried(airflow: AirflowProcess, node: FakeNode
     assert node.seen[1].body == {"reason": f"no answer within 240 minutes: {EXCEEDED}"}
 
 
-def test_a_proposal_that_does_not_say_how_much_it_takes_waits_too(
+def test_proposal_without_counts_waits_for_approval(
     airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]
 ) -> None:
     node.counts = {}
@@ -191,7 +189,7 @@ def test_rejected_run_fails_at_the_gate(airflow: AirflowProcess, node: FakeNode,
 # -- failures -------------------------------------------------------------------------------------------------
 
 
-def test_rejection_is_final_and_reported_in_the_nodes_words(
+def test_rejection_by_the_node_fails_the_run_with_its_detail(
     airflow: AirflowProcess, node: FakeNode, env_without_spark: dict[str, str], webhook: Webhook
 ) -> None:
     node.refusals = [(409, {"code": "INVALID_REQUEST", "detail": "an operator rejected this run"})] * 9
@@ -206,7 +204,7 @@ def test_rejection_is_final_and_reported_in_the_nodes_words(
     assert "an operator rejected this run" in alert["task_failed"]["text"]
 
 
-def test_a_run_that_is_rejected_while_it_waits_fails(
+def test_run_rejected_while_waiting_fails(
     airflow: AirflowProcess, node: FakeNode, env_without_spark: dict[str, str]
 ) -> None:
     node.statuses = ["proposed", "applying", "rejected"]

@@ -12,7 +12,7 @@ from spark_jobs.submit import maintenance_run_id
 from tests.integration.airflow.airflow_process import AirflowProcess
 from tests.support.stored_history import group, insert, member, rebalance, table_rows
 
-# Spark starts anew in every run.
+# Each run starts Spark.
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_audit_reports_the_current_state(
 
 
 @pytest.mark.slow
-def test_a_dry_run_counts_and_keeps_nothing(
+def test_dry_run_counts_rows_and_writes_none(
     airflow: AirflowProcess, connection: pg.connection, env: dict[str, str]
 ) -> None:
     insert(connection, "groups", group())

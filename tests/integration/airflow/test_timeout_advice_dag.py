@@ -16,7 +16,7 @@ from tests.support.random_history import Past
 DAG = "timeout_advice"
 REPORT_TASKS = {"wait_until_settled": "success", "report": "success"}
 
-# Spark starts anew in every run.
+# Each run starts Spark.
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def connection(database_url: str) -> Iterator[pg.connection]:
 
 
 @pytest.mark.slow
-def test_each_group_is_advised_and_the_run_is_named_after_the_dag_s(
+def test_every_group_gets_advice_under_the_run_id_of_the_dag(
     airflow: AirflowProcess, connection: pg.connection, jobs_url: str
 ) -> None:
     run = airflow.run(DAG, {"spurious_per_week": 2}, {"MUSTER_JOBS_DATABASE_URL": jobs_url})
@@ -40,7 +40,7 @@ def test_each_group_is_advised_and_the_run_is_named_after_the_dag_s(
 
 
 @pytest.mark.slow
-def test_a_dry_run_keeps_nothing(airflow: AirflowProcess, connection: pg.connection, jobs_url: str) -> None:
+def test_dry_run_writes_no_advice(airflow: AirflowProcess, connection: pg.connection, jobs_url: str) -> None:
     run = airflow.run(DAG, {"dry_run": True}, {"MUSTER_JOBS_DATABASE_URL": jobs_url})
     assert (run["state"], run["tasks"]) == ("success", REPORT_TASKS)
     assert rows(connection, "SELECT * FROM timeout_advice") == []

@@ -34,6 +34,8 @@ def test_benchmark_reports_figures(name: str, database_url: str, tmp_path: Path)
     figures = MEASURES[name](Place(database_url, tmp_path))
     assert figures
     assert all(figure.value > 0 for figure in figures)
+    if figures[0].unit == "a second":
+        assert {"node_cpu_us", "postgres_cpu_us"} <= set(figures[0].details)
     written = json.loads(json.dumps(report(name, figures)))
     assert len(table([written]).splitlines()) == len(figures)
 
@@ -49,8 +51,9 @@ def test_an_unknown_benchmark_is_refused() -> None:
     [
         ({"p50_ms": 1.25, "p99_ms": 1234.5, "rows": 3.0}, "p50 1.25 ms, p99 1,234 ms"),
         ({"rows_a_second": 171_000.0}, "171,000 rows a second"),
+        ({"postgres_cpu_us": 18.25, "node_cpu_us": 58.6}, "node CPU 58.6 µs, Postgres CPU 18.2 µs"),
     ],
-    ids=["times", "rows"],
+    ids=["times", "rows", "processor times"],
 )
 def test_table_shows_details_of_a_figure(details: dict[str, float], shown: str) -> None:
     figure = Figure("x", 5.0, "a second", "y", 10.0, details=details)

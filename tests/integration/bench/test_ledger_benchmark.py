@@ -19,7 +19,7 @@ def test_ledger_benchmark_reports_figures(database_url: str, tmp_path: Path) -> 
     assert all(figure.value > 0 for figure in figures)
 
 
-def test_a_rebalance_is_written_whole_and_stripped_of_history_alone() -> None:
+def test_rebalance_is_written_with_and_without_history() -> None:
     played = SimulatedGroup("g", 3, 2)
     played.began()
     writes = played.rebalanced(moves=True)

@@ -56,12 +56,12 @@ def test_history_has_the_requested_rows_in_each_day(database_url: str, sql_conne
             cursor.execute(f"SELECT count(*) FROM {table}_default")  # noqa: S608 - likewise
             assert cursor.fetchone() == (0,)
         cursor.execute("SELECT count(*) FROM member_sessions WHERE member_id LIKE '%again'")
-        (came_back,) = cursor.fetchone() or (0,)
-    assert came_back > 0
+        (reconnected,) = cursor.fetchone() or (0,)
+    assert reconnected > 0
     assert counts == {
         "rebalances": (6,),
         "rebalance_members": (12,),
-        "member_sessions": (24 + came_back,),
+        "member_sessions": (24 + reconnected,),
         "partition_ownership": (12,),
         "offset_history": (12,),
     }

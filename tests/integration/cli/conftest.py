@@ -19,7 +19,7 @@ from tests.support.nodes import Node, running_node
 @pytest.fixture(scope="module")
 def node(databases: Databases) -> Iterator[Node]:
     url = databases.create()
-    # What the node notes would stand in the midst of what the command prints.
+    # The node's log would be mixed with the command's output.
     with capture_logs(), running_node(url, **QUICK) as node:
         yield node
     databases.drop(url)
@@ -52,7 +52,7 @@ def fake() -> Iterator[FakeNode]:
 
 @pytest.fixture
 def muster(bare_muster: Muster, node: Node, monkeypatch: pytest.MonkeyPatch) -> Muster:
-    """Give the command, which asks the node of this file."""
+    """Return the command, configured for the node of this module."""
     monkeypatch.setenv("MUSTER_URL", node.url)
     monkeypatch.setenv("MUSTER_ACTOR", "ada")
     return bare_muster

@@ -1,4 +1,4 @@
-"""Settings, changes and maintenance runs on the command line: who, why, and the way back."""
+"""Settings, changes and maintenance runs on the command line: actor, reason and undo."""
 
 import json
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from uuid import uuid4
 import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from structlog.testing import capture_logs
 
 from muster.apply_timeout import apply_timeout_s
 from muster.commands import maintenance_runs
@@ -16,34 +17,35 @@ from muster.commands.http_client import Json
 from muster.commands.http_client import NodeClient as Asked
 from muster.settings import psql_url
 from spark_jobs import submit
+from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, fresh_id, position
-from tests.support.muster_command import Muster, commit, offsets_of
-from tests.support.nodes import Node
+from tests.support.muster_command import Muster, Ran, commit, offsets_of
+from tests.support.nodes import Node, hanging_node, running_node
 
 # -- config -------------------------------------------------------------------------------------------------
 
 
-def in_force(muster: Muster, key: str, *group: str) -> tuple[object, str]:
+def effective(muster: Muster, key: str, *group: str) -> tuple[object, str]:
     values = muster.ok("config", "get", *group, "--key", key, "--json").json["values"]
     return values[key]["value"], values[key]["source"]
 
 
 @pytest.mark.parametrize("how", [["GROUP", "KEY"], ["KEY", "--group", "GROUP"]])
-def test_a_setting_is_changed_and_taken_back(muster: Muster, group: Group, how: list[str]) -> None:
+def test_setting_is_changed_and_undone(muster: Muster, group: Group, how: list[str]) -> None:
     words = {"GROUP": group.group_id, "KEY": "group_max_size=7"}
 
     said = muster.ok("config", "set", *(words.get(word, word) for word in how), "--reason", "it is small").out
 
     assert said.splitlines()[1].split() == ["group_max_size", "10000", "7", "group"]
-    assert in_force(muster, "group_max_size", group.group_id) == (7, "group")
+    assert effective(muster, "group_max_size", group.group_id) == (7, "group")
     (change,) = muster.ok("changes", "list", group.group_id, "--json").json["changes"]
     assert (change["actor"], change["reason"]) == ("ada", "it is small")
     muster.ok("config", "undo", "--group", group.group_id)
-    assert in_force(muster, "group_max_size", "--group", group.group_id) == (10000, "default")
+    assert effective(muster, "group_max_size", "--group", group.group_id) == (10000, "default")
     assert "No change of settings" in muster.refused(1, "config", "undo", "--group", group.group_id)
 
 
-def test_several_settings_and_the_way_back_to_the_wider_level(muster: Muster, group: Group) -> None:
+def test_several_settings_are_set_and_reset_to_default(muster: Muster, group: Group) -> None:
     muster.ok("config", "set", group.group_id, "session_timeout_ms=9000", "group_sync_timeout_scope=dynamic")
     changed = muster.ok("config", "set", group.group_id, "session_timeout_ms=", "--json").json
 
@@ -53,17 +55,35 @@ def test_several_settings_and_the_way_back_to_the_wider_level(muster: Muster, gr
             "after": {"value": None, "source": "default"},
         }
     }
-    assert in_force(muster, "group_sync_timeout_scope", group.group_id) == ("dynamic", "group")
+    assert effective(muster, "group_sync_timeout_scope", group.group_id) == ("dynamic", "group")
 
 
-def test_the_cluster_has_settings_too(muster: Muster, group: Group) -> None:
+def test_cluster_settings_are_changed(muster: Muster, group: Group) -> None:
     muster.ok("config", "set", "offsets_retention_minutes=5")
     try:
-        assert in_force(muster, "offsets_retention_minutes", group.group_id) == (5, "cluster")
+        assert effective(muster, "offsets_retention_minutes", group.group_id) == (5, "cluster")
     finally:
         muster.ok("config", "undo")
-    assert in_force(muster, "offsets_retention_minutes") == (10_080, "default")
+    assert effective(muster, "offsets_retention_minutes") == (10_080, "default")
     assert len(muster.ok("config", "get").rows) == 16
+
+
+def test_nodes_that_have_not_confirmed_a_setting_are_named(bare_muster: Muster, databases: Databases) -> None:
+    url = databases.create()
+    with capture_logs(), running_node(url) as node:
+
+        def config(*words: str) -> Ran:
+            return bare_muster.ok("config", *words, "--url", node.url)
+
+        with hanging_node(url) as hanging:
+            text = f"Not confirmed by {hanging}: a node applies the change when it renews its leases"
+            assert text in config("set", "group_max_size=7").out
+            assert text in config("get").out
+            assert config("get", "--json").json["unconfirmed_nodes"] == [hanging]
+            assert text in config("undo").out
+            assert config("set", "group_max_size=", "--json").json["unconfirmed_nodes"] == [hanging]
+        assert "Not confirmed" not in config("get").out
+    databases.drop(url)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +97,7 @@ def test_the_cluster_has_settings_too(muster: Muster, group: Group) -> None:
         (1, ["GROUP", "a=1"], "a is no setting; there are session"),
     ],
 )
-def test_a_setting_that_will_not_do_is_refused(
+def test_invalid_setting_value_is_rejected(
     muster: Muster, group: Group, exit_code: int, words: list[str], said: str
 ) -> None:
     refusal = muster.refused(
@@ -87,7 +107,7 @@ def test_a_setting_that_will_not_do_is_refused(
     assert said in refusal
 
 
-def test_a_setting_that_is_none_is_wrong_usage(muster: Muster) -> None:
+def test_unknown_setting_is_a_usage_error(muster: Muster) -> None:
     assert muster.refused(2, "config", "get", "--key", "speed").startswith(
         "Unknown setting speed; the settings are: session"
     )
@@ -123,9 +143,7 @@ def test_values_kept_by_an_undo_are_reported(muster: Muster, group: Group) -> No
     assert offsets_of(group) == {("orders", 0): 5, ("orders", 1): 99}
 
 
-def test_an_undo_of_a_deletion_that_found_nothing_does_not_say_that_anything_is_back(
-    muster: Muster, group: Group
-) -> None:
+def test_undo_of_an_empty_deletion_reports_no_restored_offsets(muster: Muster, group: Group) -> None:
     commit(group, position(5))
     muster.ok("offsets", "delete", group.group_id, "--topic", "visits", "--execute")
     (change,) = muster.ok("changes", "list", group.group_id, "--json").json["changes"]
@@ -136,12 +154,12 @@ def test_an_undo_of_a_deletion_that_found_nothing_does_not_say_that_anything_is_
 
 
 @pytest.mark.parametrize("change", ["no-uuid", "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d", "a/b?c"])
-def test_a_change_that_is_not_there_is_said_to_be_none(muster: Muster, change: str) -> None:
+def test_unknown_change_is_reported(muster: Muster, change: str) -> None:
     for command in (["show"], ["undo"]):
         assert "(RESOURCE_NOT_FOUND)." in muster.refused(1, "changes", *command, change)
 
 
-def test_a_group_without_changes_says_so(muster: Muster, group: Group) -> None:
+def test_group_without_changes_is_reported(muster: Muster, group: Group) -> None:
     assert muster.ok("changes", "list", group.group_id).out.startswith("No changes")
 
 
@@ -218,7 +236,7 @@ def test_command_waits_for_the_dag_timeout_and_rejects_a_bad_time_first(
     assert muster.ok("runs", "show", run_id, "--json").json["status"] == "proposed"
 
 
-def test_what_a_run_names_is_shown_with_what_came_of_it(muster: Muster, run_id: str) -> None:
+def test_candidates_of_a_run_are_shown_with_their_outcomes(muster: Muster, run_id: str) -> None:
     (row,) = muster.ok("runs", "candidates", run_id).rows
     assert row[1:3] == ["orders", "0"]
     assert row[-2:] == ["retention", "undecided"]
@@ -246,7 +264,7 @@ def test_a_run_about_history_shows_its_days(muster: Muster, run_id: str, rows: P
     assert one["day"] == "2026-10-01"
 
 
-def test_a_run_is_rejected_for_good(muster: Muster, run_id: str) -> None:
+def test_rejected_run_cannot_be_applied(muster: Muster, run_id: str) -> None:
     assert muster.ok("runs", "reject", run_id, "--json").json["status"] == "rejected"
 
     assert "(INVALID_REQUEST)." in muster.refused(1, "runs", "apply", run_id, "--execute")
@@ -256,7 +274,7 @@ def test_a_run_is_rejected_for_good(muster: Muster, run_id: str) -> None:
     assert muster.ok("runs", "list", "--status", "failed").out == "No matching runs.\n"
 
 
-def test_a_run_that_is_not_there_is_said_to_be_none(muster: Muster) -> None:
+def test_unknown_run_is_reported(muster: Muster) -> None:
     assert "(RESOURCE_NOT_FOUND)." in muster.refused(1, "runs", "show", "nothing")
 
 
@@ -275,7 +293,7 @@ class UndoneChange:
 @pytest.mark.parametrize(
     ("candidates", "words"), [(1, "1 offset comes back by run c1;"), (2_000, "2,000 offsets come back by run c1;")]
 )
-def test_how_many_offsets_come_back_is_said_as_people_say_it(
+def test_count_of_restored_offsets_is_printed_in_singular_and_plural(
     capsys: pytest.CaptureFixture[str], candidates: int, words: str
 ) -> None:
     undo(cast(Asked, UndoneChange(candidates)), "c1", "too early", as_json=False)

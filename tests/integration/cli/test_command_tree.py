@@ -43,18 +43,18 @@ def test_the_help_lists_every_command_in_one_line_under_its_section(bare_muster:
 
 
 @pytest.mark.parametrize("listed", COMMANDS, ids=lambda listed: listed.name)
-def test_what_the_help_says_of_a_command_is_how_the_commands_own_begins(bare_muster: Muster, listed: Listed) -> None:
+def test_listed_help_line_equals_the_first_line_of_the_command_help(bare_muster: Muster, listed: Listed) -> None:
     said = bare_muster.ok(listed.name, "--help").out
 
     assert listed.line in " ".join(said.split())
 
 
-def test_no_commands_line_is_cut_in_its_groups_help(bare_muster: Muster) -> None:
+def test_command_lines_are_not_truncated_in_group_help(bare_muster: Muster) -> None:
     for group in {name.split()[0] for name in commands() if " " in name}:
         assert "..." not in bare_muster.ok(group, "--help").out.partition("Commands:")[2]
 
 
-def test_the_help_loads_nothing_heavy() -> None:
+def test_help_imports_no_heavy_modules() -> None:
     code = "import sys; sys.argv = ['muster', '--help']; import muster.cli, contextlib\n"
     code += "with contextlib.suppress(SystemExit): muster.cli.main()\n"
     code += f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
@@ -76,7 +76,7 @@ def test_the_help_loads_nothing_heavy() -> None:
         (["groups", "list", "--url", "nonsense"], "A node's URL looks like http://host:port, and not like nonsense."),
     ],
 )
-def test_wrong_usage_is_one_sentence(bare_muster: Muster, arguments: list[str], said: str) -> None:
+def test_usage_error_is_one_sentence(bare_muster: Muster, arguments: list[str], said: str) -> None:
     assert bare_muster.refused(2, *arguments).startswith(said)
 
 
@@ -88,7 +88,7 @@ def test_completion_knows_the_commands() -> None:
     assert ran.stdout.split() == ["reset-offsets"]
 
 
-def test_a_reader_who_has_read_enough_is_no_crash() -> None:
+def test_closed_output_pipe_causes_no_traceback() -> None:
     shell = f"{sys.executable} -m muster --help | head -n 1"
     ran = subprocess.run(["bash", "-o", "pipefail", "-c", shell], capture_output=True, text=True, check=False)
 

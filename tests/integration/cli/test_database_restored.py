@@ -24,7 +24,7 @@ def doctor(muster: Muster) -> tuple[str, str]:
     return found["status"], found["message"]
 
 
-def test_without_execute_nothing_is_changed(bare_muster: Muster, store: PostgresStore) -> None:
+def test_database_restored_is_a_dry_run_without_execute(bare_muster: Muster, store: PostgresStore) -> None:
     out = bare_muster.ok("database-restored").out
 
     assert out.startswith("The database is at incarnation 1.")
@@ -32,7 +32,7 @@ def test_without_execute_nothing_is_changed(bare_muster: Muster, store: Postgres
     assert store.incarnation().number == 1
 
 
-def test_it_starts_a_new_incarnation_once(bare_muster: Muster, store: PostgresStore) -> None:
+def test_database_restored_starts_one_new_incarnation(bare_muster: Muster, store: PostgresStore) -> None:
     Owner(store).write(write(group=group_row(generation=7)))
     command = ("database-restored", "--execute", "--incarnation", "1", "--reason", "Monday's disk", "--actor", "ada")
 
@@ -52,14 +52,14 @@ def test_execute_names_the_incarnation_that_it_ends(bare_muster: Muster, flags: 
     assert (ran.exit_code, "--execute and --incarnation go together" in ran.err) == (2, True)
 
 
-def test_an_incarnation_to_come_cannot_end(bare_muster: Muster, store: PostgresStore) -> None:
+def test_future_incarnation_is_rejected(bare_muster: Muster, store: PostgresStore) -> None:
     ran = bare_muster("database-restored", "--execute", "--incarnation", "2")
 
     assert (ran.exit_code, ran.err) == (1, "muster: The database is at incarnation 1; there is no 2 to end.\n")
     assert store.incarnation().number == 1
 
 
-def test_the_doctor_sees_a_new_incarnation_and_one_to_come(
+def test_doctor_reports_new_and_pending_incarnations(
     bare_muster: Muster, store: PostgresStore, database_url: str
 ) -> None:
     assert doctor(bare_muster)[0] == "ok"

@@ -1,4 +1,4 @@
-"""What there is when something is wrong: the doctor, SQL, and tokens that a node takes."""
+"""`muster doctor`, `muster sql`, and tokens that a node accepts."""
 
 import datetime as dt
 import json
@@ -43,19 +43,19 @@ def database_in_use(node: Node, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-def test_a_healthy_node_and_database_are_fine(muster: Muster, database_in_use: str) -> None:
+def test_doctor_passes_for_a_healthy_node_and_database(muster: Muster, database_in_use: str) -> None:
     assert database_in_use
     _, found = findings(muster)
 
     for check in ("settings", "disk", "schema", "leases", "node", "tokens"):
         assert found[check][0] == "ok", (check, found[check])
-    # A busy machine may make these worth a look.
+    # These may warn on a busy machine.
     assert "error" not in {found[check][0] for check in ("Postgres", "clocks", "node's clock")}
     assert "50 shards of 50 have an owner; 1 node alive" in found["leases"][1]
     assert {"Java", "JDBC driver", "Airflow", "node's port", "Airflow's port"} <= found.keys()
 
 
-def test_where_nothing_runs_the_doctor_says_what_to_do(bare_muster: Muster) -> None:
+def test_doctor_reports_what_to_start_if_nothing_runs(bare_muster: Muster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
 
@@ -68,7 +68,7 @@ def test_where_nothing_runs_the_doctor_says_what_to_do(bare_muster: Muster) -> N
     assert f"no node answers at {url}" in lines["node"]
 
 
-def test_a_schema_that_is_not_this_programs_is_wrong(
+def test_doctor_fails_for_a_schema_of_another_release(
     bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
@@ -93,7 +93,7 @@ def test_an_empty_database_has_no_schema_and_no_leases(
     assert found["Postgres"][0] != "error"
 
 
-def test_the_doctor_names_a_superuser_and_finds_the_jobs_role_fine(
+def test_doctor_names_a_superuser_and_accepts_the_jobs_role(
     bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
@@ -106,7 +106,7 @@ def test_the_doctor_names_a_superuser_and_finds_the_jobs_role_fine(
     assert "muster_jobs_login" in found["jobs role"][1]
 
 
-def test_the_doctor_finds_what_jobs_can_write_beyond_their_reports(
+def test_doctor_lists_excess_privileges_of_jobs(
     bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
@@ -121,7 +121,7 @@ def test_the_doctor_finds_what_jobs_can_write_beyond_their_reports(
     assert "can write maintenance_runs, offsets" in saw
 
 
-def test_shards_without_a_node_are_wrong(
+def test_doctor_fails_for_shards_without_an_owner(
     bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
@@ -132,7 +132,7 @@ def test_shards_without_a_node_are_wrong(
     assert "0 nodes alive" in saw
 
 
-def test_a_port_that_is_taken_names_who_has_it(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_the_process_that_uses_a_port(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setenv("MUSTER_HTTP_PORT", str(port))
@@ -143,7 +143,9 @@ def test_a_port_that_is_taken_names_who_has_it(bare_muster: Muster, monkeypatch:
     assert f"(pid {os.getpid()})" in saw
 
 
-def test_the_ports_of_a_run_are_its_own(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doctor_accepts_ports_that_the_run_itself_uses(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     data_dir = DataDir(tmp_path)
     data_dir.create()
     with socket.create_server(("127.0.0.1", 0)) as server, data_dir.locked("up"):
@@ -154,7 +156,7 @@ def test_the_ports_of_a_run_are_its_own(bare_muster: Muster, monkeypatch: pytest
     assert f"and muster up (pid {os.getpid()}) runs" in found["node's port"][1]
 
 
-def test_the_airflow_of_a_run_is_asked_where_it_is(bare_muster: Muster, fake: FakeNode, tmp_path: Path) -> None:
+def test_doctor_checks_airflow_at_the_port_of_the_run(bare_muster: Muster, fake: FakeNode, tmp_path: Path) -> None:
     healthy = {"status": "healthy"}
     fake.says(200, {"metadatabase": healthy, "scheduler": healthy, "dag_processor": healthy})
     data_dir = DataDir(tmp_path)
@@ -178,7 +180,7 @@ def test_the_airflow_of_a_run_is_asked_where_it_is(bare_muster: Muster, fake: Fa
         ("MUSTER_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/m", "Postgres", "Connection refused"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_doctor_names_each_problem(
     bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, check: str, said: str
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -194,7 +196,7 @@ def test_what_is_wrong_is_named(
 # -- sql ----------------------------------------------------------------------------------------------------
 
 
-def test_a_question_is_answered_with_a_table_or_json(muster: Muster, database_in_use: str) -> None:
+def test_query_result_is_printed_as_table_or_json(muster: Muster, database_in_use: str) -> None:
     assert database_in_use
     query = "SELECT 1 AS one, NULL AS nothing, 'a b' AS text, now() > '2020-01-01' AS is_late"
 
@@ -219,7 +221,7 @@ def test_bytes_are_written_as_postgres_writes_them(muster: Muster, database_in_u
     }
 
 
-def test_whatever_stands_in_the_tables_can_be_read_as_json(muster: Muster, group: Group, database_in_use: str) -> None:
+def test_bytes_in_tables_are_printed_as_json(muster: Muster, group: Group, database_in_use: str) -> None:
     assert database_in_use
     group.join(client_id="one-of-bytes")
 
@@ -279,7 +281,7 @@ def test_without_sql_psql_is_opened_on_the_database_in_use(muster: Muster, datab
 
 
 def new_token(muster: Muster, file: Path, role: str, *prefixes: str) -> str:
-    """Make a token whose entry stands in the file."""
+    """Create a token and add its entry to the file."""
     flags = [part for prefix in prefixes for part in ("--prefix", prefix)]
     made = muster.ok("token", "new", "--actor", f"the {role}", "--role", role, *flags, "--add-to", str(file), "--json")
     token: str = made.json["token"]
@@ -313,7 +315,7 @@ def test_expiring_token_is_reported_by_the_doctor(
     assert saw.startswith("1 token of 2 expired or will within a week, the first at ")
 
 
-def test_a_file_that_will_not_do_is_not_added_to(bare_muster: Muster, tmp_path: Path) -> None:
+def test_invalid_token_file_is_left_unchanged(bare_muster: Muster, tmp_path: Path) -> None:
     file = tmp_path / "tokens.json"
     file.write_text("{")
 
@@ -340,7 +342,7 @@ def test_entry_is_added_to_a_linked_file_and_its_mode_kept(bare_muster: Muster, 
 
 @pytest.fixture
 def guarded(databases: Databases, bare_muster: Muster, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Serve a node with tokens of every role that the command made; give its URL and the tokens."""
+    """Serve a node with a token of each role created by the command; yield its URL and the tokens."""
     file = tmp_path / "tokens.json"
     tokens = {role: new_token(bare_muster, file, role, "mine-") for role in ("agent", "viewer", "operator")}
     assert file.stat().st_mode & 0o777 == 0o600
@@ -351,7 +353,7 @@ def guarded(databases: Databases, bare_muster: Muster, tmp_path: Path) -> Iterat
     databases.drop(url)
 
 
-def test_an_agent_an_operator_and_a_viewer_each_come_with_their_token(
+def test_agent_operator_and_viewer_tokens_are_accepted(
     guarded: tuple[str, dict[str, str]], bare_muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, tokens = guarded
@@ -376,7 +378,7 @@ def test_an_agent_an_operator_and_a_viewer_each_come_with_their_token(
     assert bare_muster.refused(1, *reset) == (f"{group_id}: the bearer token is unknown (SASL_AUTHENTICATION_FAILED).")
 
 
-def test_muster_up_needs_a_token_of_its_own_where_there_are_tokens(
+def test_muster_up_requires_a_token_if_tokens_are_configured(
     bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MUSTER_TOKENS_FILE", str(tmp_path / "tokens.json"))
@@ -387,7 +389,7 @@ def test_muster_up_needs_a_token_of_its_own_where_there_are_tokens(
     assert not (tmp_path / "data").exists()
 
 
-def test_the_demonstration_fleets_topics_are_put_with_the_token(
+def test_demo_topics_are_stored_with_the_token(
     guarded: tuple[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, _ = guarded
@@ -400,7 +402,7 @@ def test_the_demonstration_fleets_topics_are_put_with_the_token(
         put_topic(url, "orders", 3)
 
 
-def test_a_node_without_tokens_asks_for_none(client: Client) -> None:
+def test_node_without_tokens_requires_none(client: Client) -> None:
     group_id = fresh_id()
     client.ok("POST", f"/v1/groups/{group_id}/offsets", {"generation": -1, "member_id": "", "offsets": [position(1)]})
 
@@ -419,7 +421,7 @@ def test_a_node_without_tokens_asks_for_none(client: Client) -> None:
         ("2026-11-21", dt.datetime(2026, 11, 21, tzinfo=dt.UTC)),
     ],
 )
-def test_a_job_judges_as_of_a_moment_that_is_read_as_everywhere(
+def test_job_accepts_as_of_in_every_time_format(
     bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, text: str, moment: dt.datetime
 ) -> None:
     asked: list[object] = []
@@ -431,12 +433,12 @@ def test_a_job_judges_as_of_a_moment_that_is_read_as_everywhere(
 
 
 @pytest.mark.parametrize("text", ["yesterday", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
-def test_a_moment_that_is_none_is_one_sentence(bare_muster: Muster, text: str) -> None:
+def test_invalid_as_of_is_reported_in_one_sentence(bare_muster: Muster, text: str) -> None:
     assert bare_muster.refused(2, "job", "offset_retention", "--as-of", text).startswith(
         f"--as-of {text}: a time looks like 2026-11-21T02:13:00"
     )
 
 
-def test_an_interval_that_has_no_end_is_one_sentence(bare_muster: Muster) -> None:
+def test_interval_beyond_the_last_date_is_reported_in_one_sentence(bare_muster: Muster) -> None:
     said = bare_muster.refused(2, "job", "assignment_balance_audit", "--interval", "9999-12-31")
     assert said.startswith("The interval 9999-12-31 is none: give a day or START/END")

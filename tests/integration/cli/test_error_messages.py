@@ -1,4 +1,4 @@
-"""Whatever goes wrong with a command is one sentence on stderr and an exit code, and never a traceback."""
+"""A failed command prints one sentence on stderr and exits with a code, without a traceback."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from tests.support.waiting import PATIENCE_S
 
 
 def muster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in an environment that sets nothing of ours but what is given."""
+    """Run the command in an environment with the given settings only."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
     return subprocess.run(
         [sys.executable, "-m", "muster", *arguments],
@@ -30,7 +30,7 @@ def muster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 def complaint(ran: subprocess.CompletedProcess[str], exit_code: int) -> str:
-    """Return the one sentence that a refused command has said."""
+    """Return the one sentence that a failed command has printed."""
     assert ran.returncode == exit_code, ran.stderr
     (line,) = ran.stderr.splitlines()
     assert line.startswith("muster: ")
@@ -52,15 +52,15 @@ def test_help_lists_the_commands() -> None:
         (["job"], "Missing argument"),
     ],
 )
-def test_wrong_usage_is_one_sentence(arguments: list[str], words: str) -> None:
+def test_usage_error_is_one_sentence(arguments: list[str], words: str) -> None:
     assert words in complaint(muster(*arguments), 2)
 
 
-def test_a_wrong_setting_is_one_sentence() -> None:
+def test_invalid_setting_is_reported_in_one_sentence() -> None:
     assert complaint(muster("serve", MUSTER_SHARDS="0"), 2) == ("MUSTER_SHARDS should be greater than or equal to 1.")
 
 
-def test_a_database_that_does_not_answer_is_one_sentence() -> None:
+def test_unreachable_database_is_reported_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     said = complaint(muster("migrate", MUSTER_DATABASE_URL=f"postgresql://muster:hunter2@127.0.0.1:{port}/muster"), 1)
@@ -77,7 +77,7 @@ def in_shell(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("arguments", [["version"], ["groups", "--help"]])
 def test_output_to_a_full_disk_is_one_sentence(tmp_path: Path, arguments: list[str]) -> None:
-    # A file that may not grow stands for a disk that is full.
+    # A file size limit simulates a full disk.
     ran = in_shell(f"ulimit -f 0; exec \"$@\" > '{tmp_path}/output'", *arguments)
     assert complaint(ran, 1) == "The output cannot be written (File too large)."
 
@@ -91,7 +91,7 @@ def test_long_output_on_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     assert complaint(ran, 1) == "The output cannot be written (File too large)."
 
 
-def test_where_the_output_is_closed_the_command_does_its_work() -> None:
+def test_command_completes_if_its_output_is_closed() -> None:
     with closing(FakeNode()) as node:
         node.says(200, {"groups": [], "next_cursor": None})
         ran = in_shell('exec "$@" >&- <&-', "groups", "list", "--url", node.url)
@@ -112,13 +112,13 @@ def test_a_command_that_is_interrupted_exits_as_the_shell_expects(tmp_path: Path
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             asked, _ = server.accept()
             with asked:
-                asked.recv(1)  # It waits for the answer now.
+                asked.recv(1)  # The command waits for the response now.
                 process.send_signal(signal.SIGINT)
                 _, said = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, said) == (130, "")
 
 
-def test_the_url_of_a_directory_in_which_nothing_runs_is_not_known(tmp_path: Path) -> None:
+def test_database_url_is_unknown_if_nothing_runs_in_the_directory(tmp_path: Path) -> None:
     assert complaint(muster("database-url", "--data-dir", str(tmp_path)), 1).startswith(f"Nothing runs in {tmp_path};")
 
 
@@ -178,7 +178,7 @@ def test_a_database_is_migrated_once(empty_database_url: str) -> None:
     assert second.endswith(" already.\n")
 
 
-def test_a_new_database_is_made_with_the_shards_that_were_asked_for(empty_database_url: str) -> None:
+def test_new_database_gets_the_requested_number_of_shards(empty_database_url: str) -> None:
     muster("migrate", MUSTER_DATABASE_URL=empty_database_url, MUSTER_SHARDS="7")
     with psycopg2.connect(empty_database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT shard_count FROM versions")
@@ -186,7 +186,7 @@ def test_a_new_database_is_made_with_the_shards_that_were_asked_for(empty_databa
     connection.close()
 
 
-def test_a_database_of_a_newer_program_is_left_alone(database_url: str) -> None:
+def test_database_with_a_newer_schema_is_not_migrated(database_url: str) -> None:
     with psycopg2.connect(database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
         cursor.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
@@ -196,7 +196,7 @@ def test_a_database_of_a_newer_program_is_left_alone(database_url: str) -> None:
 
 
 @pytest.mark.parametrize(("revision", "what_to_do"), [("0000", "run muster migrate"), ("9999", "use a newer program")])
-def test_a_node_refuses_a_schema_that_is_not_its_own(database_url: str, revision: str, what_to_do: str) -> None:
+def test_node_rejects_the_schema_of_another_release(database_url: str, revision: str, what_to_do: str) -> None:
     with psycopg2.connect(database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
         cursor.execute("UPDATE alembic_version SET version_num = %s", (revision,))
     connection.close()

@@ -1,10 +1,10 @@
-"""What groups there are, how they stand, why they rebalance; and deleting them, told first."""
+"""Group commands: list, describe, rebalances, and deletion with a dry run first."""
 
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from tests.support.http_client import Client, Group, fresh_id, gives, join_body, position
-from tests.support.known_log_ends import age, ask
+from tests.support.known_log_ends import age, run_sql
 from tests.support.muster_command import PATIENT, Muster, commit, offsets_of
 from tests.support.waiting import poll_until
 
@@ -26,7 +26,7 @@ def test_groups_are_listed_with_their_states(muster: Muster, client: Client) -> 
     assert [each["group_id"] for each in shown] == [empty.group_id]
 
 
-def test_a_list_goes_on_over_pages_up_to_its_limit(
+def test_list_continues_over_pages_up_to_its_limit(
     muster: Muster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.commands.http_client.PAGE", 2)
@@ -40,7 +40,7 @@ def test_a_list_goes_on_over_pages_up_to_its_limit(
     assert [[row[0] for row in rows] for rows in shown] == [ids, ids[:3]]
 
 
-def test_no_groups_are_said_to_be_none(muster: Muster) -> None:
+def test_empty_group_list_is_reported(muster: Muster) -> None:
     assert muster.ok("groups", "list", "--prefix", "nobody's").out == "No matching groups.\n"
     assert muster.ok("groups", "list", "--prefix", "nobody's", "--json").json == {"groups": []}
 
@@ -74,7 +74,7 @@ def test_the_columns_of_kafkas_command_come_first_in_its_order(
     muster: Muster, group: Group, flags: list[str], kafkas: str
 ) -> None:
     member = group.member(group.post("join", join_body(group_instance_id="i-1")))
-    member.ask("sync", group_instance_id="i-1", assignments=[gives(member.member_id, 0)])
+    member.post("sync", group_instance_id="i-1", assignments=[gives(member.member_id, 0)])
     member.commit(position(5))
 
     headings, row = muster.ok("groups", "describe", group.group_id, *flags).out.splitlines()
@@ -83,12 +83,10 @@ def test_the_columns_of_kafkas_command_come_first_in_its_order(
     assert row.startswith(group.group_id)
 
 
-def test_a_lag_from_an_end_that_is_out_of_date_says_so(
-    muster: Muster, group: Group, rows: PsycopgConnection, topic: str
-) -> None:
+def test_lag_from_a_stale_log_end_is_marked(muster: Muster, group: Group, rows: PsycopgConnection, topic: str) -> None:
     ends = [position(12, topic=topic, log_end_offset=12), position(5, topic=topic, partition=1, log_end_offset=12)]
     group.post("offsets", {"generation": -1, "member_id": "", "offsets": ends})
-    poll_until(lambda: ask(rows, "SELECT count(*) FROM log_end_offsets WHERE topic = %s", topic) == [(2,)])
+    poll_until(lambda: run_sql(rows, "SELECT count(*) FROM log_end_offsets WHERE topic = %s", topic) == [(2,)])
     age(rows, topic, 3_600)
 
     said = muster.ok("groups", "describe", group.group_id, "--offsets").out
@@ -104,7 +102,7 @@ def test_a_lag_from_an_end_that_is_out_of_date_says_so(
 
 
 @pytest.mark.parametrize("how", [["GROUP"], ["--group", "GROUP"]])
-def test_a_group_is_named_by_place_or_by_flag(muster: Muster, group: Group, how: list[str]) -> None:
+def test_group_is_given_as_argument_or_flag(muster: Muster, group: Group, how: list[str]) -> None:
     group.stable()
     named = [group.group_id if word == "GROUP" else word for word in how]
 
@@ -127,16 +125,16 @@ def test_a_description_for_programs_has_offsets_with_lag_and_owner(muster: Muste
     assert described["members"][0]["member_id"] == member.member_id
 
 
-def test_members_are_shown_with_their_assignment_when_asked(muster: Muster, group: Group) -> None:
+def test_members_are_shown_with_their_assignment_on_request(muster: Muster, group: Group) -> None:
     member = group.member(group.post("join", join_body(group_instance_id="i-1")))
-    member.ask("sync", group_instance_id="i-1", assignments=[gives(member.member_id, 0)])
+    member.post("sync", group_instance_id="i-1", assignments=[gives(member.member_id, 0)])
 
     said = muster.ok("groups", "members", group.group_id, "--verbose").out
 
     assert said.splitlines()[1].split()[1:7] == [member.member_id, "i-1", "127.0.0.1", "agent-1", "1", "orders:0"]
 
 
-def test_who_is_waited_for_is_named(muster: Muster, group: Group) -> None:
+def test_awaited_members_are_named(muster: Muster, group: Group) -> None:
     first = group.stable(client_id="slow-one", **PATIENT)
     group.client.later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
     poll_until(lambda: group.describe()["waiting_until"] is not None)
@@ -158,7 +156,7 @@ def test_unknown_group_is_reported_and_the_others_are_shown(muster: Muster, grou
 
 
 @pytest.mark.parametrize("group_id", ODD_IDS)
-def test_any_id_can_be_asked_for(muster: Muster, client: Client, group_id: str) -> None:
+def test_any_group_id_can_be_requested(muster: Muster, client: Client, group_id: str) -> None:
     group = client.group(group_id) if group_id not in {".", "..", "~tilde"} else None
     muster.ok(
         "groups",
@@ -179,7 +177,7 @@ def test_any_id_can_be_asked_for(muster: Muster, client: Client, group_id: str) 
     assert group is None or offsets_of(group) == {("orders", 0): 3}
 
 
-def test_a_name_cannot_command_the_terminal(muster: Muster, client: Client) -> None:
+def test_control_characters_in_names_are_escaped(muster: Muster, client: Client) -> None:
     group_id = fresh_id("evil\x1b[2J\n")
     commit(client.group(group_id), position(1))
 
@@ -194,7 +192,7 @@ def test_a_name_cannot_command_the_terminal(muster: Muster, client: Client) -> N
 # -- rebalances ---------------------------------------------------------------------------------------------
 
 
-def test_rebalances_say_what_began_them_and_who_held_them_up(muster: Muster, group: Group) -> None:
+def test_rebalances_are_listed_with_trigger_and_slowest_member(muster: Muster, group: Group) -> None:
     first = group.stable(client_id="the-slow-one", **PATIENT)
     waiting = group.client.later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
     poll_until(lambda: group.describe()["waiting_for"] == [first.member_id])
@@ -214,7 +212,7 @@ def test_rebalances_say_what_began_them_and_who_held_them_up(muster: Muster, gro
     assert len(muster.ok("groups", "rebalances", group.group_id, "--limit", "1").rows) == 1
 
 
-def test_a_group_without_rebalances_says_so(muster: Muster, group: Group) -> None:
+def test_group_without_rebalances_is_reported(muster: Muster, group: Group) -> None:
     commit(group, position(1))
 
     assert "has not rebalanced" in muster.ok("groups", "rebalances", group.group_id).out
@@ -236,7 +234,7 @@ def test_ownership_is_returned_for_any_time(muster: Muster, group: Group) -> Non
     assert "Name one partition" in muster.refused(2, "groups", "owners", "g", "--topic", "orders:1,2")
 
 
-def test_the_overview_begins_with_who_is_in_trouble(muster: Muster, client: Client, topic: str) -> None:
+def test_overview_lists_groups_with_problems_first(muster: Muster, client: Client, topic: str) -> None:
     prefix = fresh_id("glance")
     settled, unsettled = client.group(prefix + "-a"), client.group(prefix + "-b")
     commit(settled, position(5, topic=topic, log_end_offset=12))
@@ -254,14 +252,14 @@ def test_the_overview_begins_with_who_is_in_trouble(muster: Muster, client: Clie
 # -- rebalance and remove-member ----------------------------------------------------------------------------
 
 
-def test_a_group_is_made_to_rebalance(muster: Muster, group: Group) -> None:
+def test_rebalance_is_forced(muster: Muster, group: Group) -> None:
     member = group.stable()
 
     done = muster.ok("groups", "rebalance", group.group_id, "--reason", "a test", "--json").json
 
     assert done["group_id"] == group.group_id
     assert group.client.ok("GET", f"/v1/changes/{done['change_id']}")["reason"] == "a test"
-    assert member.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
+    assert member.post("heartbeat").code == "REBALANCE_IN_PROGRESS"
     assert "GROUP_ID_NOT_FOUND" in muster.refused(1, "groups", "rebalance", "nobody")
 
 
@@ -289,7 +287,7 @@ def test_member_is_removed_on_request(muster: Muster, group: Group, name: str) -
     assert muster.refused(1, *wanted) == f"{group.group_id} has no member {wanted[2]}."
 
 
-def test_members_own_and_wait_in_a_rebalance_as_they_do(muster: Muster, group: Group) -> None:
+def test_members_show_ownership_and_wait_during_a_rebalance(muster: Muster, group: Group) -> None:
     slow = group.stable(client_id="slow-one", **PATIENT)
     ready = join_body(member_id=group.handshake(), client_id="ready", **PATIENT)
     group.client.later(group, "join", ready)
@@ -349,7 +347,7 @@ def test_deletion_is_a_dry_run_unless_executed(muster: Muster, group: Group) -> 
     assert len(offsets_of(group)) == 2
 
 
-def test_dry_run_is_stronger_than_execute(muster: Muster, group: Group) -> None:
+def test_dry_run_overrides_execute(muster: Muster, group: Group) -> None:
     commit(group, position(5))
 
     muster.ok("groups", "delete", group.group_id, "--execute", "--dry-run")
@@ -358,7 +356,7 @@ def test_dry_run_is_stronger_than_execute(muster: Muster, group: Group) -> None:
 
 
 @pytest.mark.parametrize("execute", [[], ["--execute"]])
-def test_one_that_is_refused_does_not_keep_the_others(muster: Muster, client: Client, execute: list[str]) -> None:
+def test_rejected_deletion_does_not_prevent_the_others(muster: Muster, client: Client, execute: list[str]) -> None:
     busy, idle = client.group(fresh_id()), client.group(fresh_id())
     busy.stable()
     commit(idle, position(1))
@@ -395,7 +393,7 @@ def test_all_groups_can_be_narrowed_by_state_and_prefix(muster: Muster, client: 
         (["a", "--state", "Empty"], "--state and --prefix require --all-groups."),
     ],
 )
-def test_it_must_be_clear_which_groups_are_meant(muster: Muster, arguments: list[str], said: str) -> None:
+def test_ambiguous_group_selection_is_a_usage_error(muster: Muster, arguments: list[str], said: str) -> None:
     assert muster.refused(2, "groups", "delete", *arguments) == said
     assert muster.refused(2, "groups", "reset-offsets", "--to-latest", "--all-topics", *arguments) == said
 
@@ -403,7 +401,7 @@ def test_it_must_be_clear_which_groups_are_meant(muster: Muster, arguments: list
 # -- tuning -------------------------------------------------------------------------------------------------
 
 
-def test_advice_is_shown_and_timeouts_can_be_tried(muster: Muster, group: Group) -> None:
+def test_advice_and_simulated_timeouts_are_shown(muster: Muster, group: Group) -> None:
     group.stable()
 
     said = muster.ok(

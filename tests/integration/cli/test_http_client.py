@@ -1,4 +1,4 @@
-"""Which node is asked, as whom, and what is said when it refuses, is busy, or is not there."""
+"""HTTP client of the commands: node address, actor, rejections, retries and unreachable nodes."""
 
 import getpass
 import os
@@ -37,7 +37,7 @@ def test_foreign_server_is_reported(bare_muster: Muster, fake: FakeNode, body: b
     assert said == f"What answers at {fake.url} (status 200) is not a Muster node."
 
 
-def test_a_busy_node_is_asked_again_under_the_same_key(fake: FakeNode) -> None:
+def test_request_to_a_busy_node_is_repeated_with_the_same_key(fake: FakeNode) -> None:
     fake.says(503, NOT_NOW)
     fake.says(429, {**NOT_NOW, "code": "THROTTLING_QUOTA_EXCEEDED"})
     fake.answers.append((204, b""))
@@ -59,7 +59,7 @@ def test_busy_node_is_given_up_after_the_timeout(
     )
 
 
-def test_a_quarantine_is_shown_at_once(bare_muster: Muster, fake: FakeNode) -> None:
+def test_quarantined_group_is_reported_without_retry(bare_muster: Muster, fake: FakeNode) -> None:
     fake.says(503, {**NOT_NOW, "detail": "the group is quarantined", "quarantine_reason": "groups.state is 'stable'"})
 
     said = bare_muster.refused(1, "groups", "describe", "g", "--url", fake.url)
@@ -68,7 +68,7 @@ def test_a_quarantine_is_shown_at_once(bare_muster: Muster, fake: FakeNode) -> N
     assert len(fake.seen) == 1
 
 
-def test_the_token_goes_along_and_names_the_actor(
+def test_token_is_sent_and_determines_the_actor(
     bare_muster: Muster, fake: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.says(200, {"groups": [], "next_cursor": None, "values": {}})
@@ -93,7 +93,7 @@ def test_the_token_goes_along_and_names_the_actor(
 
 @pytest.mark.parametrize("token", ["hunter2\n", "The token:\n\n  hunter2\n", "hunter2\r", "hunter2ü", "hunter2\udcff"])
 @pytest.mark.parametrize("command", [["groups", "list"], ["up", "--no-airflow"], ["job", "offset_retention"]])
-def test_a_token_that_no_request_can_carry_is_refused_and_not_shown(
+def test_unencodable_token_is_rejected_and_not_printed(
     bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, token: str, command: list[str]
 ) -> None:
     monkeypatch.setenv("MUSTER_TOKEN", token)
@@ -116,7 +116,7 @@ def test_doctor_reports_such_a_token(bare_muster: Muster, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("actor", ["x\ny", "x\0y", "\x1b[2J"])
-def test_an_actor_that_no_request_can_carry_is_refused(bare_muster: Muster, actor: str) -> None:
+def test_unencodable_actor_is_rejected(bare_muster: Muster, actor: str) -> None:
     for command in (["config", "set", "group_max_size=1"], ["token", "new", "--role", "viewer"]):
         assert bare_muster.refused(2, *command, "--actor", actor) == (
             "--actor: a name has no line breaks or other control characters, and is UTF-8."

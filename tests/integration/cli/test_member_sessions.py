@@ -1,4 +1,4 @@
-"""`muster groups sessions` says how stays ended, who was back at once, and which session timeout to try then."""
+"""`muster groups sessions` lists end reasons, rejoins, and the session timeout to simulate."""
 
 import json
 from typing import Any, cast
@@ -12,7 +12,7 @@ from tests.support.muster_command import Muster
 
 
 def session(second: int, end_reason: str = "session_expired", back_second: int | None = None, **given: object) -> Json:
-    """Return a stay that ended at a second of 02:13, and whose client was back at another."""
+    """Return a session that ended at a second of 02:13, and whose client rejoined at another."""
     return {
         "client_id": "courier",
         "client_host": "10.0.0.7",
@@ -32,7 +32,7 @@ def session(second: int, end_reason: str = "session_expired", back_second: int |
 
 
 class CannedNode:
-    """A node that answers with these stays, and notes what it was asked."""
+    """A node that returns these sessions, and records requests."""
 
     def __init__(self, *sessions: Json) -> None:
         self.sessions = list(sessions)
@@ -73,7 +73,7 @@ def test_evicted_and_rejoined_client_is_listed_with_a_timeout_to_try(capsys: pyt
     assert "other was evicted" not in out
 
 
-def test_a_member_that_missed_a_rebalance_is_said_to_have_been_alive(capsys: pytest.CaptureFixture[str]) -> None:
+def test_member_that_missed_a_rebalance_is_reported_as_alive(capsys: pytest.CaptureFixture[str]) -> None:
     out = said(
         CannedNode(session(0, "rebalance_timeout", cause="late_join"), session(1, "sync_timeout", cause="silent")),
         capsys,
@@ -82,11 +82,11 @@ def test_a_member_that_missed_a_rebalance_is_said_to_have_been_alive(capsys: pyt
     assert "sync_timeout, alive" not in out
 
 
-def test_who_stayed_away_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_member_that_left_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert "was evicted" not in said(CannedNode(session(0), session(1, "left", back_second=2)), capsys)
 
 
-def test_what_the_timeout_in_force_would_have_kept_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_eviction_that_the_effective_timeout_would_prevent_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
     node = CannedNode(session(0, back_second=4))
     node.session_timeout_ms = 13_999
     assert "muster groups tuning" in said(node, capsys)
@@ -117,7 +117,7 @@ def test_only_ended_sessions_are_listed_without_intervals(capsys: pytest.Capture
     assert node.asked["end_reason"] is None
 
 
-def test_as_json_it_is_what_the_node_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_equals_the_response_of_the_node(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [session(0)]
     assert json.loads(said(CannedNode(*rows), capsys, as_json=True)) == {
         "group_id": "couriers",

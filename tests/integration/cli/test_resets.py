@@ -1,4 +1,4 @@
-"""Resets with kafka-consumer-groups' flags, and offsets into files and back; told first, done when asked for."""
+"""Resets with the flags of kafka-consumer-groups, and export and import of offsets; dry runs by default."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from tests.support.fake_node import FakeNode
 from tests.support.http_client import Client, Group, Json, fresh_id, position
-from tests.support.known_log_ends import ask, end_is
+from tests.support.known_log_ends import end_is, run_sql
 from tests.support.muster_command import Muster, commit, offsets_of
 from tests.support.waiting import PATIENCE_S, poll_until
 
@@ -39,7 +39,7 @@ def reset(muster: Muster, group: Group, *flags: str) -> list[Json]:
         (["--shift-by=-2"], 3),
     ],
 )
-def test_each_way_moves_to_its_own_offset(
+def test_each_reset_target_moves_to_its_offset(
     muster: Muster, group: Group, flags: list[str], new_offset: int, topic: str
 ) -> None:
     commit(group, position(5, topic=topic, log_end_offset=50))
@@ -50,7 +50,7 @@ def test_each_way_moves_to_its_own_offset(
     assert offsets_of(group) == {(topic, 0): new_offset}
 
 
-def test_a_time_and_a_length_of_time_say_what_was_committed_then(muster: Muster, group: Group) -> None:
+def test_datetime_and_duration_select_offsets_committed_at_that_time(muster: Muster, group: Group) -> None:
     commit(group, position(5))
     (committed,) = group.client.ok("GET", f"{group.path}/offsets")["offsets"]
     at = datetime.fromisoformat(committed["committed_at"]) + timedelta(milliseconds=1)
@@ -64,7 +64,7 @@ def test_a_time_and_a_length_of_time_say_what_was_committed_then(muster: Muster,
     assert "nothing is known to have been committed by then (INVALID_REQUEST)" in said
 
 
-def test_topics_and_partitions_are_chosen_as_kafkas_tool_has_them(muster: Muster, group: Group) -> None:
+def test_topics_and_partitions_are_selected_as_in_kafka_s_tool(muster: Muster, group: Group) -> None:
     commit(group, *(position(5, partition=number) for number in range(3)), position(6, topic="visits"))
 
     assert reset(muster, group, "--topic", "orders:0,2", "--topic", "visits", "--to-offset", "1") == [
@@ -92,14 +92,14 @@ def test_topics_and_partitions_are_chosen_as_kafkas_tool_has_them(muster: Muster
         (["--from-file", "nowhere.csv"], "There is no file nowhere.csv."),
     ],
 )
-def test_flags_that_will_not_do_are_wrong_usage(muster: Muster, group: Group, flags: list[str], said: str) -> None:
+def test_invalid_flags_are_usage_errors(muster: Muster, group: Group, flags: list[str], said: str) -> None:
     commit(group, position(5))
 
     assert said in muster.refused(2, "groups", "reset-offsets", group.group_id, *flags, "--execute")
     assert offsets_of(group) == {("orders", 0): 5}
 
 
-def test_a_typing_error_makes_no_group(muster: Muster, group: Group) -> None:
+def test_reset_creates_a_group_only_with_create(muster: Muster, group: Group) -> None:
     flags = ["groups", "reset-offsets", group.group_id, "--topic", "orders:0", "--to-offset", "3", "--execute"]
 
     assert muster.refused(1, *flags) == (
@@ -110,7 +110,7 @@ def test_a_typing_error_makes_no_group(muster: Muster, group: Group) -> None:
     assert offsets_of(group) == {("orders", 0): 3}
 
 
-def test_several_groups_have_one_summary_and_their_own_refusals(muster: Muster, client: Client) -> None:
+def test_reset_of_several_groups_prints_one_summary_and_each_rejection(muster: Muster, client: Client) -> None:
     busy, idle = client.group(fresh_id()), client.group(fresh_id())
     busy.stable()
     commit(idle, position(5))
@@ -144,7 +144,7 @@ def test_a_position_outside_of_the_log_is_recorded(muster: Muster, group: Group,
 # -- files --------------------------------------------------------------------------------------------------
 
 
-def test_an_exported_plan_is_what_from_file_takes(muster: Muster, group: Group, tmp_path: Path, topic: str) -> None:
+def test_exported_plan_is_accepted_by_from_file(muster: Muster, group: Group, tmp_path: Path, topic: str) -> None:
     commit(group, position(5, topic=topic, log_end_offset=50), position(6, partition=1, topic=topic, log_end_offset=60))
     plan = muster.ok(
         "groups", "reset-offsets", group.group_id, "--all-topics", "--to-latest", "--export", "--execute"
@@ -161,7 +161,7 @@ def test_an_exported_plan_is_what_from_file_takes(muster: Muster, group: Group, 
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_offsets_are_taken_out_and_in_again(muster: Muster, client: Client, tmp_path: Path, form: str) -> None:
+def test_exported_offsets_are_imported(muster: Muster, client: Client, tmp_path: Path, form: str) -> None:
     prefix = fresh_id("saved, ")
     groups = [client.group(f"{prefix}{name}") for name in ("a", 'b "quoted"')]
     for number, group in enumerate(groups):
@@ -182,7 +182,7 @@ def test_offsets_are_taken_out_and_in_again(muster: Muster, client: Client, tmp_
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_pipe_is_written_into_and_kept(muster: Muster, group: Group, tmp_path: Path) -> None:
+def test_export_to_a_pipe_keeps_the_pipe(muster: Muster, group: Group, tmp_path: Path) -> None:
     commit(group, position(5))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -207,7 +207,7 @@ def test_unknown_group_has_no_offsets_to_delete(muster: Muster, group: Group, tm
     assert not file.exists()
 
 
-def test_one_groups_offsets_can_be_given_to_another(
+def test_offsets_of_one_group_are_imported_into_another(
     muster: Muster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = client.group(fresh_id()), client.group(fresh_id())
@@ -267,7 +267,7 @@ def test_a_file_without_groups_needs_one(muster: Muster, tmp_path: Path) -> None
     assert muster.refused(2, "offsets", "import", str(file)) == "The file names no group, so name exactly one."
 
 
-def test_more_partitions_than_a_request_holds_are_asked_for_in_parts(
+def test_large_requests_are_split_by_partitions(
     muster: Muster, group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.commands.offset_reset.PARTITIONS_A_REQUEST", 2)
@@ -283,7 +283,7 @@ def test_more_partitions_than_a_request_holds_are_asked_for_in_parts(
 # -- delete -------------------------------------------------------------------------------------------------
 
 
-def test_offsets_are_deleted_when_asked_for_and_come_back(muster: Muster, group: Group) -> None:
+def test_offsets_are_deleted_with_execute_and_restored_by_undo(muster: Muster, group: Group) -> None:
     commit(group, *(position(5, partition=number) for number in range(3)), position(6, topic="visits"))
     wanted = ["offsets", "delete", group.group_id, "--topic", "orders:0,2", "--topic", "visits"]
 
@@ -298,7 +298,7 @@ def test_offsets_are_deleted_when_asked_for_and_come_back(muster: Muster, group:
     assert len(offsets_of(group)) == 4
 
 
-def test_offsets_that_a_live_group_reads_are_not_deleted(muster: Muster, group: Group) -> None:
+def test_subscribed_offsets_are_not_deleted(muster: Muster, group: Group) -> None:
     group.stable().commit(position(5))
 
     wanted = ["offsets", "delete", "--group", group.group_id, "--topic", "orders"]
@@ -330,7 +330,7 @@ def test_offsets_of_unsubscribed_topics_are_deleted_and_others_rejected(muster: 
     assert offsets_of(group) == {("orders", 0): 5}
 
 
-def test_a_topic_without_offsets_has_nothing_to_take_back(muster: Muster, group: Group) -> None:
+def test_deletion_of_no_offsets_prints_no_undo_command(muster: Muster, group: Group) -> None:
     commit(group, position(5))
     wanted = ["offsets", "delete", group.group_id, "--topic", "visits"]
 
@@ -363,7 +363,7 @@ def test_offsets_are_shown_as_kafkas_console_prints_them(muster: Muster, group: 
     ]
 
 
-def test_an_offset_with_an_end_of_its_own_shows_it_as_kafkas_console_does(muster: Muster, group: Group) -> None:
+def test_offset_expiry_is_shown_as_by_kafka_s_console(muster: Muster, group: Group) -> None:
     commit(group, position(5))
     done = muster.ok("groups", "reset-offsets", group.group_id, *ORDERS, "--to-offset", "1", "--execute", "--json").json
     muster.ok("changes", "undo", done["groups"][0]["change_ids"][0])
@@ -413,22 +413,22 @@ def test_a_token_that_may_read_offsets_only_is_shown_no_log_ends(bare_muster: Mu
 # -- wrong ends of logs -------------------------------------------------------------------------------------
 
 
-def test_wrong_log_ends_are_listed_first_and_deleted_when_asked_for(
+def test_wrong_log_ends_are_listed_and_deleted_with_execute(
     muster: Muster, group: Group, topic: str, rows: PsycopgConnection
 ) -> None:
     largest = 2**63 - 1
     commit(group, *(position(5, topic=topic, partition=each, log_end_offset=largest) for each in range(3)))
     stored = "SELECT partition FROM log_end_offsets WHERE topic = %s ORDER BY 1"
-    poll_until(lambda: len(ask(rows, stored, topic)) == 3)
+    poll_until(lambda: len(run_sql(rows, stored, topic)) == 3)
     command = ("offsets", "delete-log-ends", "--topic", f"{topic}:0,2")
 
     tried = muster.ok(*command)
     assert [row[:3] for row in tried.rows[:2]] == [[topic, each, str(largest)] for each in ("0", "2")]
     assert "2 log ends would be deleted. Dry run; use --execute to apply.\n" in tried.out
-    assert len(ask(rows, stored, topic)) == 3
+    assert len(run_sql(rows, stored, topic)) == 3
     done = muster.ok(*command, "--execute", "--reason", "a faulty reporter").out
     assert "2 log ends deleted. The next report of each begins anew.\n" in done
-    assert ask(rows, stored, topic) == [(1,)]
+    assert run_sql(rows, stored, topic) == [(1,)]
     assert muster.ok(*command, "--execute").out == "No log end of these is known. Nothing was changed.\n"
 
     rest = muster.ok("offsets", "delete-log-ends", "--topic", topic, "--execute", "--json").json

@@ -1,4 +1,4 @@
-"""What the terminal shows is what the tables hold, in words that cannot command the terminal."""
+"""The terminal overview shows what the tables have, with control characters escaped."""
 
 import io
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ def run_sql(connection: PsycopgConnection, statements: str) -> None:
         cursor.execute(statements)
 
 
-def test_an_empty_database_has_nothing_to_show(reader: OverviewReader) -> None:
+def test_overview_of_an_empty_database_is_empty(reader: OverviewReader) -> None:
     assert reader.refresh()
     assert reader.last == Overview()
 
@@ -93,14 +93,14 @@ def test_simple_groups_are_shown_beside_the_others(reader: OverviewReader, datab
     assert reader.last.groups[0].state == "Empty"
 
 
-def test_the_demonstrations_past_is_inserted_once(reader: OverviewReader, database_url: str) -> None:
+def test_demo_history_is_inserted_once(reader: OverviewReader, database_url: str) -> None:
     insert_expired_groups(database_url, shard_count=50)
     insert_expired_groups(database_url, shard_count=50)
     reader.refresh()
     assert reader.last.groups[0].committed_records == 1_000 + 1_010 + 1_020
 
 
-def test_of_many_groups_the_first_are_shown_and_the_others_counted(
+def test_first_groups_are_shown_and_the_others_counted(
     reader: OverviewReader, sql_connection: PsycopgConnection
 ) -> None:
     run_sql(
@@ -122,7 +122,7 @@ def test_live_groups_come_before_empty_ones(
     assert [group.group_id for group in reader.last.groups][:2] == ["z-billing", "nightly-export"]
 
 
-def test_a_run_is_shown_with_what_it_expired_and_what_it_kept(
+def test_run_is_shown_with_counts_of_expired_and_kept_offsets(
     reader: OverviewReader, sql_connection: PsycopgConnection
 ) -> None:
     run_sql(sql_connection, RUN_SQL)
@@ -132,7 +132,9 @@ def test_a_run_is_shown_with_what_it_expired_and_what_it_kept(
     assert display.run(run) == "offset_retention applied: expired 3 of old; 2 committed_since"
 
 
-def test_a_cleanup_is_shown_with_what_it_retired(reader: OverviewReader, sql_connection: PsycopgConnection) -> None:
+def test_cleanup_run_is_shown_with_the_count_of_retired_groups(
+    reader: OverviewReader, sql_connection: PsycopgConnection
+) -> None:
     run_sql(sql_connection, CLEANUP_SQL)
     reader.refresh()
     (run,) = reader.last.runs
@@ -148,7 +150,7 @@ FROM (VALUES ('a', 'retired'), ('b', 'retired'), ('c', 'has_offsets')) AS groups
 """
 
 
-def test_a_second_look_waits_for_its_time(reader: OverviewReader) -> None:
+def test_second_refresh_waits_for_the_interval(reader: OverviewReader) -> None:
     assert reader.refresh()
     assert not reader.refresh()
 
@@ -182,18 +184,18 @@ def test_a_member_id_begins_with_the_client_id(member_id: str | None, client_id:
         (172_800, "2 days"),
     ],
 )
-def test_a_span_has_one_unit(seconds: float, words: str) -> None:
+def test_duration_is_printed_in_one_unit(seconds: float, words: str) -> None:
     assert display.duration(seconds) == words
 
 
-def test_a_groups_line_says_all_about_it() -> None:
+def test_line_of_a_group_shows_all_fields() -> None:
     assert display.group(BILLING) == (
         "billing: Stable, generation 4, members a (3), committed 30, lag 5, "
         "last rebalance session_expired of b, 0 s ago"
     )
 
 
-def test_a_name_cannot_command_the_terminal() -> None:
+def test_control_characters_in_names_are_escaped() -> None:
     assert display.printable("\x1b[2Jgone\n") == "�[2Jgone�"
 
 
@@ -211,7 +213,7 @@ def test_plain_output_reports_only_changes() -> None:
     assert others == ["Node     http://127.0.0.1:8080", display.group(BILLING), display.run(run)]
 
 
-def test_a_step_that_fails_leaves_no_line() -> None:
+def test_failed_step_prints_no_line() -> None:
     stream = io.StringIO()
     screen = PlainScreen(stream)
     with pytest.raises(ZeroDivisionError), screen.step("Postgres"):
@@ -232,7 +234,7 @@ def test_the_table_shows_groups_steps_events_and_addresses() -> None:
 
 
 def demo_overview(pid: int, *, is_rebalancing: bool = False) -> Overview:
-    """Return how the demonstration stands when every member is there, the past groups and two runs included."""
+    """Return the overview of the demonstration with all members, its history groups and two runs."""
     client_ids = {
         group.group_id: [*group.members, *([group.visitor] if group.visitor else [])]
         for group in sorted(GROUPS, key=lambda group: group.group_id)
@@ -266,7 +268,7 @@ ADDRESSES = (
 
 @pytest.mark.parametrize("pid", [7525, 4_194_304])
 @pytest.mark.parametrize("is_rebalancing", [False, True])
-def test_every_pid_of_the_fleet_stands_whole_on_a_small_terminal(pid: int, *, is_rebalancing: bool) -> None:
+def test_pids_are_complete_on_a_small_terminal(pid: int, *, is_rebalancing: bool) -> None:
     overview = demo_overview(pid, is_rebalancing=is_rebalancing)
     stream = io.StringIO()
     screen = LiveScreen(Console(file=stream, force_terminal=True, width=80, height=24))
@@ -285,14 +287,14 @@ def test_every_pid_of_the_fleet_stands_whole_on_a_small_terminal(pid: int, *, is
     assert all(group.group_id in drawn for group in overview.groups if group.members)
 
 
-def test_a_pid_in_the_reason_is_whole_or_seen_to_be_cropped() -> None:
+def test_pid_in_the_reason_is_complete_or_marked_as_cropped() -> None:
     stream = io.StringIO()
     Console(file=stream, width=80, height=24).print(group_table(demo_overview(7525), 80))
     assert "of audit-1-pid7525\n" in stream.getvalue()
     assert "of enrichment-1-p…\n" in stream.getvalue()
 
 
-def test_of_many_members_the_first_are_named_and_the_others_counted() -> None:
+def test_first_members_are_named_and_the_others_counted() -> None:
     members = tuple(MemberView(str(number), f"worker-{number}", 1) for number in range(100))
     stream = io.StringIO()
     Console(file=stream, width=80).print(group_table(Overview((replace(BILLING, members=members),)), 80))

@@ -1,4 +1,4 @@
-"""`muster up` and `muster serve` as a person runs them: they come up, show what is there, and leave nothing."""
+"""`muster up` and `muster serve` start, show their groups, and leave no process behind."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.support.waiting import PATIENCE_S, poll_until
 pytestmark = pytest.mark.postgres
 
 PORTS = range(10_000, 15_000)
-"""Where nothing else of the tests listens, and no client's end of a connection lies."""
+"""Ports that no other test uses, outside of the range of client ports."""
 
 
 def is_free(port: int) -> bool:
@@ -81,7 +81,7 @@ class Run:
 
 @pytest.fixture
 def runs() -> Iterator[list[Run]]:
-    """Whatever a test starts goes in here, and is gone after it."""
+    """The runs that a test starts; they are stopped after it."""
     runs: list[Run] = []
     yield runs
     for run in runs:
@@ -105,7 +105,7 @@ def are_gone(keys: set[ProcessKey]) -> bool:
     return not any(map(process_table.is_alive, keys))
 
 
-def ask(url: str, question: str) -> list[tuple[object, ...]]:
+def run_sql(url: str, question: str) -> list[tuple[object, ...]]:
     connection = psycopg2.connect(url)
     try:
         with connection.cursor() as cursor:
@@ -115,21 +115,21 @@ def ask(url: str, question: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def test_up_shows_what_lives_and_what_is_past(live: Run) -> None:
+def test_up_shows_live_groups_and_demo_history(live: Run) -> None:
     assert "last rebalance member_joined" in live.output
     assert "nightly-export: Empty, members none, committed 3,030" in live.output
 
 
-def test_no_process_works_as_the_superuser_or_knows_its_password(live: Run) -> None:
+def test_no_process_uses_the_superuser_or_its_password(live: Run) -> None:
     password = (live.data_dir.path / "postgres" / "password").read_text().encode()
     environments = [Path(f"/proc/{key.pid}/environ").read_bytes() for key in live.family()]
     assert any(b"muster_owner" in environment for environment in environments)
     assert not any(password in environment for environment in environments)
     question = "SELECT DISTINCT usename FROM pg_stat_activity WHERE backend_type = 'client backend'"
-    assert ask(live.database_url(), question) == [("muster_owner",)]
+    assert run_sql(live.database_url(), question) == [("muster_owner",)]
 
 
-def test_sql_is_asked_as_the_reader_and_written_as_the_owner(live: Run) -> None:
+def test_sql_reads_as_the_reader_role_and_writes_as_the_owner(live: Run) -> None:
     def answer(*arguments: str) -> str:
         command = [sys.executable, "-m", "muster", "sql", *arguments, "--data-dir", str(live.data_dir.path)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -144,18 +144,18 @@ def settled_members(run: Run, group_id: str, count: int) -> list[tuple[object, .
         SELECT client_id, member_id, generation FROM members JOIN groups USING (group_id)
         WHERE group_id = '{group_id}' AND state = 'Stable' AND member_count = {count} ORDER BY client_id
     """  # noqa: S608 - both are ours
-    poll_until(lambda: len(ask(run.database_url(), question)) == count)
-    return ask(run.database_url(), question)
+    poll_until(lambda: len(run_sql(run.database_url(), question)) == count)
+    return run_sql(run.database_url(), question)
 
 
-def test_a_member_that_is_killed_is_missed(live: Run) -> None:
+def test_killed_member_is_evicted_and_restarted(live: Run) -> None:
     client_id = str(settled_members(live, "clicks-enrichment", 2)[0][0])
     os.kill(int(client_id.rpartition("pid")[2]), signal.SIGKILL)
     live.wait_for("demo-enrichment-1 was ended by SIGKILL; it starts again in 20 s")
     live.wait_for(f"last rebalance session_expired of {client_id}")
 
 
-def test_a_node_that_is_killed_comes_back_and_no_member_notices(live: Run) -> None:
+def test_killed_node_restarts_without_a_rebalance(live: Run) -> None:
     members = settled_members(live, "orders-billing", 3)
     first = live.node_pid()
     assert first is not None
@@ -165,7 +165,7 @@ def test_a_node_that_is_killed_comes_back_and_no_member_notices(live: Run) -> No
     assert settled_members(live, "orders-billing", 3) == members
 
 
-def test_up_leaves_no_process_behind(tmp_path: Path, runs: list[Run]) -> None:
+def test_up_stops_all_its_processes(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, "up", "--no-airflow")
     runs.append(run)
     run.wait_for("Demonstration fleet")
@@ -176,9 +176,7 @@ def test_up_leaves_no_process_behind(tmp_path: Path, runs: list[Run]) -> None:
     assert "✓ Stop" in run.output
 
 
-def test_a_run_that_is_killed_takes_its_children_along_and_the_next_finds_its_data(
-    tmp_path: Path, runs: list[Run]
-) -> None:
+def test_children_of_a_killed_run_end_and_the_next_run_keeps_its_data(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, "up", "--no-airflow", "--no-demo")
     runs.append(run)
     run.wait_for("owns its shards")
@@ -188,16 +186,16 @@ def test_a_run_that_is_killed_takes_its_children_along_and_the_next_finds_its_da
     poll_until(lambda: are_gone(family))
     again = Run(tmp_path, "up", "--no-airflow", "--no-demo")
     runs.append(again)
-    again.wait_for("there already")
+    again.wait_for("up to date")
     again.wait_for("owns its shards")
     assert again.database_url() == url
-    # Until the killed node's lease is over, it counts as alive and keeps its share.
+    # Until its lease expires, the killed node counts as alive and keeps its share.
     newest = "SELECT node_id FROM nodes ORDER BY started_at DESC LIMIT 1"
     owned = f"SELECT count(*) FROM shard_leases WHERE node_id IN ({newest})"  # noqa: S608 - words of ours
-    poll_until(lambda: ask(url, owned) == [(50,)])
+    poll_until(lambda: run_sql(url, owned) == [(50,)])
 
 
-def test_a_node_alone_brings_its_own_database_and_takes_it_along(tmp_path: Path, runs: list[Run]) -> None:
+def test_serve_starts_and_stops_its_embedded_database(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, "serve")
     runs.append(run)
     poll_until(run.is_ready)
@@ -207,13 +205,13 @@ def test_a_node_alone_brings_its_own_database_and_takes_it_along(tmp_path: Path,
     assert are_gone(family)
 
 
-def test_three_nodes_share_the_shards_and_lose_one(tmp_path: Path, runs: list[Run]) -> None:
+def test_three_nodes_share_shards_and_survive_the_loss_of_one(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, "up", "--no-airflow", "--no-demo", "--nodes", "3")
     runs.append(run)
     run.wait_for("own their shards")
 
     def shares() -> list[tuple[object, ...]]:
-        return ask(run.database_url(), OWNED_SHARDS)
+        return run_sql(run.database_url(), OWNED_SHARDS)
 
     poll_until(lambda: shares() == [(16,), (17,), (17,)])
     killed = run.node_pid("node-2")

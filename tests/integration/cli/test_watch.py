@@ -115,7 +115,7 @@ def test_a_long_id_is_folded_in_a_narrow_terminal_and_not_lost(
     assert "…" not in shown
 
 
-def test_in_a_pipe_a_group_is_printed_when_it_has_changed(muster: Muster, group: Group) -> None:
+def test_watch_in_a_pipe_prints_changed_groups_only(muster: Muster, group: Group) -> None:
     commit(group, position(1))
 
     said = muster.ok("groups", "watch", group.group_id, "--interval", "0.1", "--count", "3").out
@@ -124,18 +124,18 @@ def test_in_a_pipe_a_group_is_printed_when_it_has_changed(muster: Muster, group:
     assert f"{group.group_id}: Empty" in said
 
 
-def test_without_a_name_all_are_watched(muster: Muster, client: Client) -> None:
-    unsettled, settled = client.group(fresh_id("watched")), client.group(fresh_id("watched"))
-    member = unsettled.join()
+def test_watch_without_names_shows_all_groups(muster: Muster, client: Client) -> None:
+    rebalancing, settled = client.group(fresh_id("watched")), client.group(fresh_id("watched"))
+    member = rebalancing.join()
     commit(settled, position(1))
 
     said = muster.ok("groups", "watch", "--count", "1").out
 
-    assert f"{unsettled.group_id}: CompletingRebalance" in said
+    assert f"{rebalancing.group_id}: CompletingRebalance" in said
     assert f"waits for agent-1 at 127.0.0.1 ({member.member_id}, the leader) to sync" in said
     assert f"{settled.group_id}: Empty, generation 0, 0 members" in said
-    unsettled.post("leave", {"members": [{"member_id": member.member_id}]})
-    poll_until(lambda: unsettled.describe()["state"] == "Empty")
+    rebalancing.post("leave", {"members": [{"member_id": member.member_id}]})
+    poll_until(lambda: rebalancing.describe()["state"] == "Empty")
 
 
 def test_stopped_node_is_reported_and_ctrl_c_still_works(bare_muster: Muster, database_url: str) -> None:
@@ -146,7 +146,7 @@ def test_stopped_node_is_reported_and_ctrl_c_still_works(bare_muster: Muster, da
         with in_a_pipe("groups", "watch", "--interval", "0.1", "--url", node.url) as (watching, lines):
             assert "watched: Empty" in next(lines)
             of_node.close()
-            # Whoever asks while the node stops is told that, before nobody answers any more.
+            # A stopping node first answers that it stops; later connections fail.
             last = next(line for line in lines if "this node is stopping" not in line)
             assert f"No node answers at {node.url}" in last
 
@@ -155,12 +155,12 @@ def test_stopped_node_is_reported_and_ctrl_c_still_works(bare_muster: Muster, da
             assert (watching.returncode, out, err) == (0, "", "")
 
 
-class Crowd:
-    """A node with so many groups, some of them unsettled."""
+class ManyGroups:
+    """A node with a number of groups, some of them rebalancing."""
 
-    def __init__(self, groups: int, unsettled: int) -> None:
+    def __init__(self, groups: int, rebalancing: int) -> None:
         self.names = [f"g-{number:04}" for number in range(groups)]
-        self.unsettled = self.names[:unsettled]
+        self.rebalancing = self.names[:rebalancing]
 
     def get(self, path: str) -> Json:
         state = {"group_id": path.rpartition("/")[2], "state": "PreparingRebalance", "generation": 1, "members": []}
@@ -173,23 +173,23 @@ class Crowd:
         return {**state, **no_awaited, "protocol_name": None, "coordinator": {"node_id": "n"}}
 
     def pages(self, path: str, field: str, limit: int, **query: object) -> list[Json]:
-        names = self.unsettled if "state" in query else self.names
+        names = self.rebalancing if "state" in query else self.names
         facts = {"state": "Empty", "generation": 0, "member_count": 0}
         return [{"group_id": name, **facts} for name in names[:limit]]
 
 
 @pytest.mark.parametrize(
-    ("groups", "unsettled", "hint"),
+    ("groups", "rebalancing", "hint"),
     [
         (100, 20, None),
         (101, 0, "Only the first 100 groups are shown; name those to watch, or see muster groups list."),
         (101, 21, "Only the first 20 rebalancing groups and the first 100 groups are shown; name those to watch, or"),
     ],
 )
-def test_what_is_left_out_of_a_look_at_all_is_said_once(
-    capsys: pytest.CaptureFixture[str], groups: int, unsettled: int, hint: str | None
+def test_watch_reports_omitted_groups_once(
+    capsys: pytest.CaptureFixture[str], groups: int, rebalancing: int, hint: str | None
 ) -> None:
-    watch(cast(http_client.NodeClient, Crowd(groups, unsettled)), (), interval_s=0, count=2)
+    watch(cast(http_client.NodeClient, ManyGroups(groups, rebalancing)), (), interval_s=0, count=2)
     out = capsys.readouterr().out
     assert out.count("Only the first") == (hint is not None)
     assert (hint or "") in out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from tests.integration.console.stage import Stage
+from tests.integration.console.sample_groups import SampleGroups
 from tests.support.databases import Databases
 from tests.support.http_client import Client
 from tests.support.nodes import Node, running_node
@@ -23,7 +23,7 @@ OWN_MEASURES = frozenset({"the server responded with a status of 4"})
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Give a browser for a file of tests, and no longer: Playwright keeps an event loop running in this thread."""
+    """Start a browser for one module: Playwright keeps an event loop running in this thread."""
     path = program("chromium")
     library("libatomic.so.1")  # Playwright's own server is linked with it.
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -51,22 +51,22 @@ def client(node: Node) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def stage(client: Client, node: Node) -> Iterator[Stage]:
-    with closing(Stage(client, node)) as stage:
-        yield stage
+def samples(client: Client, node: Node) -> Iterator[SampleGroups]:
+    with closing(SampleGroups(client, node)) as samples:
+        yield samples
 
 
-class Watched:
-    """What a page asked for, and what it complained about."""
+class WatchedPage:
+    """Requests and errors of a page."""
 
     def __init__(self, page: Page) -> None:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda message: self._hear(message.type, message.text))
+        page.on("console", lambda message: self._record_request(message.type, message.text))
 
-    def _hear(self, kind: str, text: str) -> None:
+    def _record_request(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"} and not any(measure in text for measure in OWN_MEASURES):
             self.complaints.append(text)
 
@@ -81,9 +81,9 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(context: BrowserContext, node: Node) -> Iterator[Page]:
-    """Give an empty page; whatever it does, it asks its own node only and complains about nothing."""
+    """Return an empty page; check that it sends requests to its own node only and logs no errors."""
     page = context.new_page()
-    watched = Watched(page)
+    watched = WatchedPage(page)
     yield page
     assert watched.complaints == []
     assert [url for url in watched.requests if not url.startswith((node.url + "/", "data:"))] == []
@@ -91,7 +91,7 @@ def page(context: BrowserContext, node: Node) -> Iterator[Page]:
 
 @pytest.fixture
 def picture(page: Page, tmp_path: Path) -> Callable[[str], Path]:
-    """Give a function that takes a picture of the whole page and returns where it is."""
+    """Return a function that takes a screenshot of the whole page and returns its path."""
 
     def take(name: str) -> Path:
         path = tmp_path / f"{name}.png"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.integration.console.stage import Stage
+from tests.integration.console.sample_groups import SampleGroups
 from tests.support.http_client import Group
 from tests.support.nodes import Node
 
@@ -47,25 +47,23 @@ FAINT = """() => {
 
 
 @pytest.fixture(scope="module")
-def healthy(stage: Stage) -> Group:
-    return stage.healthy()
+def healthy(samples: SampleGroups) -> Group:
+    return samples.healthy()
 
 
 @pytest.fixture(scope="module")
-def places(stage: Stage, healthy: Group) -> list[str]:
+def places(samples: SampleGroups, healthy: Group) -> list[str]:
     """Give every screen of the console."""
-    stuck = stage.stuck()
-    run_id = stage.proposal(stage.client.group("idle"))
+    stuck = samples.stuck()
+    run_id = samples.proposal(samples.client.group("idle"))
     values = {"values": {"session_timeout_ms": 20_000}, "reason": "a change to look at"}
-    stage.client.ok("PUT", f"{healthy.path}/config", values)
+    samples.client.ok("PUT", f"{healthy.path}/config", values)
     groups = [f"groups/{each.group_id}" for each in (healthy, stuck)]
     return ["", *groups, "maintenance", f"maintenance/{run_id}", "changes", "settings"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_and_every_control_has_a_name(
-    page: Page, node: Node, places: list[str], scheme: str
-) -> None:
+def test_texts_have_contrast_and_controls_have_names(page: Page, node: Node, places: list[str], scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a parameter's words are not narrowed
     for place in places:
         page.goto(f"{node.url}/#/{place}")
@@ -86,7 +84,7 @@ def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> Non
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, control.text_content()  # noqa: PT018 - one place
 
 
-def test_a_dialogue_holds_the_focus_and_gives_it_back(page: Page, node: Node, healthy: Group) -> None:
+def test_dialog_traps_the_focus_and_restores_it(page: Page, node: Node, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     opener = page.get_by_role("button", name="Change group_max_size")
     opener.focus()
@@ -98,18 +96,19 @@ def test_a_dialogue_holds_the_focus_and_gives_it_back(page: Page, node: Node, he
     expect(opener).to_be_focused()
 
 
-def test_focus_is_kept_while_the_page_refreshes(page: Page, node: Node, stage: Stage, healthy: Group) -> None:
+def test_focus_is_kept_while_the_page_refreshes(page: Page, node: Node, samples: SampleGroups, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     button = page.get_by_role("button", name="Change offsets_retention_minutes")
     button.focus()
     values = {"values": {"offsets_retention_minutes": 77}, "reason": "beside the page"}
-    stage.client.ok("PUT", f"{healthy.path}/config", values)
+    samples.client.ok("PUT", f"{healthy.path}/config", values)
     expect(page.get_by_role("region", name="Settings 8")).to_contain_text("77 min")
     expect(button).to_be_focused()
 
 
 def test_keys_are_listed_on_every_screen(page: Page, node: Node, places: list[str]) -> None:
     for place in places:
+        page.goto("about:blank")  # A change of the page within the document could close the dialogue again.
         page.goto(f"{node.url}/#/{place}")
         page.keyboard.press("?")
         expect(page.get_by_role("dialog")).to_contain_text("keyboard shortcuts")
@@ -117,7 +116,7 @@ def test_keys_are_listed_on_every_screen(page: Page, node: Node, places: list[st
         expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_a_section_is_one_key_away(page: Page, node: Node, healthy: Group) -> None:
+def test_digit_key_focuses_a_section(page: Page, node: Node, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     expect(page.locator("main")).not_to_contain_text("Loading…")
     page.keyboard.press("8")

@@ -5,15 +5,15 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.integration.console.stage import Stage
+from tests.integration.console.sample_groups import SampleGroups
 from tests.support.nodes import Node
 
 CROWD = 120
 
 
 @pytest.fixture(scope="module")
-def crowd(stage: Stage) -> int:
-    stage.crowd(CROWD)
+def many_groups(samples: SampleGroups) -> int:
+    samples.insert_many(CROWD)
     return CROWD
 
 
@@ -22,7 +22,7 @@ def shown(page: Page, node: Node) -> None:
     expect(page.locator("tbody tr")).to_have_count(50)
 
 
-def test_second_enter_opens_the_first_matching_group(page: Page, node: Node, crowd: int) -> None:
+def test_second_enter_opens_the_first_matching_group(page: Page, node: Node, many_groups: int) -> None:
     shown(page, node)
     page.keyboard.press("/")
     page.keyboard.type("CROWD-77")
@@ -31,7 +31,7 @@ def test_second_enter_opens_the_first_matching_group(page: Page, node: Node, cro
     expect(page.get_by_role("heading", level=1)).to_have_text("crowd-77")
 
 
-def test_enter_focuses_the_first_matching_group(page: Page, node: Node, crowd: int) -> None:
+def test_enter_focuses_the_first_matching_group(page: Page, node: Node, many_groups: int) -> None:
     shown(page, node)
     page.keyboard.press("/")
     page.keyboard.type("crowd-7")
@@ -40,7 +40,7 @@ def test_enter_focuses_the_first_matching_group(page: Page, node: Node, crowd: i
     expect(page.locator(".pagination")).to_contain_text("1–11 of 11")
 
 
-def test_repeated_key_turns_one_page(page: Page, node: Node, crowd: int) -> None:
+def test_repeated_key_turns_one_page(page: Page, node: Node, many_groups: int) -> None:
     shown(page, node)
     page.evaluate("for (let n = 0; n < 3; n += 1) document.querySelector('[data-key=next]').click()")
     expect(page.locator(".pagination")).to_contain_text("51–100 of 120")
@@ -50,7 +50,7 @@ def test_repeated_key_turns_one_page(page: Page, node: Node, crowd: int) -> None
     expect(page.locator(".pagination")).to_contain_text("1–50 of 120")
 
 
-def test_going_to_the_groups_shows_them_all_again(page: Page, node: Node, crowd: int) -> None:
+def test_going_to_the_groups_shows_them_all_again(page: Page, node: Node, many_groups: int) -> None:
     shown(page, node)
     page.get_by_role("button", name=re.compile("Empty")).click()
     expect(page.locator(".pagination")).to_contain_text("of 40")

@@ -4,13 +4,13 @@ from uuid import uuid4
 
 from playwright.sync_api import Page, expect
 
-from tests.integration.console.stage import Stage
+from tests.integration.console.sample_groups import SampleGroups
 from tests.support.nodes import Node
 
 
-def test_a_run_about_history_shows_its_days(page: Page, node: Node, stage: Stage) -> None:
+def test_a_run_about_history_shows_its_days(page: Page, node: Node, samples: SampleGroups) -> None:
     run_id = str(uuid4())
-    with stage.rows.cursor() as cursor:
+    with samples.rows.cursor() as cursor:
         cursor.execute(
             "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
             " VALUES (%s, 'history_archive', now(), 'applied', '{\"candidates\": 2}')",

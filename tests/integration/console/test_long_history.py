@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.integration.console.stage import SIMPLE_CONSUMER, Stage
+from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.http_client import Group, position
 from tests.support.nodes import Node
 
@@ -25,11 +25,11 @@ FROM rebalances WHERE group_id = %(group_id)s
 
 
 @pytest.fixture(scope="module")
-def churning(stage: Stage) -> Group:
+def churning(samples: SampleGroups) -> Group:
     """Make a group that was unsettled for two fifths of the last day."""
-    group = stage.client.group("churning")
+    group = samples.client.group("churning")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
-    with stage.rows.cursor() as cursor:
+    with samples.rows.cursor() as cursor:
         cursor.execute(PAST, {"group_id": group.group_id, "every_s": EVERY_S, "long_s": LONG_S})
     return group
 

@@ -5,19 +5,19 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.integration.console.stage import Stage
+from tests.integration.console.sample_groups import SampleGroups
 from tests.support.nodes import Node
 
 CROWD = 10_000
 
 
 @pytest.fixture(scope="module")
-def crowd(stage: Stage) -> int:
-    stage.crowd(CROWD)
+def many_groups(samples: SampleGroups) -> int:
+    samples.insert_many(CROWD)
     return CROWD
 
 
-def test_the_first_page_counts_them_all_and_shows_fifty(page: Page, node: Node, crowd: int) -> None:
+def test_first_page_shows_fifty_groups_and_the_total(page: Page, node: Node, many_groups: int) -> None:
     page.goto(f"{node.url}/")
     expect(page.locator("tbody tr")).to_have_count(50)
     expect(page.locator(".pagination")).to_contain_text("1–50 of 10,000")
@@ -25,7 +25,7 @@ def test_the_first_page_counts_them_all_and_shows_fifty(page: Page, node: Node, 
     expect(page.locator("tbody tr").first).to_contain_text("11")
 
 
-def test_a_filter_finds_one_of_them(page: Page, node: Node, crowd: int) -> None:
+def test_filter_finds_one_group(page: Page, node: Node, many_groups: int) -> None:
     page.goto(f"{node.url}/")
     page.get_by_label(re.compile("Filter")).fill("crowd-9876")
     expect(page.locator("tbody tr")).to_have_count(1)
@@ -35,7 +35,7 @@ def test_a_filter_finds_one_of_them(page: Page, node: Node, crowd: int) -> None:
     expect(page.locator("tbody tr")).to_have_count(1)
 
 
-def test_pages_follow_each_other_without_a_repeat(page: Page, node: Node, crowd: int) -> None:
+def test_pages_follow_each_other_without_a_repeat(page: Page, node: Node, many_groups: int) -> None:
     page.goto(f"{node.url}/#/?sort=lag")
     seen: list[str] = []
     for first in (1, 51, 101):
@@ -45,7 +45,7 @@ def test_pages_follow_each_other_without_a_repeat(page: Page, node: Node, crowd:
     assert len(set(seen)) == 150
 
 
-def test_a_state_narrows_them(page: Page, node: Node, crowd: int) -> None:
+def test_state_filter_narrows_the_list(page: Page, node: Node, many_groups: int) -> None:
     page.goto(f"{node.url}/")
     page.get_by_role("button", name=re.compile("Empty")).click()
     expect(page.locator(".pagination")).to_contain_text("of 3,333")
@@ -54,7 +54,7 @@ def test_a_state_narrows_them(page: Page, node: Node, crowd: int) -> None:
     expect(page.locator(".pagination")).to_contain_text("of 10,000")
 
 
-def test_filter_without_matches_offers_to_clear_it(page: Page, node: Node, crowd: int) -> None:
+def test_filter_without_matches_offers_to_clear_it(page: Page, node: Node, many_groups: int) -> None:
     page.goto(f"{node.url}/#/?q=nowhere-to-be-found")
     expect(page.locator("main")).to_contain_text("No matching groups.")
     page.keyboard.press("x")

@@ -7,27 +7,28 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from tests.integration.console.stage import SIMPLE_CONSUMER, Stage
+from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
+from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, position
-from tests.support.nodes import Node
+from tests.support.nodes import Node, hanging_node, running_node
 from tests.support.tuning_history import Past
 
 
 @pytest.fixture(scope="module")
-def healthy(stage: Stage) -> Group:
-    return stage.healthy()
+def healthy(samples: SampleGroups) -> Group:
+    return samples.healthy()
 
 
 @pytest.fixture(scope="module")
-def flapping(stage: Stage) -> Group:
-    return stage.flapping()
+def flapping(samples: SampleGroups) -> Group:
+    return samples.flapping()
 
 
 @pytest.fixture(scope="module")
-def stuck(stage: Stage) -> Group:
-    return stage.stuck()
+def stuck(samples: SampleGroups) -> Group:
+    return samples.stuck()
 
 
 @pytest.fixture
@@ -56,9 +57,7 @@ def decide(page: Page, reason: str, verb: str) -> None:
 # -- finding ----------------------------------------------------------------------------------------------
 
 
-def test_the_flapping_group_is_found_by_keys_alone(
-    shows: Callable[[str], Page], healthy: Group, flapping: Group
-) -> None:
+def test_flapping_group_is_found_by_keyboard(shows: Callable[[str], Page], healthy: Group, flapping: Group) -> None:
     page = shows("")
     expect(page.get_by_role("link", name=healthy.group_id)).to_be_visible()
 
@@ -130,8 +129,8 @@ def test_ownership_map_shows_lag(shows: Callable[[str], Page], healthy: Group) -
     expect(section(page, "Offsets").locator("tbody tr").first).to_contain_text("1,977,326,743")
 
 
-def test_lag_over_time_is_drawn(shows: Callable[[str], Page], stage: Stage, healthy: Group) -> None:
-    with stage.rows.cursor() as cursor:
+def test_lag_over_time_is_drawn(shows: Callable[[str], Page], samples: SampleGroups, healthy: Group) -> None:
+    with samples.rows.cursor() as cursor:
         cursor.execute(
             "INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset,"
             " member_id) SELECT %s, 0, 'orders', 0, now() - n * interval '1 minute', 0, 1000 - n, ''"
@@ -146,7 +145,7 @@ def test_lag_over_time_is_drawn(shows: Callable[[str], Page], stage: Stage, heal
     assert not page.evaluate("document.querySelector('.main-svg').getBoundingClientRect().width < 600")
 
 
-# -- what stands out --------------------------------------------------------------------------------------
+# -- diagnosis --------------------------------------------------------------------------------------------
 
 JOINED = (
     "INSERT INTO rebalances (rebalance_id, group_id, shard_id, group_created_at, generation, trigger,"
@@ -167,18 +166,18 @@ EVICTED = (
 )
 
 
-def assert_evicted(stage: Stage, group: Group, said: str) -> None:
-    """Let thumb-1 have fallen silent three times, have been back three seconds later with these words, and left."""
+def assert_evicted(samples: SampleGroups, group: Group, said: str) -> None:
+    """Store three evictions of thumb-1, each with a rejoin after three seconds for this reason, and a leave."""
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     given = {"group_id": group.group_id, "said": said, "away": "3 s"}
-    with stage.rows.cursor() as cursor:
+    with samples.rows.cursor() as cursor:
         cursor.execute(EVICTED, given)
         cursor.execute(JOINED, given)
 
 
-def test_pausing_client_is_diagnosed_with_a_timeout(shows: Callable[[str], Page], stage: Stage) -> None:
-    group = stage.client.group("pauses")
-    assert_evicted(stage, group, "heartbeat: UNKNOWN_MEMBER_ID")
+def test_pausing_client_is_diagnosed_with_a_timeout(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    group = samples.client.group("pauses")
+    assert_evicted(samples, group, "heartbeat: UNKNOWN_MEMBER_ID")
     page = shows("groups/pauses")
 
     found = page.get_by_role("complementary", name="Diagnosis")
@@ -197,9 +196,9 @@ def test_pausing_client_is_diagnosed_with_a_timeout(shows: Callable[[str], Page]
     expect(found).to_have_count(0)
 
 
-def test_restarting_client_is_diagnosed_without_a_timeout(shows: Callable[[str], Page], stage: Stage) -> None:
-    group = stage.client.group("crashes")
-    assert_evicted(stage, group, "joining")
+def test_restarting_client_is_diagnosed_without_a_timeout(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    group = samples.client.group("crashes")
+    assert_evicted(samples, group, "joining")
     page = shows("groups/crashes")
 
     found = page.get_by_role("complementary", name="Diagnosis")
@@ -223,10 +222,10 @@ WAITED_FOR = (
 )
 
 
-def test_restart_before_eviction_is_reported_as_crash(shows: Callable[[str], Page], stage: Stage) -> None:
-    group = stage.client.group("crash-loop")
+def test_restart_before_eviction_is_reported_as_crash(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    group = samples.client.group("crash-loop")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
-    with stage.rows.cursor() as cursor:
+    with samples.rows.cursor() as cursor:
         cursor.execute(CRASHED, {"group_id": group.group_id})
         cursor.execute(JOINED, {"group_id": group.group_id, "said": "joining"})
         cursor.execute(WAITED_FOR, {"group_id": group.group_id})
@@ -247,11 +246,13 @@ LATE = (
 )
 
 
-def test_live_member_that_missed_a_rebalance_is_diagnosed_as_alive(shows: Callable[[str], Page], stage: Stage) -> None:
-    group = stage.client.group("late")
+def test_live_member_that_missed_a_rebalance_is_diagnosed_as_alive(
+    shows: Callable[[str], Page], samples: SampleGroups
+) -> None:
+    group = samples.client.group("late")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     group.client.ok("PUT", f"{group.path}/config", {"values": {"rebalance_timeout_ms": 10_000}, "reason": "advice"})
-    with stage.rows.cursor() as cursor:
+    with samples.rows.cursor() as cursor:
         cursor.execute(LATE, {"group_id": group.group_id})
     page = shows(f"groups/{group.group_id}")
 
@@ -272,7 +273,7 @@ def test_healthy_group_has_no_findings(shows: Callable[[str], Page], healthy: Gr
 # -- changing ---------------------------------------------------------------------------------------------
 
 
-def test_a_timeout_is_changed_with_a_reason_seen_in_the_changes_and_undone(
+def test_timeout_is_changed_with_a_reason_and_undone(
     shows: Callable[[str], Page], client: Client, flapping: Group
 ) -> None:
     page = shows(f"groups/{flapping.group_id}")
@@ -294,6 +295,19 @@ def test_a_timeout_is_changed_with_a_reason_seen_in_the_changes_and_undone(
     expect(setting).to_contain_text("requested by each client")
     expect(section(page, "Changes").locator("tbody tr", has_text="undone")).to_have_count(1)
     assert flapping.describe()["config"]["session_timeout_ms"] is None
+
+
+def test_node_that_has_not_confirmed_the_settings_is_listed(context: BrowserContext, databases: Databases) -> None:
+    url = databases.create()
+    with running_node(url) as node, closing(Client(node.url)) as client:
+        with hanging_node(url) as hanging:
+            client.ok("PUT", "/v1/config", {"values": {"group_max_size": 7}, "reason": "a test"})
+            page = context.new_page()
+            page.goto(f"{node.url}/#/settings")
+            notice = page.get_by_role("status", name="Unconfirmed nodes")
+            expect(notice.get_by_role("listitem")).to_have_text([hanging])
+        expect(notice).to_have_count(0)
+    databases.drop(url)
 
 
 def test_cluster_setting_applies_to_every_group(shows: Callable[[str], Page], flapping: Group) -> None:
@@ -332,10 +346,10 @@ def test_rejection_is_shown_in_the_dialog_which_remains_open(
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_advice_is_applied_with_its_own_reason(shows: Callable[[str], Page], stage: Stage) -> None:
-    group = stage.client.group("advised")
+def test_advice_is_applied_with_its_own_reason(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    group = samples.client.group("advised")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
-    past = Past(group, stage.rows)
+    past = Past(group, samples.rows)
     past.flap(6, timedelta(seconds=6))
     page = shows("groups/advised")
     card = section(page, "Advice").locator(".card.recommended")
@@ -360,8 +374,8 @@ def test_timeout_is_simulated_before_it_is_set(shows: Callable[[str], Page], fla
     expect(page.get_by_role("dialog")).to_contain_text("spurious evictions would have been avoided")
 
 
-def test_a_member_is_removed_and_an_empty_group_deleted(shows: Callable[[str], Page], stage: Stage) -> None:
-    group = stage.client.group("short-lived")
+def test_a_member_is_removed_and_an_empty_group_deleted(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    group = samples.client.group("short-lived")
     group.stable()
     page = shows("groups/short-lived")
     section(page, "Members").get_by_role("button", name=re.compile("Remove")).click()
@@ -374,8 +388,10 @@ def test_a_member_is_removed_and_an_empty_group_deleted(shows: Callable[[str], P
     expect(section(page, "Changes")).to_contain_text("group deleted")
 
 
-def test_offsets_are_reset_after_a_preview_and_restored_by_undo(shows: Callable[[str], Page], stage: Stage) -> None:
-    group = stage.client.group("rewound")
+def test_offsets_are_reset_after_a_preview_and_restored_by_undo(
+    shows: Callable[[str], Page], samples: SampleGroups
+) -> None:
+    group = samples.client.group("rewound")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500, partition=number) for number in range(3)]})
     page = shows("groups/rewound")
     page.get_by_role("button", name="Reset offsets…").click()
@@ -402,11 +418,11 @@ def test_offsets_are_reset_after_a_preview_and_restored_by_undo(shows: Callable[
     assert committed(group) == [500, 500, 500]
 
 
-def test_offset_deletion_shows_its_count_and_undo(shows: Callable[[str], Page], stage: Stage) -> None:
-    group = stage.client.group("tidied")
+def test_offset_deletion_shows_its_count_and_undo(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    group = samples.client.group("tidied")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(7, partition=number) for number in range(3)]})
     for topic in ("orders", "nothing-here"):
-        stage.client.ok("DELETE", f"{group.path}/offsets?topic={topic}&reason=tidy")
+        samples.client.ok("DELETE", f"{group.path}/offsets?topic={topic}&reason=tidy")
     page = shows("groups/tidied")
 
     changes = section(page, "Changes").locator("tbody tr")
@@ -432,8 +448,8 @@ def test_group_with_members_reports_why_its_offsets_are_kept(shows: Callable[[st
     page.keyboard.press("Escape")
 
 
-def test_a_rebalance_is_forced_with_a_reason(shows: Callable[[str], Page], stage: Stage) -> None:
-    group = stage.client.group("shaken")
+def test_a_rebalance_is_forced_with_a_reason(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    group = samples.client.group("shaken")
     group.stable()
     page = shows("groups/shaken")
     page.get_by_role("button", name="Force a rebalance…").click()
@@ -450,8 +466,8 @@ def candidates(page: Page) -> Locator:
     return page.get_by_role("table", name="Candidates").locator("tbody tr")
 
 
-def test_maintenance_run_is_reviewed_and_applied(shows: Callable[[str], Page], stage: Stage) -> None:
-    run_id = stage.proposal(stage.client.group("long-gone"))
+def test_maintenance_run_is_reviewed_and_applied(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    run_id = samples.proposal(samples.client.group("long-gone"))
     page = shows("maintenance")
     page.locator("tbody tr", has_text=run_id[:8]).get_by_role("link").click()
     expect(candidates(page)).to_have_count(3)
@@ -465,8 +481,8 @@ def test_maintenance_run_is_reviewed_and_applied(shows: Callable[[str], Page], s
     expect(candidates(page).first).to_contain_text("not due")
 
 
-def test_maintenance_run_is_rejected(shows: Callable[[str], Page], stage: Stage) -> None:
-    run_id = stage.proposal(stage.client.group("kept"))
+def test_maintenance_run_is_rejected(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    run_id = samples.proposal(samples.client.group("kept"))
     page = shows(f"maintenance/{run_id}")
     page.get_by_role("button", name=re.compile("Reject")).click()
     decide(page, "not on a Friday", "Reject")
@@ -475,8 +491,8 @@ def test_maintenance_run_is_rejected(shows: Callable[[str], Page], stage: Stage)
     expect(page.get_by_role("button", name=re.compile("Apply"))).to_have_count(0)
 
 
-def test_pages_of_candidates_follow_each_other(shows: Callable[[str], Page], stage: Stage) -> None:
-    run_id = stage.proposal(stage.client.group("many"), offsets=120)
+def test_pages_of_candidates_follow_each_other(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    run_id = samples.proposal(samples.client.group("many"), offsets=120)
     page = shows(f"maintenance/{run_id}")
     expect(candidates(page)).to_have_count(100)
     page.keyboard.press("n")
@@ -488,7 +504,7 @@ def test_pages_of_candidates_follow_each_other(shows: Callable[[str], Page], sta
 def test_every_screen_renders_in_both_themes(
     shows: Callable[[str], Page],
     picture: Callable[[str], Path],
-    stage: Stage,
+    samples: SampleGroups,
     healthy: Group,
     stuck: Group,
     flapping: Group,
@@ -500,7 +516,7 @@ def test_every_screen_renders_in_both_themes(
             for name, each in [("healthy", healthy), ("stuck", stuck), ("flaps", flapping)]
         },
         "runs": "maintenance",
-        "run": f"maintenance/{stage.proposal(stage.client.group('pictured'))}",
+        "run": f"maintenance/{samples.proposal(samples.client.group('pictured'))}",
         "changes": "changes",
     }
     for name, place in places.items():
@@ -512,8 +528,10 @@ def test_every_screen_renders_in_both_themes(
             assert picture(f"{name}-{scheme}").stat().st_size > 10_000
 
 
-def test_date_is_local_midnight_and_large_numbers_are_rejected(browser: Browser, node: Node, stage: Stage) -> None:
-    group = stage.client.group("far-east")
+def test_date_is_local_midnight_and_large_numbers_are_rejected(
+    browser: Browser, node: Node, samples: SampleGroups
+) -> None:
+    group = samples.client.group("far-east")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500)]})
     with closing(browser.new_context(timezone_id="Asia/Tokyo")) as context:
         page = context.new_page()

@@ -25,7 +25,7 @@ ARGUMENT = """async ([id]) => {
 
 @pytest.fixture
 def rows(databases: Databases) -> Iterator[tuple[str, PsycopgConnection]]:
-    """Give a database in which the row of one group cannot be loaded, and a connection to it."""
+    """Return a database in which the row of one group cannot be loaded, and a connection to it."""
     url = databases.create()
     with running_node(url, **QUICK) as node, closing(Client(node.url)) as client:
         settle(client.group(SICK))
@@ -71,6 +71,8 @@ def test_quarantined_group_shows_reason_and_reload_command(
         ("-x", "-- '-x'"),
         ("a b; rm 'c'", r"-- 'a b; rm '\''c'\'''"),
         ("$(d)", "-- '$(d)'"),
+        ("\x03\x1b[201~", r"-- $'\003\033\133\062\060\061\176'"),
+        ("\u202ex\n", r"-- $'\342\200\256\170\012'"),
     ],
 )
 def test_the_command_is_safe_in_a_shell(context: BrowserContext, node: Node, group_id: str, argument: str) -> None:

@@ -8,14 +8,15 @@ from hashlib import sha256
 from json import dumps
 from pathlib import Path
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from api.http import base64url
-from tests.integration.console.stage import SIMPLE_CONSUMER, Stage
+from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.databases import Databases
-from tests.support.http_client import Client, position
+from tests.support.http_client import Client, fresh_id, join_body, position
 from tests.support.nodes import CLUSTER_SECRET, Node, running_node
 from tests.support.repository import ROOT
 
@@ -26,7 +27,8 @@ HOSTILE = [
     "🦆 ducks & 'quotes' \"too\"",
     "~tilde",
     "..",
-    "\u202eright to left",
+    "\u202eright to left\u2066",
+    "two\nlines  and spaces",
     "x" * 255,
     "__proto__",
 ]
@@ -36,20 +38,25 @@ TOKEN = "a-token-of-twenty-letters"
 # -- names ------------------------------------------------------------------------------------------------
 
 
+def shown(name: str) -> str:
+    """Return a name as pages show it: characters that act on the text around them are replaced."""
+    return re.sub("[\u202e\u2066\n]", "�", name)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_name_is_text_wherever_it_is_shown(page: Page, node: Node, stage: Stage, name: str) -> None:
-    group = stage.client.group(name)
+def test_names_are_shown_as_text_on_every_page(page: Page, node: Node, samples: SampleGroups, name: str) -> None:
+    group = samples.client.group(name)
     path = group.path if name not in {"..", "~tilde"} else f"/v1/groups/~{base64url.encode(name)}"
     topic = SCRIPT[:200]
     body = {**SIMPLE_CONSUMER, "offsets": [position(3, topic=topic, log_end_offset=9)]}
-    stage.client.ok("POST", f"{path}/offsets", body)
+    samples.client.ok("POST", f"{path}/offsets", body)
     reason = {"values": {"offsets_retention_minutes": -1}, "reason": SCRIPT}
-    stage.client.ok("PUT", f"{path}/config", reason, {"X-Muster-Actor": SCRIPT})
+    samples.client.ok("PUT", f"{path}/config", reason, {"X-Muster-Actor": SCRIPT})
 
     page.goto(f"{node.url}/#/?q={quote(name)}")
-    page.get_by_role("link", name=name, exact=True).click()
+    page.get_by_role("link", name=shown(name), exact=True).click()
 
-    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+    expect(page.get_by_role("heading", level=1)).to_have_text(shown(name))
     expect(page.get_by_role("region", name=re.compile("^Offsets"))).to_contain_text(topic)
     expect(page.get_by_role("region", name=re.compile("^Changes"))).to_contain_text(SCRIPT)
     assert page.title() == "Muster"
@@ -57,8 +64,77 @@ def test_a_name_is_text_wherever_it_is_shown(page: Page, node: Node, stage: Stag
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_name_of_255_letters_leaves_the_list_in_shape(page: Page, node: Node, stage: Stage) -> None:
-    stage.client.ok("POST", f"/v1/groups/{'y' * 255}/offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
+@pytest.mark.parametrize("name", ["\u202eright to left\u2066", "שלום 12", "two\nlines", "W" * 200, "constructor"])
+def test_members_topics_and_reasons_are_text_in_tables_and_dialogs(
+    page: Page, node: Node, samples: SampleGroups, name: str
+) -> None:
+    group = samples.client.group(fresh_id("hostile"))
+    patient = {"client_id": name, "session_timeout_ms": 900_000, "rebalance_timeout_ms": 900_000}
+    member = group.stable(name, **patient, reason=name)
+    member.commit(position(3, topic=name, log_end_offset=900))
+    waits = {**patient, "group_instance_id": name, "max_wait_ms": 1}
+    assert group.post("join", join_body(name, **waits)).code == "REBALANCE_IN_PROGRESS"
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+
+    waiting = page.get_by_role("status").filter(has_text="Waiting for 1 member")
+    expect(waiting.get_by_role("listitem")).to_have_text(f"{shown(name)} {member.member_id[len(name) + 1 :][:4]}…")
+    expect(page.get_by_role("region", name=re.compile("^Ownership"))).to_contain_text("1 partition, lag 897")
+    assert page.evaluate(
+        r"!/[\p{Bidi_Control}\n]/u.test([...document.querySelectorAll('#main *')].flatMap("
+        "(each) => [...each.childNodes].filter((node) => node.nodeType === 3)"
+        ".map((node) => node.data)).join(''))"
+    )
+    button = page.get_by_role("button", name=re.compile("^Remove ")).first
+    box = button.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] < page.evaluate("innerWidth")
+    button.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(
+        f"{shown(member.member_id)}: its 1 partition ({shown(name)}:0) go to the other members."
+    )
+    dialog.get_by_label("Reason").fill("a test")
+    dialog.get_by_label("Your name").fill("ada")
+    dialog.get_by_role("button", name="Remove member", exact=True).click()
+    expect(dialog).to_have_count(0)
+    assert member.member_id not in {each["member_id"] for each in group.describe()["members"]}
+
+
+def test_group_with_the_empty_id_has_a_page(page: Page, node: Node, samples: SampleGroups) -> None:
+    samples.client.ok("POST", "/v1/groups/~/offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
+    page.goto(f"{node.url}/")
+    page.get_by_role("link", name="(empty group id)").click()
+    expect(page.get_by_role("region", name=re.compile("^Offsets"))).to_contain_text("orders")
+    expect(page.get_by_role("heading", level=1)).to_have_text("(empty group id)")
+
+
+def test_run_with_a_nameless_count_is_listed(page: Page, node: Node, samples: SampleGroups) -> None:
+    run_id = str(uuid4())
+    with samples.rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
+            " VALUES (%s, 'offset_retention', now(), 'proposed', '{\"\": 1, \"__proto__\": 2}')",
+            (run_id,),
+        )
+    page.goto(f"{node.url}/#/maintenance")
+    expect(page.get_by_role("link", name=run_id[:8])).to_be_visible()
+
+
+def test_dialog_closes_when_the_page_changes(page: Page, node: Node, samples: SampleGroups) -> None:
+    """Else it would decide on a group that the page no longer shows."""
+    first, second = (samples.client.group(fresh_id("simple")) for _ in range(2))
+    for group in (first, second):
+        samples.client.ok("POST", f"{group.path}/offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
+        page.goto(f"{node.url}/#/groups/{group.group_id}")
+    page.get_by_role("button", name="Delete the group…").click()
+    page.go_back()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text(first.group_id)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_name_of_255_characters_does_not_widen_the_list(page: Page, node: Node, samples: SampleGroups) -> None:
+    samples.client.ok("POST", f"/v1/groups/{'y' * 255}/offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     page.goto(f"{node.url}/#/?q={'y' * 255}")
     box = page.locator("tbody tr").bounding_box()
     assert box is not None
@@ -74,7 +150,7 @@ def files_of(client: Client) -> list[str]:
     return re.findall(r'(?:href|src)="(/console/[^"]+)"', client.send("GET", "/").body.decode())
 
 
-def test_the_page_takes_nothing_but_its_own_files(client: Client) -> None:
+def test_page_loads_its_own_files_only(client: Client) -> None:
     answer = client.send("GET", "/")
 
     policy = answer.headers["content-security-policy"]
@@ -99,7 +175,7 @@ def test_files_are_compressed_and_cached_under_a_digest(client: Client) -> None:
         assert client.send("GET", path.rpartition("/")[0] + "/serving.py").status == 404
 
 
-def test_plotly_comes_packed_from_the_installed_package(client: Client) -> None:
+def test_plotly_is_served_compressed_from_the_installed_package(client: Client) -> None:
     folder = files_of(client)[0].rpartition("/")[0]
     answer = client.send("GET", f"{folder}/plotly.js", headers={"Accept-Encoding": "gzip"})
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
@@ -124,14 +200,14 @@ def test_console_files_are_short() -> None:
         assert len(lines) < 250, file.name
 
 
-def test_markup_is_never_made_from_text() -> None:
+def test_console_code_never_builds_markup_from_text() -> None:
     files = (ROOT / "api/console/static").glob("*.js")
     sources = {file.name: file.read_text() for file in files}
     forbidden = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|DOMParser|javascript:")
     assert [name for name, source in sources.items() if forbidden.search(source)] == []
 
 
-# -- refusals and silence ---------------------------------------------------------------------------------
+# -- errors and timeouts ----------------------------------------------------------------------------------
 
 
 def test_unknown_group_is_reported(page: Page, node: Node) -> None:
@@ -177,7 +253,7 @@ def test_hidden_page_sends_no_requests(page: Page, node: Node) -> None:
 
 @pytest.fixture
 def guarded(databases: Databases, tmp_path: Path) -> Iterator[Node]:
-    """Serve a node that asks for tokens."""
+    """Serve a node that requires tokens."""
     entry = {"sha256": sha256(TOKEN.encode()).hexdigest(), "actor": "olga", "role": "operator"}
     tokens = tmp_path / "tokens.json"
     tokens.write_text(dumps({"tokens": [entry]}))
@@ -194,7 +270,7 @@ def test_required_token_is_requested_and_stored_for_the_tab(context: BrowserCont
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("A bearer token is needed.")
     dialog.get_by_label("Your name").fill("Ольга")
-    dialog.get_by_label("Bearer token").fill("a wrong one")
+    dialog.get_by_label("Bearer token").fill("a wrong one…")
     dialog.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("dialog")).to_contain_text("The bearer token is unknown.")
     page.get_by_label("Bearer token").fill(TOKEN)

@@ -44,7 +44,7 @@ def topic() -> str:
 
 @pytest.fixture
 def rows(node: Node) -> Iterator[PsycopgConnection]:
-    """Connect to the node's database as people with SQL do; every statement commits by itself."""
+    """Connect to the node's database with autocommit."""
     assert node.settings.database_url is not None
     connection = psycopg2.connect(psql_url(node.settings.database_url.get_secret_value()))
     connection.autocommit = True

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Reads(SystemThreads):
-    """Threads whose reads are answered until the database falls silent, and never from then on."""
+    """Threads whose reads return until the database hangs, and never afterwards."""
 
     def __init__(self) -> None:
         super().__init__(readers=1)

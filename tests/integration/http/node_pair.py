@@ -19,11 +19,11 @@ class Pair:
         self.clients = [Client(node.url) for node in nodes]
 
     def elsewhere(self) -> Group:
-        """Return a group of the second node's, as the clients of the first see it."""
+        """Return a group that the second node owns, for clients of the first."""
         return self.clients[0].group(self.owned_by(1))
 
     def owned_by(self, index: int) -> str:
-        """Return the id of a group that a node owns, and both know that it does."""
+        """Return the id of a group that a node owns, once both nodes have its owner."""
         while True:
             group_id = fresh_id("a/group")
             if self._owner_seen_by(0, group_id) == self._owner_seen_by(1, group_id) == self.nodes[index].url:

@@ -33,7 +33,7 @@ MEMBERS = {AGENT, OPERATOR}
 ALL = {AGENT, VIEWER, OPERATOR}
 
 ROUTES: Final[dict[tuple[str, str], tuple[set[str], str]]] = {
-    # route → the roles that may ask it (none: open), and of which groups a token must be for it
+    # route → the roles that may use it (none: open), and for which groups a token must be
     ("GET", "/healthz"): (set(), "own"),
     ("GET", "/readyz"): (set(), "own"),
     ("GET", "/openapi.json"): (set(), "own"),
@@ -98,14 +98,14 @@ FILLED: Final = {
 }
 
 
-class Asker:
-    """Asks a node with one token, or with none."""
+class TokenClient:
+    """A client with one token, or with none."""
 
     def __init__(self, client: Client, token: str | None) -> None:
         self._client = client
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
-    def ask(self, method: str, path: str, body: Json = None, **headers: str) -> Answer:
+    def send(self, method: str, path: str, body: Json = None, **headers: str) -> Answer:
         content = None if body is None else self._client.encoded(body)
         kind = {} if body is None else {"Content-Type": "application/json"}
         return self._client.send(method, path, content, {**self._headers, **kind, **headers})
@@ -150,25 +150,25 @@ def clients(databases: Databases, tokens_file: Path) -> Iterator[list[Client]]:
 
 def sees_both(client: Client) -> bool:
     """Return whether both nodes own half of the shards, according to one of them."""
-    asker = Asker(client, "viewers")
+    viewer = TokenClient(client, "viewers")
     return (
-        len({asker.ask("GET", f"/v1/groups/g{number}/coordinator").json["url"] for number in range(30)} - {None}) == 2
+        len({viewer.send("GET", f"/v1/groups/g{number}/coordinator").json["url"] for number in range(30)} - {None}) == 2
     )
 
 
 @pytest.fixture
-def asker(clients: list[Client]) -> "Askers":
-    return Askers(clients[0])
+def by_token(clients: list[Client]) -> "TokenClients":
+    return TokenClients(clients[0])
 
 
-class Askers:
-    """Everybody who may ask one node."""
+class TokenClients:
+    """The clients of one node, by token."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    def __getitem__(self, token: str | None) -> Asker:
-        return Asker(self.client, token)
+    def __getitem__(self, token: str | None) -> TokenClient:
+        return TokenClient(self.client, token)
 
 
 def routes() -> Iterator[tuple[str, str]]:
@@ -184,11 +184,11 @@ def test_every_route_has_a_row() -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_a_route_is_for_its_roles_and_its_groups_only(asker: Askers, method: str, path: str) -> None:
+def test_a_route_is_for_its_roles_and_its_groups_only(by_token: TokenClients, method: str, path: str) -> None:
     roles, scope = ROUTES[method, path]
 
     def refused(token: str | None, group_id: str) -> str | None:
-        answer = asker[token].ask(method, filled(path, group_id), {} if method in {"POST", "PUT"} else None)
+        answer = by_token[token].send(method, filled(path, group_id), {} if method in {"POST", "PUT"} else None)
         return answer.code if answer.status in {401, 403} else None
 
     needs_token = "SASL_AUTHENTICATION_FAILED" if roles else None
@@ -219,7 +219,7 @@ def test_no_get_changes_anything(client: Client) -> None:
     assert client.ok("GET", "/v1/changes") == before
 
 
-def test_the_page_about_security_names_what_is_open() -> None:
+def test_security_page_names_the_open_routes() -> None:
     page = (ROOT / "docs" / "security.md").read_text()
     (row,) = [line for line in page.splitlines() if line.endswith("| open | open | open |")]
     opened = [path for (_, path), (roles, _) in ROUTES.items() if not roles]
@@ -228,28 +228,28 @@ def test_the_page_about_security_names_what_is_open() -> None:
     assert "the console's page and files" in row
 
 
-def test_missing_token_is_reported_with_advice(asker: Askers) -> None:
-    answer = asker[None].ask("GET", "/v1/groups")
+def test_missing_token_is_reported_with_advice(by_token: TokenClients) -> None:
+    answer = by_token[None].send("GET", "/v1/groups")
 
     assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="muster"')
     assert answer.json["detail"] == "a bearer token is needed"
-    assert asker["unknown"].ask("GET", "/v1/groups").json["detail"] == "the bearer token is unknown"
+    assert by_token["unknown"].send("GET", "/v1/groups").json["detail"] == "the bearer token is unknown"
 
 
 @pytest.mark.parametrize(
     "header", ["operators", "Basic operators", "Bearer", "Bearer ", "Bearer operators x", "Bearer " + "x" * 5_000]
 )
-def test_what_is_no_bearer_token_is_none(asker: Askers, header: str) -> None:
-    assert asker[None].ask("GET", "/v1/groups", Authorization=header).status == 401
+def test_header_without_a_bearer_token_is_unauthorized(by_token: TokenClients, header: str) -> None:
+    assert by_token[None].send("GET", "/v1/groups", Authorization=header).status == 401
 
 
-def test_the_scheme_is_read_in_any_case(asker: Askers) -> None:
-    assert asker[None].ask("GET", "/v1/groups", Authorization="bEARER operators").status == 200
+def test_the_scheme_is_read_in_any_case(by_token: TokenClients) -> None:
+    assert by_token[None].send("GET", "/v1/groups", Authorization="bEARER operators").status == 200
 
 
-def test_unauthorized_request_does_not_reveal_the_owner(asker: Askers) -> None:
-    assert "x-muster-coordinator" not in asker[None].ask("GET", "/v1/groups/g").headers
-    assert "x-muster-coordinator" in asker["viewers"].ask("GET", "/v1/groups/g/config").headers
+def test_unauthorized_request_does_not_reveal_the_owner(by_token: TokenClients) -> None:
+    assert "x-muster-coordinator" not in by_token[None].send("GET", "/v1/groups/g").headers
+    assert "x-muster-coordinator" in by_token["viewers"].send("GET", "/v1/groups/g/config").headers
 
 
 # -- prefixes -----------------------------------------------------------------------------------------------
@@ -259,67 +259,67 @@ def test_unauthorized_request_does_not_reveal_the_owner(asker: Askers) -> None:
     "segment",
     ["other", "Mine-1", "%6Dine", "mine", "other%2Fmine-1", "~" + base64url.encode("other"), "~", "%2E%2E%2Fmine-1"],
 )
-def test_no_way_of_writing_an_id_leads_out_of_the_prefixes(asker: Askers, segment: str) -> None:
-    assert asker["my-operators"].ask("GET", f"/v1/groups/{segment}").status == 403
+def test_encoded_group_ids_outside_the_prefixes_are_forbidden(by_token: TokenClients, segment: str) -> None:
+    assert by_token["my-operators"].send("GET", f"/v1/groups/{segment}").status == 403
 
 
 @pytest.mark.parametrize("segment", ["mine-1", "%6Dine-1", "mine-%2F..%2Fother", "~" + base64url.encode("mine-1")])
-def test_every_way_of_writing_an_own_id_is_let_in(asker: Askers, segment: str) -> None:
-    assert asker["my-operators"].ask("GET", f"/v1/groups/{segment}/config").status == 200
+def test_encoded_group_ids_inside_the_prefixes_are_allowed(by_token: TokenClients, segment: str) -> None:
+    assert by_token["my-operators"].send("GET", f"/v1/groups/{segment}/config").status == 200
 
 
-def test_empty_group_id_requires_all_permissions(asker: Askers) -> None:
-    assert asker["my-agents"].ask("GET", "/v1/groups/~/offsets").status == 403
-    assert asker["agents"].ask("GET", "/v1/groups/~/offsets").status == 200
+def test_empty_group_id_requires_all_permissions(by_token: TokenClients) -> None:
+    assert by_token["my-agents"].send("GET", "/v1/groups/~/offsets").status == 403
+    assert by_token["agents"].send("GET", "/v1/groups/~/offsets").status == 200
 
 
-def commit(asker: Askers, group_id: str) -> None:
+def commit(by_token: TokenClients, group_id: str) -> None:
     body = {"generation": -1, "member_id": "", "offsets": [position(5)]}
-    assert asker["operators"].ask("POST", f"/v1/groups/{group_id}/offsets", body).status == 200
+    assert by_token["operators"].send("POST", f"/v1/groups/{group_id}/offsets", body).status == 200
 
 
-def test_a_list_shows_own_groups_only_page_by_page(asker: Askers) -> None:
+def test_a_list_shows_own_groups_only_page_by_page(by_token: TokenClients) -> None:
     mine = sorted([*(fresh_id("mine-list") for _ in range(3)), *(fresh_id("also-mine-list") for _ in range(3))])
     for group_id in [*mine, fresh_id("not-mine-list"), fresh_id("list")]:
-        commit(asker, group_id)
-        asker["operators"].ask("POST", f"/v1/groups/{group_id}/join", join_body())
+        commit(by_token, group_id)
+        by_token["operators"].send("POST", f"/v1/groups/{group_id}/join", join_body())
 
     listed: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
-        page = asker["my-viewers"].ask("GET", f"/v1/groups?limit=2&cursor={cursor}").json
+        page = by_token["my-viewers"].send("GET", f"/v1/groups?limit=2&cursor={cursor}").json
         listed += [each["group_id"] for each in page["groups"] if "list" in each["group_id"]]
         cursor = page["next_cursor"]
 
-    shown = asker["viewers"].ask("GET", "/v1/groups?limit=1000").json["groups"]
+    shown = by_token["viewers"].send("GET", "/v1/groups?limit=1000").json["groups"]
     assert listed == [each["group_id"] for each in shown if each["group_id"] in mine]
     assert listed == mine
-    assert asker["my-viewers"].ask("GET", "/v1/groups?prefix=not-").json["groups"] == []
-    narrow = asker["my-viewers"].ask("GET", "/v1/groups?prefix=mine-list").json["groups"]
+    assert by_token["my-viewers"].send("GET", "/v1/groups?prefix=not-").json["groups"] == []
+    narrow = by_token["my-viewers"].send("GET", "/v1/groups?prefix=mine-list").json["groups"]
     assert {each["group_id"] for each in narrow} == {each for each in mine if each.startswith("mine-")}
 
 
-def delete_offsets(asker: Asker, group_id: str, **headers: str) -> Answer:
-    return asker.ask("DELETE", f"/v1/groups/{group_id}/offsets?topic=orders", **headers)
+def delete_offsets(by_token: TokenClient, group_id: str, **headers: str) -> Answer:
+    return by_token.send("DELETE", f"/v1/groups/{group_id}/offsets?topic=orders", **headers)
 
 
-def test_changes_are_visible_and_undoable_with_permission(asker: Askers) -> None:
+def test_changes_are_visible_and_undoable_with_permission(by_token: TokenClients) -> None:
     mine, other = fresh_id(MINE), fresh_id("other")
     ids = {}
     for group_id in (mine, other):
-        commit(asker, group_id)
-        ids[group_id] = delete_offsets(asker["operators"], group_id).headers["x-muster-change-id"]
-    cluster = asker["operators"].ask("PUT", "/v1/config", {"values": {"group_max_size": 100}, "reason": "a test"})
+        commit(by_token, group_id)
+        ids[group_id] = delete_offsets(by_token["operators"], group_id).headers["x-muster-change-id"]
+    cluster = by_token["operators"].send("PUT", "/v1/config", {"values": {"group_max_size": 100}, "reason": "a test"})
     ids["cluster"] = cluster.headers["x-muster-change-id"]
 
-    listed = {each["change_id"] for each in asker["my-viewers"].ask("GET", "/v1/changes").json["changes"]}
+    listed = {each["change_id"] for each in by_token["my-viewers"].send("GET", "/v1/changes").json["changes"]}
     assert listed & set(ids.values()) == {ids[mine]}
     for which in (other, "cluster"):
-        assert asker["my-viewers"].ask("GET", f"/v1/changes/{ids[which]}").status == 403
-        undo = asker["my-operators"].ask("POST", f"/v1/changes/{ids[which]}/undo", {"reason": "a test"})
+        assert by_token["my-viewers"].send("GET", f"/v1/changes/{ids[which]}").status == 403
+        undo = by_token["my-operators"].send("POST", f"/v1/changes/{ids[which]}/undo", {"reason": "a test"})
         assert (undo.status, undo.code) == (403, "GROUP_AUTHORIZATION_FAILED")
-    assert asker["my-viewers"].ask("GET", f"/v1/changes/{ids[mine]}").status == 200
-    assert asker["my-operators"].ask("POST", f"/v1/changes/{ids[mine]}/undo", {"reason": "a test"}).status == 200
+    assert by_token["my-viewers"].send("GET", f"/v1/changes/{ids[mine]}").status == 200
+    assert by_token["my-operators"].send("POST", f"/v1/changes/{ids[mine]}/undo", {"reason": "a test"}).status == 200
 
 
 # -- actors -------------------------------------------------------------------------------------------------
@@ -328,41 +328,43 @@ def test_changes_are_visible_and_undoable_with_permission(asker: Askers) -> None
 @pytest.mark.parametrize(
     ("said", "kept"), [({}, "olga"), ({"X-Muster-Actor": "olga"}, "olga"), ({"X-Muster-Actor": "ada"}, "olga (ada)")]
 )
-def test_the_tokens_actor_comes_first_whatever_the_header_says(asker: Askers, said: dict[str, str], kept: str) -> None:
+def test_actor_of_the_token_overrides_the_header(by_token: TokenClients, said: dict[str, str], kept: str) -> None:
     group_id = fresh_id()
-    commit(asker, group_id)
+    commit(by_token, group_id)
 
-    change_id = delete_offsets(asker["operators"], group_id, **said).headers["x-muster-change-id"]
+    change_id = delete_offsets(by_token["operators"], group_id, **said).headers["x-muster-change-id"]
 
-    assert asker["viewers"].ask("GET", f"/v1/changes/{change_id}").json["actor"] == kept
+    assert by_token["viewers"].send("GET", f"/v1/changes/{change_id}").json["actor"] == kept
 
 
-def test_an_agents_own_deletion_is_under_its_tokens_name(asker: Askers) -> None:
+def test_deletion_by_an_agent_is_recorded_under_its_token_s_actor(by_token: TokenClients) -> None:
     group_id = fresh_id(MINE)
-    commit(asker, group_id)
+    commit(by_token, group_id)
 
-    change_id = delete_offsets(asker["my-agents"], group_id).headers["x-muster-change-id"]
+    change_id = delete_offsets(by_token["my-agents"], group_id).headers["x-muster-change-id"]
 
-    assert asker["viewers"].ask("GET", f"/v1/changes/{change_id}").json["actor"] == "my agent"
+    assert by_token["viewers"].send("GET", f"/v1/changes/{change_id}").json["actor"] == "my agent"
 
 
-def test_cached_response_is_not_returned_to_another_actor(asker: Askers) -> None:
+def test_cached_response_is_not_returned_to_another_actor(by_token: TokenClients) -> None:
     key = {"Idempotency-Key": RUN}
     body = {"values": {"group_max_size": 90}, "reason": "a test"}
-    assert asker["operators"].ask("PUT", "/v1/config", body, **key).status == 200
+    assert by_token["operators"].send("PUT", "/v1/config", body, **key).status == 200
 
-    assert asker["viewers"].ask("PUT", "/v1/config", body, **key).status == 403
-    assert asker["my-operators"].ask("PUT", "/v1/config", body, **key).status == 403
+    assert by_token["viewers"].send("PUT", "/v1/config", body, **key).status == 403
+    assert by_token["my-operators"].send("PUT", "/v1/config", body, **key).status == 403
 
 
 # -- nodes among themselves ----------------------------------------------------------------------------------
 
 
 def owned_by(clients: list[Client], number: int) -> Group:
-    """Return a group whose owner is the node of this number."""
+    """Return a group that the node of this number owns."""
     while True:
         group = clients[number].group(fresh_id())
-        seen = {Asker(client, "viewers").ask("GET", f"{group.path}/coordinator").json["url"] for client in clients}
+        seen = {
+            TokenClient(client, "viewers").send("GET", f"{group.path}/coordinator").json["url"] for client in clients
+        }
         if seen == {clients[number].url}:
             return group
 
@@ -371,10 +373,10 @@ def test_forwarded_request_carries_the_client_identity(clients: list[Client]) ->
     group = owned_by(clients, 1)
     body = {"values": {"group_max_size": 7}, "reason": "a test"}
 
-    done = Asker(clients[0], "operators").ask("PUT", f"{group.path}/config", body)
-    refused = Asker(clients[0], "my-operators").ask("PUT", f"{group.path}/config", body)
+    done = TokenClient(clients[0], "operators").send("PUT", f"{group.path}/config", body)
+    refused = TokenClient(clients[0], "my-operators").send("PUT", f"{group.path}/config", body)
 
-    change = Asker(clients[0], "viewers").ask("GET", f"/v1/changes/{done.headers['x-muster-change-id']}").json
+    change = TokenClient(clients[0], "viewers").send("GET", f"/v1/changes/{done.headers['x-muster-change-id']}").json
     assert (change["actor"], change["group_id"]) == ("olga", group.group_id)
     assert refused.status == 403
 

@@ -32,12 +32,12 @@ def events() -> Iterator[list[Json]]:
 # -- ids and owners -------------------------------------------------------------------------------------
 
 
-def test_a_request_id_comes_back(client: Client) -> None:
+def test_request_id_is_returned(client: Client) -> None:
     assert client.call("GET", "/healthz", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"] == "mine-1"
 
 
 @pytest.mark.parametrize("unusable", ["", "with space", "x" * 129, "caf\xe9"])
-def test_a_request_without_a_usable_id_is_given_one(client: Client, unusable: str) -> None:
+def test_request_without_a_valid_id_gets_one(client: Client, unusable: str) -> None:
     answers = [client.call("GET", "/healthz", headers={"X-Request-Id": unusable}) for _ in range(2)]
 
     first, second = (answer.headers["x-request-id"] for answer in answers)
@@ -49,7 +49,7 @@ def test_refusals_carry_the_id_too(client: Client) -> None:
     assert client.call("GET", "/nope", headers={"X-Request-Id": "mine-2"}).headers["x-request-id"] == "mine-2"
 
 
-def test_every_answer_about_a_group_names_its_coordinator(client: Client, group: Group) -> None:
+def test_every_response_about_a_group_names_its_coordinator(client: Client, group: Group) -> None:
     answers = [
         group.post("offsets", COMMIT),
         group.post("heartbeat", {"generation": 1, "member_id": "nobody"}),
@@ -80,7 +80,7 @@ def test_request_timeout_is_answered_with_retry(databases: Databases) -> None:
 
 @contextmanager
 def _locked_topics(url: str) -> Iterator[None]:
-    """Keep everybody from reading the topic metadata."""
+    """Lock the table of topic metadata, so that reads of it wait."""
     with closing(psycopg2.connect(psql_url(url))) as connection, connection.cursor() as cursor:
         cursor.execute("LOCK TABLE topics IN ACCESS EXCLUSIVE MODE")
         yield
@@ -106,7 +106,7 @@ def test_request_cancelled_elsewhere_is_not_answered() -> None:
 
 
 async def cut_off(*, is_stopping: bool) -> tuple[int, Json]:
-    """Cancel a request that waits for the database, as the server does at the end, and return the answer."""
+    """Cancel a request that waits for the database, as a stopping server does, and return the response."""
     async with http_server(HttpLimits(request_timeout_ms=600_000)) as (app, reads):
         reads.is_silent = True
         asking = asyncio.create_task(answer_of(app, "/v1/topics"))
@@ -146,7 +146,7 @@ def _counters(client: Client) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
-def test_a_refusal_leaves_one_event(client: Client, group: Group, events: list[Json]) -> None:
+def test_rejection_is_logged_once(client: Client, group: Group, events: list[Json]) -> None:
     answer = group.post("heartbeat", {"generation": 1, "member_id": "nobody"})
 
     (event,) = [each for each in events if each["event"] == "request_refused"]
@@ -175,7 +175,7 @@ def test_operator_change_is_logged_once_with_its_actor(client: Client, events: l
 
 def test_requests_of_agents_are_counted_and_not_logged(client: Client, group: Group, events: list[Json]) -> None:
     member = group.stable()
-    member.ask("heartbeat")
+    member.post("heartbeat")
     member.commit(position(1))
     client.ok("GET", f"{group.path}/offsets")
 
@@ -185,7 +185,7 @@ def test_requests_of_agents_are_counted_and_not_logged(client: Client, group: Gr
 # -- the wire -------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_http_is_refused_as_everything_else_is(client: Client) -> None:
+def test_malformed_http_is_answered_with_a_problem_document(client: Client) -> None:
     answer = _exchange(client, b"HELLO muster\r\n\r\n")
 
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -200,7 +200,7 @@ def test_a_path_with_raw_bytes_is_refused(client: Client) -> None:
     assert b"400 Bad Request" in answer
 
 
-def test_a_connection_goes_on_after_a_refused_body(client: Client) -> None:
+def test_connection_remains_usable_after_a_rejected_body(client: Client) -> None:
     with _connected(client) as connection:
         size = 9_000_000
         connection.sendall(b"POST /v1/groups/g/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % size)

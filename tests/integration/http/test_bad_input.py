@@ -35,7 +35,7 @@ def _no_traceback_in_the_log(client: Client) -> Iterator[None]:
 
 
 def refuse(answer: Answer, *named: str, status: int = 400) -> None:
-    """Check that the answer is a refusal whose sentence names what is wrong."""
+    """Check that the response is an error whose sentence names the problem."""
     assert (answer.status, answer.code, answer.json["action"]) == (status, "INVALID_REQUEST", "fix"), answer
     assert len(answer.json["detail"]) <= 500
     for name in named:
@@ -145,7 +145,7 @@ BAD_FIELDS = [
 
 
 @pytest.mark.parametrize(("action", "body", "named"), BAD_FIELDS)
-def test_a_field_that_will_not_do_is_named(group: Group, action: str, body: Json, named: str) -> None:
+def test_invalid_field_is_named(group: Group, action: str, body: Json, named: str) -> None:
     refuse(group.post(action, body), named)
 
     assert group.client.call("GET", group.path).code == "GROUP_ID_NOT_FOUND"
@@ -203,13 +203,13 @@ def test_invalid_operator_request_is_reported(client: Client, method: str, path:
         ({"Idempotency-Key": "7"}, "Idempotency-Key"),
     ],
 )
-def test_a_header_that_will_not_do_is_named(client: Client, headers: dict[str, str], named: str) -> None:
+def test_invalid_header_is_named(client: Client, headers: dict[str, str], named: str) -> None:
     sent = {name: value.encode(errors="surrogateescape") for name, value in {**OPERATOR, **AS_JSON, **headers}.items()}
 
     refuse(client.send("PUT", "/v1/topics/t", json.dumps(PUT_TOPIC).encode(), sent), named)  # type: ignore[arg-type]  # bytes are sent as they are
 
 
-def test_a_session_timeout_out_of_bounds_has_an_error_of_its_own(group: Group) -> None:
+def test_session_timeout_out_of_bounds_has_its_own_error(group: Group) -> None:
     for timeout_ms in (-5, 0, 5_999, 1_800_001, 2**40):
         answer = group.post("join", join_body(session_timeout_ms=timeout_ms))
 
@@ -250,13 +250,13 @@ def test_invalid_text_is_reported(group: Group, body: bytes, named: str) -> None
     refuse(group.client.send("POST", f"{group.path}/heartbeat", body, AS_JSON), named)
 
 
-def test_the_field_with_nul_is_found_wherever_it_is(group: Group) -> None:
+def test_field_with_nul_is_named_at_any_depth(group: Group) -> None:
     body = with_(COMMIT, offsets=[position(1), position(2, metadata="a\0b")])
 
     refuse(group.post("offsets", body), "offsets[1].metadata: holds NUL")
 
 
-def test_a_backslash_before_u0000_is_only_text(group: Group) -> None:
+def test_escaped_backslash_before_u0000_is_text(group: Group) -> None:
     answer = group.post("offsets", with_(COMMIT, offsets=[position(2, metadata="\\u0000")]))
 
     assert answer.json["offsets"][0]["code"] == "NONE"
@@ -276,7 +276,7 @@ def test_only_json_is_read(group: Group, kind: str | None) -> None:
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
-def test_json_is_read_however_its_name_is_written(group: Group, kind: str) -> None:
+def test_json_content_type_is_case_insensitive(group: Group, kind: str) -> None:
     body = json.dumps(COMMIT).encode()
 
     answer = group.client.send("POST", f"{group.path}/offsets", body, {"Content-Type": kind})
@@ -284,7 +284,7 @@ def test_json_is_read_however_its_name_is_written(group: Group, kind: str) -> No
     assert answer.status == 200
 
 
-def test_ten_megabytes_are_too_many(group: Group) -> None:
+def test_body_of_ten_megabytes_is_rejected(group: Group) -> None:
     refuse(group.post("join", offering("A" * 10_000_000)), "8388608 bytes", status=413)
 
 
@@ -301,7 +301,7 @@ def test_body_without_content_length_is_measured(client: Client) -> None:
     refuse(answer, "8388608 bytes", status=413)
 
 
-def test_a_million_partitions_are_too_many(group: Group) -> None:
+def test_million_partitions_are_rejected(group: Group) -> None:
     answer = group.post("offsets/query", {"partitions": [{"topic": "a", "partitions": [0] * 1_000_000}]})
 
     refuse(answer, "1000000 partitions")
@@ -316,7 +316,7 @@ def test_a_compressed_body_is_not_read(group: Group, encoding: str) -> None:
     refuse(answer, "compressed", status=415)
 
 
-def test_a_body_that_says_that_it_is_not_compressed_is_read(group: Group) -> None:
+def test_body_with_identity_encoding_is_read(group: Group) -> None:
     body = json.dumps(COMMIT).encode()
 
     assert (
@@ -331,7 +331,7 @@ def test_a_body_that_says_that_it_is_not_compressed_is_read(group: Group) -> Non
 
 
 def exchange(client: Client, sent: bytes) -> bytes:
-    """Send bytes on a connection of their own, and return all that comes back until it is closed."""
+    """Send bytes on a new connection, and return everything received until it is closed."""
     host, _, port = client.address.partition(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
         connection.sendall(sent)
@@ -378,7 +378,7 @@ CHUNKED = b"Transfer-Encoding: chunked"
         (BEAT + b"\r\nX: " + b"y" * 66_000, 400),
     ],
 )
-def test_what_is_not_quite_http_is_refused_like_all_else(client: Client, sent: bytes, status: int) -> None:
+def test_invalid_http_is_answered_with_a_problem_document(client: Client, sent: bytes, status: int) -> None:
     head, _, body = exchange(client, sent).partition(b"\r\n\r\n")
 
     assert head.startswith(b"HTTP/1.1 %d " % status), head
@@ -393,5 +393,5 @@ def test_head_is_refused_without_a_body(client: Client) -> None:
     assert body == b""
 
 
-def test_a_path_can_be_too_long(client: Client) -> None:
+def test_too_long_path_is_rejected(client: Client) -> None:
     refuse(client.call("GET", "/v1/groups?prefix=" + "x" * 70_000), "not HTTP")

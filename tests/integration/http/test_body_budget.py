@@ -31,7 +31,7 @@ def client(node: Node) -> Iterator[Client]:
 
 
 def commit(group: Group, size: int) -> Answer:
-    """Commit an offset in a body of a little more than so many bytes, as a consumer in no group."""
+    """Commit an offset as a simple consumer, in a body of slightly more than the given bytes."""
     offsets = [position(number, partition=number, metadata="m" * 3_000) for number in range(size // 3_000)]
     return group.post("offsets", {"generation": -1, "member_id": "", "offsets": offsets or [position(1)]})
 

@@ -1,6 +1,7 @@
-"""Slow or numerous clients hold neither a node's connections nor its memory; other clients are served."""
+"""Slow or numerous clients exhaust neither connections nor memory of a node; other clients are served."""
 
 import contextlib
+import gc
 import os
 import resource
 import socket
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from api.http.connection import HttpConnection
 from muster.errors import UserError
 from muster.file_descriptors import connection_limit
 from muster.settings import Settings
@@ -45,7 +48,7 @@ def impatient(databases: Databases) -> Iterator[Client]:
 
 @pytest.fixture
 def crowded(databases: Databases) -> Iterator[Client]:
-    """Serve a node that takes few connections."""
+    """Serve a node with a low connection limit."""
     url = databases.create()
     options = {**QUICK, "max_connections": MAX_CONNECTIONS, "max_connections_per_ip": MAX_CONNECTIONS - 10}
     with running_node(url, **options) as node, closing(Client(node.url)) as client:
@@ -121,7 +124,7 @@ def test_connection_without_a_request_is_closed(impatient: Client) -> None:
         assert read_all(connection) == b""
 
 
-def test_the_second_request_of_a_connection_has_its_time_too(impatient: Client) -> None:
+def test_second_request_of_a_connection_has_the_header_deadline(impatient: Client) -> None:
     with connected(impatient) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b'"alive"' in connection.recv(65_536)
@@ -130,7 +133,7 @@ def test_the_second_request_of_a_connection_has_its_time_too(impatient: Client) 
         assert read_all(connection).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_refused_body_is_not_waited_for_without_end(impatient: Client) -> None:
+def test_remaining_body_of_a_rejected_request_has_a_deadline(impatient: Client) -> None:
     with connected(impatient) as connection:
         connection.sendall(HEAD + b"Content-Length: 99999999\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
@@ -146,14 +149,14 @@ def test_connection_remains_open_for_the_keep_alive_time_after_a_response(impati
             time.sleep(3 * SLOW_MS / 1000)
 
 
-def test_a_long_poll_outlives_the_times_for_reading(impatient: Client) -> None:
+def test_long_poll_is_not_ended_by_read_deadlines(impatient: Client) -> None:
     group = impatient.group(fresh_id())
     first = group.stable()
     waiting = impatient.later(group, "join", {**JOIN, "member_id": group.handshake(), "max_wait_ms": 4 * SLOW_MS})
     answer = waiting.result()
 
     assert (answer.status, answer.json["action"]) == (409, "retry")
-    assert first.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
+    assert first.post("heartbeat").code == "REBALANCE_IN_PROGRESS"
 
 
 JOIN = {
@@ -181,7 +184,7 @@ def test_connection_of_a_client_that_reads_nothing_is_closed(databases: Database
     databases.drop(url)
 
 
-# -- what is beside a body, and what comes after a request ------------------------------------------------
+# -- trailers, and further requests of a connection -------------------------------------------------------
 
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -190,7 +193,7 @@ JOIN_AND_WAIT = b"POST /v1/groups/slow/join HTTP/1.1\r\nHost: localhost\r\nConte
 
 
 def answered(client: Client, sent: bytes) -> bytes:
-    """Return what comes back until the node closes the connection, which it may do while it is written to."""
+    """Return everything received until the node closes the connection, possibly during a write."""
     with connected(client) as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(sent)
@@ -210,7 +213,7 @@ def test_trailers_are_limited_as_headers_are(client: Client, after_the_body: byt
     assert closed_for(client, "body_timeout") == before
 
 
-def test_a_trailer_is_no_header(client: Client) -> None:
+def test_trailer_is_not_read_as_a_header(client: Client) -> None:
     answer = answered(client, CHUNKED + b"2\r\n{}\r\n0\r\nHost: elsewhere\r\n\r\n" + LAST_HEALTH)
 
     assert b"more than one Host" not in answer
@@ -224,7 +227,25 @@ def test_a_body_in_small_chunks_is_read(client: Client) -> None:
     assert b'"alive"' in answer
 
 
-def test_requests_that_arrive_together_are_no_long_head(client: Client) -> None:
+def test_small_chunks_that_arrive_together_are_passed_on_together(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time that a part is passed on copies the body, so that few connections would keep a node busy."""
+    parts: list[bytes] = []
+    pass_on = HttpToolsProtocol.on_body
+
+    def counting(connection: HttpToolsProtocol, body: bytes) -> None:
+        parts.append(body)
+        pass_on(connection, body)
+
+    monkeypatch.setattr(HttpToolsProtocol, "on_body", counting)
+    answered(client, CHUNKED + b"1\r\n \r\n" * 50_000 + b"2\r\n{}\r\n0\r\n\r\n" + LAST_HEALTH)
+
+    assert b"".join(parts) == b" " * 50_000 + b"{}"
+    assert len(parts) < 5_000
+
+
+def test_pipelined_requests_do_not_exceed_the_head_limit(client: Client) -> None:
     answer = answered(client, HEALTH * 5_000 + LAST_HEALTH)
 
     assert answer.count(b"HTTP/1.1 200 OK") == 5_001
@@ -240,20 +261,38 @@ def test_an_earlier_request_is_not_answered_with_the_refusal_of_a_later_one(clie
     assert not [each for each in events if each["log_level"] == "error"]
 
 
+# -- closed connections -------------------------------------------------------------------------------------
+
+
+def connections_in_memory() -> int:
+    return sum(type(each) is HttpConnection for each in gc.get_objects())
+
+
+def test_a_connection_that_the_client_resets_is_freed(client: Client) -> None:
+    """Its keep-alive timer would keep it in memory for a minute after it is no longer counted."""
+    before = connections_in_memory()
+    for _ in range(20):
+        with connected(client) as connection:
+            connection.sendall(HEALTH)
+            connection.recv(1)  # what is left unread makes closing a reset
+
+    poll_until(lambda: connections_in_memory() <= before)
+
+
 # -- many callers -----------------------------------------------------------------------------------------
 
 
 def open_many(client: Client, how_many: int, stack: ExitStack, source: str = "127.0.0.1") -> list[socket.socket]:
-    """Open connections that ask nothing."""
+    """Open connections that send no request."""
     return [stack.enter_context(connected(client, source)) for _ in range(how_many)]
 
 
 def open_counted(client: Client) -> float:
-    """Return how many connections there are, the one that asks included."""
+    """Return the number of connections, including the one of this request."""
     return counted(client, "muster_connections")
 
 
-def test_a_thousand_connections_are_bounded_and_health_is_answered_meanwhile(crowded: Client) -> None:
+def test_health_is_answered_during_a_thousand_connections(crowded: Client) -> None:
     with structlog.testing.capture_logs() as events, ExitStack() as stack:
         for number in range(FLOOD):
             stack.enter_context(connected(crowded, f"127.0.0.{2 + number % 50}"))
@@ -269,7 +308,7 @@ def test_a_thousand_connections_are_bounded_and_health_is_answered_meanwhile(cro
     poll_until(lambda: crowded.send("GET", "/v1/groups").status == 200)
 
 
-def test_one_address_does_not_hold_all_connections(crowded: Client) -> None:
+def test_connections_are_limited_by_address(crowded: Client) -> None:
     with ExitStack() as stack:
         open_many(crowded, MAX_CONNECTIONS + 5, stack, "127.0.0.2")
 
@@ -297,7 +336,7 @@ def test_existing_connections_are_served_during_a_flood(crowded: Client) -> None
 
 
 def answered_without_its_body(client: Client, *headers: str) -> tuple[int, Json]:
-    """Send a head that promises eight megabytes, none of them, and return what comes back."""
+    """Send a head that declares eight megabytes without sending them, and return what is received."""
     with connected(client) as connection:
         connection.sendall(
             HEAD + "".join(f"{each}\r\n" for each in headers).encode() + b"Content-Length: 8000000\r\n\r\n"
@@ -348,7 +387,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:
         (100_000, {"max_connections": 10}, 10),
     ],
 )
-def test_connections_leave_descriptors_for_the_database_and_for_health(
+def test_connection_limit_reserves_descriptors_for_database_and_health(
     monkeypatch: pytest.MonkeyPatch, soft: int, options: dict[str, int], expected: int
 ) -> None:
     limited(monkeypatch, soft)
@@ -365,7 +404,7 @@ def test_too_few_file_descriptors_are_reported_in_one_sentence(monkeypatch: pyte
         connection_limit(Settings())
 
 
-def test_a_flood_leaves_a_node_its_database(databases: Databases, tmp_path: Path) -> None:
+def test_connection_flood_leaves_descriptors_for_the_database(databases: Databases, tmp_path: Path) -> None:
     url, port = databases.create(), free_port()
     client = Client(f"http://127.0.0.1:{port}")
     with serving_with_few_descriptors(url, tmp_path, port) as process, ExitStack() as stack:

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from api.http.forward_signature import ForwardSigner
-from api.http.limits import REPLAY_WINDOW
+from api.http.limits import ACTOR_MAX_CHARS, REPLAY_WINDOW
 from api.http.problems import InvalidForwardSignature
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from tests.integration.http.forward_signatures import MAX_AGE_MS, forward_headers
@@ -86,6 +86,31 @@ def test_every_forward_header_is_signed(here: ForwardSigner, clock: Clock, chang
     assert fault(here, headers) == "signature"
 
 
+@pytest.mark.parametrize(
+    "identity",
+    [
+        b"",
+        b"ada",
+        b"null",
+        b"{}",
+        b'["ada"]',
+        b'["ada", "root"]',
+        b'["", "agent"]',
+        b'["ada", "agent", [1]]',
+        b'["a\\u0000", "agent"]',
+        b'["a\\ud800", "agent"]',
+        b'["\xff", "agent"]',
+        b'["%b", "agent"]' % (b"a" * (ACTOR_MAX_CHARS + 1)),
+        b"[" * 10_000,
+    ],
+)
+def test_signed_identity_that_cannot_be_read_is_refused(here: ForwardSigner, clock: Clock, identity: bytes) -> None:
+    headers = signed(clock) | {b"x-muster-forwarded-identity": identity}
+    headers[b"x-muster-forward-signature"] = here._signature(TARGET, headers)
+
+    assert fault(here, headers) == "identity"
+
+
 @pytest.mark.parametrize("target", [b"DELETE /v1/topics/t?x=1", b"PUT /v1/topics/u?x=1", b"PUT /v1/topics/t?x=2"])
 def test_signature_covers_the_target(here: ForwardSigner, clock: Clock, target: bytes) -> None:
     assert fault(here, signed(clock), target) == "signature"
@@ -141,7 +166,7 @@ def test_signature_older_than_the_node_is_answered_with_retry(clock: Clock) -> N
         restarted.read(TARGET, headers)
 
 
-def test_requests_may_overtake_each_other_and_each_is_still_taken_once(here: ForwardSigner, clock: Clock) -> None:
+def test_signatures_arriving_out_of_order_are_accepted_once_each(here: ForwardSigner, clock: Clock) -> None:
     there = ForwardSigner(CLUSTER_SECRET, "http://there", MAX_AGE_MS, clock)
     sent = [signed(clock, signer=there) for _ in range(6)]
 
@@ -150,7 +175,7 @@ def test_requests_may_overtake_each_other_and_each_is_still_taken_once(here: For
     assert {fault(here, each) for each in sent} == {"replay"}
 
 
-def test_what_the_window_has_left_behind_counts_as_used(here: ForwardSigner, clock: Clock) -> None:
+def test_signature_older_than_the_replay_window_is_a_replay(here: ForwardSigner, clock: Clock) -> None:
     there = ForwardSigner(CLUSTER_SECRET, "http://there", MAX_AGE_MS, clock)
     first, second = signed(clock, signer=there), signed(clock, signer=there)
     for _ in range(REPLAY_WINDOW - 1):
@@ -173,7 +198,7 @@ def test_replay_windows_of_stopped_nodes_are_dropped(here: ForwardSigner, clock:
 
 
 class Wiretap:
-    """A proxy between two nodes that keeps what goes to the second one."""
+    """A proxy between two nodes that records requests to the second one."""
 
     def __init__(self) -> None:
         self.captured: list[bytes] = []
@@ -237,7 +262,7 @@ def tapped(databases: Databases) -> Iterator[Tapped]:
 
 
 def captured_commit(tapped: Tapped) -> bytes:
-    """Commit through the first node, and return the bytes with which it asked the second one."""
+    """Commit through the first node, and return the bytes of the forwarded request."""
     tapped.wiretap.captured.clear()
     answer = tapped.group.post("offsets", {"generation": -1, "member_id": "", "offsets": [position(41)]})
     assert answer.status == 200
@@ -267,7 +292,7 @@ def test_a_captured_request_cannot_be_sent_again(tapped: Tapped) -> None:
     assert (event["fault"], event["log_level"], event["client"]) == ("replay", "warning", "127.0.0.1")
 
 
-def test_a_captured_request_is_for_its_node_only(tapped: Tapped) -> None:
+def test_captured_request_is_rejected_by_another_node(tapped: Tapped) -> None:
     answer = sent_again(tapped.pair.clients[0], captured_commit(tapped))
 
     assert answer.startswith(b"HTTP/1.1 403 ")
@@ -296,7 +321,7 @@ def test_wrong_node_clock_is_reported_with_its_skew(tapped: Tapped) -> None:
     assert tapped.refused("clock") == before + 1
 
 
-def test_a_name_beyond_ascii_arrives_as_it_was_given(tapped: Tapped) -> None:
+def test_non_ascii_actor_is_forwarded_unchanged(tapped: Tapped) -> None:
     client, group = tapped.pair.clients[0], tapped.pair.elsewhere()
     body = {"values": {"group_max_size": 7}, "reason": "a test"}
     answer = client.send(

@@ -43,10 +43,10 @@ def group(pair: Pair) -> Group:
     return pair.elsewhere()
 
 
-def test_an_agent_can_do_everything_at_a_node_that_does_not_own_its_group(pair: Pair, group: Group) -> None:
+def test_every_agent_request_is_forwarded_to_the_owner(pair: Pair, group: Group) -> None:
     member = group.stable()
 
-    assert member.ask("heartbeat").status == 200
+    assert member.post("heartbeat").status == 200
     assert member.commit(position(41)).json == {"offsets": [{"topic": "orders", "partition": 0, "code": "NONE"}]}
     assert group.describe()["members"][0]["member_id"] == member.member_id
     assert group.describe()["coordinator"]["url"] == pair.nodes[1].url
@@ -54,7 +54,7 @@ def test_an_agent_can_do_everything_at_a_node_that_does_not_own_its_group(pair: 
     assert group.describe()["state"] == "Empty"
 
 
-def test_the_answer_names_the_owner_so_that_the_next_request_goes_there(pair: Pair, group: Group) -> None:
+def test_forwarded_response_names_the_owner(pair: Pair, group: Group) -> None:
     answer = group.post("join", join_body())
 
     assert answer.headers["x-muster-coordinator"] == pair.nodes[1].url
@@ -63,7 +63,7 @@ def test_the_answer_names_the_owner_so_that_the_next_request_goes_there(pair: Pa
 def test_a_long_poll_is_answered_when_the_group_is_ready(pair: Pair, group: Group) -> None:
     first = group.stable()
     waiting = pair.clients[0].later(group, "join", join_body(member_id=group.handshake()))
-    poll_until(lambda: first.ask("heartbeat").status == 409)
+    poll_until(lambda: first.post("heartbeat").status == 409)
     body = join_body(member_id=first.member_id)
     leader = group.member(pair.clients[0].later(group, "join", body).result())
 
@@ -77,7 +77,7 @@ def test_error_of_the_owner_is_returned_unchanged(group: Group) -> None:
     assert (answer.status, answer.code, answer.json["kafka_code"]) == (404, "UNKNOWN_MEMBER_ID", 25)
 
 
-def test_the_members_host_is_the_clients_not_the_nodes(pair: Pair, group: Group) -> None:
+def test_client_host_of_a_forwarded_member_is_that_of_the_client(pair: Pair, group: Group) -> None:
     address = urlsplit(pair.nodes[0].url).netloc
     connection = http.client.HTTPConnection(address, timeout=PATIENCE_S, source_address=("127.0.0.2", 0))
     member_id = group.handshake()
@@ -89,7 +89,7 @@ def test_the_members_host_is_the_clients_not_the_nodes(pair: Pair, group: Group)
     assert group.describe()["members"][0]["client_host"] == "127.0.0.2"
 
 
-def test_a_change_keeps_the_id_that_the_caller_gave_it(pair: Pair, group: Group) -> None:
+def test_forwarded_change_keeps_the_idempotency_key(pair: Pair, group: Group) -> None:
     member = group.stable()
     group.post("leave", {"members": [{"member_id": member.member_id}]})
     key = str(uuid4())
@@ -158,7 +158,7 @@ def joining(pair: Pair, group: Group, body: bytes, secret: str = CLUSTER_SECRET)
 
 @pytest.fixture
 def lone(databases: Databases) -> Iterator["Lone"]:
-    """Give a node whose shards can be taken from it."""
+    """Return a node whose shards can be moved."""
     url = databases.create()
     with running_node(url, **OPTIONS, request_timeout_ms=500) as node, contextlib.closing(Client(node.url)) as client:
         connection = psycopg2.connect(psql_url(url))
@@ -188,7 +188,7 @@ class Lone:
         return group
 
     def move(self, group: Group, owner: str) -> None:
-        """Let a node own the group's shard under a new epoch, and wait until that is known."""
+        """Move the group's shard to a node under a new epoch, and wait until both nodes have it."""
         shard_id = self.client.ok("GET", f"{group.path}/coordinator")["shard_id"]
         with self.connection.cursor() as cursor:
             cursor.execute(
@@ -227,7 +227,7 @@ def test_a_long_poll_ends_when_the_groups_shard_moves(lone: Lone, silent_address
     assert (waiting.result().status, waiting.result().code) == (421, "NOT_COORDINATOR")
 
 
-# -- a node that stops while others are to answer for it -----------------------------------------------------
+# -- a stopping node with forwarded requests -----------------------------------------------------------------
 
 
 def test_stopping_node_ends_forwarded_long_polls(databases: Databases, caplog: pytest.LogCaptureFixture) -> None:
@@ -249,7 +249,7 @@ def test_stopping_node_ends_forwarded_long_polls(databases: Databases, caplog: p
 
 
 def parked_join(pair: Pair, group: Group) -> Future[Answer]:
-    """Return the answer to come of a join that waits for a member who does not join again."""
+    """Return the future response of a join that waits for a member that does not rejoin."""
     group.stable(**PATIENT)
     parked = pair.clients[0].later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
     wait_until_parked(pair, "JoinGroup")
@@ -257,10 +257,10 @@ def parked_join(pair: Pair, group: Group) -> Future[Answer]:
 
 
 def parked_sync(pair: Pair, group: Group) -> Future[Answer]:
-    """Return the answer to come of a sync that waits for a leader who assigns nothing."""
+    """Return the future response of a sync that waits for a leader that does not sync."""
     leader = group.stable(**PATIENT)
     joining = pair.clients[0].later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
-    poll_until(lambda: leader.ask("heartbeat").status == 409)
+    poll_until(lambda: leader.post("heartbeat").status == 409)
     group.post("join", join_body(member_id=leader.member_id, **PATIENT))
     follower = group.member(joining.result())
     parked = pair.clients[0].later(

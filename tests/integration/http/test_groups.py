@@ -15,7 +15,7 @@ SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 # -- list -----------------------------------------------------------------------------------------------
 
 
-def test_list_shows_each_group_in_one_line(client: Client, group: Group) -> None:
+def test_list_has_one_entry_per_group(client: Client, group: Group) -> None:
     group.stable()
 
     answer = client.ok("GET", f"/v1/groups?prefix={group.group_id}")
@@ -87,9 +87,9 @@ def test_dead_groups_are_listed_only_when_asked_for(client: Client, group: Group
 # -- describe -------------------------------------------------------------------------------------------
 
 
-def test_a_description_has_what_the_contract_says_and_nothing_else(client: Client, group: Group) -> None:
+def test_description_has_exactly_the_documented_fields(client: Client, group: Group) -> None:
     member = group.stable(group_instance_id=None)
-    member.ask("heartbeat")
+    member.post("heartbeat")
 
     described = group.describe()
 
@@ -141,11 +141,11 @@ def test_a_description_has_what_the_contract_says_and_nothing_else(client: Clien
     }
 
 
-def test_a_description_says_who_is_waited_for(client: Client, group: Group) -> None:
+def test_description_lists_awaited_members(client: Client, group: Group) -> None:
     old = group.stable()
     new_member = client.later(group, "join", join_body(group_instance_id="i-1"))
     while (described := group.describe())["waiting_until"] is None:
-        old.ask("heartbeat")
+        old.post("heartbeat")
 
     assert described["state"] == "PreparingRebalance"
     assert described["waiting_for"] == [old.member_id]
@@ -164,10 +164,10 @@ def test_a_description_says_who_is_waited_for(client: Client, group: Group) -> N
     assert new_member.result(PATIENCE_S).status == 200
 
 
-def test_a_sync_phase_waits_for_its_leader_first_and_members_own_what_they_owned(client: Client, group: Group) -> None:
+def test_sync_phase_awaits_its_leader_first_and_shows_previous_ownership(client: Client, group: Group) -> None:
     old = group.stable()
     new_member = client.later(group, "join", join_body(group_instance_id="i-1"))
-    while old.ask("heartbeat").status == 200:
+    while old.post("heartbeat").status == 200:
         pass
     leader = group.member(group.post("join", join_body(member_id=old.member_id)))
     follower = group.member(new_member.result(PATIENCE_S))
@@ -209,7 +209,7 @@ def test_never_seen_group_is_not_found(group: Group) -> None:
     assert (answer.status, answer.code, answer.json["kafka_code"]) == (404, "GROUP_ID_NOT_FOUND", 69)
 
 
-def test_a_group_that_is_gone_is_dead_while_history_knows_it(client: Client, group: Group) -> None:
+def test_deleted_group_is_dead_while_history_has_it(client: Client, group: Group) -> None:
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     client.call("DELETE", f"{group.path}?reason=tidy")
 
@@ -256,7 +256,7 @@ def test_an_operator_can_force_a_rebalance(client: Client, group: Group, rows: P
     answer = client.call("POST", f"{group.path}/rebalance", {"reason": "stuck"})
 
     assert answer.status == 204
-    assert member.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
+    assert member.post("heartbeat").code == "REBALANCE_IN_PROGRESS"
     with rows.cursor() as cursor:
         cursor.execute("SELECT rebalance_trigger FROM groups WHERE group_id = %s", (group.group_id,))
         assert cursor.fetchall() == [("admin",)]
@@ -268,7 +268,7 @@ def test_operator_can_remove_a_member(client: Client, group: Group) -> None:
     answer = client.call("DELETE", f"{group.path}/members/{quote(member.member_id, safe='')}?reason=stuck")
 
     assert answer.status == 204
-    assert member.ask("heartbeat").code == "UNKNOWN_MEMBER_ID"
+    assert member.post("heartbeat").code == "UNKNOWN_MEMBER_ID"
 
 
 def test_change_records_actor_and_reason(client: Client, group: Group) -> None:
@@ -313,5 +313,5 @@ def test_an_idempotency_key_must_be_a_uuid(client: Client, group: Group) -> None
     assert "x-muster-change-id" not in answer.headers
 
 
-def test_the_node_names_itself_as_its_address(node: Node, client: Client) -> None:
+def test_node_url_is_its_address(node: Node, client: Client) -> None:
     assert node.url == client.url

@@ -20,7 +20,7 @@ NAMED = "console.example.org"
 
 @pytest.fixture(scope="module")
 def named(databases: Databases) -> Iterator[Client]:
-    """Serve a node that answers to names of its own beside loopback's."""
+    """Serve a node with allowed hosts besides loopback."""
     url = databases.create()
     options: dict[str, int | str] = {
         "allowed_hosts": f"{NAMED}, *.svc.cluster.local",
@@ -32,7 +32,7 @@ def named(databases: Databases) -> Iterator[Client]:
 
 
 def exchange(client: Client, sent: bytes) -> bytes:
-    """Send bytes on a connection of their own, and return all that comes back until it is closed."""
+    """Send bytes on a new connection, and return everything received until it is closed."""
     host, _, port = client.address.partition(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
         connection.sendall(sent)
@@ -81,7 +81,7 @@ def test_a_foreign_host_is_refused_with_the_setting_that_allows_it(client: Clien
     assert "MUSTER_ALLOWED_HOSTS" in answer.json["detail"]
 
 
-def test_a_page_that_rebinds_its_name_to_loopback_reaches_nothing(client: Client, group: Group) -> None:
+def test_dns_rebinding_is_rejected(client: Client, group: Group) -> None:
     rebound = {
         "Host": "rebound.example",
         "Origin": "http://rebound.example",
@@ -109,7 +109,7 @@ def test_a_page_that_rebinds_its_name_to_loopback_reaches_nothing(client: Client
         (["GET HTTP://LOCALHOST:99/healthz HTTP/1.1", "Host: evil.example"], 200),
     ],
 )
-def test_host_is_added_once_and_the_target_decides(client: Client, lines: list[str], status: int) -> None:
+def test_host_of_the_request_target_takes_precedence(client: Client, lines: list[str], status: int) -> None:
     assert status_of(client, *lines) == status
 
 
@@ -142,7 +142,7 @@ def test_hosts_can_be_named(named: Client, host: str, is_allowed: bool) -> None:
         ("localhost", b"10.1.2.3", False),
     ],
 )
-def test_a_node_that_listens_beyond_loopback_answers_to_any_address_and_to_its_advertised_name(
+def test_node_beyond_loopback_accepts_any_address_and_its_advertised_name(
     listen_host: str, host: bytes, is_allowed: bool
 ) -> None:
     hosts = AllowedHosts(listen_host, "https://muster-0.example.org:8443")
@@ -174,7 +174,7 @@ FROM_ELSEWHERE = [
 
 
 @pytest.mark.parametrize("headers", FROM_ELSEWHERE)
-def test_a_page_from_elsewhere_changes_nothing(client: Client, group: Group, headers: dict[str, str]) -> None:
+def test_cross_site_write_is_rejected(client: Client, group: Group, headers: dict[str, str]) -> None:
     attempts = [
         client.send("POST", f"{group.path}/offsets", client.encoded(COMMIT), {**AS_JSON, **headers}),
         client.send("POST", f"/v1/maintenance/runs/{fresh_id()}/apply", None, {**OPERATOR, **headers}),
@@ -196,13 +196,13 @@ def test_no_cors_post_without_origin_headers_is_refused(client: Client, group: G
     assert client.call("GET", group.path).status == 404
 
 
-def test_the_consoles_own_requests_pass(client: Client, group: Group) -> None:
+def test_requests_of_the_console_are_accepted(client: Client, group: Group) -> None:
     for host in (client.address, client.address.replace("127.0.0.1", "LOCALHOST")):
         own = {"Host": host, "Origin": f"http://{host.lower()}", "Sec-Fetch-Site": "same-origin", **AS_JSON}
         assert client.send("POST", f"{group.path}/offsets", client.encoded(COMMIT), own).status == 200
 
 
-def test_reading_across_origins_is_left_to_the_browser_which_keeps_the_answer(client: Client) -> None:
+def test_cross_origin_read_has_no_cors_headers(client: Client) -> None:
     answer = client.send("GET", "/v1/groups", headers={"Origin": EVIL, "Sec-Fetch-Site": "cross-site"})
 
     assert answer.status == 200
@@ -218,7 +218,7 @@ def test_cors_preflight_is_refused(client: Client, group: Group) -> None:
 
 
 @pytest.mark.parametrize("host", [None, NAMED])
-def test_a_proxys_outer_origin_passes_where_it_is_named(named: Client, host: str | None) -> None:
+def test_configured_proxy_origin_is_accepted(named: Client, host: str | None) -> None:
     group = named.group(fresh_id())
     headers = {"Origin": f"https://{NAMED}", **AS_JSON} | ({} if host is None else {"Host": host})
 
@@ -242,7 +242,7 @@ def test_the_advertised_origin_passes_and_its_other_ports_do_not() -> None:
             asked(other)
 
 
-# -- headers of every answer ------------------------------------------------------------------------------
+# -- headers of every response ----------------------------------------------------------------------------
 
 
 def protects(answer: Answer) -> bool:
@@ -260,7 +260,7 @@ def protects(answer: Answer) -> bool:
 def test_every_answer_has_the_security_headers(client: Client, group: Group) -> None:
     member = group.stable()
     answers = {
-        "heartbeat": member.ask("heartbeat"),
+        "heartbeat": member.post("heartbeat"),
         "refused": group.post("heartbeat", {"generation": 1, "member_id": "m"}),
         "list": client.call("GET", "/v1/groups"),
         "head": client.send("HEAD", "/healthz"),
@@ -280,14 +280,16 @@ def test_every_answer_has_the_security_headers(client: Client, group: Group) -> 
     assert [name for name, answer in answers.items() if not protects(answer)] == []
 
 
-def test_what_is_not_http_is_answered_with_the_security_headers_too(client: Client) -> None:
+def test_malformed_http_response_has_the_security_headers(client: Client) -> None:
     head = exchange(client, b"HELLO muster\r\n\r\n").partition(b"\r\n\r\n")[0]
 
     assert b"\r\nx-content-type-options: nosniff\r\n" in head
     assert b"\r\ncontent-security-policy: default-src 'none'" in head
 
 
-def test_a_refusal_of_a_token_has_them_too(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_unauthorized_response_has_the_security_headers(
+    databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     tokens = tmp_path_factory.mktemp("tokens") / "tokens.json"
     tokens.write_text('{"tokens": []}')
     url = databases.create()

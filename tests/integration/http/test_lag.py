@@ -12,7 +12,7 @@ from tests.support.http_client import Client, Group, gives, join_body, position
 Json = Any
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 AGO = "INSERT INTO offset_history SELECT %s, 1, %s, 0, now() - make_interval(secs => %s), %s, %s, ''"
-"""A position of so many seconds ago, as history keeps it."""
+"""Inserts a committed offset of a number of seconds ago into the history."""
 
 
 def lag_of(group: Group, query: str = "") -> Json:
@@ -67,7 +67,7 @@ def test_lag_beyond_int64_is_reported_as_the_maximum(group: Group, topic: str) -
     assert max(point["lag"] or 0 for point in curve(group)["points"]) == 2**63 - 1
 
 
-def test_lag_in_seconds_is_since_the_log_went_past_the_position(
+def test_time_lag_is_since_the_log_end_passed_the_committed_offset(
     group: Group, rows: PsycopgConnection, topic: str
 ) -> None:
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(30, topic=topic, log_end_offset=90)]})
@@ -130,7 +130,7 @@ def test_expiry_time_follows_the_effective_retention(group: Group) -> None:
     assert lag_of(group)["partitions"][0]["expires_at"] is None
 
 
-def test_an_offset_that_is_in_use_never_expires(group: Group) -> None:
+def test_subscribed_offset_has_no_expiry(group: Group) -> None:
     group.stable().commit(position(5))
     assert lag_of(group)["partitions"][0]["expires_at"] is None
 
@@ -161,7 +161,7 @@ def test_last_hour_is_shown_by_minute(group: Group, rows: PsycopgConnection, top
     assert 2_330 <= lags[1][1] <= 2_350
 
 
-def test_what_was_reported_before_the_first_point_counts(group: Group, rows: PsycopgConnection, topic: str) -> None:
+def test_first_point_uses_earlier_reports(group: Group, rows: PsycopgConnection, topic: str) -> None:
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(10, topic=topic, log_end_offset=30)]})
     was(rows, group, topic, 5_400, 10, 10)
     was(rows, group, topic, 4_200, 10, 30)

@@ -16,7 +16,7 @@ from muster.settings import psql_url
 from tests.integration.http.openapi import answer_fits
 from tests.support.databases import Databases
 from tests.support.http_client import Answer, Client, Group, fresh_id, position
-from tests.support.known_log_ends import age, ask, end_is
+from tests.support.known_log_ends import age, end_is, run_sql
 from tests.support.nodes import Node, running_node
 from tests.support.waiting import poll_until
 
@@ -24,7 +24,7 @@ Json = Any
 SIMPLE_CONSUMER: Final = {"generation": -1, "member_id": ""}
 LARGEST: Final = 2**63 - 1
 STALE_S: Final = 3_000
-"""Longer than the end of a log may have gone unreported."""
+"""Longer than the age limit of log end offsets."""
 
 
 @pytest.fixture
@@ -64,12 +64,12 @@ def reset(group: Group, topic: str, *, dry_run: bool, headers: dict[str, str] | 
     return group.client.call("POST", f"{group.path}/offsets/reset", body, headers).json
 
 
-# -- a group that stands still, beside one that goes on --------------------------------------------------------
+# -- a stuck group, and one that keeps reading -----------------------------------------------------------------
 
 
 @pytest.fixture
 def stuck(group: Group, other: Group, topic: str, rows: PsycopgConnection) -> Group:
-    """Give a group that read everything 250 s ago and nothing since, while another one went on to 160."""
+    """Return a group that caught up 250 s ago and has committed nothing since, while another one read to 160."""
     commit(group, topic, 100, 100)
     commit(other, topic, 100, 100)
     end_is(rows, topic, 100)
@@ -95,12 +95,12 @@ def test_every_view_reports_the_same_lag_of_a_stuck_group(
     seconds = lag_of(stuck)["lag_seconds"]
 
     assert (glance(stuck)["lag"], glance(stuck)["is_lag_lower_bound"]) == (60, False)
-    assert ask(rows, "SELECT lag_records FROM dashboards.group_overview WHERE group_id = %s", *of_group) == [(60,)]
+    assert run_sql(rows, "SELECT lag_records FROM dashboards.group_overview WHERE group_id = %s", *of_group) == [(60,)]
     in_sql = "SELECT lag_records, lag_seconds, is_log_end_stale FROM dashboards.partition_lag WHERE group_id = %s"
-    ((records, behind_s, is_stale),) = ask(rows, in_sql, *of_group)
+    ((records, behind_s, is_stale),) = run_sql(rows, in_sql, *of_group)
     assert (records, behind_s, is_stale) == (60, pytest.approx(seconds, abs=10), False)
     history = "SELECT lag_records FROM dashboards.lag_history WHERE group_id = %s ORDER BY at DESC LIMIT 1"
-    assert ask(rows, history, *of_group) == [(60,)]
+    assert run_sql(rows, history, *of_group) == [(60,)]
     points = client.ok("GET", f"{stuck.path}/lag/history")["points"]
     assert (points[-1]["lag"], points[-1]["lag_seconds"]) == (60, pytest.approx(seconds, abs=10))
     assert 0 < points[-3]["lag"] < 60
@@ -127,7 +127,7 @@ def test_lag_of_an_empty_group_grows(client: Client, group: Group, other: Group,
     poll_until(lambda: scraped(client, "kafka_consumergroup_lag_sum", group.group_id, "topic") == [108_675])
 
 
-def test_a_lower_report_neither_moves_an_end_nor_renews_it(
+def test_lower_report_changes_neither_log_end_nor_its_age(
     group: Group, other: Group, topic: str, rows: PsycopgConnection
 ) -> None:
     commit(group, topic, 100, 100)
@@ -143,7 +143,7 @@ def test_a_lower_report_neither_moves_an_end_nor_renews_it(
 # -- stale log ends --------------------------------------------------------------------------------------------
 
 
-def test_a_lag_of_0_at_an_end_that_is_stale_is_unknown_everywhere(
+def test_lag_of_0_from_a_stale_log_end_is_unknown(
     client: Client, group: Group, topic: str, rows: PsycopgConnection
 ) -> None:
     commit(group, topic, 100, 100)
@@ -165,7 +165,7 @@ def test_a_lag_of_0_at_an_end_that_is_stale_is_unknown_everywhere(
         "SELECT lag_records, is_lag_lower_bound FROM dashboards.group_overview WHERE group_id = %s"
         " UNION ALL SELECT lag_records, is_lag_lower_bound FROM dashboards.partition_lag WHERE group_id = %s"
     )
-    assert ask(rows, in_sql, group.group_id, group.group_id) == [(None, True)] * 2
+    assert run_sql(rows, in_sql, group.group_id, group.group_id) == [(None, True)] * 2
     assert client.ok("GET", f"{group.path}/lag/history")["points"][-1]["lag"] is None
     timestamp = "muster_consumergroup_log_end_timestamp_seconds"
     poll_until(lambda: scraped(client, timestamp, group.group_id) != [])
@@ -173,10 +173,10 @@ def test_a_lag_of_0_at_an_end_that_is_stale_is_unknown_everywhere(
         assert scraped(client, name, group.group_id) == []
     for detail in ("topic", "partition"):
         (at_s,) = scraped(client, timestamp, group.group_id, detail)
-        assert at_s == pytest.approx(ask(rows, "SELECT extract(epoch FROM now())::float8")[0][0] - STALE_S, abs=120)
+        assert at_s == pytest.approx(run_sql(rows, "SELECT extract(epoch FROM now())::float8")[0][0] - STALE_S, abs=120)
 
 
-def test_a_lag_behind_an_end_that_is_stale_is_a_lower_bound(
+def test_lag_from_a_stale_log_end_is_a_lower_bound(
     client: Client, group: Group, topic: str, rows: PsycopgConnection
 ) -> None:
     commit(group, topic, 60, 100)
@@ -194,7 +194,7 @@ def test_a_lag_behind_an_end_that_is_stale_is_a_lower_bound(
     assert "last reported 30" in note
 
 
-# -- what an undo brings back ------------------------------------------------------------------------------------
+# -- undo --------------------------------------------------------------------------------------------------------
 
 
 def test_an_undo_keeps_the_age_of_the_log_end(
@@ -203,7 +203,7 @@ def test_an_undo_keeps_the_age_of_the_log_end(
     commit(group, topic, 60, 100)
     end_is(rows, topic, 100)
     age(rows, topic, STALE_S)
-    ask(rows, "DELETE FROM log_end_offsets WHERE topic = %s", topic)
+    run_sql(rows, "DELETE FROM log_end_offsets WHERE topic = %s", topic)
     before = lag_of(group)["partitions"][0]["log_end_at"]
     deleted = client.call("DELETE", f"{group.path}/offsets?topic={topic}&reason=a+test")
     assert lag_of(group)["partitions"] == []
@@ -234,14 +234,14 @@ def test_a_reset_keeps_the_age_of_the_log_end_and_the_next_commit_renews_it(
     assert (partition["log_end_at"], partition["lag"]) == (partition["committed_at"], 0)
 
 
-def test_a_topic_that_is_deleted_and_made_again_starts_anew(
+def test_recreated_topic_has_no_log_ends(
     client: Client, group: Group, other: Group, topic: str, rows: PsycopgConnection
 ) -> None:
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 1, "reason": "a test"})
     commit(group, topic, 100, 900)
     end_is(rows, topic, 900)
     client.ok("DELETE", f"/v1/topics/{topic}?reason=a+test")
-    assert ask(rows, "SELECT count(*) FROM log_end_offsets WHERE topic = %s", topic) == [(0,)]
+    assert run_sql(rows, "SELECT count(*) FROM log_end_offsets WHERE topic = %s", topic) == [(0,)]
     poll_until(lambda: lag_of(group)["partitions"] == [])
 
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 1, "reason": "a test"})
@@ -250,7 +250,7 @@ def test_a_topic_that_is_deleted_and_made_again_starts_anew(
     assert lag_of(other)["lag"] == 2
 
 
-# -- who may move an end for other groups ---------------------------------------------------------------------------
+# -- trusted reporters ----------------------------------------------------------------------------------------------
 
 
 def entry(actor: str, role: str, **more: Json) -> Json:
@@ -283,13 +283,19 @@ def guarded(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture
-def clients(guarded: list[Node]) -> Iterator[list[Client]]:
+def clients(guarded: list[Node], guarded_rows: PsycopgConnection) -> Iterator[list[Client]]:
     with ExitStack() as stack:
         clients = [stack.enter_context(closing(Client(node.url))) for node in guarded]
-        poll_until(
-            lambda: all(len({owner(client, number) for number in range(50)}) == len(clients) for client in clients)
-        )
+        poll_until(lambda: owned_shards(guarded_rows) == [25, 25])
+        poll_until(lambda: len({tuple(owner(client, number) for number in range(50)) for client in clients}) == 1)
         yield clients
+
+
+def owned_shards(rows: PsycopgConnection) -> list[int]:
+    """Return how many shards each node owns."""
+    with rows.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM shard_leases WHERE expires_at > clock_timestamp() GROUP BY node_id")
+        return [count for (count,) in cursor]
 
 
 def owner(client: Client, number: int) -> str:
@@ -307,7 +313,7 @@ def guarded_rows(guarded: list[Node]) -> Iterator[PsycopgConnection]:
 
 
 @pytest.mark.parametrize("attacker", ["evil", "narrow", "elsewhere"])
-def test_a_reporter_that_is_not_trusted_moves_nothing_for_other_groups(
+def test_untrusted_report_does_not_affect_other_groups(
     clients: list[Client], guarded_rows: PsycopgConnection, attacker: str
 ) -> None:
     topic = fresh_id("orders-")
@@ -322,7 +328,7 @@ def test_a_reporter_that_is_not_trusted_moves_nothing_for_other_groups(
     end_is(guarded_rows, f"{topic}-after", 1)
 
     ada = bearer("ada")
-    assert ask(guarded_rows, "SELECT log_end_offset FROM log_end_offsets WHERE topic = %s", topic) == [(100,)]
+    assert run_sql(guarded_rows, "SELECT log_end_offset FROM log_end_offsets WHERE topic = %s", topic) == [(100,)]
     reported = clients[1].ok("GET", f"{billing.path}/lag", headers=ada)["partitions"]
     assert [each["lag"] for each in reported if each["topic"] == topic] == [10]
     for dry_run in (True, False):
@@ -330,7 +336,7 @@ def test_a_reporter_that_is_not_trusted_moves_nothing_for_other_groups(
         assert [each["new_offset"] for each in offsets] == [100]
 
 
-def test_an_end_that_is_not_trusted_counts_for_its_own_group(clients: list[Client]) -> None:
+def test_untrusted_report_counts_for_its_own_group(clients: list[Client]) -> None:
     topic = fresh_id("orders-")
     evil = clients[0].group(fresh_id("evil-"))
     commit(evil, topic, 3, 10, bearer("evil"))
@@ -361,7 +367,7 @@ def test_an_operator_of_every_group_is_trusted_unless_its_token_names_topics(
 
 @pytest.fixture
 def set_max_age(client: Client) -> Iterator[Callable[[int], None]]:
-    """Set how old an end may be, in seconds; put the default back at the end."""
+    """Set the age limit of log end offsets in seconds; reset it to the default at the end."""
 
     def put(seconds: int | None) -> None:
         values = {"log_end_max_age_ms": None if seconds is None else 1_000 * seconds}
@@ -386,7 +392,7 @@ def test_every_view_uses_the_age_limit_of_the_cluster(
         assert (glance(group)["lag"], glance(group)["is_lag_lower_bound"]) == (lag, is_stale)
         for view in ("group_overview", "partition_lag"):
             in_sql = f"SELECT lag_records, is_lag_lower_bound FROM dashboards.{view} WHERE group_id = %s"  # noqa: S608
-            assert ask(rows, in_sql, group.group_id) == [(lag, is_stale)], view
+            assert run_sql(rows, in_sql, group.group_id) == [(lag, is_stale)], view
         (preview,) = reset(group, topic, dry_run=True)["offsets"]
         assert (preview["note"] is not None) == is_stale
         found = [] if is_stale else [0.0]
@@ -397,7 +403,7 @@ def is_scraped(client: Client, name: str, group_id: str, values: list[float]) ->
     return scraped(client, name, group_id) == values
 
 
-def test_history_goes_by_the_limit_that_is_set_for_the_cluster(
+def test_lag_history_uses_the_age_limit_of_the_cluster(
     group: Group, other: Group, topic: str, rows: PsycopgConnection, set_max_age: Callable[[int], None]
 ) -> None:
     commit(group, topic, 100, 100)
@@ -405,12 +411,12 @@ def test_history_goes_by_the_limit_that_is_set_for_the_cluster(
     age(rows, topic, 400)
     commit(other, topic, 100, None)
     of_other = "SELECT lag_records, is_lag_lower_bound FROM dashboards.lag_history WHERE group_id = %s ORDER BY at DESC"
-    assert ask(rows, of_other, other.group_id) == [(None, True)]
+    assert run_sql(rows, of_other, other.group_id) == [(None, True)]
     set_max_age(500)
-    assert ask(rows, of_other, other.group_id) == [(0, False)]
+    assert run_sql(rows, of_other, other.group_id) == [(0, False)]
 
 
-def test_no_group_has_a_limit_of_its_own(group: Group, client: Client) -> None:
+def test_age_limit_cannot_be_set_for_a_group(group: Group, client: Client) -> None:
     body = {"values": {"log_end_max_age_ms": 60_000}, "reason": "a test"}
     refused = client.call("PUT", f"{group.path}/config", body)
     assert (refused.status, refused.code) == (400, "INVALID_REQUEST")
@@ -425,7 +431,7 @@ def delete_ends(client: Client, topic: str, query: str = "", headers: dict[str, 
     return client.call("DELETE", f"/v1/topics/{topic}/log-ends?reason=too+far{query}", headers=headers)
 
 
-def test_a_wrong_end_is_deleted_for_all_groups_and_the_next_report_begins_anew(
+def test_deleted_log_end_is_unknown_to_all_groups_until_the_next_report(
     client: Client, group: Group, other: Group, topic: str, rows: PsycopgConnection
 ) -> None:
     commit(group, topic, 90, 100)
@@ -439,7 +445,7 @@ def test_a_wrong_end_is_deleted_for_all_groups_and_the_next_report_begins_anew(
     tried = delete_ends(client, topic, "&dry_run=true")
     assert "x-muster-change-id" not in tried.headers
     assert [{key: each[key] for key in wrong[0]} for each in tried.json["log_ends"]] == wrong
-    assert ask(rows, "SELECT count(*) FROM log_end_offsets WHERE topic = %s", topic) == [(1,)]
+    assert run_sql(rows, "SELECT count(*) FROM log_end_offsets WHERE topic = %s", topic) == [(1,)]
     done = delete_ends(client, topic, "&partition=0")
     assert done.json == tried.json
     answer_fits(client.ok("GET", "/openapi.json"), "delete", "/v1/topics/{topic}/log-ends", done.json)
@@ -449,7 +455,7 @@ def test_a_wrong_end_is_deleted_for_all_groups_and_the_next_report_begins_anew(
     end_is(rows, topic, 110)
     assert lag_of(group)["lag"] == 15
     history = "SELECT max(log_end_offset) FROM dashboards.lag_history WHERE group_id = %s AND topic = %s"
-    assert ask(rows, history, group.group_id, topic) == [(110,)]
+    assert run_sql(rows, history, group.group_id, topic) == [(110,)]
     made = client.ok("GET", f"/v1/changes/{done.headers['x-muster-change-id']}")
     assert (made["action"], made["reason"], made["actor"]) == ("delete_log_ends", "too far", "ada")
     assert made["before"]["log_ends"][0]["log_end_offset"] == LARGEST
@@ -457,7 +463,7 @@ def test_a_wrong_end_is_deleted_for_all_groups_and_the_next_report_begins_anew(
     assert (undo.status, "the next report of an end brings it back" in undo.json["detail"]) == (409, True)
 
 
-def test_an_end_that_is_not_known_is_deleted_without_harm(client: Client, topic: str) -> None:
+def test_deletion_of_an_unknown_log_end_has_no_effect(client: Client, topic: str) -> None:
     assert delete_ends(client, topic).json == {"topic": topic, "log_ends": []}
     assert client.call("DELETE", f"/v1/topics/{topic}/log-ends").status == 400
     assert delete_ends(client, topic, "&partition=-1").status == 400

@@ -32,7 +32,7 @@ def written() -> Iterator[tuple[str, str]]:
                         yield name.value, LEVELS[method]
 
 
-def test_the_page_names_what_the_code_writes() -> None:
+def test_logs_page_names_every_log_event() -> None:
     promised = {row["event"]: row["level"] for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
     of_requests = {event: promised.pop(event) for event in ("change_recorded", "request_refused")}
 
@@ -52,7 +52,7 @@ def test_node_and_group_lifecycle_is_logged(database_url: str) -> None:
 
     started, evicted = of(events, "node_started"), of(events, "member_removed")
     assert [event["url"] for event in started] == [node.url]
-    assert [(event["group"], event["member"], event["why"]) for event in evicted] == [
+    assert [(event["group"], event["member"], event["reason"]) for event in evicted] == [
         ("g", member.member_id, "session_expired")
     ]
     completed, emptied = of(events, "rebalance_ended")
@@ -77,7 +77,7 @@ def test_leaving_member_is_not_logged(client: Client) -> None:
     assert not of(events, "member_removed")
 
 
-def test_members_that_the_leader_left_out_of_its_assignment_are_logged(client: Client) -> None:
+def test_members_omitted_from_the_assignment_are_logged(client: Client) -> None:
     group = client.group("incomplete")
     with structlog.testing.capture_logs() as events:
         leader = group.join()
@@ -96,7 +96,7 @@ def test_an_assignment_that_names_every_member_is_not_logged(client: Client) -> 
     assert not of(events, "members_omitted_from_assignment")
 
 
-def test_of_many_members_that_were_left_out_the_first_are_named_and_all_are_counted() -> None:
+def test_first_omitted_members_are_named_and_all_are_counted() -> None:
     names = tuple(f"m-{number}" for number in range(3 * LOGGED_MEMBERS_MAX))
     with structlog.testing.capture_logs() as events:
         log_member_events("g", [AssignmentAccepted(1, 7, (), omitted_members=names)])

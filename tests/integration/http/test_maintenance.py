@@ -39,7 +39,7 @@ def test_applied_run_completes_and_may_be_applied_again(client: Client, run_id: 
 
 
 @pytest.mark.parametrize("action", ["apply", "reject"])
-def test_every_decision_that_is_answered_names_a_change_that_is_there(client: Client, run_id: str, action: str) -> None:
+def test_every_decision_response_names_a_recorded_change(client: Client, run_id: str, action: str) -> None:
     answers = [client.call("POST", f"/v1/maintenance/runs/{run_id}/{action}") for _ in range(3)]
 
     change_ids = {answer.headers["x-muster-change-id"] for answer in answers}
@@ -49,7 +49,7 @@ def test_every_decision_that_is_answered_names_a_change_that_is_there(client: Cl
         assert (found["action"], found["after"]["run_id"]) == (f"{action}_run", run_id)
 
 
-def test_applying_again_took_nothing_so_it_is_not_undone(client: Client, run_id: str) -> None:
+def test_repeated_application_cannot_be_undone(client: Client, run_id: str) -> None:
     client.call("POST", f"/v1/maintenance/runs/{run_id}/apply")
     again = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply").headers["x-muster-change-id"]
 
@@ -95,14 +95,14 @@ def test_applied_run_cannot_be_rejected(client: Client, run_id: str) -> None:
 
 @pytest.mark.parametrize("unknown", ["nope", "6b0f3d4e-28f0-4a34-9f5e-0a4f1f2f3f4f", "%00"])
 @pytest.mark.parametrize(("method", "action"), [("GET", ""), ("POST", "/apply"), ("POST", "/reject")])
-def test_a_run_that_is_not_there_is_not_found(client: Client, method: str, action: str, unknown: str) -> None:
+def test_unknown_run_is_not_found(client: Client, method: str, action: str, unknown: str) -> None:
     answer = client.call(method, f"/v1/maintenance/runs/{unknown}{action}")
 
     assert answer.status == (400 if unknown == "%00" else 404)
     assert answer.json["action"] == "fix"
 
 
-def test_who_decided_on_a_run_is_kept(client: Client, run_id: str, rows: PsycopgConnection) -> None:
+def test_actor_of_a_decision_is_recorded(client: Client, run_id: str, rows: PsycopgConnection) -> None:
     answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
 
     with rows.cursor() as cursor:
@@ -134,5 +134,5 @@ def test_empty_group_is_retired_and_its_members_become_unknown(
         pass
     assert run["counts"] == {"retired": 1}
     assert client.ok("GET", f"/v1/groups/{group.group_id}")["state"] == "Dead"
-    assert member.ask("heartbeat").code == "UNKNOWN_MEMBER_ID"
+    assert member.post("heartbeat").code == "UNKNOWN_MEMBER_ID"
     assert group.join().generation == 1

@@ -22,7 +22,7 @@ ONE_PARTITION = write_assignment(Assignment((TopicPartitions("orders", (0,)),)))
 # -- the cycle ------------------------------------------------------------------------------------------
 
 
-def test_new_member_gets_a_member_id_to_join_with(group: Group) -> None:
+def test_first_join_returns_a_member_id(group: Group) -> None:
     answer = group.post("join", join_body())
 
     assert answer.status == 409
@@ -60,7 +60,7 @@ def test_client_without_require_known_member_id_joins_at_once(group: Group) -> N
     assert group.member(answer).generation == 1
 
 
-def test_two_members_get_what_their_leader_gives_them(client: Client, group: Group) -> None:
+def test_members_get_the_assignment_of_their_leader(client: Client, group: Group) -> None:
     leader, follower = two_members(client, group)
 
     waiting = client.later(group, "sync", sync_of(follower))
@@ -81,8 +81,8 @@ def test_only_the_leader_is_shown_the_members(client: Client, group: Group) -> N
     assert follower.joined["members"] == []
 
 
-def test_a_heartbeat_answers_the_times_in_force(group: Group) -> None:
-    answer = group.stable().ask("heartbeat")
+def test_heartbeat_returns_effective_timeouts(group: Group) -> None:
+    answer = group.stable().post("heartbeat")
 
     assert (answer.status, answer.json) == (200, {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 3_000})
 
@@ -98,10 +98,10 @@ def test_leaving_member_is_removed_and_unknown_member_cannot_leave(group: Group)
             {"member_id": "nobody", "group_instance_id": None, "code": "UNKNOWN_MEMBER_ID"},
         ]
     }
-    assert member.ask("heartbeat").code == "UNKNOWN_MEMBER_ID"
+    assert member.post("heartbeat").code == "UNKNOWN_MEMBER_ID"
 
 
-def test_a_static_member_comes_back_in_its_old_place(group: Group) -> None:
+def test_static_member_rejoins_with_its_assignment(group: Group) -> None:
     first = group.member(group.post("join", join_body(group_instance_id="i-1")))
     first.sync(gives(first.member_id, 0))
 
@@ -110,7 +110,7 @@ def test_a_static_member_comes_back_in_its_old_place(group: Group) -> None:
     assert second.member_id.startswith("i-1-")
     assert second.generation == first.generation
     assert second.joined["skip_assignment"] is True
-    assert first.ask("heartbeat", group_instance_id="i-1").code == "FENCED_INSTANCE_ID"
+    assert first.post("heartbeat", group_instance_id="i-1").code == "FENCED_INSTANCE_ID"
 
 
 # -- long polls -----------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_static_join_that_waits_too_long_returns_its_new_id(client: Client, grou
 def test_sync_beyond_max_wait_is_answered_with_retry(client: Client, group: Group) -> None:
     leader, follower = two_members(client, group)
 
-    answer = follower.ask("sync", assignments=[], max_wait_ms=50)
+    answer = follower.post("sync", assignments=[], max_wait_ms=50)
 
     assert (answer.json["code"], answer.json["action"]) == ("REBALANCE_IN_PROGRESS", "retry")
     assert answer.json["member_id"] == follower.member_id
@@ -152,7 +152,7 @@ def test_sync_beyond_max_wait_is_answered_with_retry(client: Client, group: Grou
     assert follower.sync().json["assignment"]["partitions"] == [{"topic": "orders", "partitions": [1]}]
 
 
-def test_a_refusal_does_not_wait(group: Group) -> None:
+def test_rejected_join_is_answered_at_once(group: Group) -> None:
     answer = group.post("join", join_body(member_id="nobody", max_wait_ms=20_000))
 
     assert (answer.status, answer.code, answer.json["action"]) == (404, "UNKNOWN_MEMBER_ID", "rejoin")
@@ -203,7 +203,7 @@ def test_bytes_that_cannot_be_decoded_are_returned_as_base64(client: Client, gro
     assert shown[leader.member_id]["topics"] == ["orders"]
 
 
-def test_another_protocol_type_has_bytes_of_its_own(group: Group) -> None:
+def test_metadata_of_another_protocol_type_is_base64(group: Group) -> None:
     member = group.join(protocol_type="connect", protocols=[{"name": "v1", "metadata": "AAE="}])
 
     assert member.joined["members"][0]["metadata"] == "AAE="
@@ -211,7 +211,7 @@ def test_another_protocol_type_has_bytes_of_its_own(group: Group) -> None:
 
 
 @pytest.mark.parametrize("default", [{"name": "range"}, {"name": "range", "metadata": ""}])
-def test_metadata_may_be_nothing(group: Group, default: object) -> None:
+def test_empty_metadata_is_accepted(group: Group, default: object) -> None:
     member = group.join(protocols=[default])
 
     assert member.joined["members"][0]["metadata"] == ""

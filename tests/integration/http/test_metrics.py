@@ -52,19 +52,27 @@ def labels_of(family: Metric) -> set[str]:
 # -- the page ---------------------------------------------------------------------------------------------
 
 
-def test_the_page_names_what_a_scrape_shows(client: Client, group: Group, topic: str) -> None:
+def test_metrics_page_names_every_metric(client: Client, group: Group, topic: str) -> None:
     generate_activity(group, topic)
-    promised = {row["name"]: row for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
+    documented = {row["name"]: row for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
 
     shown = {
         family.name + ("_total" if family.type == "counter" else ""): family for family in scraped(client).values()
     }
 
-    assert promised.keys() == shown.keys()
-    assert {name: row["kind"] for name, row in promised.items()} == {name: each.type for name, each in shown.items()}
-    for name, row in promised.items():
+    assert documented.keys() == shown.keys()
+    assert {name: row["kind"] for name, row in documented.items()} == {name: each.type for name, each in shown.items()}
+    for name, row in documented.items():
         named = {label.strip() for label in row["labels"].split(",") if label.strip()}
         assert labels_of(shown[name]) in ([named] if shown[name].samples else [set()]), name
+
+
+def test_common_queries_use_documented_metrics() -> None:
+    queries = "".join(re.findall(r"```promql\n(.*?)```", PAGE.read_text(), re.DOTALL))
+    used = {re.sub("_bucket$", "", name) for name in re.findall(r"\b(?:muster|kafka)_[a-z_]+", queries)}
+
+    assert used
+    assert used <= {row["name"] for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
 
 
 def generate_activity(group: Group, topic: str) -> None:
@@ -87,8 +95,8 @@ def test_group_events_are_counted(database_url: str, topic: str) -> None:
         member = group.join(topic=topic)
         member.sync(gives(member.member_id, 0, 1, topic=topic))
         member.commit(position(5, topic=topic, log_end_offset=9), position(7, partition=1, topic=topic))
-        member.ask("heartbeat")
-        member.ask("heartbeat")
+        member.post("heartbeat")
+        member.post("heartbeat")
         group.post("heartbeat", {"generation": 9, "member_id": "nobody"})
         found = scraped(client)
         group.post("leave", {"members": [{"member_id": member.member_id}]})
@@ -154,7 +162,7 @@ def test_lag_is_shown_in_seconds_where_it_is_known(
     ]
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": commits})
 
-    # Positions and lags are looked at beside each other, so what was found may be of two moments for a while.
+    # Committed offsets and lags are read separately, so they may differ in time for a while.
     lags = shown(client, "kafka_consumergroup_lag_seconds", consumergroup=group.group_id, partition="0")
 
     reported = [values(lags, consumergroup=group.group_id, partition=partition) for partition in "012"]
@@ -193,7 +201,7 @@ def test_group_with_a_high_rebalance_rate_is_exported(client: Client, group: Gro
     assert "muster_group_recent_rebalances" not in scraped(client, "?detail=node")
 
 
-def test_commits_that_come_too_late_are_counted_from_zero(database_url: str) -> None:
+def test_late_commits_are_counted_from_zero(database_url: str) -> None:
     with running_node(database_url) as node, closing(Client(node.url)) as client:
         errors = scraped(client, "?detail=node")["muster_errors"]
     reported = {(sample.labels["request"], sample.labels["error"]): sample.value for sample in errors.samples}
@@ -222,7 +230,7 @@ def test_node_exports_its_time_and_queue_limit(client: Client) -> None:
     assert values(found["muster_write_queue_max_rows"]) == [50_000]
 
 
-def test_the_default_goes_down_to_topics(client: Client, group: Group) -> None:
+def test_default_detail_of_metrics_is_topic(client: Client, group: Group) -> None:
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(5)]})
 
     assert scraped(client, "").keys() == scraped(client, "?detail=topic").keys()
@@ -235,7 +243,7 @@ def test_unknown_detail_is_refused(client: Client) -> None:
     assert "node, group, topic, partition" in answer.json["detail"]
 
 
-def test_names_of_groups_are_quoted_as_prometheus_wants(client: Client) -> None:
+def test_group_names_are_escaped_in_labels(client: Client) -> None:
     name = 'a "b"\\c\nd é'
     client.group(name).post(
         "offsets", {**SIMPLE_CONSUMER, "offsets": [position(2**63 - 1), position(2**63 - 1, partition=1)]}
@@ -246,7 +254,7 @@ def test_names_of_groups_are_quoted_as_prometheus_wants(client: Client) -> None:
     assert values(offsets, consumergroup=name, partition="1") == [float(2**63 - 1)]
 
 
-def test_a_scrape_does_not_name_groups_unless_asked(client: Client, group: Group) -> None:
+def test_scrape_names_groups_only_with_detail(client: Client, group: Group) -> None:
     group.stable()
 
     text = client.call("GET", "/metrics?detail=node").body.decode()
@@ -255,7 +263,7 @@ def test_a_scrape_does_not_name_groups_unless_asked(client: Client, group: Group
     assert f'node_id="{client.address}"' in text
 
 
-def test_what_will_expire_is_shown_as_the_newest_forecast_says(database_url: str) -> None:
+def test_expiring_offsets_are_exported_from_the_newest_forecast(database_url: str) -> None:
     with closing(psycopg2.connect(psql_url(database_url))) as connection, connection, connection.cursor() as cursor:
         cursor.execute(FORECASTS)
     with running_node(database_url) as node:

@@ -26,12 +26,12 @@ from tests.support.silent_proxy import SilentProxy
 from tests.support.waiting import PATIENCE_S
 
 PARKED_STATUSES = {421, 503}
-"""Longer than a stop may take, so that a slow machine may take part of it, and shorter than for ever."""
+"""A limit for the time of a stop, with a reserve for slow machines."""
 
 
 @contextmanager
 def serving(database_url: str, data_dir: Path, port: int) -> Iterator[subprocess.Popen[str]]:
-    """Run `muster serve` until the end of the block, from when it says that it serves."""
+    """Run `muster serve` for the block, which starts when the node reports that it serves."""
     settings = {
         "MUSTER_DATABASE_URL": database_url,
         "MUSTER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
@@ -57,7 +57,7 @@ def test_stopped_node_answers_parked_requests_and_exits_with_0(database_url: str
         member = group.stable()
         parked = client.later(group, "join", join_body(member_id=group.handshake()))
         while group.describe()["state"] == "Stable":
-            member.ask("heartbeat")
+            member.post("heartbeat")
 
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=PATIENCE_S)
@@ -122,14 +122,14 @@ def test_a_node_that_is_stopped_while_it_starts_does_not_wait_for_its_database_e
     assert not is_served.is_set()
 
 
-def test_a_node_that_comes_back_finds_its_members(database_url: str, tmp_path: Path) -> None:
+def test_restarted_node_loads_its_members(database_url: str, tmp_path: Path) -> None:
     port = free_port()
     with serving(database_url, tmp_path, port) as process, closing(Client(f"http://127.0.0.1:{port}")) as client:
         member = client.group("g").stable()
         process.kill()
         process.wait(PATIENCE_S)
     with serving(database_url, tmp_path, port):
-        heartbeat = member.ask("heartbeat")
+        heartbeat = member.post("heartbeat")
 
     assert heartbeat.status == 200
 
@@ -169,6 +169,6 @@ def test_tokens_are_not_silently_ignored(database_url: str, tmp_path: Path) -> N
         run_node(settings)
 
 
-def test_an_open_node_listens_on_this_machine_only(database_url: str) -> None:
+def test_node_without_tokens_listens_on_loopback_only(database_url: str) -> None:
     with pytest.raises(ValueError, match="TOKENS_FILE"):
         Settings(database_url=database_url, http_host="0.0.0.0")  # type: ignore[arg-type]  # validated there

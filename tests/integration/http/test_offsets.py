@@ -7,7 +7,7 @@ from tests.support.http_client import Client, Group, fresh_id, position
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
 
-def test_what_a_member_commits_can_be_fetched(group: Group, topic: str) -> None:
+def test_committed_offsets_are_fetched(group: Group, topic: str) -> None:
     member = group.stable(topic)
 
     answer = member.commit(position(7, metadata="seen", leader_epoch=2, topic=topic, log_end_offset=9))
@@ -39,7 +39,7 @@ def test_simple_consumer_commits_without_member_id(group: Group) -> None:
     assert [each["code"] for each in answer.json["offsets"]] == ["NONE", "NONE"]
 
 
-def test_each_partition_has_a_result_of_its_own(client: Client, group: Group) -> None:
+def test_each_partition_has_its_own_result(client: Client, group: Group) -> None:
     topic = fresh_id("topic")
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 1})
     long = "x" * 4_097
@@ -95,7 +95,7 @@ def test_a_query_answers_every_partition_in_the_order_asked(group: Group) -> Non
     assert (found["partition"], found["offset"]) == (1, 5)
 
 
-def test_a_query_for_nothing_is_answered_with_nothing(group: Group) -> None:
+def test_query_without_partitions_returns_no_offsets(group: Group) -> None:
     assert group.post("offsets/query", {"partitions": []}).json == {"offsets": []}
 
 
@@ -162,7 +162,7 @@ def test_offsets_of_an_unknown_group_cannot_be_deleted(group: Group) -> None:
     assert (answer.status, answer.code) == (404, "GROUP_ID_NOT_FOUND")
 
 
-def test_the_group_without_a_name_keeps_offsets(client: Client) -> None:
+def test_empty_group_id_stores_offsets(client: Client) -> None:
     client.ok("POST", "/v1/groups/~/offsets", {**SIMPLE_CONSUMER, "offsets": [position(6)]})
 
     assert client.ok("GET", "/v1/groups/~/offsets")["offsets"][0]["offset"] == 6

@@ -54,7 +54,7 @@ def test_operators_must_give_their_name(document: Json) -> None:
         assert ("X-Muster-Actor" in needed) == is_change, each["operationId"]
 
 
-def test_an_agent_s_own_deletion_may_say_who_asks_and_under_which_key(document: Json) -> None:
+def test_deletion_by_an_agent_accepts_actor_and_idempotency_key(document: Json) -> None:
     deletion = document["paths"]["/v1/groups/{group_id}/offsets"]["delete"]
     headers = {each["name"]: each["required"] for each in deletion["parameters"] if each["in"] == "header"}
     assert headers == {"X-Muster-Actor": False, "Idempotency-Key": False}
@@ -70,18 +70,18 @@ def test_query_partition_is_checked_against_both_bounds(document: Json) -> None:
     assert [(schema["minimum"], schema["maximum"]) for schema in asked] == [(0, 2**31 - 1)] * 3
 
 
-def test_every_reference_leads_somewhere(document: Json) -> None:
+def test_every_reference_names_a_schema(document: Json) -> None:
     named = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
 
     assert named == document["components"]["schemas"].keys()
 
 
-def test_every_schema_is_one(document: Json) -> None:
+def test_every_schema_is_valid_json_schema(document: Json) -> None:
     for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
 
 
-def test_requests_and_answers_are_as_the_document_has_them(client: Client, group: Group, document: Json) -> None:
+def test_requests_and_responses_match_the_openapi_document(client: Client, group: Group, document: Json) -> None:
     member = group.stable()
     group.client.ok("PUT", "/v1/topics/orders", {"partitions": 3})
     group_path = "/v1/groups/{group_id}"

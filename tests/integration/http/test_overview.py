@@ -76,15 +76,13 @@ def test_invalid_parameters_are_refused_in_a_sentence(client: Client, query: str
     assert answer.json["detail"].startswith(said.replace("`", ""))
 
 
-def test_states_are_read_in_any_case_and_one_that_is_none_matches_nothing(client: Client, group: Group) -> None:
+def test_state_filter_ignores_case_and_unknown_states_match_no_group(client: Client, group: Group) -> None:
     group.stable()
     assert overview(client, q=group.group_id, state="stable")["groups"] != []
     assert overview(client, q=group.group_id, state="Sleeping")["groups"] == []
 
 
-def test_candidates_are_listed_with_what_was_seen_and_what_came_of_them(
-    client: Client, group: Group, run_id: str
-) -> None:
+def test_candidates_are_listed_with_recorded_state_and_outcome(client: Client, group: Group, run_id: str) -> None:
     path = f"/v1/maintenance/runs/{run_id}"
     answer = client.ok("GET", f"{path}/candidates")
     (one,) = answer["candidates"]
@@ -126,12 +124,12 @@ def test_cursor_of_another_list_is_rejected(client: Client, run_id: str, cursor:
 
 
 @pytest.mark.parametrize("name", ["no-uuid", "00000000-0000-4000-8000-000000000000"])
-def test_a_run_that_there_is_not_has_no_candidates(client: Client, name: str) -> None:
+def test_candidates_of_an_unknown_run_are_not_found(client: Client, name: str) -> None:
     answer = client.call("GET", f"/v1/maintenance/runs/{name}/candidates")
     assert (answer.status, answer.code) == (404, "RESOURCE_NOT_FOUND")
 
 
-def test_days_of_history_are_listed_once_with_where_they_lie_and_what_came_of_them(
+def test_archived_days_are_listed_once_with_path_and_outcome(
     client: Client, rows: PsycopgConnection, run_id: str
 ) -> None:
     with rows.cursor() as cursor:
@@ -164,7 +162,7 @@ def test_days_of_history_are_listed_once_with_where_they_lie_and_what_came_of_th
     assert client.ok("GET", f"{path}&cursor={answer['next_cursor']}")["days"] == []
 
 
-# -- what a token may see ---------------------------------------------------------------------------------
+# -- permissions ------------------------------------------------------------------------------------------
 
 
 def test_a_token_for_some_groups_sees_its_own_and_counts_no_others(databases: Databases, tmp_path: Path) -> None:
@@ -190,7 +188,7 @@ def test_a_token_for_some_groups_sees_its_own_and_counts_no_others(databases: Da
 
 
 def days_seen(client: Client, url: str) -> dict[str, int]:
-    """Return how many days of history each token sees of a run with one day."""
+    """Return the number of archived days that each token sees of a run with one day."""
     run_id = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
     with closing(psycopg2.connect(psql_url(url))) as connection, connection, connection.cursor() as cursor:
         cursor.execute(

@@ -46,7 +46,7 @@ def readiness(client: Client) -> tuple[int, Json]:
     return answer.status, answer.json["reasons"]
 
 
-def test_a_node_that_serves_is_ready(client: Client) -> None:
+def test_serving_node_is_ready(client: Client) -> None:
     assert readiness(client) == (200, [])
 
 
@@ -110,7 +110,7 @@ def test_stopping_node_serves_only_its_own_status() -> None:
 
 
 async def asked_while_stopping() -> tuple[dict[str, int], bytes]:
-    """Return how a node answers that has handed its shards over and waits for answers to go out."""
+    """Return the responses of a node that has released its shards and waits for pending responses."""
     coordinator = Coordinator(MemoryStore(), NodeConfig("a", "http://a"))
     await coordinator.start()
     app = make_app(coordinator, HttpLimits(), "1")

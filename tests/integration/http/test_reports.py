@@ -69,9 +69,9 @@ def test_every_column_is_shown() -> None:
         AssignmentReportResponse: (REPORTS[ReportKind.ASSIGNMENTS], {"shard_id"}),
         TopicBalance: (REPORT_PARTS[ReportKind.ASSIGNMENTS], KEY),
     }
-    for shape, (table, omitted_members) in shown.items():
+    for shape, (table, omitted_columns) in shown.items():
         names = {field.name for field in fields(shape)} - {"by_topic"}
-        assert names == {column.name for column in table.columns} - omitted_members
+        assert names == {column.name for column in table.columns} - omitted_columns
 
 
 def test_the_newest_report_of_each_group_is_listed(client: Client, reported: list[str]) -> None:
@@ -104,6 +104,6 @@ def test_group_without_reports_is_not_listed(client: Client, reported: list[str]
 
 
 @pytest.mark.parametrize("query", ["cursor=%25", "limit=0", "limit=1001", "grop_id=x"])
-def test_what_cannot_be_read_is_refused(client: Client, query: str) -> None:
+def test_invalid_report_query_is_rejected(client: Client, query: str) -> None:
     reply = client.call("GET", f"/v1/reports/rebalances?{query}")
     assert (reply.status, reply.json["code"]) == (400, "INVALID_REQUEST")

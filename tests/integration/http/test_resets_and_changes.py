@@ -29,7 +29,7 @@ def offsets_of(group: Group) -> dict[tuple[str, int], int]:
 # -- reset --------------------------------------------------------------------------------------------------
 
 
-def test_a_reset_is_a_dry_run_unless_it_says_otherwise(group: Group, topic: str) -> None:
+def test_reset_is_a_dry_run_by_default(group: Group, topic: str) -> None:
     commit(group, position(5, topic=topic, log_end_offset=50))
 
     answer = group.post("offsets/reset", {"to": "latest", "topics": [{"topic": topic}]})
@@ -74,7 +74,7 @@ def test_reset_to_datetime_restores_the_offset_of_that_time(group: Group) -> Non
     assert [(one["old_offset"], one["new_offset"]) for one in moved["offsets"]] == [(90, 5)]
 
 
-def test_every_partition_can_be_given_its_own_position_at_once(client: Client, group: Group, topic: str) -> None:
+def test_reset_accepts_an_offset_for_each_partition(client: Client, group: Group, topic: str) -> None:
     commit(group, position(5, topic=topic, log_end_offset=50), position(6, partition=1, topic=topic, log_end_offset=7))
     given = [position(offset, topic=topic, partition=number) for number, offset in enumerate((40, 99, 3))]
 
@@ -207,7 +207,7 @@ def test_cursor_of_another_list_is_refused(client: Client, cursor: str) -> None:
 
 
 @pytest.mark.parametrize("unknown", ["nope", "6b0f3d4e-28f0-4a34-9f5e-0a4f1f2f3f4f"])
-def test_a_change_that_is_not_there_is_not_found(client: Client, unknown: str) -> None:
+def test_unknown_change_is_not_found(client: Client, unknown: str) -> None:
     shown = client.call("GET", f"/v1/changes/{unknown}")
     undone = client.call("POST", f"/v1/changes/{unknown}/undo", {"reason": "a test"})
 
@@ -263,7 +263,7 @@ def test_the_same_key_for_another_value_is_refused(client: Client, path: str, fi
 
 
 def put_by_hand(rows: PsycopgConnection, group: Group) -> None:
-    """Insert an offset as people with SQL may, with the shard that the group belongs to."""
+    """Insert an offset by SQL, with the shard of its group."""
     shard_id = group.client.ok("GET", f"{group.path}/coordinator")["shard_id"]
     with rows.cursor() as cursor:
         cursor.execute(
@@ -273,7 +273,7 @@ def put_by_hand(rows: PsycopgConnection, group: Group) -> None:
         )
 
 
-def test_offsets_that_were_put_there_by_hand_are_a_simple_group_s(group: Group, rows: PsycopgConnection) -> None:
+def test_offsets_inserted_by_sql_form_a_simple_group(group: Group, rows: PsycopgConnection) -> None:
     put_by_hand(rows, group)
 
     assert group.describe()["state"] == "Empty"
@@ -322,6 +322,7 @@ def test_a_reset_is_undone(client: Client, group: Group, rows: PsycopgConnection
         "topic": None,
         "run_id": None,
         "candidates": 0,
+        "unconfirmed_nodes": [],
     }
     assert offsets_of(group) == {("orders", 0): 5, ("orders", 1): 99}
     with rows.cursor() as cursor:
@@ -391,7 +392,7 @@ def test_an_undo_needs_a_reason(client: Client) -> None:
 # -- topics -------------------------------------------------------------------------------------------------
 
 
-def worked_off(client: Client, run_id: str) -> Json:
+def applied_run(client: Client, run_id: str) -> Json:
     path = f"/v1/maintenance/runs/{run_id}"
     while (run := client.ok("GET", path))["status"] != "applied":
         pass
@@ -407,7 +408,7 @@ def test_deleted_topic_and_its_offsets_are_restored_by_undo(client: Client, grou
 
     assert deleted.status == 202
     assert deleted.json == {"topic": topic, "run_id": deleted.headers["x-muster-change-id"], "candidates": 1}
-    run = worked_off(client, deleted.json["run_id"])
+    run = applied_run(client, deleted.json["run_id"])
     assert (run["kind"], run["counts"]) == ("topic_deletion", {"candidates": 1, "removed": 1})
     assert offsets_of(group) == {("other", 0): 6}
     assert topic not in [one["topic"] for one in client.ok("GET", "/v1/topics")["topics"]]
@@ -415,7 +416,7 @@ def test_deleted_topic_and_its_offsets_are_restored_by_undo(client: Client, grou
     undone = undo(client, deleted.json["run_id"])
 
     assert (undone["topic"], undone["candidates"]) == ({"topic": topic, "outcome": "restored"}, 1)
-    assert worked_off(client, undone["run_id"])["counts"] == {"candidates": 1, "restored": 1}
+    assert applied_run(client, undone["run_id"])["counts"] == {"candidates": 1, "restored": 1}
     assert offsets_of(group) == {("other", 0): 6, (topic, 0): 5}
     assert {"topic": topic, "partitions": 2, "log_start_offset": 4} in client.ok("GET", "/v1/topics")["topics"]
 
@@ -427,10 +428,10 @@ def test_subscribers_of_a_deleted_topic_rebalance(client: Client, group: Group) 
 
     client.ok("DELETE", f"/v1/topics/{topic}?reason=gone")
 
-    assert member.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
+    assert member.post("heartbeat").code == "REBALANCE_IN_PROGRESS"
 
 
-def test_a_topic_that_is_not_there_is_not_deleted(client: Client) -> None:
+def test_deletion_of_an_unknown_topic_is_not_found(client: Client) -> None:
     unknown = client.call("DELETE", "/v1/topics/unheard?reason=gone")
     nameless = client.call("DELETE", "/v1/topics/unheard")
 
@@ -441,7 +442,7 @@ def test_a_topic_that_is_not_there_is_not_deleted(client: Client) -> None:
 # -- an expiry ------------------------------------------------------------------------------------------------
 
 
-def test_an_expiry_is_undone_by_a_run(client: Client, group: Group, rows: PsycopgConnection) -> None:
+def test_expiry_of_a_run_is_undone(client: Client, group: Group, rows: PsycopgConnection) -> None:
     client.ok("PUT", f"{group.path}/config", {"values": {"offsets_retention_minutes": 1}, "reason": "a test"})
     commit(group, position(7), position(8, partition=1))
     run_id = str(uuid4())
@@ -462,16 +463,16 @@ def test_an_expiry_is_undone_by_a_run(client: Client, group: Group, rows: Psycop
             (run_id, group.group_id),
         )
     applied = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", {"reason": "reviewed"})
-    assert worked_off(client, run_id)["counts"] == {"expired": 2}
+    assert applied_run(client, run_id)["counts"] == {"expired": 2}
 
     undone = undo(client, applied.headers["x-muster-change-id"])
 
     assert (undone["action"], undone["candidates"]) == ("apply_run", 2)
-    assert worked_off(client, undone["run_id"])["kind"] == "undo"
+    assert applied_run(client, undone["run_id"])["kind"] == "undo"
     assert offsets_of(group) == {("orders", 0): 7, ("orders", 1): 8}
 
 
-def test_answers_are_as_the_document_has_them(client: Client, group: Group) -> None:
+def test_responses_match_the_openapi_document(client: Client, group: Group) -> None:
     document = client.ok("GET", "/openapi.json")
     commit(group, position(5))
     moved = reset(group, "offset", offset=1)

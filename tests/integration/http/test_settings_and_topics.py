@@ -10,7 +10,7 @@ from tests.support.http_client import Client, Group, fresh_id, join_body
 # -- settings -------------------------------------------------------------------------------------------
 
 
-def test_settings_say_where_they_come_from(client: Client, group: Group) -> None:
+def test_settings_are_returned_with_their_source(client: Client, group: Group) -> None:
     shown = client.ok("GET", f"{group.path}/config")["values"]
 
     assert shown["offsets_retention_minutes"] == {"value": 10_080, "source": "default"}
@@ -42,7 +42,7 @@ def test_change_of_settings_returns_the_effective_settings(client: Client, group
     assert answer.headers["x-muster-change-id"]
 
 
-def test_a_setting_is_in_force_at_once_on_the_node_that_took_it(client: Client, group: Group) -> None:
+def test_changed_setting_is_effective_at_once_on_the_node_that_stored_it(client: Client, group: Group) -> None:
     client.ok("PUT", f"{group.path}/config", {"values": {"session_timeout_ms": 9_000}, "reason": "a test"})
 
     assert group.join().joined["session_timeout_ms"] == 9_000
@@ -58,16 +58,16 @@ def test_a_setting_is_in_force_at_once_on_the_node_that_took_it(client: Client, 
         ({"group_min_session_timeout_ms": 2_000_000}, "group_min_session_timeout_ms"),
     ],
 )
-def test_a_setting_that_will_not_do_is_named(
-    client: Client, group: Group, values: dict[str, object], named: str
-) -> None:
+def test_invalid_setting_is_named(client: Client, group: Group, values: dict[str, object], named: str) -> None:
     answer = client.call("PUT", f"{group.path}/config", {"values": values, "reason": "a test"})
 
     assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
     assert named in answer.json["detail"]
 
 
-def test_who_changed_a_setting_and_why_is_kept(client: Client, group: Group, rows: PsycopgConnection) -> None:
+def test_actor_and_reason_of_a_changed_setting_are_recorded(
+    client: Client, group: Group, rows: PsycopgConnection
+) -> None:
     answer = client.call("PUT", f"{group.path}/config", {"values": {"group_max_size": 3}, "reason": "too many"})
 
     with rows.cursor() as cursor:
@@ -79,7 +79,7 @@ def test_who_changed_a_setting_and_why_is_kept(client: Client, group: Group, row
 # -- topics ---------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_put_and_listed(client: Client) -> None:
+def test_topic_is_stored_and_listed(client: Client) -> None:
     topic = fresh_id("eu/orders ")
 
     put = client.ok("PUT", f"/v1/topics/{quote(topic, safe='')}", {"partitions": 12, "log_start_offset": 5})
@@ -88,7 +88,7 @@ def test_a_topic_is_put_and_listed(client: Client) -> None:
     assert put in client.ok("GET", "/v1/topics")["topics"]
 
 
-def test_a_count_can_be_raised_and_never_lowered(client: Client) -> None:
+def test_partition_count_can_only_be_raised(client: Client) -> None:
     topic = fresh_id("topic")
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 3, "log_start_offset": 5})
 
@@ -106,7 +106,7 @@ def test_raised_partition_count_rebalances_subscribers(client: Client, group: Gr
 
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 2})
 
-    assert member.ask("heartbeat").code == "REBALANCE_IN_PROGRESS"
+    assert member.post("heartbeat").code == "REBALANCE_IN_PROGRESS"
 
 
 def test_full_group_rejects_new_members(client: Client, group: Group) -> None:

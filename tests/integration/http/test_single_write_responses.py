@@ -37,7 +37,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class Request:
-    """A request that waits for its answer, as uvicorn keeps it."""
+    """A request without a response yet, in uvicorn's representation."""
 
     def __init__(self, method: str = "POST") -> None:
         self.transport = FakeTransport()
@@ -61,17 +61,17 @@ class Request:
         self.ended += 1
 
     def send_in_one_write(self, headers: Headers) -> bool:
-        """Send an answer, and return whether it was sent."""
+        """Send a response, and return whether it was sent."""
         return send_in_one_write(cast("Send", self.cycle.send), 200, headers, b"{}")
 
     def is_answered(self) -> bool:
-        """Return whether a response was sent and the request has ended; it is both or neither."""
+        """Return whether a response was sent and the request has ended; both must be equal."""
         parts = {bool(self.transport.written), self.ended == 1, self.cycle.response_complete}
         assert len(parts) == 1
         return parts.pop()
 
 
-def test_head_and_body_leave_in_one_write() -> None:
+def test_head_and_body_are_sent_in_one_write() -> None:
     request = Request()
     assert request.send_in_one_write(HEADERS)
     assert request.is_answered()
@@ -82,14 +82,14 @@ def test_head_and_body_leave_in_one_write() -> None:
     )
 
 
-def test_the_answer_to_a_head_is_left_to_uvicorn() -> None:
+def test_response_to_head_is_sent_by_uvicorn() -> None:
     request = Request("HEAD")
     assert not request.send_in_one_write(HEADERS)
     assert not request.is_answered()
 
 
 @pytest.mark.parametrize("what", ["last", "gone", "full"])
-def test_a_connection_that_ends_or_takes_no_more_is_left_to_uvicorn(what: str) -> None:
+def test_response_on_a_closing_or_paused_connection_is_sent_by_uvicorn(what: str) -> None:
     request = Request()
     if what == "last":
         request.cycle.keep_alive = False
@@ -102,7 +102,7 @@ def test_a_connection_that_ends_or_takes_no_more_is_left_to_uvicorn(what: str) -
 
 
 @pytest.mark.parametrize("value", [b"1\r\nset-cookie: a=b", b"1\n", b"\r1"])
-def test_a_header_that_would_end_early_is_left_to_uvicorn_which_refuses(value: bytes) -> None:
+def test_header_with_a_line_break_is_rejected_by_uvicorn(value: bytes) -> None:
     request = Request()
     assert not request.send_in_one_write([*HEADERS, (b"x-muster-coordinator", value)])
     assert not request.is_answered()
@@ -115,14 +115,14 @@ def test_expect_and_close_requests_are_answered(client: Client) -> None:
         assert "x-request-id" in answer.headers
 
 
-def test_an_answer_without_a_body_is_whole_too(client: Client) -> None:
+def test_response_without_a_body_has_its_headers(client: Client) -> None:
     answer = client.send("HEAD", "/healthz")
     assert answer.body == b""
     assert "x-request-id" in answer.headers
 
 
 class WholeAnswers:
-    """An application that answers as the edge does."""
+    """An application that responds as the ASGI edge does."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
         await receive()
@@ -133,22 +133,22 @@ class WholeAnswers:
 
 
 async def _garbage_of(requests: int) -> int:
-    """Return how many objects so many requests leave for the garbage collector to find."""
+    """Return how many objects a number of requests leave to the garbage collector."""
     with bound_listener("127.0.0.1", 0) as listener:
         server = HttpServer(cast("AsgiApp", WholeAnswers()), listener, HttpLimits(), ConnectionCounts())
         await server.start()
         reader, writer = await asyncio.open_connection(*listener.getsockname())
 
-        async def ask(times: int) -> None:
+        async def send_requests(times: int) -> None:
             for _ in range(times):
                 writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
                 assert (await reader.readuntil(b"{}")).startswith(b"HTTP/1.1 200")
 
-        await ask(1)
+        await send_requests(1)
         gc.collect()
         gc.disable()
         try:
-            await ask(requests)
+            await send_requests(requests)
             return gc.collect()
         finally:
             gc.enable()
@@ -158,7 +158,7 @@ async def _garbage_of(requests: int) -> int:
 
 
 async def _read_of_an_idle_connection(keep_alive_s: int) -> bytes:
-    """Ask once, and return what comes after the answer until the node closes the connection."""
+    """Send one request, and return what follows the response until the node closes the connection."""
     with bound_listener("127.0.0.1", 0) as listener:
         server = HttpServer(
             cast("AsgiApp", WholeAnswers()), listener, HttpLimits(keep_alive_s=keep_alive_s), ConnectionCounts()
@@ -176,9 +176,9 @@ async def _read_of_an_idle_connection(keep_alive_s: int) -> bytes:
             await server.stop()
 
 
-def test_an_idle_connection_is_closed_when_its_time_is_over() -> None:
+def test_idle_connection_is_closed_after_the_keep_alive_timeout() -> None:
     assert asyncio.run(_read_of_an_idle_connection(keep_alive_s=1)) == b""
 
 
-def test_a_request_is_gone_as_soon_as_it_is_answered() -> None:
+def test_answered_request_leaves_no_reference_cycle() -> None:
     assert asyncio.run(_garbage_of(requests=100)) < 100

@@ -37,7 +37,7 @@ class Clock:
 
 
 class File:
-    """A tokens file, and how it looks to a node a moment after it was written."""
+    """A tokens file, read as by a node after each write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,14 +89,14 @@ def test_nodes_of_earlier_releases_read_an_identity_without_topics() -> None:
     assert json.loads(identity_bytes(Identity("a", Role.AGENT, ("b",)))) == ["a", "agent", ["b"]]
 
 
-def test_the_digest_is_no_token(file: File) -> None:
+def test_digest_is_not_accepted_as_a_token(file: File) -> None:
     file.write(ADA)
 
     assert file.read().find(ADA["sha256"].encode()) is None
     assert file.read().find(sha256(b"ada's").digest()) is None
 
 
-def test_what_is_made_for_a_token_is_what_the_file_takes(file: File) -> None:
+def test_created_token_entry_is_accepted_by_the_token_file(file: File) -> None:
     entry = token_entry("ada's", "ada", Role.AGENT, ("a", "b"))
     file.write({"sha256": entry.sha256, "actor": entry.actor, "role": entry.role, "prefixes": entry.prefixes})
 
@@ -152,7 +152,7 @@ def test_missing_file_is_reported_in_one_sentence(file: File) -> None:
         file.read()
 
 
-def test_a_token_is_refused_from_the_moment_on_that_it_expires(file: File) -> None:
+def test_token_is_rejected_from_its_expiry_on(file: File) -> None:
     file.write({**ADA, "expires_at": "2027-03-01T01:00:00+01:00"}, BOB)
     wall = Clock()
     tokens = Tokens(file.path, file.clock, wall)
@@ -184,7 +184,7 @@ def test_token_use_is_logged_daily_in_its_last_week(file: File) -> None:
     assert logs[0]["actor"] == "ada"
 
 
-def test_a_changed_file_is_in_force_within_a_second(file: File) -> None:
+def test_changed_token_file_is_read_within_a_second(file: File) -> None:
     file.write(ADA)
     tokens = file.read()
     file.write(BOB)
@@ -237,11 +237,11 @@ def test_changed_link_target_is_a_changed_file(file: File, tmp_path: Path) -> No
         (("ab",), "b", []),
     ],
 )
-def test_own_prefixes_are_met_with_what_is_asked(own: tuple[str, ...], asked: str, within: list[str]) -> None:
+def test_requested_prefix_is_intersected_with_own_prefixes(own: tuple[str, ...], asked: str, within: list[str]) -> None:
     assert Identity("ada", Role.VIEWER, own).prefixes_within(asked) == within
 
 
-def test_an_identity_survives_a_header() -> None:
+def test_identity_is_encoded_into_an_ascii_header() -> None:
     identity = Identity("Jürgen\r\nX-Evil: 1", Role.OPERATOR, ("größe-", "\n"))
 
     assert identity_bytes(identity).isascii()
@@ -264,7 +264,7 @@ def client(databases: Databases, file: File) -> Iterator[Client]:
     databases.drop(url)
 
 
-def test_a_node_takes_a_new_file_without_being_started_again(client: Client, file: File) -> None:
+def test_node_reads_a_changed_token_file_without_restart(client: Client, file: File) -> None:
     def status(token: str) -> int:
         return client.send("GET", "/v1/groups", None, {"Authorization": f"Bearer {token}"}).status
 
@@ -291,7 +291,7 @@ def test_expired_token_is_reported(client: Client, file: File) -> None:
     ("secret", "said"),
     [(CLUSTER_SECRET, "MUSTER_TOKENS_FILE: .* cannot be read"), (None, "needs MUSTER_CLUSTER_SECRET too")],
 )
-def test_a_node_does_not_start_on_tokens_that_will_not_do(
+def test_node_with_an_invalid_token_file_does_not_start(
     database_url: str, file: File, secret: str | None, said: str
 ) -> None:
     settings = Settings(database_url=database_url, tokens_file=file.path, cluster_secret=secret)  # type: ignore[arg-type]  # validated there

@@ -23,7 +23,7 @@ def past(group: Group, rows: PsycopgConnection) -> Past:
 # -- advice ---------------------------------------------------------------------------------------------------
 
 
-def test_a_group_that_flaps_is_advised_a_longer_session_from_its_own_past(past: Past) -> None:
+def test_flapping_group_is_advised_a_longer_session_timeout(past: Past) -> None:
     past.flap(6, timedelta(seconds=6))
     response = past.tuning()
     assert (response["source"], response["run_id"], response["what_if"]) == ("live", None, None)
@@ -50,7 +50,7 @@ def test_the_keys_of_advice_are_those_of_the_settings(client: Client, past: Past
     }
 
 
-def test_settings_are_effective(client: Client, past: Past) -> None:
+def test_tuning_returns_effective_settings(client: Client, past: Past) -> None:
     past.flap(6, timedelta(seconds=6))
     values = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 90_000, "group_max_session_timeout_ms": 40_000}
     client.ok("PUT", f"{past.group.path}/config", {"values": values, "reason": "a test"})
@@ -70,13 +70,13 @@ def test_recent_report_is_returned_instead(past: Past) -> None:
 
 
 @pytest.mark.parametrize(("age", "present_ms"), [(timedelta(hours=49), 10_000), (timedelta(hours=1), 45_000)])
-def test_a_report_that_is_old_or_speaks_of_another_value_is_not(past: Past, age: timedelta, present_ms: int) -> None:
+def test_outdated_report_is_not_returned(past: Past, age: timedelta, present_ms: int) -> None:
     past.flap(6, timedelta(seconds=6))
     past.report(past.now - age, present_ms)
     assert past.tuning()["source"] == "live"
 
 
-def test_new_group_reports_insufficient_data(group: Group) -> None:
+def test_new_group_reports_too_little_data(group: Group) -> None:
     group.stable()
     advice = group.client.ok("GET", f"{group.path}/tuning")
     assert {each["verdict"] for each in advice["advice"].values()} == {"too_little_data"}
@@ -110,7 +110,7 @@ def test_shorter_timeout_reports_more_evictions(client: Client, past: Past) -> N
     assert len(tried["remaining"]) == 2
 
 
-def test_a_rebalance_timeout_is_tried_out_too(past: Past) -> None:
+def test_rebalance_timeout_is_simulated(past: Past) -> None:
     past.flap(2, timedelta(seconds=6))
     what_if = past.tuning("?rebalance_timeout_ms=60000")["what_if"]
     assert what_if["session_timeout_ms"] is None
@@ -146,7 +146,7 @@ def test_what_if_of_an_invalid_timeout_is_refused(group: Group, query: str, comp
     assert complaint in answer.json["detail"]
 
 
-def test_a_session_that_its_heartbeats_would_not_keep_alive_is_refused(client: Client, group: Group) -> None:
+def test_session_timeout_shorter_than_the_heartbeat_interval_is_rejected(client: Client, group: Group) -> None:
     group.stable()
     slow = {"heartbeat_interval_ms": 9_000}
     client.ok("PUT", f"{group.path}/config", {"values": slow, "reason": "a test"})
@@ -206,7 +206,7 @@ def test_the_newest_advice_on_each_group_is_listed(client: Client, past: Past) -
     answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/reports/timeouts", advice)
 
 
-def test_the_answer_is_as_the_document_has_it(client: Client, past: Past) -> None:
+def test_response_matches_the_openapi_document(client: Client, past: Past) -> None:
     past.flap(6, timedelta(seconds=6))
     advice = past.tuning("?session_timeout_ms=17000&rebalance_timeout_ms=60000")
     answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/groups/{group_id}/tuning", advice)

@@ -70,7 +70,7 @@ def test_every_alert_uses_existing_metrics(rule: dict[str, Any]) -> None:
 
 
 @every_alert
-def test_pages_name_an_alert_that_needs_the_deepest_scrape(rule: dict[str, Any]) -> None:
+def test_pages_name_the_alert_that_needs_detail_partition(rule: dict[str, Any]) -> None:
     needs_it = any(re.search(rf"\b{name}\b", rule["expr"]) for name in BY_PARTITION)
     assert needs_it == (rule["alert"] == "MusterConsumerStalled")
     assert not needs_it or all(rule["alert"] in page for page in PAGES.values())
@@ -139,7 +139,7 @@ UNION ALL SELECT 'often', 1, 't', 0, 1, now();
     ],
     ids=["evicted members", "frequent callers", "commits of many partitions"],
 )
-def test_runbook_query_finds_the_culprits(
+def test_runbook_query_finds_the_responsible_members(
     database_url: str, alert: str, place: int, column: int, found: list[object]
 ) -> None:
     query = re.findall(r"```sql\n(.*?)```", ENTRIES[alert], re.DOTALL)[place]

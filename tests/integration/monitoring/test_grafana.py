@@ -53,7 +53,7 @@ MINUTE_MS = 60_000
 
 
 class Query(NamedTuple):
-    """What a panel asks."""
+    """A query of a panel."""
 
     dashboard: str
     panel: str
@@ -79,7 +79,7 @@ every_dashboard = pytest.mark.parametrize("name", DASHBOARDS)
 # -- dashboards -------------------------------------------------------------------------------------------
 
 
-def test_there_is_a_way_from_the_overview_to_a_member_and_a_page_for_each_question() -> None:
+def test_dashboards_link_from_overview_to_group_and_member() -> None:
     assert {each["uid"] for each in DASHBOARDS.values()} == {
         "muster-overview",
         "muster-group",
@@ -93,7 +93,7 @@ def test_there_is_a_way_from_the_overview_to_a_member_and_a_page_for_each_questi
 
 
 @every_dashboard
-def test_every_panel_has_a_title_of_its_own_a_place_and_a_source_that_is_provisioned(name: str) -> None:
+def test_every_panel_has_a_unique_title_a_position_and_a_provisioned_source(name: str) -> None:
     provisioned = {(source["type"], source["uid"]) for source in SOURCES}
     panels = DASHBOARDS[name]["panels"]
     assert len({panel["title"] for panel in panels}) == len({panel["id"] for panel in panels}) == len(panels) > 0
@@ -104,7 +104,7 @@ def test_every_panel_has_a_title_of_its_own_a_place_and_a_source_that_is_provisi
 
 
 @every_dashboard
-def test_panels_do_not_lie_on_each_other(name: str) -> None:
+def test_panels_do_not_overlap(name: str) -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARDS[name]["panels"]:
         x, y, width, height = (panel["gridPos"][key] for key in "xywh")
@@ -237,11 +237,11 @@ def test_variables_list_existing_groups_and_members(reader: PsycopgConnection, n
 
 
 @pytest.mark.parametrize("query", SQL, ids=lambda query: f"{query.dashboard}: {query.panel}")
-def test_a_panel_asks_for_a_bounded_number_of_rows_or_one_group_s(query: Query) -> None:
+def test_panel_queries_are_limited_in_rows_or_to_one_group(query: Query) -> None:
     assert re.search(r"\bLIMIT \d+$|\$\{group|GROUP BY|newest_runs|FROM (nodes|shard_leases)\n", query.text), query.text
 
 
-def test_the_reader_is_made_and_can_only_read() -> None:
+def test_reader_role_is_created_with_read_access_only() -> None:
     postgres = next(source for source in SOURCES if source["uid"] == "muster-postgres")
     script = (ROOT / "docker" / "first-start.sh").read_text()
     assert f"CREATE ROLE {postgres['user']} LOGIN PASSWORD :'grafana_password' IN ROLE muster_reader;" in script
@@ -252,7 +252,7 @@ def test_the_reader_is_made_and_can_only_read() -> None:
 
 
 @pytest.mark.parametrize("query", PROMQL, ids=lambda query: f"{query.dashboard}: {query.panel}")
-def test_a_panel_asks_for_metrics_and_labels_that_there_are(query: Query) -> None:
+def test_panels_use_existing_metrics_and_labels(query: Query) -> None:
     text = query.text.replace("$__rate_interval", "5m")
     named = re.findall(r"\b((?:muster|kafka|process)_[a-z_]+|up)\b(?:\{([^}]*)\})?", text)
     labels = set(OF_PROMETHEUS)

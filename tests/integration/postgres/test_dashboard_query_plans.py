@@ -73,7 +73,7 @@ ALL_GROUPS = {
     "SELECT * FROM dashboards.idle_members": set[str](),
     "SELECT hour, trigger, sum(rebalances) FROM dashboards.rebalances_per_hour GROUP BY hour, trigger": {"rebalances"},
 }
-"""What is asked of all groups, and which history it reads in full: days of it, never all of them."""
+"""Queries over all groups → the history tables that they read: some days, never all."""
 
 OF_ONE_GROUP = (
     "SELECT * FROM dashboards.group_overview WHERE group_id = 'g7'",
@@ -128,23 +128,21 @@ def history_read(plan: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("question", ALL_GROUPS)
-def test_what_is_asked_of_all_groups_reads_no_more_history_than_it_must(
-    filled: PsycopgConnection, question: str
-) -> None:
+def test_queries_over_all_groups_read_nine_days_of_history_at_most(filled: PsycopgConnection, question: str) -> None:
     read = history_read(plan_of(filled, question))
     assert read.keys() <= ALL_GROUPS[question]
     assert all(len(days) <= 9 for days in read.values())
 
 
 @pytest.mark.parametrize("question", OF_ONE_GROUP)
-def test_what_is_asked_of_one_group_is_found_by_an_index(filled: PsycopgConnection, question: str) -> None:
+def test_queries_of_one_group_use_an_index(filled: PsycopgConnection, question: str) -> None:
     plan = plan_of(filled, question)
     assert history_read(plan) == {}
     assert not re.search(r"Seq Scan on (groups|members|offsets)\b", plan)
 
 
 @pytest.mark.parametrize("panel", PANELS_OF_ONE_GROUP)
-def test_what_a_panel_asks_of_one_group_is_found_by_an_index(filled: PsycopgConnection, panel: str) -> None:
+def test_panel_queries_of_one_group_use_an_index(filled: PsycopgConnection, panel: str) -> None:
     first, last = "current_date - 7", "current_date"
     question = PANELS_OF_ONE_GROUP[panel].replace("${group:sqlstring}", "'g1'").replace("${member:sqlstring}", "'m'")
     question = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 BETWEEN {first} AND {last}", question)
@@ -154,7 +152,7 @@ def test_what_a_panel_asks_of_one_group_is_found_by_an_index(filled: PsycopgConn
     assert not re.search(r"Seq Scan on (groups|members|offsets)\b", plan)
 
 
-def test_rebalances_of_an_hour_are_not_looked_for_in_other_weeks(filled: PsycopgConnection) -> None:
+def test_rebalances_of_an_hour_are_read_from_its_week_only(filled: PsycopgConnection) -> None:
     plan = plan_of(filled, "SELECT * FROM dashboards.rebalances_per_hour")
     days = {day for _, table, day in DAY.findall(plan) if table == "rebalances"}
     assert 1 <= len(days) <= 9
@@ -172,7 +170,7 @@ def test_reconnects_are_searched_in_the_following_hours_only(filled: PsycopgConn
     assert {day for _, table, day in DAY.findall(plan) if table == "member_sessions"} <= around
 
 
-def test_the_history_that_is_checked_is_all_that_views_read(filled: PsycopgConnection) -> None:
+def test_checked_history_tables_are_all_that_views_read(filled: PsycopgConnection) -> None:
     with filled.cursor() as cursor:
         cursor.execute("SELECT string_agg(definition, ' ') FROM pg_views WHERE schemaname = 'dashboards'")
         ((definitions,),) = cursor.fetchall()

@@ -22,7 +22,7 @@ from tests.support.store_rows import (
 )
 from tests.support.store_worlds import NODE, Owner
 
-Ask = Callable[[str], list[tuple[Any, ...]]]
+Query = Callable[[str], list[tuple[Any, ...]]]
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def owner(postgres_store: PostgresStore) -> Owner:
 
 
 @pytest.fixture
-def ask(sql_connection: PsycopgConnection) -> Ask:
+def query(sql_connection: PsycopgConnection) -> Query:
     def run(question: str) -> list[tuple[Any, ...]]:
         with sql_connection.cursor() as cursor:
             cursor.execute(question)
@@ -47,13 +47,13 @@ FROM dashboards.group_overview
 """
 
 
-def test_overview_shows_state_and_coordinator(owner: Owner, ask: Ask) -> None:
+def test_overview_shows_state_and_coordinator(owner: Owner, query: Query) -> None:
     owner.write(write(group=group_row(member_count=3, generation=5)))
     overview = "SELECT group_id, state, generation, protocol_name, member_count, node_id, shard_id"
-    assert ask(f"{overview} FROM dashboards.group_overview") == [("orders", "Stable", 5, "range", 3, NODE, SHARD)]
+    assert query(f"{overview} FROM dashboards.group_overview") == [("orders", "Stable", 5, "range", 3, NODE, SHARD)]
 
 
-def test_the_overview_adds_up_lag_where_it_is_known(owner: Owner, ask: Ask) -> None:
+def test_overview_sums_known_lag(owner: Owner, query: Query) -> None:
     owner.write(
         write(
             group=group_row(),
@@ -66,34 +66,34 @@ def test_the_overview_adds_up_lag_where_it_is_known(owner: Owner, ask: Ask) -> N
         write("silent", group=group_row("silent"), committed=(committed(),)),
         write("new", group=group_row("new")),
     )
-    lags = ask("SELECT group_id, partitions_committed, lag_records FROM dashboards.group_overview ORDER BY group_id")
+    lags = query("SELECT group_id, partitions_committed, lag_records FROM dashboards.group_overview ORDER BY group_id")
     assert lags == [("new", None, None), ("orders", 3, 10), ("silent", 1, None)]
 
 
-def test_a_lag_beyond_every_bound_leaves_the_overview_readable(owner: Owner, ask: Ask) -> None:
+def test_overview_caps_the_sum_of_lag_at_int64(owner: Owner, query: Query) -> None:
     ends = tuple(committed(partition=each, offset=0, log_end_offset=2**63 - 1) for each in (0, 1))
     owner.write(write(group=group_row(), committed=ends))
-    assert ask("SELECT lag_records FROM dashboards.group_overview") == [(2**63 - 1,)]
+    assert query("SELECT lag_records FROM dashboards.group_overview") == [(2**63 - 1,)]
 
 
-def test_overview_shows_the_newest_rebalance(owner: Owner, ask: Ask) -> None:
+def test_overview_shows_the_newest_rebalance(owner: Owner, query: Query) -> None:
     newest = rebalance_row("second", started_at_ms=NOW_MS + 9, completed_at_ms=NOW_MS + 9_999, trigger="member_left")
     owner.write(write(group=group_row(), rebalances=(newest, rebalance_row("first"))))
-    assert ask(LAST_REBALANCE) == [(NOW_MS + 9, "member_left", "m-1", newest.client_reason, "completed")]
+    assert query(LAST_REBALANCE) == [(NOW_MS + 9, "member_left", "m-1", newest.client_reason, "completed")]
 
 
-def test_a_rebalance_under_way_comes_before_those_that_are_over(owner: Owner, ask: Ask) -> None:
+def test_a_rebalance_under_way_comes_before_those_that_are_over(owner: Owner, query: Query) -> None:
     under_way = group_row(rebalance_started_at_ms=NOW_MS + 50, rebalance_trigger="admin")
     owner.write(write(group=under_way, rebalances=(rebalance_row(),)))
-    assert ask(LAST_REBALANCE) == [(NOW_MS + 50, "admin", None, None, None)]
+    assert query(LAST_REBALANCE) == [(NOW_MS + 50, "admin", None, None, None)]
 
 
-def test_a_group_that_never_rebalanced_is_in_the_overview(owner: Owner, ask: Ask) -> None:
+def test_a_group_that_never_rebalanced_is_in_the_overview(owner: Owner, query: Query) -> None:
     owner.write(write(group=group_row()))
-    assert ask(LAST_REBALANCE) == [(None, None, None, None, None)]
+    assert query(LAST_REBALANCE) == [(None, None, None, None, None)]
 
 
-def test_ownership_shows_past_and_present_together(owner: Owner, ask: Ask) -> None:
+def test_ownership_shows_past_and_present_together(owner: Owner, query: Query) -> None:
     span = {
         "topic": "clicks",
         "partitions": [3, 1],
@@ -108,7 +108,7 @@ def test_ownership_shows_past_and_present_together(owner: Owner, ask: Ask) -> No
             ownerships=(ownership_row(group_created_at_ms=NOW_MS - 1),),
         )
     )
-    spans = ask(
+    spans = query(
         "SELECT member_id, topic, partitions, generation, rebalance_id::text, extract(epoch FROM valid_from) * 1000,"
         " extract(epoch FROM valid_to) * 1000, extract(epoch FROM group_created_at) * 1000, shard_id"
         " FROM dashboards.ownership ORDER BY valid_from"
@@ -122,15 +122,15 @@ def test_ownership_shows_past_and_present_together(owner: Owner, ask: Ask) -> No
 # -- slowest members ----------------------------------------------------------------------------------------
 
 
-def test_three_slowest_members_of_recent_rebalances_are_returned(owner: Owner, ask: Ask) -> None:
+def test_three_slowest_members_of_recent_rebalances_are_returned(owner: Owner, query: Query) -> None:
     waits = {"a": 10, "b": 0, "c": 900, "d": 20, "e": 30}
     parts = [part_row(name, client_id=name, waited_for_ms=wait) for name, wait in waits.items()]
     owner.write(write(group=group_row(), rebalances=(rebalance_row(),), rebalance_members=tuple(parts)))
-    found = ask("SELECT member_id, waited_for_ms, took_ms, trigger FROM dashboards.slowest_members")
+    found = query("SELECT member_id, waited_for_ms, took_ms, trigger FROM dashboards.slowest_members")
     assert found == [(name, waits[name], 3_000, "member_joined") for name in "ced"]
 
 
-def test_the_member_ids_of_a_crash_loop_are_one_slow_consumer(owner: Owner, ask: Ask) -> None:
+def test_member_ids_of_a_crash_loop_count_as_one_slow_consumer(owner: Owner, query: Query) -> None:
     crashes = [part_row(f"c-{number}", client_id="crashes", waited_for_ms=40 + number) for number in range(3)]
     others = [
         part_row("other", client_id="other", waited_for_ms=100),
@@ -140,20 +140,20 @@ def test_the_member_ids_of_a_crash_loop_are_one_slow_consumer(owner: Owner, ask:
     ]
     owner.write(write(group=group_row(), rebalances=(rebalance_row(),), rebalance_members=(*crashes, *others)))
     columns = "member_id, client_id, client_host, member_count, waited_for_ms"
-    assert ask(f"SELECT {columns} FROM dashboards.slowest_members") == [  # noqa: S608 - columns of ours
+    assert query(f"SELECT {columns} FROM dashboards.slowest_members") == [  # noqa: S608 - columns of ours
         ("c-2", "crashes", "10.0.0.1", 3, 123),
         ("static-2", "y", "10.0.0.9", 2, 101),
         ("other", "other", "10.0.0.1", 1, 100),
     ]
 
 
-def test_members_never_awaited_and_old_rebalances_are_not_slow(owner: Owner, ask: Ask) -> None:
+def test_members_never_awaited_and_old_rebalances_are_not_slow(owner: Owner, query: Query) -> None:
     ends = {f"r{number}": NOW_MS + 10_000 + number for number in range(22)}
     rows = [rebalance_row(name, completed_at_ms=at_ms) for name, at_ms in ends.items()]
     parts = [part_row("m-1", name, completed_at_ms=at_ms) for name, at_ms in ends.items()]
     parts.append(part_row("m-2", "r21", completed_at_ms=ends["r21"], waited_for_ms=0))
     owner.write(write(group=group_row(), rebalances=tuple(rows), rebalance_members=tuple(parts)))
-    found = ask("SELECT rebalance_id::text, member_id FROM dashboards.slowest_members ORDER BY completed_at")
+    found = query("SELECT rebalance_id::text, member_id FROM dashboards.slowest_members ORDER BY completed_at")
     assert found == [(uuid_of(f"r{number}"), "m-1") for number in range(2, 22)]
 
 
@@ -163,23 +163,23 @@ EVICTED_MS = NOW_MS + 9_000
 EVICTED = session_row("old", end_reason="session_expired")
 
 
-def spurious(ask: Ask) -> list[tuple[Any, ...]]:
-    return ask(
+def spurious(query: Query) -> list[tuple[Any, ...]]:
+    return query(
         "SELECT member_id, reconnected_as, extract(epoch FROM reconnected_at - evicted_at) * 1000 "
         "FROM dashboards.spurious_evictions"
     )
 
 
-def test_rejoin_within_a_minute_is_a_spurious_eviction(owner: Owner, ask: Ask) -> None:
+def test_rejoin_within_a_minute_is_a_spurious_eviction(owner: Owner, query: Query) -> None:
     back = member_row("new", joined_at_ms=EVICTED_MS + 60_000)
     owner.write(write(group=group_row(), members={"new": back}, sessions=(EVICTED,)))
-    assert spurious(ask) == [("old", "new", 60_000)]
+    assert spurious(query) == [("old", "new", 60_000)]
 
 
-def test_reconnected_member_that_left_again_counts(owner: Owner, ask: Ask) -> None:
+def test_reconnected_member_that_left_again_counts(owner: Owner, query: Query) -> None:
     again = session_row("new", joined_at_ms=EVICTED_MS + 5, ended_at_ms=EVICTED_MS + 50)
     owner.write(write(group=group_row(), sessions=(EVICTED, again)))
-    assert spurious(ask) == [("old", "new", 5)]
+    assert spurious(query) == [("old", "new", 5)]
 
 
 @pytest.mark.parametrize(
@@ -197,42 +197,42 @@ def test_reconnected_member_that_left_again_counts(owner: Owner, ask: Ask) -> No
     ids=["too late", "before", "another client", "another host", "a static one", "it left", "it stayed", "elsewhere"],
 )
 def test_other_or_unevicted_member_is_no_rejoin(
-    owner: Owner, ask: Ask, evicted: dict[str, Any], back: dict[str, Any]
+    owner: Owner, query: Query, evicted: dict[str, Any], back: dict[str, Any]
 ) -> None:
     gone = session_row("old", **({"end_reason": "session_expired"} | evicted))
     came = member_row("new", **({"joined_at_ms": EVICTED_MS + 10} | back))
     owner.write(write(group=group_row(), members={"new": came}), write(gone.group_id, sessions=(gone,)))
-    assert spurious(ask) == []
+    assert spurious(query) == []
 
 
 @pytest.mark.parametrize("heard_ms", [8_000, None], ids=["heard once", "never heard"])
-def test_eviction_with_an_earlier_successor_was_a_crash(owner: Owner, ask: Ask, heard_ms: int | None) -> None:
+def test_eviction_with_an_earlier_successor_was_a_crash(owner: Owner, query: Query, heard_ms: int | None) -> None:
     heard_at_ms = None if heard_ms is None else NOW_MS + heard_ms
     gone = session_row("old", end_reason="session_expired", last_heartbeat_at_ms=heard_at_ms)
     successor = session_row("second", joined_at_ms=EVICTED_MS - 1, ended_at_ms=EVICTED_MS + 20_000)
     third = member_row("third", joined_at_ms=EVICTED_MS + 10)
     owner.write(write(group=group_row(), members={"third": third}, sessions=(gone, successor)))
-    assert spurious(ask) == []
+    assert spurious(query) == []
 
 
-def test_a_client_of_the_same_name_that_joined_before_the_silence_is_no_successor(owner: Owner, ask: Ask) -> None:
+def test_client_that_joined_before_the_last_heartbeat_is_no_successor(owner: Owner, query: Query) -> None:
     beside = member_row("beside", joined_at_ms=EVICTED.last_heartbeat_at_ms)
     back = member_row("new", joined_at_ms=EVICTED_MS)
     owner.write(write(group=group_row(), members={"beside": beside, "new": back}, sessions=(EVICTED,)))
-    assert spurious(ask) == [("old", "new", 0)]
+    assert spurious(query) == [("old", "new", 0)]
 
 
-def test_reconnects_are_searched_in_rows_of_the_following_hours(owner: Owner, ask: Ask) -> None:
+def test_reconnects_are_searched_in_rows_of_the_following_hours(owner: Owner, query: Query) -> None:
     late_ms = EVICTED_MS + 2 * 3_600_000 + 60_000
     ends = {"in": late_ms, "beyond": late_ms + 1}
     gone = [session_row(name, client_id=name, end_reason="session_expired") for name in ends]
     back = [session_row(f"{name}2", client_id=name, joined_at_ms=EVICTED_MS, ended_at_ms=ends[name]) for name in ends]
     owner.write(write(group=group_row(), sessions=(*gone, *back)))
-    assert [member for member, _, _ in spurious(ask)] == ["in"]
+    assert [member for member, _, _ in spurious(query)] == ["in"]
 
 
-def test_a_static_member_is_known_by_its_instance_wherever_it_comes_back(owner: Owner, ask: Ask) -> None:
+def test_static_member_is_identified_by_its_instance_id_on_any_host(owner: Owner, query: Query) -> None:
     gone = session_row("old", end_reason="rebalance_timeout", group_instance_id="I")
     came = member_row("new", group_instance_id="I", client_host="elsewhere", joined_at_ms=EVICTED_MS + 10)
     owner.write(write(group=group_row(), members={"new": came}, sessions=(gone,)))
-    assert spurious(ask) == [("old", "new", 10)]
+    assert spurious(query) == [("old", "new", 10)]

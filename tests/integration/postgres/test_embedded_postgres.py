@@ -37,7 +37,7 @@ def postgres(home: Path) -> Iterator[EmbeddedPostgres]:
         yield postgres
 
 
-def ask(url: str, statement: str) -> list[tuple[object, ...]]:
+def run_sql(url: str, statement: str) -> list[tuple[object, ...]]:
     connection = psycopg2.connect(psql_url(url))
     connection.autocommit = True
     try:
@@ -48,20 +48,20 @@ def ask(url: str, statement: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def test_it_has_a_database_for_the_groups_and_one_for_airflow(postgres: EmbeddedPostgres) -> None:
-    assert ask(postgres.database_url(), "SELECT current_database()") == [("muster",)]
-    assert ask(postgres.airflow_url(), "SELECT current_database()") == [("airflow",)]
+def test_embedded_server_has_databases_for_groups_and_airflow(postgres: EmbeddedPostgres) -> None:
+    assert run_sql(postgres.database_url(), "SELECT current_database()") == [("muster",)]
+    assert run_sql(postgres.airflow_url(), "SELECT current_database()") == [("airflow",)]
 
 
-def test_it_answers_on_this_machine_only(postgres: EmbeddedPostgres) -> None:
-    assert ask(postgres.database_url(), "SHOW listen_addresses") == [("127.0.0.1",)]
-    assert ask(postgres.superuser_url("muster"), "SHOW unix_socket_directories") == [("",)]
+def test_embedded_server_listens_on_loopback_only(postgres: EmbeddedPostgres) -> None:
+    assert run_sql(postgres.database_url(), "SHOW listen_addresses") == [("127.0.0.1",)]
+    assert run_sql(postgres.superuser_url("muster"), "SHOW unix_socket_directories") == [("",)]
 
 
 def test_connection_without_password_is_rejected(postgres: EmbeddedPostgres, home: Path) -> None:
     password = (home / "postgres" / "muster_owner-password").read_text()
     with pytest.raises(psycopg2.OperationalError, match="authentication failed"):
-        ask(postgres.database_url().replace(password, "guess"), "SELECT 1")
+        run_sql(postgres.database_url().replace(password, "guess"), "SELECT 1")
 
 
 def test_the_password_is_readable_by_its_owner_only(postgres: EmbeddedPostgres, home: Path) -> None:
@@ -87,7 +87,7 @@ def test_root_server_runs_unprivileged_without_user_namespaces(tmp_path: Path, m
     assert Path(tmp_path.parent).stat().st_mode & 0o077 == 0
     monkeypatch.setattr(root_drop, "can_run", lambda root_drop, _: root_drop is RootDrop.ACCOUNT)
     with EmbeddedPostgres(tmp_path, options=FORGETFUL) as postgres:
-        assert ask(postgres.database_url(), "SELECT 1") == [(1,)]
+        assert run_sql(postgres.database_url(), "SELECT 1") == [(1,)]
         assert postgres.child is not None
         status = Path(f"/proc/{postgres.child.pid}/status").read_text()
     assert f"\nUid:\t{pwd.getpwnam('nobody').pw_uid}\t" in status
@@ -95,7 +95,7 @@ def test_root_server_runs_unprivileged_without_user_namespaces(tmp_path: Path, m
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Only root's server has to leave root behind.")
 def test_unprivileged_account_passes_access_checks_below_a_root_only_directory(tmp_path: Path) -> None:
-    """`initdb` looks for `postgres` with access(2), which ignores capabilities unless a securebit says otherwise."""
+    """`initdb` finds `postgres` with access(2), which ignores capabilities unless a securebit is set."""
     program = tmp_path / "program"
     program.write_text("#!/bin/sh")
     program.chmod(0o755)
@@ -107,13 +107,13 @@ def test_unprivileged_account_passes_access_checks_below_a_root_only_directory(t
     assert subprocess.run(entry, check=False).returncode == 0
 
 
-def test_a_second_start_finds_data_and_port_again(home: Path) -> None:
+def test_second_start_uses_the_same_data_and_port(home: Path) -> None:
     with EmbeddedPostgres(home, options=FORGETFUL) as postgres:
-        ask(postgres.database_url(), "CREATE TABLE kept AS SELECT 42 AS answer")
+        run_sql(postgres.database_url(), "CREATE TABLE kept AS SELECT 42 AS answer")
         url = postgres.database_url()
     with EmbeddedPostgres(home, options=FORGETFUL) as postgres:
-        assert ask(url, "SELECT answer FROM kept") == [(42,)]
-        ask(url, "DROP TABLE kept")
+        assert run_sql(url, "SELECT answer FROM kept") == [(42,)]
+        run_sql(url, "DROP TABLE kept")
 
 
 def test_after_a_stop_no_process_is_left(home: Path) -> None:
@@ -135,16 +135,16 @@ def test_stop_closes_open_connections(postgres: EmbeddedPostgres) -> None:
     connection.close()
 
 
-def test_a_server_that_was_killed_comes_back_with_what_was_committed(postgres: EmbeddedPostgres) -> None:
-    ask(postgres.database_url(), "CREATE TABLE survivor AS SELECT 7 AS answer")
+def test_killed_server_restarts_with_committed_rows(postgres: EmbeddedPostgres) -> None:
+    run_sql(postgres.database_url(), "CREATE TABLE survivor AS SELECT 7 AS answer")
     url = postgres.database_url()
     assert postgres.child is not None
     os.kill(postgres.child.pid, signal.SIGKILL)
     poll_until(lambda: not postgres.is_alive())
     postgres.start()
     assert postgres.database_url() == url
-    assert ask(url, "SELECT answer FROM survivor") == [(7,)]
-    ask(url, "DROP TABLE survivor")
+    assert run_sql(url, "SELECT answer FROM survivor") == [(7,)]
+    run_sql(url, "DROP TABLE survivor")
 
 
 def test_pid_file_of_a_foreign_process_does_not_stop_a_start(home: Path) -> None:
@@ -154,7 +154,7 @@ def test_pid_file_of_a_foreign_process_does_not_stop_a_start(home: Path) -> None
         try:
             (home / "postgres" / "data" / "postmaster.pid").write_text(f"{foreign_process.pid}\n")
             with EmbeddedPostgres(home, options=FORGETFUL):
-                assert ask(url, "SELECT 1") == [(1,)]
+                assert run_sql(url, "SELECT 1") == [(1,)]
         finally:
             foreign_process.kill()
 
@@ -163,24 +163,24 @@ def test_foreign_server_is_left_running(postgres: EmbeddedPostgres, home: Path) 
     (home / "postgres" / "children.json").unlink()
     with pytest.raises(UserError, match=r'lock file "postmaster\.pid" already exists'):
         EmbeddedPostgres(home, options=FORGETFUL).start()
-    assert ask(postgres.database_url(), "SELECT 1") == [(1,)]
+    assert run_sql(postgres.database_url(), "SELECT 1") == [(1,)]
 
 
-def test_another_port_is_taken_when_the_last_one_is_not_free(home: Path) -> None:
+def test_another_port_is_chosen_if_the_former_one_is_in_use(home: Path) -> None:
     with EmbeddedPostgres(home, options=FORGETFUL) as postgres:
         last = postgres.port
     with socket.create_server(("127.0.0.1", last)), EmbeddedPostgres(home, options=FORGETFUL) as postgres:
         assert postgres.port != last
 
 
-def test_a_port_that_was_asked_for_and_is_taken_is_refused_in_a_sentence(home: Path) -> None:
+def test_requested_port_in_use_is_rejected_in_one_sentence(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(UserError, match=f"^Port {port} is taken; .*MUSTER_POSTGRES_PORT"):
             EmbeddedPostgres(home, port=port, options=FORGETFUL).start()
 
 
-def test_a_start_that_is_given_up_leaves_nothing(home: Path) -> None:
+def test_aborted_start_leaves_no_process(home: Path) -> None:
     class Impatient(Exception):
         pass
 
@@ -193,7 +193,7 @@ def test_a_start_that_is_given_up_leaves_nothing(home: Path) -> None:
     assert postgres.child is None
 
 
-def test_a_directory_that_cannot_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_invalid_data_directory_is_rejected_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"is not a directory; choose another one with --data-dir\.$"):
         EmbeddedPostgres(tmp_path / "file").start()

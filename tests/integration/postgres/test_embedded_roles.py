@@ -34,7 +34,7 @@ def postgres(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
         yield postgres
 
 
-def ask(url: str, statement: str) -> list[tuple[Any, ...]]:
+def run_sql(url: str, statement: str) -> list[tuple[Any, ...]]:
     with closing(psycopg2.connect(psql_url(url))) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
@@ -46,10 +46,10 @@ def urls(postgres: EmbeddedPostgres) -> list[str]:
     return [postgres.database_url(), postgres.jobs_url(), postgres.reader_url(), postgres.airflow_url()]
 
 
-def test_no_role_that_a_process_logs_in_as_is_a_superuser(postgres: EmbeddedPostgres) -> None:
+def test_login_roles_are_not_superusers(postgres: EmbeddedPostgres) -> None:
     powers = "rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls"
     statement = f"SELECT rolname, {powers} FROM pg_roles WHERE rolname = current_user"  # noqa: S608 - words of the test
-    found = [ask(url, statement) for url in urls(postgres)]
+    found = [run_sql(url, statement) for url in urls(postgres)]
     assert found == [[(role, False)] for role in ROLES]
 
 
@@ -58,48 +58,48 @@ def test_each_role_connects_to_its_own_database_alone(postgres: EmbeddedPostgres
     for url, database in own.items():
         for name in {"muster", "airflow", "postgres", "template1"} - {database}:
             with pytest.raises(psycopg2.OperationalError, match="permission denied for database"):
-                ask(f"{url.rpartition('/')[0]}/{name}", "SELECT 1")
+                run_sql(f"{url.rpartition('/')[0]}/{name}", "SELECT 1")
 
 
 @pytest.mark.parametrize("make", ["CREATE TABLE mine ()", "CREATE TEMPORARY TABLE mine ()", "CREATE SCHEMA mine"])
 def test_jobs_and_readers_create_nothing(postgres: EmbeddedPostgres, make: str) -> None:
     for url in (postgres.jobs_url(), postgres.reader_url()):
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
-            ask(url, f"SET TRANSACTION READ WRITE; {make}")
+            run_sql(url, f"SET TRANSACTION READ WRITE; {make}")
 
 
-def test_a_question_of_the_reader_ends_after_a_minute(postgres: EmbeddedPostgres) -> None:
-    assert ask(postgres.reader_url(), "SHOW statement_timeout") == [("1min",)]
+def test_query_of_the_reader_role_ends_after_a_minute(postgres: EmbeddedPostgres) -> None:
+    assert run_sql(postgres.reader_url(), "SHOW statement_timeout") == [("1min",)]
 
 
-def test_what_the_owner_makes_later_can_be_read(postgres: EmbeddedPostgres) -> None:
-    ask(postgres.database_url(), "CREATE TABLE made_later AS SELECT 1 AS answer")
+def test_later_tables_of_the_owner_are_readable(postgres: EmbeddedPostgres) -> None:
+    run_sql(postgres.database_url(), "CREATE TABLE made_later AS SELECT 1 AS answer")
     for url in (postgres.jobs_url(), postgres.reader_url()):
-        assert ask(url, "SELECT answer FROM made_later") == [(1,)]
+        assert run_sql(url, "SELECT answer FROM made_later") == [(1,)]
 
 
-def test_a_cluster_of_an_earlier_version_is_brought_over(tmp_path: Path) -> None:
-    """It has one role that logs in, the superuser, which owns everything in both databases."""
+def test_cluster_of_an_earlier_version_is_migrated_to_roles(tmp_path: Path) -> None:
+    """Its only login role is the superuser, which owns everything in both databases."""
     with EmbeddedPostgres(tmp_path, max_connections=30, options=FORGETFUL) as postgres:
         for database in ("muster", "airflow"):
-            ask(postgres.superuser_url("postgres"), f"DROP DATABASE {database}")
-            ask(postgres.superuser_url("postgres"), f"CREATE DATABASE {database}")
-        ask(postgres.superuser_url("postgres"), f"DROP ROLE {', '.join(ROLES)}, muster_jobs, muster_reader")
+            run_sql(postgres.superuser_url("postgres"), f"DROP DATABASE {database}")
+            run_sql(postgres.superuser_url("postgres"), f"CREATE DATABASE {database}")
+        run_sql(postgres.superuser_url("postgres"), f"DROP ROLE {', '.join(ROLES)}, muster_jobs, muster_reader")
         command.upgrade(config_for(postgres.superuser_url("muster")), "0011")
         kept = "INSERT INTO topics (topic, partitions) VALUES ('kept', 3)"
-        ask(postgres.superuser_url("muster"), kept)
+        run_sql(postgres.superuser_url("muster"), kept)
         airflow = postgres.superuser_url("airflow")
-        ask(airflow, "CREATE TYPE state AS ENUM ('up'); CREATE TABLE dag_run (id serial, state state)")
+        run_sql(airflow, "CREATE TYPE state AS ENUM ('up'); CREATE TABLE dag_run (id serial, state state)")
         for file in (tmp_path / "postgres").glob("*-password"):
             file.unlink()
 
     for _ in range(2):
         with EmbeddedPostgres(tmp_path, max_connections=30, options=FORGETFUL) as postgres:
             upgrade(postgres.database_url())
-            assert ask(postgres.database_url(), OWNERS) == [("muster_owner",)]
-            assert ask(postgres.database_url(), "SELECT partitions FROM topics") == [(3,)]
-            assert ask(postgres.airflow_url(), OWNERS) == [("airflow",)]
-            ask(postgres.airflow_url(), "INSERT INTO dag_run (state) VALUES ('up')")
-            ask(postgres.database_url(), "CREATE TABLE IF NOT EXISTS made_later AS SELECT 1 AS answer")
-            assert ask(postgres.jobs_url(), "SELECT answer FROM made_later") == [(1,)]
-            assert ask(postgres.reader_url(), "SELECT partitions FROM topics") == [(3,)]
+            assert run_sql(postgres.database_url(), OWNERS) == [("muster_owner",)]
+            assert run_sql(postgres.database_url(), "SELECT partitions FROM topics") == [(3,)]
+            assert run_sql(postgres.airflow_url(), OWNERS) == [("airflow",)]
+            run_sql(postgres.airflow_url(), "INSERT INTO dag_run (state) VALUES ('up')")
+            run_sql(postgres.database_url(), "CREATE TABLE IF NOT EXISTS made_later AS SELECT 1 AS answer")
+            assert run_sql(postgres.jobs_url(), "SELECT answer FROM made_later") == [(1,)]
+            assert run_sql(postgres.reader_url(), "SELECT partitions FROM topics") == [(3,)]

@@ -23,14 +23,14 @@ from muster.settings import psql_url
 from tests.support.http_client import Client, Json, Member, gives, join_body, position
 from tests.support.nodes import Node, running_node
 from tests.support.repository import ROOT
-from tests.support.running_agents import Scene
+from tests.support.running_agents import AgentGroup
 from tests.support.waiting import poll_until
 
 pytestmark = pytest.mark.postgres
 
 PAGE = ROOT / "docs" / "backup.md"
 LEASE_TTL_MS = 15_000
-"""So long that a busy machine keeps it. Nodes notice a failover earlier: a call that fails makes them renew."""
+"""Long enough for a busy machine to renew in time. Nodes notice a failover earlier: after a failed call they renew."""
 POLL_S = 0.05
 ACTIVE_SHARDS = re.escape('muster_num_shards{state="active"}')
 
@@ -50,12 +50,12 @@ class Pair:
         return f"{credentials}@/muster?{places}&target_session_attrs=read-write"
 
     def cut_replication(self) -> None:
-        """Let the standby receive nothing from now on, after it has replayed everything."""
-        (here,) = ask(self.primary, "SELECT pg_current_wal_lsn()")[0]
-        poll_until(lambda: ask(self.standby, f"SELECT pg_last_wal_replay_lsn() >= '{here}'")[0][0])
-        ask(self.standby, "ALTER SYSTEM SET primary_conninfo = ''")
-        ask(self.standby, "SELECT pg_reload_conf()")
-        poll_until(lambda: not ask(self.standby, "SELECT 1 FROM pg_stat_wal_receiver"))
+        """Stop replication after the standby has replayed everything."""
+        (here,) = run_sql(self.primary, "SELECT pg_current_wal_lsn()")[0]
+        poll_until(lambda: run_sql(self.standby, f"SELECT pg_last_wal_replay_lsn() >= '{here}'")[0][0])
+        run_sql(self.standby, "ALTER SYSTEM SET primary_conninfo = ''")
+        run_sql(self.standby, "SELECT pg_reload_conf()")
+        poll_until(lambda: not run_sql(self.standby, "SELECT 1 FROM pg_stat_wal_receiver"))
 
     def fail_over(self) -> None:
         """Kill the primary, and promote the standby."""
@@ -63,10 +63,10 @@ class Pair:
         assert child is not None
         os.kill(child.pid, signal.SIGKILL)
         poll_until(lambda: not child.is_alive())
-        ask(self.standby, "SELECT pg_promote()")
+        run_sql(self.standby, "SELECT pg_promote()")
 
 
-def ask(server: EmbeddedPostgres, statement: str) -> list[tuple[Any, ...]]:
+def run_sql(server: EmbeddedPostgres, statement: str) -> list[tuple[Any, ...]]:
     with closing(psycopg2.connect(psql_url(server.superuser_url("muster")))) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
@@ -122,7 +122,7 @@ class Generations:
             self.answered.append((member.generation, member_id))
             if member.sync(gives(member_id, 0)).status == 200:
                 offset = len(self.answered)
-                if member.commit(position(offset)).status == 200 and member.ask("heartbeat").status == 200:
+                if member.commit(position(offset)).status == 200 and member.post("heartbeat").status == 200:
                     self.committed.append(offset)
 
 
@@ -171,39 +171,43 @@ def node_on(pair: Pair) -> AbstractContextManager[Node]:
     return running_node(pair.url, lease_ttl_ms=LEASE_TTL_MS, **quick)
 
 
-def test_a_failover_that_lost_transactions_gives_no_generation_out_twice(pair: Pair) -> None:
+def test_failover_with_loss_repeats_no_generation(pair: Pair) -> None:
     with node_on(pair) as first, node_on(pair) as second:
         clients = [Client(node.url) for node in (first, second)]
         poll_until(lambda: all(metric(client, ACTIVE_SHARDS) == 25 for client in clients))
-        scene = Scene(first.url)
-        scene.start("one")
-        scene.start("two")
-        scene.wait_for(lambda: scene.is_shared(3, 3))
+        agents = AgentGroup(first.url)
+        agents.start("one")
+        agents.start("two")
+        agents.wait_for(lambda: agents.is_shared(3, 3))
         surviving = settled(clients[0], "surviving")
         with Generations(clients[0], "busy").running() as busy:
             poll_until(lambda: len(busy.answered) > 5)
             pair.cut_replication()
             reported = len(busy.answered)
             lost = settled(clients[0], "lost")
-            scene.start("three")
-            scene.wait_for(lambda: scene.is_shared(2, 2, 2))
+            agents.start("three")
+            agents.wait_for(lambda: agents.is_shared(2, 2, 2))
             assert surviving.commit(position(99)).status == 200
             poll_until(lambda: len(busy.answered) > reported + 5)
-            (version,) = ask(pair.primary, "SELECT max(commit_version) FROM offsets")[0]
-            epochs = dict(ask(pair.primary, "SELECT shard_id, epoch FROM shard_leases"))
+            (version,) = run_sql(pair.primary, "SELECT max(commit_version) FROM offsets")[0]
+            epochs = dict(run_sql(pair.primary, "SELECT shard_id, epoch FROM shard_leases"))
             pair.fail_over()
             _assert_clients_of_postgres_find_the_new_primary(pair)
 
             _assert_every_node_has_loaded_everything_again(pair, clients, epochs)
             before = len(busy.answered)
             poll_until(lambda: len(busy.answered) > before + 5 and busy.committed[-1:] > [before])
-        scene.wait_for(lambda: scene.is_shared(2, 2, 2))
-        assert {running.agent.generation > GENERATION_JUMP for running in scene.agents.values()} == {True}
+        # An agent keeps its share, under the former generation, until its next heartbeat.
+        agents.wait_for(lambda: all(each.agent.generation > GENERATION_JUMP for each in agents.agents.values()))
+        agents.wait_for(lambda: agents.is_shared(2, 2, 2))
         _assert_none_was_given_out_twice(busy.answered)
         _assert_members_rejoin(surviving, lost)
-        assert ask(pair.standby, "SELECT min(commit_version) FROM offsets WHERE committed_offset = 100")[0][0] > version
+        assert (
+            run_sql(pair.standby, "SELECT min(commit_version) FROM offsets WHERE committed_offset = 100")[0][0]
+            > version
+        )
         _assert_a_change_says_so(pair)
-        scene.stop()
+        agents.stop()
         for client in clients:
             client.close()
 
@@ -221,9 +225,9 @@ def _assert_clients_of_postgres_find_the_new_primary(pair: Pair) -> None:
 
 def _assert_every_node_has_loaded_everything_again(pair: Pair, clients: list[Client], epochs: dict[int, int]) -> None:
     served = "SELECT shard_id, epoch FROM shard_leases WHERE expires_at > clock_timestamp()"
-    poll_until(lambda: ask(pair.standby, "SELECT number FROM incarnation") == [(2,)])
-    poll_until(lambda: len(ask(pair.standby, served)) == len(epochs))
-    assert all(epoch > epochs[shard] + 1_000 for shard, epoch in ask(pair.standby, served))
+    poll_until(lambda: run_sql(pair.standby, "SELECT number FROM incarnation") == [(2,)])
+    poll_until(lambda: len(run_sql(pair.standby, served)) == len(epochs))
+    assert all(epoch > epochs[shard] + 1_000 for shard, epoch in run_sql(pair.standby, served))
     for client in clients:
         poll_until(lambda client=client: metric(client, "muster_database_incarnation") == 2)  # type: ignore[misc]
 
@@ -236,10 +240,10 @@ def _assert_none_was_given_out_twice(answered: list[tuple[int, str]]) -> None:
 
 
 def _assert_members_rejoin(surviving: Member, lost: Member) -> None:
-    """A member that the standby has keeps its id, the other one gets a new id; neither can use its old generation."""
-    assert retried(lambda: surviving.ask("heartbeat")).code == "ILLEGAL_GENERATION"
+    """A member that was replicated keeps its id, the other one gets a new id; neither can use its old generation."""
+    assert retried(lambda: surviving.post("heartbeat")).code == "ILLEGAL_GENERATION"
     assert retried(lambda: surviving.commit(position(100))).code == "ILLEGAL_GENERATION"
-    assert retried(lambda: lost.ask("heartbeat")).code == "UNKNOWN_MEMBER_ID"
+    assert retried(lambda: lost.post("heartbeat")).code == "UNKNOWN_MEMBER_ID"
     again = surviving.group.member(surviving.group.post("join", join_body(member_id=surviving.member_id)))
     assert again.generation == surviving.generation + GENERATION_JUMP + 1
     assert again.sync(gives(again.member_id, 0)).status == 200
@@ -249,7 +253,7 @@ def _assert_members_rejoin(surviving: Member, lost: Member) -> None:
 
 def _assert_a_change_says_so(pair: Pair) -> None:
     changes = "SELECT before ->> 'timeline', after ->> 'timeline' FROM changes WHERE action = 'start_incarnation'"
-    assert ask(pair.standby, changes) == [("1", "2")]
+    assert run_sql(pair.standby, changes) == [("1", "2")]
 
 
 def test_restored_dump_starts_an_incarnation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +272,7 @@ def test_restored_dump_starts_an_incarnation(tmp_path: Path, monkeypatch: pytest
         with running_node(postgres.database_url()) as node, closing(Client(node.url)) as asked:
             poll_until(lambda: asked.group("g").post("heartbeat", identity(member)).code == "ILLEGAL_GENERATION")
             poll_until(lambda: asked.group("lost").post("heartbeat", identity(lost)).code == "UNKNOWN_MEMBER_ID")
-        assert ask(postgres, "SELECT number FROM incarnation") == [(2,)]
+        assert run_sql(postgres, "SELECT number FROM incarnation") == [(2,)]
 
 
 def run_as_documented(directory: Path, program: str) -> None:
@@ -293,12 +297,12 @@ def test_a_crash_of_postgres_is_no_new_incarnation(tmp_path: Path) -> None:
             assert child is not None
             os.kill(child.pid, signal.SIGKILL)
             postgres.start()
-            poll_until(lambda: member.ask("heartbeat").status == 200)
+            poll_until(lambda: member.post("heartbeat").status == 200)
             assert retried(lambda: member.commit(position(1))).status == 200
-        assert ask(postgres, "SELECT number FROM incarnation") == [(1,)]
+        assert run_sql(postgres, "SELECT number FROM incarnation") == [(1,)]
 
 
-def test_an_ordinary_role_serves(tmp_path: Path) -> None:
+def test_node_serves_with_an_unprivileged_role(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path) as postgres:
         upgrade(postgres.database_url())
         for statement in (
@@ -307,7 +311,7 @@ def test_an_ordinary_role_serves(tmp_path: Path) -> None:
             "GRANT ALL ON ALL TABLES IN SCHEMA public TO plain",
             "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO plain",
         ):
-            ask(postgres, statement)
+            run_sql(postgres, statement)
         url = f"postgresql+psycopg2://plain:plain@{HOST}:{postgres.port}/muster"
         with running_node(url, lease_ttl_ms=LEASE_TTL_MS) as node, closing(Client(node.url)) as asked:
             assert settled(asked, "g").commit(position(1)).status == 200

@@ -21,7 +21,7 @@ from tests.support.store_rows import uuid_of
 DAY_MS = 86_400_000
 DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]  # the library has no annotation here
 
-# -- the same story ---------------------------------------------------------------------------------------
+# -- API and views ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def group(database_url: str) -> Iterator[Group]:
         yield client.group("g")
 
 
-def asked(connection: PsycopgConnection, question: str) -> list[tuple[Any, ...]]:
+def run_sql(connection: PsycopgConnection, question: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(question)
         return cursor.fetchall()
@@ -52,7 +52,7 @@ def lived(group: Group) -> str:
 
 def test_ownership_view_agrees_with_the_api_at_every_time(group: Group, sql_connection: PsycopgConnection) -> None:
     lived(group)
-    spans = asked(
+    spans = run_sql(
         sql_connection,
         "SELECT member_id, topic, partitions, generation, rebalance_id::text, valid_from, valid_to"
         " FROM dashboards.ownership",
@@ -75,7 +75,7 @@ def test_overview_view_agrees_with_the_api_on_the_newest_rebalance(
     group: Group, sql_connection: PsycopgConnection
 ) -> None:
     second = lived(group)
-    (overview,) = asked(
+    (overview,) = run_sql(
         sql_connection,
         "SELECT last_rebalance_at, last_rebalance_trigger, last_rebalance_trigger_member_id,"
         " last_rebalance_client_reason, last_rebalance_outcome, state, generation, member_count, lag_records"
@@ -137,7 +137,7 @@ QUESTIONS: dict[str, tuple[Ask, Iterable[int]]] = {
     "ownership then": (lambda it: history.read_ownership(it, Moment("g1", JANUARY_5_MS + 4 * DAY_MS)), (9, 10)),
     "positions then": (lambda it: history.read_offsets_at(it, Moment("g1", JANUARY_5_MS)), range(1, 6)),
 }
-"""What is asked, and the days of January that it may look at."""
+"""Queries, and the days of January that they may read."""
 
 
 class Explained(Exception):
@@ -159,14 +159,14 @@ class Explaining(Transaction):
         raise Explained("\n".join(line for (line,) in self._cursor.fetchall()))
 
 
-def test_days_that_cannot_matter_are_not_read_and_the_others_by_an_index(sql_connection: PsycopgConnection) -> None:
+def test_history_queries_read_relevant_days_only_and_by_index(sql_connection: PsycopgConnection) -> None:
     with sql_connection.cursor() as cursor:
         cursor.execute(ROWS)
     partitions = r"(?:rebalances|group_transitions|partition_ownership|offset_history)_p202601(\d\d)"
 
-    for name, (ask, days) in QUESTIONS.items():
+    for name, (run_query, days) in QUESTIONS.items():
         with pytest.raises(Explained) as explained:
-            ask(Explaining(sql_connection))
+            run_query(Explaining(sql_connection))
         plan = str(explained.value)
         assert {int(day) for day in re.findall(rf" on {partitions}", plan)} == set(days), name
         assert not re.findall(rf"Seq Scan on {partitions}", plan), name

@@ -128,7 +128,7 @@ def test_a_job_cannot_change_a_run_that_was_decided_about(
 
 
 def test_a_job_cannot_change_the_kind_of_a_run(jobs: PsycopgConnection) -> None:
-    """An operator would see another kind than the one that is applied."""
+    """Otherwise an operator would see another kind than the one that is applied."""
     propose(jobs, "history_archive")
     refused(jobs, "SELECT propose_run(%s, 'offset_retention', now(), NULL, NULL, false)", RUN)
 
@@ -157,7 +157,7 @@ def test_a_job_cannot_propose_as_of_an_instant_that_nodes_cannot_read(
 
 
 @pytest.mark.parametrize("counts", ["[]", "null", '{"of": "many"}', '{"of": -1}', '{"of": 1.5}', '{"of": 1e400}'])
-def test_a_job_cannot_count_in_other_than_whole_numbers(jobs: PsycopgConnection, counts: str) -> None:
+def test_job_cannot_propose_fractional_counts(jobs: PsycopgConnection, counts: str) -> None:
     propose(jobs)
     with pytest.raises(psycopg2.errors.InvalidParameterValue, match="whole numbers"):
         rows(jobs, "SELECT describe_run(%s, now(), NULL, NULL, false, %s)", RUN, counts)
@@ -166,7 +166,7 @@ def test_a_job_cannot_count_in_other_than_whole_numbers(jobs: PsycopgConnection,
 # -- candidates -----------------------------------------------------------------------------------------------
 
 
-def test_a_job_cannot_claim_another_number_of_candidates_than_there_are(
+def test_job_cannot_propose_a_wrong_number_of_candidates(
     jobs: PsycopgConnection, sql_connection: PsycopgConnection
 ) -> None:
     rows(sql_connection, OFFSET)
@@ -177,10 +177,10 @@ def test_a_job_cannot_claim_another_number_of_candidates_than_there_are(
     assert rows(jobs, "SELECT counts FROM maintenance_runs") == [({"candidates": 1, "of": 9},)]
 
 
-def test_a_candidate_has_the_shard_of_its_group_whatever_was_staged(
+def test_published_candidate_has_the_shard_of_its_group(
     jobs: PsycopgConnection, sql_connection: PsycopgConnection
 ) -> None:
-    """The node of another shard would take the offsets for those of a group that does not exist."""
+    """Otherwise the owner of another shard would treat the offsets as those of an unknown group."""
     rows(sql_connection, OFFSET)
     propose(jobs)
     stage(jobs, shard_id=8)
@@ -189,7 +189,9 @@ def test_a_candidate_has_the_shard_of_its_group_whatever_was_staged(
     assert rows(jobs, "SELECT group_id, shard_id, outcome FROM expiry_candidates") == [("billing", 7, None)]
 
 
-def test_a_candidate_of_no_instant_is_not_published(jobs: PsycopgConnection, sql_connection: PsycopgConnection) -> None:
+def test_candidate_with_an_infinite_time_is_not_published(
+    jobs: PsycopgConnection, sql_connection: PsycopgConnection
+) -> None:
     """A node that lists candidates would fail at it."""
     rows(sql_connection, OFFSET)
     propose(jobs)
@@ -221,7 +223,7 @@ def test_a_day_that_nodes_cannot_read_is_refused(jobs: PsycopgConnection, day: s
 def test_a_report_of_an_instant_that_nodes_cannot_read_is_refused(
     sql_connection: PsycopgConnection, table: str, column: str
 ) -> None:
-    """Each list of reports with such a row would fail. A CHECK holds for whichever role writes."""
+    """Lists of reports would fail at such a row. A CHECK applies to every role."""
     (definition,) = rows(
         sql_connection, "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = %s", f"{table}_times"
     )
@@ -272,9 +274,7 @@ def test_a_day_of_a_run_of_another_kind_is_not_proposed(jobs: PsycopgConnection)
     assert rows(jobs, "SELECT * FROM archive_candidates") == []
 
 
-def test_a_job_cannot_forget_candidates_that_an_operator_may_still_want_to_see(
-    jobs: PsycopgConnection, sql_connection: PsycopgConnection
-) -> None:
+def test_job_cannot_delete_recent_candidates(jobs: PsycopgConnection, sql_connection: PsycopgConnection) -> None:
     rows(sql_connection, OFFSET)
     propose(jobs)
     stage(jobs)
@@ -284,16 +284,14 @@ def test_a_job_cannot_forget_candidates_that_an_operator_may_still_want_to_see(
     assert len(rows(jobs, "SELECT * FROM expiry_candidates")) == 1
 
 
-def test_a_job_that_waits_for_moves_of_days_keeps_no_lock(
-    jobs: PsycopgConnection, postgres_store: PostgresStore
-) -> None:
+def test_now_between_partition_moves_holds_no_lock(jobs: PsycopgConnection, postgres_store: PostgresStore) -> None:
     jobs.autocommit = False
     rows(jobs, "SELECT now_between_partition_moves()")
     postgres_store.create_history_partitions(days_ahead=0)
     jobs.rollback()
 
 
-# -- everything else ------------------------------------------------------------------------------------------
+# -- other statements -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -313,7 +311,7 @@ def test_a_job_that_waits_for_moves_of_days_keeps_no_lock(
         "SELECT; LOCK TABLE alembic_version IN SHARE MODE",
     ],
 )
-def test_a_job_cannot_touch_what_is_a_node_s(jobs: PsycopgConnection, statement: str) -> None:
+def test_job_cannot_write_tables_of_nodes(jobs: PsycopgConnection, statement: str) -> None:
     refused(jobs, statement)
 
 
@@ -339,12 +337,12 @@ def test_a_reader_cannot_hold_up_partitions_migrations_or_reports(
         for table in ("archived_partitions", "alembic_version", *sorted(REPORTS)):
             refused(reader, f"SELECT; LOCK TABLE {table} IN SHARE MODE")
         refused(reader, "SELECT FROM archived_partitions FOR KEY SHARE")
-        # The locks that were ours once; a reader can still take them, and nothing waits for them.
+        # Advisory locks of earlier releases; a reader can still acquire them, but nothing waits for them.
         rows(reader, "SELECT pg_advisory_lock(%s), pg_advisory_lock(%s)", 0x6D757374_68697374, 0x6D757374_6D696772)
         postgres_store.create_history_partitions(days_ahead=0)
 
 
-def test_what_a_job_proposed_is_applied_by_a_node_alone(
+def test_only_a_node_applies_a_proposal(
     jobs: PsycopgConnection, sql_connection: PsycopgConnection, postgres_store: PostgresStore
 ) -> None:
     rows(sql_connection, OFFSET)

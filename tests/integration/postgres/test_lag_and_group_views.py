@@ -36,7 +36,7 @@ from tests.support.store_worlds import NODE, TTL_MS, Owner, PostgresWorld
 EXAMPLES = count()
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-Ask = Callable[..., list[tuple[Any, ...]]]
+Query = Callable[..., list[tuple[Any, ...]]]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def owner(postgres_store: PostgresStore) -> Owner:
 
 
 @pytest.fixture
-def ask(sql_connection: PsycopgConnection) -> Ask:
+def query(sql_connection: PsycopgConnection) -> Query:
     def run(question: str, *parameters: object) -> list[tuple[Any, ...]]:
         with sql_connection.cursor() as cursor:
             cursor.execute(question, parameters or None)
@@ -55,8 +55,8 @@ def ask(sql_connection: PsycopgConnection) -> Ask:
 
 
 @pytest.fixture
-def now_ms(ask: Ask) -> int:
-    return int(ask("SELECT extract(epoch FROM now()) * 1000")[0][0])
+def now_ms(query: Query) -> int:
+    return int(query("SELECT extract(epoch FROM now()) * 1000")[0][0])
 
 
 def span(*partitions: int, topic: str = "clicks") -> object:
@@ -72,7 +72,7 @@ def span(*partitions: int, topic: str = "clicks") -> object:
 # -- rebalances by the hour ---------------------------------------------------------------------------------
 
 
-def test_rebalances_are_counted_by_hour_and_trigger(owner: Owner, ask: Ask, now_ms: int) -> None:
+def test_rebalances_are_counted_by_hour_and_trigger(owner: Owner, query: Query, now_ms: int) -> None:
     hour_ms = now_ms - now_ms % HOUR_MS
     ends: dict[str, dict[str, Any]] = {
         "a": {"completed_at_ms": hour_ms, "restarts": 2, "started_at_ms": hour_ms - 4_000},
@@ -82,7 +82,7 @@ def test_rebalances_are_counted_by_hour_and_trigger(owner: Owner, ask: Ask, now_
         "e": {"completed_at_ms": hour_ms - 8 * DAY_MS, "started_at_ms": hour_ms - 8 * DAY_MS},
     }
     owner.write(write(rebalances=tuple(rebalance_row(name, **given) for name, given in ends.items())))
-    found = ask(
+    found = query(
         "SELECT (extract(epoch FROM hour) * 1000)::bigint, trigger, rebalances, completed, emptied, abandoned,"
         " restarts, partitions_moved, took_total_ms, took_max_ms, group_id, shard_id"
         " FROM dashboards.rebalances_per_hour ORDER BY hour, trigger"
@@ -104,7 +104,7 @@ UNSETTLED = (
 )
 
 
-def test_rebalancing_group_has_trigger_deadline_and_last_slowest_member(owner: Owner, ask: Ask) -> None:
+def test_rebalancing_group_has_trigger_deadline_and_last_slowest_member(owner: Owner, query: Query) -> None:
     under_way = {"trigger_member_id": "m-2", "client_reason": "polls late", "restarts": 3}
     preparing = group_row(
         state="PreparingRebalance", rebalance_trigger="member_joined", rebalance={"under_way": under_way}
@@ -120,7 +120,9 @@ def test_rebalancing_group_has_trigger_deadline_and_last_slowest_member(owner: O
         write("stable", group=group_row("stable")),
     )
     why = ("member_joined", "m-2", "polls late", 3)
-    assert ask(UNSETTLED) == [("orders", "PreparingRebalance", *why, 90_000, 90_000, "slow", 900, NODE, "http://node")]
+    assert query(UNSETTLED) == [
+        ("orders", "PreparingRebalance", *why, 90_000, 90_000, "slow", 900, NODE, "http://node")
+    ]
 
 
 AWAITED = (
@@ -129,7 +131,7 @@ AWAITED = (
 )
 
 
-def test_a_rebalancing_group_names_the_members_that_it_waits_for_now(owner: Owner, ask: Ask) -> None:
+def test_a_rebalancing_group_names_the_members_that_it_waits_for_now(owner: Owner, query: Query) -> None:
     members = (
         AwaitedMember("m-2", None, "stuck", "10.0.0.2"),
         AwaitedMember("m-1", "i-1", "static", "10.0.0.1"),
@@ -141,7 +143,7 @@ def test_a_rebalancing_group_names_the_members_that_it_waits_for_now(owner: Owne
     owner.write(
         write(group=replace(row, awaited_members=awaited), rebalances=(rebalance_row(),), rebalance_members=parts)
     )
-    assert ask(AWAITED) == [
+    assert query(AWAITED) == [
         (
             "join",
             True,
@@ -154,24 +156,24 @@ def test_a_rebalancing_group_names_the_members_that_it_waits_for_now(owner: Owne
         )
     ]
     owner.write(write(group=row))
-    assert ask(AWAITED) == [(*[None] * 7, "slow last time")]
+    assert query(AWAITED) == [(*[None] * 7, "slow last time")]
 
 
-def test_the_timeout_of_a_rebalancing_group_is_the_narrowest_that_is_set(owner: Owner, ask: Ask) -> None:
+def test_the_timeout_of_a_rebalancing_group_is_the_narrowest_that_is_set(owner: Owner, query: Query) -> None:
     owner.write(write(group=group_row(state="CompletingRebalance"), members={"m-1": member_row()}))
     timeouts = []
     for group_id, value in ((None, "7000"), ("orders", "5000")):
         name = f"{group_id} {value}"
         owner.store.put_settings(group_id, {"rebalance_timeout_ms": value}, change_row(name, group_id=group_id))
-        timeouts.append(ask("SELECT rebalance_timeout_ms FROM dashboards.rebalancing_groups"))
+        timeouts.append(query("SELECT rebalance_timeout_ms FROM dashboards.rebalancing_groups"))
     assert timeouts == [[(7_000,)], [(5_000,)]]
 
 
 # -- what will expire ---------------------------------------------------------------------------------------
 
 
-def test_what_will_expire_is_what_the_newest_run_found(
-    owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int
+def test_expiry_forecast_comes_from_the_newest_run(
+    owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int
 ) -> None:
     world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     owner.write(
@@ -184,7 +186,7 @@ def test_what_will_expire_is_what_the_newest_run_found(
         [],
         [forecast("orders", 1, 4, now_ms + 5), forecast("woke", 0, 2, now_ms), forecast("gone", 0, 1, now_ms)],
     )
-    found = ask(
+    found = query(
         "SELECT group_id, state, within_a_day, within_a_week, has_changed FROM dashboards.offsets_expiring ORDER BY 1"
     )
     assert found == [
@@ -194,22 +196,22 @@ def test_what_will_expire_is_what_the_newest_run_found(
     ]
 
 
-def test_what_a_run_as_of_an_instant_to_come_found_does_not_count_yet(
-    owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int
+def test_forecast_of_a_run_as_of_a_future_time_is_not_used_yet(
+    owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int
 ) -> None:
     world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     world.propose(run_row("now", as_of_ms=now_ms), [], [forecast("orders", 1, 4, now_ms)])
     world.propose(run_row("then", as_of_ms=now_ms + DAY_MS), [], [forecast("later", 9, 9, now_ms + DAY_MS)])
-    assert ask("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
+    assert query("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
 
 
 def test_a_second_run_of_an_interval_replaces_what_the_first_found(
-    owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int
+    owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int
 ) -> None:
     world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     for name in ("b", "a", "c"):
         world.propose(run_row(name, as_of_ms=now_ms), [], [forecast("orders", 1, 4, now_ms)])
-        assert ask("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
+        assert query("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
 
 
 def forecast(group_id: str, within_a_day: int, within_a_week: int, next_expiry_at_ms: int) -> Any:  # noqa: ANN401 - a row
@@ -219,7 +221,7 @@ def forecast(group_id: str, within_a_day: int, within_a_week: int, next_expiry_a
 # -- idle members -------------------------------------------------------------------------------------------
 
 
-def test_member_without_partitions_is_idle(owner: Owner, ask: Ask) -> None:
+def test_member_without_partitions_is_idle(owner: Owner, query: Query) -> None:
     members = {
         "m-1": member_row("m-1", ownership=[span(0, 1), span(2, topic="views")]),
         "m-2": member_row("m-2", ownership=[], client_id="idle one"),
@@ -232,7 +234,7 @@ def test_member_without_partitions_is_idle(owner: Owner, ask: Ask) -> None:
         write("nothing to do", group=group_row("nothing to do"), members=idle),
         write("moving", group=group_row("moving", state="PreparingRebalance"), members=moving),
     )
-    found = ask(
+    found = query(
         "SELECT group_id, member_id, client_id, members_with_partitions, partitions, member_count"
         " FROM dashboards.idle_members"
     )
@@ -242,14 +244,14 @@ def test_member_without_partitions_is_idle(owner: Owner, ask: Ask) -> None:
 # -- changes ------------------------------------------------------------------------------------------------
 
 
-def test_recent_changes_are_listed_with_their_undo_actor(owner: Owner, ask: Ask, now_ms: int) -> None:
+def test_recent_changes_are_listed_with_their_undo_actor(owner: Owner, query: Query, now_ms: int) -> None:
     for name, at_ms in (("new", now_ms - 1_000), ("old", now_ms - 8 * DAY_MS)):
         change = change_row(name, at_ms=at_ms, group_id="orders", actor="ada", reason=f"a {name} one")
         owner.store.put_settings("orders", {"group_max_size": str(at_ms)}, change)
     owner.store.undo_settings(
         uuid_of("new"), change_row("undo", at_ms=now_ms, group_id="orders", actor="bob", action="undo", reason="oops")
     )
-    found = ask(
+    found = query(
         "SELECT actor, group_id, reason, undone_by_actor, undone_reason, undone_at IS NULL"
         " FROM dashboards.recent_changes ORDER BY at"
     )
@@ -259,7 +261,7 @@ def test_recent_changes_are_listed_with_their_undo_actor(owner: Owner, ask: Ask,
 # -- lag ----------------------------------------------------------------------------------------------------
 
 
-def test_lag_is_returned_by_partition_with_owner(owner: Owner, ask: Ask, now_ms: int) -> None:
+def test_lag_is_returned_by_partition_with_owner(owner: Owner, query: Query, now_ms: int) -> None:
     at: dict[str, Any] = {"at_ms": now_ms}
     offsets = (
         committed(partition=0, offset=5, log_end_offset=9, **at),
@@ -267,7 +269,7 @@ def test_lag_is_returned_by_partition_with_owner(owner: Owner, ask: Ask, now_ms:
         committed(partition=2, offset=1, **at),
     )
     owner.write(write(group=group_row(), members={"m-1": member_row(ownership=[span(0, 2)])}, committed=offsets))
-    found = ask(
+    found = query(
         "SELECT partition, member_id, client_id, committed_offset, log_end_offset, lag_records, lag_seconds IS NULL,"
         " is_lag_lower_bound FROM dashboards.partition_lag WHERE group_id = 'orders' ORDER BY partition"
     )
@@ -283,17 +285,17 @@ STEPS = st.lists(
     min_size=2,
     max_size=8,
 )
-"""Minutes that pass, records that are written, how far behind the commit is, and who reports the end."""
+"""Minutes that pass, records written, lag of the commit, and the reporter of the log end."""
 
 
 @given(steps=STEPS, pause_minutes=st.integers(0, 60))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lag_in_seconds_follows_the_rule(
-    owner: Owner, ask: Ask, steps: list[tuple[int, int, int, str]], pause_minutes: int
+    owner: Owner, query: Query, steps: list[tuple[int, int, int, str]], pause_minutes: int
 ) -> None:
     """The view's columns and the coordinator's function are one rule, written twice."""
     length = sum(minutes for minutes, *_ in steps) + pause_minutes
-    (began_ms,) = ask("SELECT floor(extract(epoch FROM now()) * 1000)::bigint - %s * 60000", length + 1)[0]
+    (began_ms,) = query("SELECT floor(extract(epoch FROM now()) * 1000)::bigint - %s * 60000", length + 1)[0]
     group_id = topic = f"life-{next(EXAMPLES)}"
     minute = end = offset = 0
     own: list[LogEnd] = []
@@ -310,7 +312,7 @@ def test_lag_in_seconds_follows_the_rule(
             owner.store.report_log_ends([LogEndReport(topic, 0, end, at_ms)], 0)
             trusted = [each for each in trusted if each.at_ms // MINUTE_MS < at_ms // MINUTE_MS]
             trusted.append(LogEnd(at_ms, end))
-    ((lag, lag_s, now_ms, at_least, is_stale),) = ask(
+    ((lag, lag_s, now_ms, at_least, is_stale),) = query(
         "SELECT lag_records, lag_seconds, floor(extract(epoch FROM now()) * 1000)::bigint, is_lag_lower_bound,"
         " is_log_end_stale FROM dashboards.partition_lag WHERE group_id = %s",
         group_id,
@@ -326,20 +328,20 @@ def test_lag_in_seconds_follows_the_rule(
         assert lag_s == pytest.approx(expected.ms / 1000, abs=0.01)
 
 
-def test_lag_is_returned_over_time(owner: Owner, ask: Ask, now_ms: int) -> None:
+def test_lag_is_returned_over_time(owner: Owner, query: Query, now_ms: int) -> None:
     for minute, offset, end in ((5, 1, 9), (3, 2, None), (0, 3, 2)):
         record = committed(offset=offset, log_end_offset=end, at_ms=now_ms - minute * MINUTE_MS)
         owner.write(write(committed=(record,)))
-    found = ask("SELECT committed_offset, lag_records, member_id FROM dashboards.lag_history ORDER BY at")
+    found = query("SELECT committed_offset, lag_records, member_id FROM dashboards.lag_history ORDER BY at")
     assert found == [(1, 8, "m-1"), (2, None, "m-1"), (3, 0, "m-1")]
 
 
-def test_a_stuck_group_falls_behind_minute_by_minute(owner: Owner, ask: Ask, now_ms: int) -> None:
+def test_a_stuck_group_falls_behind_minute_by_minute(owner: Owner, query: Query, now_ms: int) -> None:
     began_ms = now_ms - 10 * MINUTE_MS
     owner.write(write(committed=(committed(offset=5, log_end_offset=5, at_ms=began_ms),)))
     for minute in range(1, 5):
         owner.store.report_log_ends([LogEndReport("clicks", 0, 5 + 10 * minute, began_ms + minute * MINUTE_MS)], 0)
-    found = ask(
+    found = query(
         "SELECT committed_offset, lag_records, is_lag_lower_bound FROM dashboards.lag_history"
         " WHERE group_id = 'orders' ORDER BY at"
     )
@@ -349,31 +351,31 @@ def test_a_stuck_group_falls_behind_minute_by_minute(owner: Owner, ask: Ask, now
 # -- runs ---------------------------------------------------------------------------------------------------
 
 
-def test_newest_run_of_each_job_is_returned(owner: Owner, ask: Ask, sql_connection: PsycopgConnection) -> None:
+def test_newest_run_of_each_job_is_returned(owner: Owner, query: Query, sql_connection: PsycopgConnection) -> None:
     world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     for name, kind, as_of_ms in (("a", "offset_retention", 1_000), ("b", "offset_retention", 2_000)):
         world.propose(run_row(name, kind=kind, as_of_ms=as_of_ms), [])
     world.propose(run_row("c", kind="undo", as_of_ms=9_000), [])
-    found = ask("SELECT kind, extract(epoch FROM as_of), run_id::text, status FROM dashboards.newest_runs")
+    found = query("SELECT kind, extract(epoch FROM as_of), run_id::text, status FROM dashboards.newest_runs")
     assert found == [("offset_retention", 2, uuid_of("b"), "proposed")]
 
 
 @pytest.mark.parametrize("kind", submit.PROPOSALS)
 def test_every_proposing_job_reports_its_last_run_unless_not_due(
-    owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int, kind: str
+    owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int, kind: str
 ) -> None:
     world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     world.propose(run_row("now", kind=kind, as_of_ms=now_ms), [])
     world.propose(run_row("then", kind=kind, as_of_ms=now_ms + DAY_MS), [])
-    assert ask("SELECT kind, run_id::text FROM dashboards.newest_runs") == [(kind, uuid_of("now"))]
+    assert query("SELECT kind, run_id::text FROM dashboards.newest_runs") == [(kind, uuid_of("now"))]
 
 
-def test_a_report_as_of_an_instant_to_come_is_no_newest_one_yet(
-    owner: Owner, ask: Ask, sql_connection: PsycopgConnection, now_ms: int
+def test_report_as_of_a_future_time_is_not_the_newest_yet(
+    owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int
 ) -> None:
     world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     reports = [report("orders", of=FREQUENCY), report("orders", day=1, of=FREQUENCY)]
     reports[1]["as_of"] = datetime.fromtimestamp(now_ms // 1_000 + 86_400, UTC)
     world.report(ReportKind.REBALANCES, reports)
-    found = ask("SELECT kind, as_of FROM dashboards.newest_runs")
+    found = query("SELECT kind, as_of FROM dashboards.newest_runs")
     assert found == [("rebalance_frequency_report", reports[0]["as_of"])]

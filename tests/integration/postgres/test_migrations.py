@@ -67,7 +67,7 @@ FROM pg_index WHERE indrelid IN (SELECT relname::regclass FROM relations)
 
 
 def describe(engine: Engine) -> dict[str, set[tuple[Any, ...]]]:
-    """Read everything of the tables that Postgres keeps in its catalogue."""
+    """Return the definitions of the tables from Postgres' catalog."""
     questions = {"relations": RELATIONS, "columns": COLUMNS, "constraints": CONSTRAINTS, "indexes": INDEXES}
     answers: dict[str, set[tuple[Any, ...]]] = {}
     with engine.connect() as connection:
@@ -77,7 +77,7 @@ def describe(engine: Engine) -> dict[str, set[tuple[Any, ...]]]:
     return answers
 
 
-def test_the_migrations_make_what_the_code_declares(database_url: str, engine: Engine) -> None:
+def test_migrations_create_the_declared_tables(database_url: str, engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text("CREATE SEQUENCE commit_version"))
     metadata.create_all(engine)
@@ -89,7 +89,7 @@ def test_the_migrations_make_what_the_code_declares(database_url: str, engine: E
         assert made[part] == declared[part]
 
 
-def test_alembic_finds_nothing_to_do(database_url: str) -> None:
+def test_alembic_finds_no_difference(database_url: str) -> None:
     engine = create_engine(database_url)
     with engine.connect() as connection:
         # Comments are applied from comments.sql and are not part of the declared schema.
@@ -132,7 +132,7 @@ def test_versions_of_commits_only_grow(database_url: str) -> None:
 
 
 def names(engine: Engine) -> set[str]:
-    """Return everything that has a name and is not Postgres' own or Alembic's."""
+    """Return the names of all objects except those of Postgres and Alembic."""
     with engine.connect() as connection:
         rows = connection.execute(
             text(
@@ -162,7 +162,7 @@ def test_a_second_run_changes_nothing(config: Config, engine: Engine) -> None:
         assert connection.execute(text("SELECT DISTINCT epoch FROM shard_leases")).all() == [(7,)]
 
 
-def test_a_migration_that_fails_leaves_nothing(config: Config, engine: Engine) -> None:
+def test_failed_migration_is_rolled_back(config: Config, engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE changes (whose text)"))
     with pytest.raises(ProgrammingError, match='"changes" already exists'):
@@ -232,7 +232,7 @@ def test_the_number_of_shards_can_be_given_on_alembic_s_command_line(config: Con
 
 
 @pytest.mark.parametrize("count", [-1, 10_001])
-def test_a_number_of_shards_that_makes_no_sense_is_refused(config: Config, engine: Engine, count: int) -> None:
+def test_invalid_number_of_shards_is_rejected(config: Config, engine: Engine, count: int) -> None:
     config.attributes["shards"] = count
     with pytest.raises(ValueError, match="1 to 10000 shards"):
         command.upgrade(config, "head")
@@ -303,7 +303,7 @@ def test_jobs_write_staging_tables_and_reports_and_nothing_else(
     assert allowed(database_url, "muster_reader", right) == set()
 
 
-def test_partitions_to_come_can_be_read_too(database_url: str, postgres_store: PostgresStore) -> None:
+def test_future_partitions_are_readable_by_jobs(database_url: str, postgres_store: PostgresStore) -> None:
     postgres_store.create_history_partitions(days_ahead=1)
     engine = create_engine(database_url)
     with engine.connect() as connection:
@@ -344,7 +344,7 @@ def execute(connection: PsycopgConnection, statement: str, *parameters: object) 
 # -- views ----------------------------------------------------------------------------------------------------
 
 
-def test_every_view_begins_with_its_question() -> None:
+def test_every_view_begins_with_a_question() -> None:
     files = [path for path in MIGRATIONS.glob("sql/*/*.sql") if "CREATE VIEW" in path.read_text()]
     first_lines = {path.stem: path.read_text().partition("\n")[0] for path in files}
     assert first_lines.keys() >= {"group_overview", "ownership"}

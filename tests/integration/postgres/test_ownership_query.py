@@ -35,7 +35,7 @@ def documented() -> str:
 
 
 def answered(connection: PsycopgConnection, at_ms: int) -> list[tuple[Any, ...]]:
-    """Run the query as of another moment; what it does not know is None."""
+    """Run the query as of another time; unknown values are None."""
     with connection.cursor() as cursor:
         cursor.execute(documented().replace(ASKED, f"to_timestamp({at_ms} / 1000.0)"))
         return [(row[0], row[3], row[5]) for row in cursor.fetchall()]

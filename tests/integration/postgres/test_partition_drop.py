@@ -1,4 +1,4 @@
-"""A node drops a day of history with a complete copy, and nothing else that a candidate names."""
+"""A node drops a day of history only if its copy is complete."""
 
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
@@ -26,7 +26,7 @@ VALUES ('g', 1, 'orders', 0, '2026-01-02 10:00:00+00', 5, '')
 
 @pytest.fixture
 def day(sql_connection: PsycopgConnection) -> PsycopgConnection:
-    """A day of one row, and a run that is being applied and names nothing yet."""
+    """A day of one row, and a run that is being applied and has no candidates yet."""
     with sql_connection.cursor() as cursor:
         cursor.execute(
             "CREATE TABLE offset_history_p20260102 PARTITION OF offset_history"
@@ -91,7 +91,7 @@ def test_day_that_python_cannot_represent_is_decided(postgres_store: PostgresSto
 
 
 def test_day_without_its_copy_is_kept(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
-    """Whatever a job claims, the node looks for the copy itself."""
+    """The node checks the copy itself, whatever a job reports."""
     propose(day)
     looked_for: list[ClaimedCopy] = []
 
@@ -104,9 +104,7 @@ def test_day_without_its_copy_is_kept(postgres_store: PostgresStore, day: Psycop
     assert left(day) == 1
 
 
-def test_a_copy_of_rows_that_were_dropped_is_none_of_rows_that_came_since(
-    postgres_store: PostgresStore, day: PsycopgConnection
-) -> None:
+def test_copy_of_dropped_rows_does_not_cover_later_rows(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
     propose(day)
     with day.cursor() as cursor:
         cursor.execute(
@@ -155,7 +153,7 @@ def test_unfinished_day_is_kept(postgres_store: PostgresStore, day: PsycopgConne
         ("offset_history; DROP TABLE offsets", "offset_history_p20260102"),
     ],
 )
-def test_nothing_but_the_day_s_own_partition_is_ever_dropped(
+def test_only_the_partition_of_the_day_is_dropped(
     postgres_store: PostgresStore, day: PsycopgConnection, table: str, source: str
 ) -> None:
     propose(day, table=table, source=source)
@@ -184,7 +182,7 @@ def test_late_rows_in_the_default_partition_are_dropped(postgres_store: Postgres
 def test_day_dropped_or_restored_since_its_copy_is_kept(
     postgres_store: PostgresStore, day: PsycopgConnection, day_named: date, source: str, moved: str, becomes: str
 ) -> None:
-    """The rows that were copied may have gone with another run, and as many others have come."""
+    """The copied rows may have been dropped by another run, and as many others inserted since."""
     with day.cursor() as cursor:
         cursor.execute(ROW.replace("2026-01-02", str(day_named)))
         count = 1 if source.endswith("default") else 2
@@ -199,7 +197,9 @@ def test_day_dropped_or_restored_since_its_copy_is_kept(
     assert outcome(postgres_store) == becomes
 
 
-def test_a_drop_that_cannot_be_noted_is_no_drop(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
+def test_partition_is_kept_if_its_change_cannot_be_recorded(
+    postgres_store: PostgresStore, day: PsycopgConnection
+) -> None:
     propose(day)
     with day.cursor() as cursor:
         cursor.execute("ALTER TABLE changes RENAME TO mislaid")
@@ -213,7 +213,7 @@ def test_a_drop_that_cannot_be_noted_is_no_drop(postgres_store: PostgresStore, d
 def test_reader_of_the_table_delays_the_drop(
     postgres_store: PostgresStore, day: PsycopgConnection, database_url: str
 ) -> None:
-    """A store that waits for an hour for anything else gives this up at once."""
+    """The drop has its own short lock timeout, whatever the store's is."""
     propose(day)
     with (
         closing(PostgresStore(database_url, lease_ttl_ms=3_600_000, read_timeout_ms=3_600_000)) as patient,
@@ -279,7 +279,7 @@ def test_day_of_an_unapplied_run_is_kept(postgres_store: PostgresStore, day: Psy
     assert left(day) == 1
 
 
-def test_a_day_that_another_node_decides_about_is_passed_over(
+def test_day_locked_by_another_node_is_skipped(
     postgres_store: PostgresStore, day: PsycopgConnection, database_url: str
 ) -> None:
     propose(day)

@@ -20,7 +20,7 @@ def parts(page: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_is_what_make_docs_writes(page: Path, sql_connection: PsycopgConnection) -> None:
+def test_generated_page_equals_the_output_of_make_docs(page: Path, sql_connection: PsycopgConnection) -> None:
     written = page.read_text()
 
     assert rendered(written, sql_connection) == written, "run make docs"

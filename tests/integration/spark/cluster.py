@@ -21,7 +21,7 @@ STOP_S = 10.0
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where to submit to, and what its processes say."""
+    """The master URL, and the logs of the processes."""
 
     master: str
     master_log: Path

@@ -1,4 +1,4 @@
-"""Fixtures: the test's database as the jobs see it, and a connection to it."""
+"""Fixtures: the test's database in the jobs' form, and a connection to it."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +13,7 @@ from tests.integration.spark.live_groups import rows
 
 @pytest.fixture
 def database(database_url: str) -> Database:
-    """Return the test's own database, as jobs know it."""
+    """Return the test's own database in the jobs' form."""
     return parse_url(database_url)
 
 
@@ -26,7 +26,7 @@ def connection(database: Database) -> Iterator[pg.connection]:
 
 @pytest.fixture
 def as_jobs_role(database: Database, connection: pg.connection) -> Iterator[Database]:
-    """Give the same database to a role that may do what `muster_jobs` may, and nothing else."""
+    """Return the same database for a role with the privileges of `muster_jobs` only."""
     rows(connection, "CREATE ROLE jobs_under_test LOGIN PASSWORD 'p@ss/word' IN ROLE muster_jobs")
     yield replace(database, user="jobs_under_test", password="p@ss/word")
     rows(connection, "DROP ROLE jobs_under_test")

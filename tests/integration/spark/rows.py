@@ -60,7 +60,7 @@ def group(group_id: str, **columns: object) -> Row:
 
 
 def candidate(group_id: str, topic: str = "orders", partition: int = 0, **columns: object) -> Row:
-    """Build the candidate that `offset` and `group` lead to."""
+    """Build the candidate that is expected for `offset` and `group`."""
     given = {
         "shard_id": 1,
         "generation": 3,

@@ -73,7 +73,7 @@ def lost(member_id: str, partitions: list[int], valid_to_s: float) -> dict[str, 
 
 
 def uneven_group(connection: pg.connection) -> None:
-    """Store a group in which "b" was given one partition that "gone" had held and one that nobody had; "c" has none."""
+    """Store a group: "b" was assigned one partition of the former member "gone" and one without owner; "c" has none."""
     insert(connection, "topics", topic("clicks", 7))
     insert(connection, "groups", group())
     kept, given = dict.fromkeys(range(4), 4), dict.fromkeys((4, 5), 5)
@@ -123,7 +123,7 @@ def test_a_group_is_audited_as_a_whole_and_topic_by_topic(
         assert rows(connection, f"SELECT * FROM {table}_staging") == []  # noqa: S608 - tables of ours
 
 
-def test_rows_that_cannot_be_read_keep_their_own_group_out_of_the_audit_only(
+def test_unreadable_rows_exclude_only_their_group_from_the_audit(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     uneven_group(connection)

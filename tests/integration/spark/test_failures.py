@@ -41,7 +41,7 @@ ValueError: odd
 
 
 class Unspeakable(Py4JError):  # type: ignore[misc]  # comes without types
-    """An error whose words Java has, which is gone."""
+    """An error whose message is in a Java process that has ended."""
 
     def __str__(self) -> str:
         raise Py4JNetworkError("no answer")
@@ -115,7 +115,7 @@ REPORTING = ReportingJob(
 
 
 @pytest.mark.parametrize(("module", "job"), [(proposal_job, PROPOSING), (report_job, REPORTING)])
-def test_a_job_whose_postgres_goes_ends_with_spark_s_reason(
+def test_job_that_loses_postgres_reports_the_reason_of_spark(
     spark: SparkSession,
     database_url: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -37,7 +37,7 @@ starts = st.lists(st.integers(0, 600), max_size=14).map(sorted)
 
 @settings(max_examples=4, deadline=None, phases=UNSHRUNK)
 @given(st.lists(starts, min_size=20, max_size=40))
-def test_storms_and_lengths_are_those_of_the_pure_rules(spark: SparkSession, groups: list[list[int]]) -> None:
+def test_churn_periods_and_lengths_equal_the_pure_rules(spark: SparkSession, groups: list[list[int]]) -> None:
     rows = [(name, start_ms) for name, starts_ms in enumerate(groups) for start_ms in starts_ms]
     frame = spark.createDataFrame(rows, "name long, ms long")
     in_order = Window.partitionBy("name").orderBy("ms")
@@ -108,7 +108,7 @@ lives = st.builds(Life, st.integers(0, 300), st.none() | st.integers(0, 300))
 
 @settings(max_examples=4, deadline=None, phases=UNSHRUNK)
 @given(st.lists(st.tuples(lives, st.integers(0, 50)), min_size=40, max_size=80))
-def test_lives_and_shares_are_those_of_the_pure_rules(spark: SparkSession, cases: list[tuple[Life, int]]) -> None:
+def test_lifetimes_and_shares_equal_the_pure_rules(spark: SparkSession, cases: list[tuple[Life, int]]) -> None:
     rows = [(life.created_at_ms, life.died_at_ms, spent_ms) for life, spent_ms in cases]
     frame = spark.createDataFrame(rows, "created long, died long, spent long")
     lived = rules.existed_ms(sf.col("created"), sf.col("died"), 100, 200)
@@ -130,7 +130,7 @@ waits = st.builds(
 
 @settings(max_examples=4, deadline=None, phases=UNSHRUNK)
 @given(st.lists(st.lists(waits, min_size=1, max_size=8), min_size=20, max_size=40))
-def test_the_longest_wait_of_a_group_is_that_of_the_pure_rule(spark: SparkSession, groups: list[list[Wait]]) -> None:
+def test_longest_wait_of_a_group_equals_the_pure_rule(spark: SparkSession, groups: list[list[Wait]]) -> None:
     rows = [
         (str(name), 1, each.member_id, each.group_instance_id, each.client_id, each.client_host, each.waited_for_ms)
         for name, waited in enumerate(groups)

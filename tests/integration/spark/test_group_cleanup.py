@@ -39,7 +39,7 @@ def group(group_id: str, **columns: object) -> Row:
 
 
 @pytest.mark.parametrize("state", GroupState)
-def test_only_an_empty_group_without_offsets_is_of_no_use(state: GroupState) -> None:
+def test_only_empty_groups_without_offsets_are_selected(state: GroupState) -> None:
     assert is_unused(state, has_offsets=False) == (state is GroupState.EMPTY)
     assert not is_unused(state, has_offsets=True)
 
@@ -94,7 +94,9 @@ def test_only_empty_groups_without_offsets_are_proposed(
     assert rows(populated, "SELECT * FROM cleanup_candidates_staging") == []
 
 
-def test_a_second_run_proposes_anew(spark: SparkSession, database: Database, populated: pg.connection) -> None:
+def test_second_run_counts_current_candidates(
+    spark: SparkSession, database: Database, populated: pg.connection
+) -> None:
     propose(spark, database, populated, ARGUMENTS)
     add_offset(populated, "nothing left", 0, "1 minute")
     published = propose(spark, database, populated, replace(ARGUMENTS, is_dry_run=True))

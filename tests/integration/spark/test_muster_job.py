@@ -31,7 +31,7 @@ NODE = (
     " VALUES ('n1', %s, '1', now(), now() + interval '1 hour'), ('dead', 'http://127.0.0.1:1', '1', now(), now())"
 )
 
-# Spark starts anew in every run.
+# Each run starts Spark.
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def rows(connection: PsycopgConnection, statement: str, *values: object) -> list
         return cursor.fetchall() if cursor.description else []
 
 
-def test_a_job_proposes_and_a_living_node_applies(
+def test_job_proposes_and_a_running_node_applies(
     settings: Settings,
     sql_connection: PsycopgConnection,
     node: FakeNode,
@@ -59,7 +59,7 @@ def test_a_job_proposes_and_a_living_node_applies(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    # The other tests run on the system's Java where there is one, so this one takes the wheel's.
+    # The other tests use the system's Java if there is one, so this one uses the wheel's.
     monkeypatch.setenv("JAVA_HOME", str(wheel_java(tmp_path)))
     rows(sql_connection, OFFSET)
     rows(sql_connection, NODE, node.url)
@@ -115,7 +115,7 @@ def test_run_that_exceeds_the_timeout_is_reported_and_continues(
     assert "muster runs show some-run" in refused.value.sentence
 
 
-def test_a_job_that_fails_says_why_and_where_to_read_more(
+def test_failed_job_reports_reason_and_log_file(
     settings: Settings, sql_connection: PsycopgConnection, tmp_path: Path
 ) -> None:
     rows(sql_connection, "ALTER TABLE offsets RENAME TO mislaid")
@@ -140,6 +140,6 @@ def test_job_deletes_logs_of_finished_jobs_only(tmp_path: Path) -> None:
     assert {log.stem for log in logs.iterdir()} == {f"job-{JOB}-{os.getppid()}", "job-group_cleanup-1"}
 
 
-def test_an_unknown_job_is_refused_and_the_known_are_named(settings: Settings) -> None:
+def test_unknown_job_is_rejected_with_the_list_of_jobs(settings: Settings) -> None:
     with pytest.raises(UserError, match="There is no job tidy_up; there are: offset_retention, group_cleanup"):
         run_job("tidy_up", None, True, settings)

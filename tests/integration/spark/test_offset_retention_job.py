@@ -26,7 +26,7 @@ ARGUMENTS = JobArguments(RUN_ID, NOW, None, None, RETENTION_MS, is_dry_run=False
 
 @pytest.fixture
 def populated(connection: pg.connection) -> pg.connection:
-    """Fill the database with a group of each kind that the rule tells apart, on shards at both ends and between."""
+    """Insert a group of each kind that the rule distinguishes, on the first, the last and a middle shard."""
     add_offset(connection, "simple/ünïcode 'quoted'", 0, "30 days")
     add_offset(connection, "simple/ünïcode 'quoted'", 0, "1 day", partition=1)
     add_group(connection, "long-empty", 49, "30 days")
@@ -110,9 +110,7 @@ def test_a_database_without_groups_gets_an_empty_proposal(
     assert set(counts.values()) == {0}
 
 
-def test_an_attempt_that_fails_leaves_nothing_behind(
-    spark: SparkSession, database: Database, populated: pg.connection
-) -> None:
+def test_failed_attempt_leaves_no_rows(spark: SparkSession, database: Database, populated: pg.connection) -> None:
     rows(populated, "ALTER TABLE expiry_candidates_staging ADD CONSTRAINT one_of_them CHECK (group_id <> 'long-empty')")
     with pytest.raises(Py4JJavaError):
         propose(spark, database, populated, ARGUMENTS)
@@ -120,7 +118,7 @@ def test_an_attempt_that_fails_leaves_nothing_behind(
     assert rows(populated, "SELECT * FROM expiry_candidates_staging") == []
 
 
-def test_a_run_that_is_being_applied_is_left_alone_and_the_job_says_so(
+def test_run_being_applied_is_kept_and_reported(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
     propose(spark, database, populated, replace(ARGUMENTS, retention_ms=RETENTION_MS * 5))
@@ -159,7 +157,7 @@ def test_offsets_younger_than_any_retention_are_not_read_by_spark(populated: pg.
     assert groups_read(populated, NOW, timedelta(days=10**5)) == []
 
 
-def test_where_all_keep_for_ever_only_own_expiries_are_read(populated: pg.connection) -> None:
+def test_only_offsets_with_own_expiry_are_read_if_retention_is_unlimited(populated: pg.connection) -> None:
     rows(populated, "UPDATE offsets SET expires_at = %(now)s::timestamptz WHERE group_id IN ('just-emptied', 'live')")
     assert groups_read(populated, NOW, None) == ["just-emptied"]
     assert groups_read(populated, NOW - timedelta(milliseconds=1), None) == []
@@ -175,7 +173,7 @@ def test_the_offsets_are_read_in_parallel_and_narrowed_by_postgres(
     assert {"group_id", "topic", "due_at_ms"} <= set(due.columns)
 
 
-def test_proposal_and_forecast_share_one_reading(
+def test_proposal_and_forecast_share_one_query(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
     found = find(Reading(spark, database, populated, shard_predicates(50, 3)), ARGUMENTS)

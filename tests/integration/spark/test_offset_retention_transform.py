@@ -41,7 +41,7 @@ def test_offsets_of_an_empty_group_are_candidates_with_the_state_seen(spark: Spa
     assert_candidates(spark, found, expected)
 
 
-def test_a_group_that_became_empty_a_minute_ago_keeps_its_offsets_however_old(spark: SparkSession) -> None:
+def test_recently_emptied_group_keeps_old_offsets(spark: SparkSession) -> None:
     found = find_candidates(spark, [offset("g")], [group("g", state_since=JUST_NOW)])
     assert_candidates(spark, found, [])
 
@@ -63,7 +63,7 @@ def test_an_unknown_subscription_keeps_everything(spark: SparkSession) -> None:
     assert_candidates(spark, found, [])
 
 
-def test_a_simple_group_s_offsets_go_one_by_one(spark: SparkSession) -> None:
+def test_offsets_of_a_simple_group_expire_individually(spark: SparkSession) -> None:
     offsets = [offset("g", partition=0, committed_at=DUE), offset("g", partition=1, committed_at=DUE + SECOND)]
     found = find_candidates(spark, offsets, [group("g", protocol_type=None, generation=0, state_since=JUST_NOW)])
     expected = candidate("g", generation=0, state_since=JUST_NOW, committed_at=DUE, reason="simple_group")
@@ -110,7 +110,7 @@ def test_the_narrower_retention_wins(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("value", ["-1", "for ever", "99999999999999999999", ""])
-def test_a_retention_without_end_or_sense_keeps_everything_but_own_expiries(spark: SparkSession, value: str) -> None:
+def test_unlimited_or_invalid_retention_expires_only_own_expiries(spark: SparkSession, value: str) -> None:
     offsets = [offset("g", partition=0), offset("g", partition=1, expires_at=NOW)]
     found = find_candidates(spark, offsets, [group("g")], group_configs=[Row(group_id="g", key=KEY, value=value)])
     assert_candidates(spark, found, [candidate("g", partition=1, reason="own_expiry")])
@@ -144,7 +144,7 @@ def test_forecast_counts_expiries_by_group_for_a_day_and_a_week(spark: SparkSess
     assertDataFrameEqual(find_forecasts(spark, offsets, groups), frame(spark, FORECASTS, expected))
 
 
-def test_a_forecast_goes_by_own_expiries_and_by_the_retention_in_force(spark: SparkSession) -> None:
+def test_forecast_uses_own_expiries_and_the_effective_retention(spark: SparkSession) -> None:
     offsets = [
         offset("expiring", expires_at=NOW + HOUR),
         offset("beyond", expires_at=NOW + 7 * DAY + SECOND),

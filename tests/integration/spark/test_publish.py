@@ -59,7 +59,7 @@ def candidates(connection: pg.connection) -> list[tuple[Any, ...]]:
 NOTHING = {"of": 0, "largest_group": 0, "largest_group_permille": 0}
 
 
-def test_candidates_lie_in_the_order_in_which_they_are_worked_off(connection: pg.connection) -> None:
+def test_candidates_are_stored_in_processing_order(connection: pg.connection) -> None:
     attempt_id = new_attempt_id(NOW_MS)
     staged = [("b", 1), ("a", 2), ("b", 0), ("a", 10)]
     stage(connection, attempt_id, *staged)
@@ -116,7 +116,7 @@ def test_rows_that_spark_wrote_twice_count_once(connection: pg.connection) -> No
 
 
 @pytest.mark.parametrize("status", ["applying", "applied", "rejected", "failed"])
-def test_a_run_that_went_further_is_left_alone(connection: pg.connection, status: str) -> None:
+def test_run_past_proposed_is_not_changed(connection: pg.connection, status: str) -> None:
     first, second = new_attempt_id(NOW_MS), new_attempt_id(NOW_MS + 1)
     stage(connection, first, ("a", 0))
     publish(connection, PROPOSAL, TABLE, first)
@@ -134,7 +134,7 @@ def test_a_run_that_went_further_is_left_alone(connection: pg.connection, status
     assert rows(connection, "SELECT * FROM expiry_candidates_staging") == []
 
 
-def test_a_publication_that_fails_leaves_nothing(connection: pg.connection) -> None:
+def test_failed_publication_leaves_no_rows(connection: pg.connection) -> None:
     attempt_id = new_attempt_id(NOW_MS)
     stage(connection, attempt_id, ("a", 0))
     rows(connection, "ALTER TABLE expiry_candidates ADD CONSTRAINT none_at_all CHECK (false)")
@@ -180,7 +180,7 @@ def test_proposal_has_counts_and_shares(connection: pg.connection) -> None:
     }
 
 
-def test_a_share_is_rounded_up_so_that_none_beyond_a_limit_looks_as_if_it_were_within(
+def test_share_is_rounded_up(
     connection: pg.connection,
 ) -> None:
     """1,001 of 2,001 are more than half."""
@@ -252,7 +252,7 @@ def test_a_run_as_of_the_end_of_an_interval_replaces_its_report(connection: pg.c
     assert forecasts(connection) == [("21 12:10", "b")]
 
 
-def test_of_the_reports_of_a_day_the_last_is_kept_and_of_old_days_none(connection: pg.connection) -> None:
+def test_last_report_of_a_day_is_kept_and_old_ones_deleted(connection: pg.connection) -> None:
     for number, end in enumerate(
         [
             "2026-10-21T23:00:00+00:00",
@@ -272,7 +272,7 @@ def test_a_late_run_of_an_early_interval_leaves_newer_reports(connection: pg.con
     assert forecasts(connection) == [("21 11:00", "a"), ("21 12:00", "a")]
 
 
-def test_a_forecast_as_of_an_instant_to_come_leaves_those_that_count_until_then(connection: pg.connection) -> None:
+def test_forecast_as_of_a_future_time_keeps_earlier_ones(connection: pg.connection) -> None:
     now = datetime.now(UTC)
     soon, later = now + timedelta(hours=1), now + timedelta(days=32)
     for number, end in enumerate((now - timedelta(hours=1), now, soon, later)):

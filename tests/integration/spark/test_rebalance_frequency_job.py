@@ -160,7 +160,7 @@ def test_the_member_ids_of_a_crash_loop_are_one_consumer(
     assert [row[f"waited_for_{name}"] for name in named] == ["clicks-3-0", "clicks-3", "/10.0.0.1", 5, 302_000]
 
 
-def test_waits_that_were_stored_before_hosts_were_count_by_their_client(
+def test_waits_stored_without_host_are_grouped_by_client(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     first, second = rebalance(at(1)), rebalance(at(2))
@@ -182,7 +182,7 @@ def transition(created_at: datetime, moment: datetime, before: str | None, state
     return {**key, "generation": 3, "from_state": before, "to_state": state, "reason": "test"}
 
 
-def test_the_share_of_a_group_that_began_within_the_interval_goes_by_its_life(
+def test_share_of_a_new_group_is_of_its_lifetime(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     born = at(18)
@@ -192,10 +192,10 @@ def test_the_share_of_a_group_that_began_within_the_interval_goes_by_its_life(
     assert (row["existed_ms"], row["rebalancing_ms"], row["rebalancing_share"]) == (6 * 3_600_000, 3_600_000, 1 / 6)
 
 
-def test_the_lives_of_a_group_that_was_made_again_add_up(
+def test_lifetimes_of_a_recreated_group_are_summed(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
-    """One from before the interval, one that only held offsets, and one that goes on with a rebalance under way."""
+    """A lifetime before the interval, one with offsets only, and a current one with a rebalance under way."""
     second, third = at(6), at(20)
     insert(connection, "rebalances", rebalance(at(-1), took_s=2 * 3_600))
     insert(connection, "group_transitions", died(BORN, at(2)), transition(second, second, None, "Empty"))
@@ -210,7 +210,7 @@ def test_the_lives_of_a_group_that_was_made_again_add_up(
 def test_rebalance_churn_and_stuck_groups_are_reported(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
-    insert(connection, "rebalances", *(rebalance(at(1, 120 * n), group_id="storm") for n in range(5)))
+    insert(connection, "rebalances", *(rebalance(at(1, 120 * n), group_id="churning") for n in range(5)))
     insert(connection, "rebalances", *(rebalance(at(1, 151 * n), group_id="calm") for n in range(5)))
     insert(connection, "rebalances", rebalance(at(1), group_id="falls back", restarts=10))
     open_ones = {"long": at(23.5), "just": at(24, -599), "tomorrow": at(24)}
@@ -221,7 +221,7 @@ def test_rebalance_churn_and_stuck_groups_are_reported(
     assert {
         name: (row["churn_periods"], row["churn_rebalances"]) for name, row in found.items() if row["completed"] > 1
     } == {
-        "storm": (1, 5),
+        "churning": (1, 5),
         "calm": (0, 0),
     }
     assert {name for name, row in found.items() if row["is_churning"]} == {"falls back", "long"}
@@ -260,7 +260,7 @@ def test_rejoin_within_the_grace_is_a_spurious_eviction(
 def test_silent_client_with_a_successor_had_crashed(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
-    """A process dies, is started again before it is put out, and dies again: each time somebody joins soon after."""
+    """A process crashes, restarts before its eviction, and crashes again: each time a client joins soon after."""
     insert(
         connection,
         "member_sessions",
@@ -288,7 +288,7 @@ def test_second_run_replaces_only_its_interval(
     assert table_rows(connection, TABLE) == before
 
 
-def test_a_dry_run_counts_and_leaves_the_tables_as_they_are(
+def test_dry_run_counts_and_changes_no_table(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     insert(connection, "rebalances", rebalance(at(1)))
@@ -342,7 +342,7 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
 def test_backfill_of_thirty_days_equals_thirty_daily_runs(
     quick_spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
-    """A daily run sees what was stored by then, with what goes on in `groups`; a backfill sees all, over long since."""
+    """A daily run reads rows stored by then, and open rebalances in `groups`; a backfill reads completed ones."""
     everything = _thirty_days(random.Random(20261101))
     for day in range(DAYS):
         now = FIRST_DAY + (day + 1) * ONE_DAY + timedelta(minutes=5)
@@ -383,7 +383,7 @@ def _thirty_days(chance: random.Random) -> dict[str, list[dict[str, Any]]]:
 
 
 def _store_as_of(connection: pg.connection, past: dict[str, list[dict[str, Any]]], now: datetime) -> None:
-    """Store what nodes would have stored by a moment; what goes on then is in the tables of the present."""
+    """Store what nodes would have stored by a time; what is open then is in `groups` and `members`."""
     over = {"rebalances": "completed_at", "rebalance_members": "completed_at", "member_sessions": "ended_at"}
     for table, ended in over.items():
         insert(connection, table, *(row for row in past[table] if row[ended] <= now))

@@ -41,14 +41,14 @@ def test_arguments_of_a_dag_are_parsed() -> None:
     assert (arguments.run_id, arguments.as_of, arguments.is_dry_run) == (RUN_ID, NOON, False)
 
 
-def test_the_archive_is_the_environment_s_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_argument_overrides_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(FREQUENCY).archive == ""
     monkeypatch.setenv("MUSTER_ARCHIVE_URI", "file:///srv/archive")
     assert read(FREQUENCY).archive == "file:///srv/archive"
     assert read(FREQUENCY, archive="file:///other").archive == "file:///other"
 
 
-def test_report_without_interval_covers_the_last_whole_day_and_audit_its_moment() -> None:
+def test_default_interval_is_the_last_whole_day_or_the_as_of_time() -> None:
     now = just_now()
     day, moment = read(FREQUENCY), read(AUDIT, as_of=now)
     assert (day.interval_start, day.interval_end) == (MIDNIGHT - timedelta(days=1), MIDNIGHT)
@@ -70,7 +70,7 @@ def test_report_without_interval_covers_the_last_whole_day_and_audit_its_moment(
         ({"as_of": "2962-11-21T12:00:00Z"}, "the interval ends (2962-11-21T00:00:00+00:00) in the future"),
     ],
 )
-def test_a_wrong_argument_is_one_sentence(
+def test_invalid_argument_is_rejected_in_one_sentence(
     capsys: pytest.CaptureFixture[str], wrong: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -79,7 +79,7 @@ def test_a_wrong_argument_is_one_sentence(
     assert complaint in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_moment_to_come_is_refused_unless_it_is_so_near_that_clocks_may_differ(
+def test_future_as_of_beyond_clock_skew_is_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now = datetime.now(UTC)
@@ -108,7 +108,9 @@ def test_current_state_is_not_reported_for_an_old_interval(
     assert capsys.readouterr().err.endswith(" too long ago; assignment_balance_audit reports the current state\n")
 
 
-def test_no_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_database_url_is_reported_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("MUSTER_DATABASE_URL", raising=False)
     monkeypatch.delenv("MUSTER_JOBS_DATABASE_URL", raising=False)
     assert rebalance_frequency_report.main(command_line()) == 1
@@ -148,13 +150,15 @@ def settings(tmp_path: Path) -> Settings:
         ("offset_retention", "2026-11-20", "looks at what stands, and has no interval"),
     ],
 )
-def test_a_wrong_interval_is_one_sentence(settings: Settings, name: str, interval: str, complaint: str) -> None:
+def test_invalid_interval_is_rejected_in_one_sentence(
+    settings: Settings, name: str, interval: str, complaint: str
+) -> None:
     with pytest.raises(UserError, match=complaint) as refusal:
         run_job(name, NOON, True, settings, interval)
     assert refusal.value.exit_code == 2
 
 
-def test_a_wrong_default_is_one_sentence(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_default_is_rejected_in_one_sentence(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_ASSIGNMENT_BALANCE_AUDIT_REPORT_DAYS", "0")
     with pytest.raises(UserError, match="it must be a whole number from 1 to 3650"):
         run_job("assignment_balance_audit", NOON, True, settings)

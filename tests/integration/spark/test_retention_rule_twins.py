@@ -33,7 +33,7 @@ SCHEMA = (
 
 @dataclass(frozen=True)
 class Case:
-    """One offset with its group (None: no row), as the database holds them; instants in microseconds."""
+    """One offset with its group (None: no row), as stored; times in microseconds."""
 
     state: GroupState | None
     protocol_type: str | None
@@ -119,7 +119,7 @@ def test_column_expressions_equal_the_pure_rule(spark: SparkSession, rows: list[
 
 @settings(max_examples=6, deadline=None, phases=UNSHRUNK)
 @given(st.lists(st.integers(-2, 2**31 - 1), min_size=1, max_size=30))
-def test_a_setting_in_minutes_is_read_as_the_pure_rule_reads_it(spark: SparkSession, minutes: list[int]) -> None:
+def test_setting_in_minutes_is_converted_as_by_the_pure_rule(spark: SparkSession, minutes: list[int]) -> None:
     frame = spark.createDataFrame([Row(value=str(count)) for count in minutes])
     answers = frame.select(retention_ms_from_setting(sf.col("value")).alias("ms")).collect()
     assert [answer.ms for answer in answers] == [retention_ms_from_minutes(count) for count in minutes]

@@ -53,7 +53,7 @@ def zipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def submitted(
     environment: dict[str, str], directory: Path, master: str, *conf: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the job by spark-submit as `muster job` does, in a directory that holds nothing of ours."""
+    """Run the job by spark-submit as `muster job` does, in a directory without project files."""
     arguments = submit.job_arguments(run_id=RUN_ID, as_of=AS_OF, retention_ms=6_000_000, is_dry_run=False)
     command = submit.command(JOB, master=master, jar=submit.find_jdbc_jar(), arguments=arguments)
     more = [part for each in conf for part in ("--conf", each)]
@@ -74,7 +74,7 @@ OUTPUT = f"{JOB}: proposed run {RUN_ID}: candidates 101, groups 101, simple_grou
 
 @pytest.mark.usefixtures("zipped")
 @pytest.mark.slow
-def test_a_job_runs_on_a_standalone_cluster_and_on_one_machine_alike(
+def test_job_has_equal_results_on_a_standalone_cluster_and_locally(
     cluster: Cluster, environment: dict[str, str], sql_connection: PsycopgConnection, tmp_path: Path
 ) -> None:
     with sql_connection.cursor() as cursor:
@@ -102,7 +102,7 @@ print(json.dumps(ours))
 """
 
 
-def test_the_zip_holds_all_that_a_job_imports(zipped: Path, tmp_path: Path) -> None:
+def test_zip_has_every_module_that_a_job_imports(zipped: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", IMPORTS, str(zipped), str(package.ROOT), ",".join(submit.JOBS)]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     ours = json.loads(ran.stdout)
@@ -110,7 +110,7 @@ def test_the_zip_holds_all_that_a_job_imports(zipped: Path, tmp_path: Path) -> N
     assert [name for name, file in ours.items() if not file.startswith(str(zipped))] == []
 
 
-def test_the_zip_holds_nothing_of_a_node_and_is_the_same_each_time(zipped: Path, tmp_path: Path) -> None:
+def test_zip_has_no_node_modules_and_is_reproducible(zipped: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.zip"
     package.build(again)
     assert again.read_bytes() == zipped.read_bytes()

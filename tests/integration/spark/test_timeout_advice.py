@@ -58,7 +58,7 @@ UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 
 @settings(max_examples=4, deadline=None, phases=UNSHRUNK)
 @given(st.lists(st.integers(0, 20_000_000), min_size=30, max_size=60))
-def test_the_columns_count_a_length_where_the_pure_rule_does(spark: SparkSession, lengths_ms: list[int]) -> None:
+def test_columns_count_a_length_in_the_same_step_as_the_pure_rule(spark: SparkSession, lengths_ms: list[int]) -> None:
     asked = [*lengths_ms, *(step_ms + beside for step_ms in STEPS_MS for beside in (-1, 0, 1))]
     frame = spark.createDataFrame([(length_ms,) for length_ms in [*asked, None]], "length_ms bigint")
     answers = frame.select(columns.place_of(sf.col("length_ms")).alias("place")).collect()
@@ -76,7 +76,7 @@ def past() -> Past:
 def test_spark_counts_equal_those_of_the_coordinator(
     spark: SparkSession, database: Database, connection: pg.connection, postgres_store: PostgresStore, past: Past
 ) -> None:
-    """Two ways to the same evidence, over whatever may happen to a group; many reads at once, in any order."""
+    """Both computations return the same evidence for random histories, with parallel reads in any order."""
     groups = [f"scattered {seed}" for seed in range(12)]
     for seed, group_id in enumerate(groups):
         scattered(past, group_id, seed)
@@ -110,7 +110,7 @@ def test_last_of_simultaneous_sessions_has_the_longest_timeout(
 
 
 def just_now(past: Past) -> str:
-    """Add a group of two that were put out within the last minute, of which one is back already."""
+    """Add a group of two members that were evicted within the last minute, of which one has rejoined."""
     second = timedelta(seconds=1)
     past.session("just now", "may come", NOW - DAY, NOW - 30 * second, "session_expired")
     past.session("just now", "is back", NOW - DAY, NOW - 20 * second, "session_expired")
@@ -153,7 +153,7 @@ def test_effective_settings_fall_back_to_the_members_requests(
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "99999999999"])
-def test_a_setting_that_no_node_would_take_is_one_sentence(text: str) -> None:
+def test_setting_that_nodes_reject_is_reported_in_one_sentence(text: str) -> None:
     with pytest.raises(JobError, match="MUSTER_SESSION_TIMEOUT_MS"):
         defaults({"MUSTER_SESSION_TIMEOUT_MS": text})
 
@@ -188,7 +188,7 @@ def test_only_relevant_days_and_requested_shards_are_read(
     assert "shard_id >= 16" in plan
 
 
-def test_every_read_of_a_window_looks_through_days_of_its_own(connection: pg.connection) -> None:
+def test_reads_of_a_window_cover_disjoint_days(connection: pg.connection) -> None:
     start, end = window(ARGUMENTS)
     days = [f"{start + number * DAY:%Y%m%d}" for number in range(29)]
     for day in days:
@@ -207,7 +207,7 @@ def test_every_read_of_a_window_looks_through_days_of_its_own(connection: pg.con
         assert set[str]().union(*looked_through) == set(days)
 
 
-def test_rows_outside_of_the_window_never_leave_postgres(connection: pg.connection, past: Past) -> None:
+def test_rows_outside_of_the_window_are_filtered_in_postgres(connection: pg.connection, past: Past) -> None:
     minute = timedelta(minutes=1)
     past.session("g", "too early", NOW - 40 * DAY, NOW - 28 * DAY - minute, "left")
     past.session("g", "first", NOW - 40 * DAY, NOW - 28 * DAY, "left")
@@ -261,7 +261,7 @@ def test_every_kind_of_group_gets_the_advice_that_it_needs(
     assert [group_id for group_id, (*_, test) in found.items() if test is None] == ["stalling-2"]
 
 
-def test_advised_changes_win_the_back_test_against_both_fixed_values(
+def test_advised_changes_outperform_both_fixed_values_in_the_back_test(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past
 ) -> None:
     for kind in KINDS:
@@ -301,7 +301,7 @@ def test_second_run_reports_the_same(spark: SparkSession, database: Database, fl
 def test_past_interval_is_reported_as_of_its_time(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past
 ) -> None:
-    """What came later changes nothing of it."""
+    """Later rows do not change it."""
     group_id = past.group("flapping", 5)
     past.store(connection)
     report(JOB, spark, database, connection, ARGUMENTS)
@@ -320,7 +320,7 @@ def test_the_role_for_jobs_is_enough(spark: SparkSession, as_jobs_role: Database
     assert len(everything(flapping)) == 1
 
 
-def test_a_dry_run_leaves_nothing(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
+def test_dry_run_writes_no_rows(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
     dry = replace(ARGUMENTS, is_dry_run=True)
     counts = report(JOB, spark, database, flapping, dry)
     assert (counts, everything(flapping)) == ([1], [])
@@ -343,7 +343,7 @@ def test_database_without_history_is_reported_without_rows(
     assert report(JOB, spark, database, connection, ARGUMENTS) == [0]
 
 
-def test_a_row_holds_all_that_the_rules_say(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
+def test_row_has_every_field_of_the_rules(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
     report(JOB, spark, database, flapping, ARGUMENTS)
     advice = rows(flapping, "SELECT row_to_json(timeout_advice) FROM timeout_advice")[0][0]
     json.dumps(advice)

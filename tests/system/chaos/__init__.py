@@ -1,1 +1,1 @@
-"""Chaos tests: real processes are killed, stopped and cut off, and every promise is checked at the end."""
+"""Chaos tests: real processes are killed, stopped and cut off, and every invariant is checked at the end."""

@@ -1,4 +1,4 @@
-"""The faults of chaos tests: each one strikes, waits, and repairs what it broke."""
+"""The faults of chaos tests: each one injects a failure, waits, and repairs it."""
 
 import os
 import signal
@@ -6,18 +6,18 @@ from collections.abc import Callable
 from random import Random
 
 from muster.processes import Child
-from tests.system.chaos.platform import Platform, wake
+from tests.system.chaos.platform import Platform, resume
 
 Fault = Callable[[Platform, Random], str]
-"""Strikes, and returns what it did."""
+"""Injects the fault, and returns a description of it."""
 
 PAUSE_BEYOND_LEASE = 1.6
 PAUSE_WITHIN_LEASE = 0.8
-DATABASE_AWAY_S = 1.0
+DATABASE_DOWN_MAX_S = 1.0
 
 
 def kill_a_node(platform: Platform, random: Random) -> str:
-    """End a node with no warning; its shards move when its leases run out, or it comes back before."""
+    """Kill a node; its shards move when its leases expire, unless it restarts earlier."""
     number = random.randrange(platform.size.nodes)
     if node := platform.node(number):
         os.kill(node.pid, signal.SIGKILL)
@@ -25,7 +25,7 @@ def kill_a_node(platform: Platform, random: Random) -> str:
 
 
 def stop_a_node_beyond_its_lease(platform: Platform, random: Random) -> str:
-    """Stop a node until others own its shards; what it had on the way to the database must not arrive."""
+    """Stop a node until others own its shards; its pending writes must be rejected."""
     return _stop_a_node(platform, random, PAUSE_BEYOND_LEASE)
 
 
@@ -37,23 +37,23 @@ def stop_a_node_within_its_lease(platform: Platform, random: Random) -> str:
 def restart_the_database(platform: Platform, random: Random) -> str:
     """Stop Postgres as an administrator does, and start it again."""
     platform.postgres.stop()
-    platform.let_pass(random.random() * DATABASE_AWAY_S)
+    platform.run_for(random.random() * DATABASE_DOWN_MAX_S)
     platform.postgres.start()
     return "restart of Postgres"
 
 
 def crash_the_database(platform: Platform, random: Random) -> str:
-    """End Postgres with no warning; it recovers from its log."""
+    """Kill Postgres; it recovers from its log."""
     server = platform.postgres.child
     assert server is not None
     os.kill(server.pid, signal.SIGKILL)
-    platform.let_pass(random.random() * DATABASE_AWAY_S)
+    platform.run_for(random.random() * DATABASE_DOWN_MAX_S)
     platform.postgres.start()
     return "kill -9 of Postgres"
 
 
 def cut_database_connections(platform: Platform, random: Random) -> str:
-    """Cut every connection of the nodes, in whatever statement it is."""
+    """Terminate every connection of the nodes, in any statement."""
     with platform.database() as connection, connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
@@ -64,7 +64,7 @@ def cut_database_connections(platform: Platform, random: Random) -> str:
 
 
 def kill_agents(platform: Platform, random: Random) -> str:
-    """End a process full of agents with no warning; others take their partitions over."""
+    """Kill a process with many agents; their partitions are reassigned."""
     number = random.randrange(platform.size.processes)
     if fleet := platform.fleet(number):
         os.kill(fleet.pid, signal.SIGKILL)
@@ -89,7 +89,7 @@ def _stop_a_node(platform: Platform, random: Random, leases: float) -> str:
     if node is not None:
         os.kill(node.pid, signal.SIGSTOP)
         try:
-            platform.let_pass(pause_s)
+            platform.run_for(pause_s)
         finally:
-            wake(node)
+            resume(node)
     return f"SIGSTOP of node {number} for {pause_s:.1f} s"

@@ -14,7 +14,7 @@ from random import Random
 
 from agent import AgentError, ConsumerAgent
 from muster.demo_member import set_parent_death_signal
-from tests.system.chaos.journal import CommitOffsetsResponse, Held, Journal
+from tests.system.chaos.journal import CommitOffsetsResponse, Journal, PartitionsAssigned
 
 TOPIC = "chaos"
 POLL_INTERVAL_MS = 15_000
@@ -42,7 +42,7 @@ class Consumer:
             request_timeout_ms=ANSWER_TIMEOUT_MS,
             api_timeout_ms=ANSWER_TIMEOUT_MS,
             partitions_of=lambda _: options.members * PARTITIONS_A_MEMBER,
-            on_assigned=lambda _: self._note_holding(),
+            on_assigned=lambda _: self._record_assignment(),
         )
 
     def run(self, stopping: threading.Event) -> None:
@@ -62,18 +62,18 @@ class Consumer:
                 self._agent.seek(partition, offset)
             self._agent.commit(offsets)
             stored = {partition.partition: offset for partition, offset in offsets.items()}
-            self._journal.note(CommitOffsetsResponse(time.monotonic(), self._name, self._group_id, stored))
+            self._journal.write_event(CommitOffsetsResponse(time.monotonic(), self._name, self._group_id, stored))
         self._agent.wait(timeout_s=STEP_S)
 
-    def _note_holding(self) -> None:
+    def _record_assignment(self) -> None:
         partitions = tuple(sorted(each.partition for each in self._agent.assignment()))
         generation, member_id = self._agent.generation, self._agent.member_id
-        held = Held(time.monotonic(), self._name, self._group_id, generation, member_id, partitions)
-        self._journal.note(held)
+        event = PartitionsAssigned(time.monotonic(), self._name, self._group_id, generation, member_id, partitions)
+        self._journal.write_event(event)
 
 
 def main() -> None:
-    """Run agents number FIRST to FIRST + COUNT of so many groups, until SIGTERM."""
+    """Run COUNT agents, numbered from FIRST, until SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", action="append", required=True)
     parser.add_argument("--journal", type=Path, required=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 
-class Held(msgspec.Struct, frozen=True, tag=True):
-    """An agent heard that it holds these partitions in a generation."""
+class PartitionsAssigned(msgspec.Struct, frozen=True, tag=True):
+    """An agent was assigned these partitions in a generation."""
 
     at_s: float
     """On the machine's monotonic clock, which all of its processes share."""
@@ -19,7 +19,7 @@ class Held(msgspec.Struct, frozen=True, tag=True):
 
 
 class CommitOffsetsResponse(msgspec.Struct, frozen=True, tag=True):
-    """An agent heard that these offsets, by partition, are stored."""
+    """An agent received the response to a commit of these offsets, by partition."""
 
     at_s: float
     agent: str
@@ -27,24 +27,24 @@ class CommitOffsetsResponse(msgspec.Struct, frozen=True, tag=True):
     offsets: dict[int, int]
 
 
-Event = Held | CommitOffsetsResponse
+Event = PartitionsAssigned | CommitOffsetsResponse
 
 _reader: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 class Journal:
-    """One process's events, each handed to the system when `note` returns, so that a killed process loses none."""
+    """One process's events; each is in the kernel when `write_event` returns, so a killed process loses none."""
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("ab", buffering=0)
 
-    def note(self, event: Event) -> None:
-        """Write an event down; from any thread, since a line is one write."""
+    def write_event(self, event: Event) -> None:
+        """Append an event; from any thread, since a line is one write."""
         self._file.write(msgspec.json.encode(event) + b"\n")
 
 
 def read_journals(directory: Path) -> list[Event]:
-    """Return all events of all processes by time; the line that a killed process did not finish is none."""
+    """Return all events of all processes by time, without incomplete lines of killed processes."""
     events = [event for file in sorted(directory.glob("*.jsonl")) for event in _read(file)]
     return sorted(events, key=lambda event: event.at_s)
 

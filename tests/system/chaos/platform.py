@@ -32,7 +32,7 @@ DURABLE = {"fsync": "on", "synchronous_commit": "on"}
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything there is."""
+    """Numbers of processes and agents, and their timeouts."""
 
     nodes: int = 3
     agents: int = 200
@@ -48,7 +48,7 @@ class _NoRegister:
     """Let the child end with the process that started it, even if that is killed."""
 
     def write(self, children: object) -> None:
-        """Write nothing down."""
+        """Write nothing."""
 
 
 class Platform:
@@ -59,11 +59,10 @@ class Platform:
         self.size = size
         self.postgres = postgres
         self.children = ChildProcesses(_NoRegister())
-        self.deaths = 0
         ports = [port for port in Random().sample(PORTS, len(PORTS)) if is_free_port(HOST, port)]
         self._ports = ports[: size.nodes]
 
-    # -- life ------------------------------------------------------------------------------------------
+    # -- start and wait ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the nodes, then the agents, and wait until every agent has partitions."""
@@ -75,21 +74,21 @@ class Platform:
         for number in range(self.size.processes):
             self.children.start(self._fleet_spec(number, share))
 
-    def let_pass(self, seconds: float) -> None:
-        """Wait, and restart processes that have died."""
+    def run_for(self, seconds: float) -> None:
+        """Wait, and restart processes that have ended."""
         deadline_s = time.monotonic() + seconds
         while time.monotonic() < deadline_s:
             self._tick()
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Let time pass until something is so."""
+        """Wait, and restart processes, until a condition holds."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline_s, f"{what} did not come within {PATIENCE_S} s"
             self._tick()
 
     def _tick(self) -> None:
-        self.deaths += len(self.children.tick())
+        self.children.tick()
         time.sleep(TICK_S)
 
     def node(self, number: int) -> Child | None:
@@ -149,13 +148,18 @@ class Platform:
         except urllib3.exceptions.HTTPError:
             return False
 
-    def tracebacks(self) -> list[str]:
-        """Return what the nodes' logs hold that must never be there."""
+    def unexpected_errors(self) -> list[str]:
+        """Return the unexpected errors in the nodes' logs."""
         logs = sorted(self.directory.glob("node-*.log*"))
-        return [f"{file.name}: {line}" for file in logs for line in file.read_text().splitlines() if _is_alarming(line)]
+        return [
+            f"{file.name}: {line}"
+            for file in logs
+            for line in file.read_text().splitlines()
+            if _is_unexpected_error(line)
+        ]
 
 
-def _is_alarming(line: str) -> bool:
+def _is_unexpected_error(line: str) -> bool:
     """Return whether a line of a node's log reports an unexpected error."""
     try:
         return json.loads(line).get("event") in {"request_failed", "invariant_violated"}
@@ -165,7 +169,7 @@ def _is_alarming(line: str) -> bool:
 
 @contextmanager
 def running_platform(directory: Path, size: Size) -> Iterator[Platform]:
-    """Give a platform whose agents consume; stop every process at the end."""
+    """Yield a platform whose agents consume; stop every process at the end."""
     with EmbeddedPostgres(directory / "database", options=DURABLE) as postgres:
         platform = Platform(directory, size, postgres)
         try:
@@ -173,12 +177,12 @@ def running_platform(directory: Path, size: Size) -> Iterator[Platform]:
             yield platform
         finally:
             for number in range(size.nodes):
-                wake(platform.node(number))
+                resume(platform.node(number))
             platform.children.stop(STOP_S, {f"fleet-{number}" for number in range(size.processes)})
             platform.children.stop(STOP_S)
 
 
-def wake(child: Child | None) -> None:
-    """Let a stopped process go on."""
+def resume(child: Child | None) -> None:
+    """Resume a stopped process."""
     if child is not None:
         os.kill(child.pid, signal.SIGCONT)

@@ -1,6 +1,6 @@
 """The interface between the scenario interpreter and a coordinator, in process or over HTTP.
 
-Answers are dictionaries in the words of the scenario file. An error is its Kafka name, success is "NONE". `UNSEEN`
+Results are dictionaries in the terms of the scenario file. An error is its Kafka name, success is "NONE". `UNSEEN`
 stands for a value that a driver cannot observe; it is not compared.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 Answer = dict[str, Any]
 Value = Any
-"""Whatever a field of a scenario may hold."""
+"""Any value of a scenario's field."""
 
 
 class Unseen(Enum):
@@ -26,7 +26,7 @@ UNSEEN: Final = Unseen.UNSEEN
 
 @dataclass(slots=True)
 class Handle:
-    """A join or a sync that was sent, and its answer, which may arrive on another thread."""
+    """A join or a sync that was sent, and its response, which may arrive on another thread."""
 
     on_answer: Callable[[Answer], None]
     answer: Answer | None = None
@@ -40,7 +40,7 @@ class Handle:
         self._is_here.set()
 
     def wait(self, patience_s: float) -> None:
-        """Wait for the answer, at most so long."""
+        """Wait for the response, at most for a timeout."""
         self._is_here.wait(patience_s)
 
 

@@ -21,7 +21,7 @@ from tests.system.conformance.scaled_clock import ScaledClock
 from tests.system.conformance.wire import Wire, group_path
 
 NODE: Final = {"lease_ttl_ms": 30_000, "request_timeout_ms": 30_000}
-"""A node that a busy machine does not take for a dead one."""
+"""A lease long enough for a busy machine to renew in time."""
 APART_S: Final = 0.15
 """How far apart scenarios start, the longest first: the node is not met by all at once, and the end is no later."""
 ATTEMPTS_MAX: Final = 3
@@ -37,7 +37,7 @@ class Attempt:
 
     scale: float
     complaint: str | None
-    """What did not hold; None when everything did."""
+    """The failed expectation; None if all hold."""
     late_ms: float
     """By how much the machine was late, at most."""
     allowed_ms: float
@@ -87,7 +87,7 @@ class Fleet:
         url = self._stack.enter_context(_database(self._databases))
         node = self._stack.enter_context(running_node(url, **NODE))
         self._site = Site(node.url, url)
-        self._pulse = self._stack.enter_context(_Pulse(node.url))
+        self._pulse = self._stack.enter_context(Pulse(node.url))
         self._director = Thread(target=self._direct, name="conformance")
         self._director.start()
         return self
@@ -183,12 +183,14 @@ def _own_site(databases: Databases) -> Iterator[Site]:
         yield Site(node.url, url, restart)
 
 
-class _Pulse:
+class Pulse:
     """Commits to its own group repeatedly, to measure how late the node is."""
 
     def __init__(self, url: str) -> None:
         self._wire = Wire(url)
         self._beats: list[tuple[float, float]] = []
+        self._due_s: float | None = None
+        """When the commit in progress was due; None: there is none."""
         self._is_over = Event()
         self._thread = Thread(target=self._beat, name="pulse")
 
@@ -202,13 +204,18 @@ class _Pulse:
         self._wire.close()
 
     def late_ms(self, from_s: float, to_s: float) -> float:
-        """Return the longest commit between two moments."""
-        return max((took_s * 1000 for at_s, took_s in list(self._beats) if from_s <= at_s <= to_s), default=0.0)
+        """Return the longest commit between two moments; one in progress counts as it is."""
+        due_s = self._due_s
+        in_progress = [] if due_s is None else [(due_s, monotonic() - due_s)]
+        beats = [*self._beats, *in_progress]
+        return max((took_s * 1000 for at_s, took_s in beats if from_s <= at_s <= to_s), default=0.0)
 
     def _beat(self) -> None:
         due_s = monotonic()
         while not self._is_over.is_set():
+            self._due_s = due_s
             self._wire.post(group_path("pulse", "offsets"), NOTHING_TO_COMMIT)
             self._beats.append((due_s, monotonic() - due_s))
+            self._due_s = None
             due_s = monotonic() + PULSE_S
             self._is_over.wait(PULSE_S)

@@ -66,10 +66,10 @@ class HttpDriver:
         """Apply the scenario's settings, and register its topics if some will be deleted."""
         for group in self._scenario.groups:
             if group == "":
-                self._wire.ask("DELETE", group_path(""), query=REASON)
+                self._wire.request("DELETE", group_path(""), query=REASON)
         self._put_config(self._scenario.config)
         for topic, count in (_partition_counts(self._scenario) if self._renames_topics else {}).items():
-            self._done(self._wire.ask("PUT", f"/v1/topics/{self._topic(topic)}", {"partitions": count}))
+            self._done(self._wire.request("PUT", f"/v1/topics/{self._topic(topic)}", {"partitions": count}))
         self.clock.go_on()
 
     def _put_config(self, config: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ class HttpDriver:
         for group in self._scenario.groups:
             if scaled and group:
                 body = {"values": scaled, "reason": "conformance"}
-                self._done(self._wire.ask("PUT", self._path(group, "config"), body))
+                self._done(self._wire.request("PUT", self._path(group, "config"), body))
 
     # -- names and times -------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class HttpDriver:
     def _real_ms(self, virtual_ms: int) -> int:
         return min(self.clock.real_ms(virtual_ms), INT32_MAX)
 
-    # -- answers that come now, and later ----------------------------------------------------------------------
+    # -- immediate and later responses -------------------------------------------------------------------------
 
     def settle(self, handle: Handle, *, is_due: bool) -> None:
         """Wait for an answer that is due; otherwise until an immediate one would have arrived."""
@@ -240,7 +240,7 @@ class HttpDriver:
     def fetch(self, group: str, partitions: list[Answer] | None) -> Answer:
         """Read committed offsets."""
         if partitions is None:
-            answer = self._wire.ask("GET", self._path(group, "offsets"))
+            answer = self._wire.request("GET", self._path(group, "offsets"))
         else:
             wanted = [{"topic": self._topic(p["topic"]), "partitions": [p["partition"]]} for p in partitions]
             answer = self._wire.post(self._path(group, "offsets/query"), {"partitions": wanted})
@@ -252,7 +252,7 @@ class HttpDriver:
         rows: list[Answer] = []
         for each in partitions:
             query = [*REASON, ("topic", self._topic(each["topic"])), ("partition", str(each["partition"]))]
-            answer = self._wire.ask("DELETE", self._path(group, "offsets"), query=query)
+            answer = self._wire.request("DELETE", self._path(group, "offsets"), query=query)
             if answer["error"] != "NONE":
                 return self._now({"error": answer["error"], "partitions": []})
             rows += self._results(answer)
@@ -262,7 +262,7 @@ class HttpDriver:
 
     def describe(self, group: str) -> Answer:
         """Describe a group; an unknown one is Dead to Kafka, and 404 here."""
-        shown = self._wire.ask("GET", self._path(group))
+        shown = self._wire.request("GET", self._path(group))
         is_unknown = shown["error"] == "GROUP_ID_NOT_FOUND"
         members = [
             {
@@ -288,23 +288,23 @@ class HttpDriver:
         assert not types, "the API has no group types"
         prefix = f"{self._prefix}."
         query = [("prefix", prefix), ("limit", "1000"), *(("state", state) for state in states)]
-        answer = self._wire.ask("GET", "/v1/groups", query=query)
+        answer = self._wire.request("GET", "/v1/groups", query=query)
         rows = [row | {"group_id": row["group_id"].removeprefix(prefix)} for row in answer.get("groups", [])]
         return self._now(answer | {"groups": rows})
 
     def delete_group(self, group: str) -> Answer:
         """Delete a group."""
-        return self._now(self._wire.ask("DELETE", self._path(group), query=REASON))
+        return self._now(self._wire.request("DELETE", self._path(group), query=REASON))
 
     def find_coordinator(self, key: str, partitions: int) -> Answer:
         """Return the shard of a group by its own name."""
-        answer = self._wire.ask("GET", group_path(key, "coordinator"))
+        answer = self._wire.request("GET", group_path(key, "coordinator"))
         return self._now(answer | {"partition": answer.get("shard_id")})
 
     def delete_topic_partitions(self, partitions: list[Answer]) -> None:
         """Remove whole topics from the topic metadata, with their offsets."""
         for topic in dict.fromkeys(each["topic"] for each in partitions):
-            self._done(self._wire.ask("DELETE", f"/v1/topics/{self._topic(topic)}", query=REASON))
+            self._done(self._wire.request("DELETE", f"/v1/topics/{self._topic(topic)}", query=REASON))
 
     # -- time and trouble --------------------------------------------------------------------------------------
 
@@ -322,7 +322,7 @@ class HttpDriver:
         run_id = self._database.propose([self._named(group) for group in self._scenario.groups])
         run = f"/v1/maintenance/runs/{run_id}"
         self._done(self._wire.post(f"{run}/apply", {"reason": "conformance"}))
-        while self._done(self._wire.ask("GET", run))["status"] != "applied":
+        while self._done(self._wire.request("GET", run))["status"] != "applied":
             Event().wait(POLL_S)
 
     def reload(self, config: dict[str, Any]) -> None:
@@ -342,7 +342,7 @@ class HttpDriver:
 
     def state(self, group: str) -> Answer:
         """Return the group as an operator sees it. Its protocol is shown while it is Stable."""
-        shown = self._wire.ask("GET", self._path(group))
+        shown = self._wire.request("GET", self._path(group))
         members = shown.get("members", [])
         state = shown.get("state", "Dead")
         instance_ids = sorted(each["group_instance_id"] for each in members if each["group_instance_id"])

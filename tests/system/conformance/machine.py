@@ -65,7 +65,7 @@ SETTINGS = {
     "offset.metadata.max.bytes": "offset_metadata_max_bytes",
 }
 COUNTED_AS = {"expired": "offset_expirations", "deleted": "offset_deletions"}
-"""Why an offset went, and what Kafka counts it as; what goes with its group is counted as neither."""
+"""Reason of a deleted offset, and Kafka's counter of it; offsets deleted with their group are counted by neither."""
 SWEEP = "offsets.retention.check.interval.ms"
 
 

@@ -18,7 +18,7 @@ LEAST_SLACK_MS: Final = 60.0
 SHARDS: Final = 50
 MINUTE_MS: Final = 60_000
 LOOKS: Final = frozenset({"list", "describe", "find_coordinator", "state", "transitions", "metrics"})
-"""Steps that only look: one of them may be left out, and the story is the same."""
+"""Steps that only observe; omitting one does not affect the others."""
 
 Step = dict[str, Any]
 
@@ -73,7 +73,7 @@ def plan(scenario: Scenario, limit_s: float) -> Plan:
     return Plan(scenario, reason, skipped_steps, scale, slack_ms)
 
 
-# -- what cannot be said or seen ------------------------------------------------------------------------
+# -- steps without counterpart --------------------------------------------------------------------------
 
 
 def _reasons(scenario: Scenario) -> Iterator[str]:

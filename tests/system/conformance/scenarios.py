@@ -27,7 +27,7 @@ class Scenario:
     group: str
     steps: tuple[dict[str, Json], ...]
     slack_ms: int | None
-    """The smallest distance between a step and a deadline, where the file tells it."""
+    """The smallest distance between a step and a deadline, if the file has it."""
 
     @property
     def area(self) -> str:

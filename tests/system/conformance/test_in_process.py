@@ -10,11 +10,11 @@ SCENARIOS = load_scenarios()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.scenario_id)
-def test_the_scenario_holds(scenario: Scenario) -> None:
+def test_scenario_holds_in_process(scenario: Scenario) -> None:
     Interpreter(scenario, Machine(scenario.config)).run()
 
 
-def test_no_scenario_of_kafkas_is_lost() -> None:
+def test_every_kafka_scenario_is_present() -> None:
     steps = [step["op"] for scenario in load_scenarios(KAFKAS) for step in scenario.steps]
 
     assert len(load_scenarios(KAFKAS)) == 174

@@ -14,7 +14,7 @@ LIMIT_S = 80.0
 """Longer scenarios are left to `make conformance`."""
 PLANS = {each.scenario_id: plan(each, LIMIT_S) for each in load_scenarios()}
 QUICK_S = 20.0
-"""What takes longer is slow."""
+"""Scenarios that take longer are marked slow."""
 RUN = {scenario_id: each for scenario_id, each in PLANS.items() if each.reason is None}
 
 
@@ -31,7 +31,7 @@ def fleet(databases: Databases, request: pytest.FixtureRequest) -> Iterator[Flee
     "scenario_id",
     [pytest.param(name, marks=pytest.mark.slow) if each.real_s > QUICK_S else name for name, each in RUN.items()],
 )
-def test_the_scenario_holds_over_http(fleet: Fleet, scenario_id: str) -> None:
+def test_scenario_holds_over_http(fleet: Fleet, scenario_id: str) -> None:
     outcome = fleet.outcome(scenario_id)
 
     for repeat in outcome.repeats:

@@ -15,7 +15,7 @@ CONNECTIONS: Final = 64
 PATIENCE_S: Final = 60.0
 LONG_POLL_S: Final = 600.0
 CUT_OFF: Final = "CONNECTION_LOST"
-"""Stands as the error of a request whose node went away without a word."""
+"""The error of a request whose connection was closed without a response."""
 
 Json = Any
 Taker = Callable[[Answer], None]
@@ -32,13 +32,13 @@ class Wire:
         """Close the idle connections."""
         self._pool.close()
 
-    def ask(self, method: str, path: str, body: Json = None, query: Query | None = None) -> Json:
+    def request(self, method: str, path: str, body: Json = None, query: Query | None = None) -> Json:
         """Send a request and return its JSON; an error is an object with `error`, Kafka's name."""
         return self._send(method, path, body, query, PATIENCE_S)
 
     def post(self, path: str, body: Json) -> Json:
-        """Send a POST, as `ask` does."""
-        return self.ask("POST", path, body)
+        """Send a POST, as `request` does."""
+        return self.request("POST", path, body)
 
     def post_later(self, path: str, body: Json, take: Taker) -> None:
         """Send a POST that may wait, on its own thread, which passes the answer to `take`."""

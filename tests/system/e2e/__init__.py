@@ -1,1 +1,1 @@
-"""Whole flows: stories of rebalances, examples, reported numbers, and `muster up`."""
+"""End-to-end tests: rebalance stories, examples, reported numbers, and `muster up`."""

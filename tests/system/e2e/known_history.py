@@ -1,6 +1,6 @@
-"""A past and a present of which every job's answer is known, written into the tables of a platform that runs.
+"""A history and current groups with known job results, inserted into the tables of a running platform.
 
-The groups are no node's: nobody joined them, so nothing that a node does changes them.
+No node has the groups in memory, so none changes them.
 """
 
 from contextlib import closing
@@ -41,7 +41,7 @@ FROM generate_series(1, {rows}) AS n
 
 
 def store(url: str) -> None:
-    """Write everything down: a day's rebalances, four weeks of silences, an uneven group, and a day that is old."""
+    """Insert a day's rebalances, four weeks of heartbeat gaps, an uneven group, and an old day."""
     with closing(psycopg2.connect(url)) as connection:
         noon = datetime.combine(REPORTED_DAY, datetime.min.time(), UTC) + timedelta(hours=12)
         row = {"group_id": REPORTED_GROUP}

@@ -32,7 +32,7 @@ Json = Any
 
 
 class NewUser:
-    """One `muster up` and what can be asked of it."""
+    """One `muster up`, with its commands, API and database."""
 
     def __init__(self, data_dir: Path, *options: str) -> None:
         self.data_dir = data_dir
@@ -80,7 +80,7 @@ class NewUser:
         return self._wait()
 
     def end(self) -> None:
-        """End it whatever happened; a test that went well has stopped it before."""
+        """Kill the run if the test has not stopped it."""
         if self.process.poll() is None:
             self.process.terminate()
         self._wait()
@@ -107,7 +107,7 @@ class NewUser:
             return cursor.fetchall() if cursor.description else []
 
     def database_url(self) -> str:
-        """Return what `muster database-url` prints, asked once."""
+        """Return the output of `muster database-url`, cached."""
         if self._database_url is not None:
             return self._database_url
         command = [sys.executable, "-m", "muster", "database-url", "--data-dir", str(self.data_dir)]
@@ -199,7 +199,7 @@ def _clean_environment() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, outside of the range that the kernel gives to clients.
+    """Return a free port outside of the kernel's range of client ports.
 
     A client that keeps trying a port of that range while its server is down can come to connect to itself.
     """

@@ -13,6 +13,7 @@ import pytest
 import urllib3
 
 from agent import ConsumerAgent
+from coordinator_core.protocol.hashing import shard_of
 from muster.data_dir import DataDir
 from tests.support.waiting import poll_until
 from tests.system.e2e import known_history as known_past
@@ -25,7 +26,7 @@ LEFT_BEHIND = "left-behind"
 """A group that somebody joined and left, and that never committed."""
 
 DAILY = "rebalance_frequency_report"
-"""How long a busy machine may need for what takes it some seconds when it has time."""
+"""Limit for actions that take seconds on an idle machine."""
 
 OTHER_DAGS = ("history_archive", DAILY, "assignment_balance_audit", "timeout_advice")
 
@@ -40,7 +41,7 @@ def test_new_user_sees_live_groups_rebalances_and_dag_runs(tmp_path: Path) -> No
         _kills_a_member(platform)
         _finds_due_offsets_expired(platform)
         _publishes_airflow_url(platform)
-        # They wait for the one slot that Spark has here, while everything else goes on.
+        # They wait for the only slot of the Spark pool.
         others = {dag_id: platform.start(dag_id, {}) for dag_id in OTHER_DAGS}
         _expires_offsets(platform)
         _reads_reports(platform, others)
@@ -68,7 +69,7 @@ def _creates_an_expiring_group(platform: NewUser) -> None:
 
 
 def _kills_a_member(platform: NewUser) -> None:
-    """Kill a member by the pid in its client id; the ledger says why the group rebalanced."""
+    """Kill a member by the pid in its client id; the history has the trigger of the rebalance."""
     member = platform.get("/v1/groups/orders-billing")["members"][0]
     pid = re.search(r"pid(\d+)$", member["client_id"])
     assert pid is not None, member
@@ -84,19 +85,20 @@ def _finds_due_offsets_expired(platform: NewUser) -> None:
 
 
 def _publishes_airflow_url(platform: NewUser) -> None:
-    """`muster doctor` looks for it there."""
+    """`muster doctor` reads it from there."""
     holder = DataDir(platform.data_dir).holder()
     assert holder is not None
     assert holder.airflow_url == f"http://127.0.0.1:{platform.airflow_port}"
 
 
 def _expires_offsets(platform: NewUser) -> None:
-    """A dry run takes nothing, and the next one does."""
+    """A dry run removes nothing, and the next run does."""
     poll_until(lambda: not platform.has_active_runs("offset_retention"))
-    platform.sql(
-        "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"
-        " VALUES ('forgotten', 7, 't', 0, 1, now() - interval '30 days'), ('fresh', 7, 't', 0, 1, now())"
-    )
+    for group_id, age in (("forgotten", "30 days"), ("fresh", "0 days")):
+        platform.sql(
+            "INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)"  # noqa: S608
+            f" VALUES ('{group_id}', {shard_of(group_id, 50)}, 't', 0, 1, now() - interval '{age}')"
+        )
     assert platform.trigger("offset_retention", {"dry_run": True}) == "success"
     assert platform.sql("SELECT count(*) FROM offsets WHERE group_id = 'forgotten'") == [(1,)]
     assert platform.trigger("offset_retention", {}) == "success"
@@ -110,7 +112,7 @@ def _archived(platform: NewUser) -> set[str]:
 
 
 def _reads_reports(platform: NewUser, runs: Mapping[str, str]) -> None:
-    """Each run succeeds, and any node tells what is known to be true."""
+    """Each run succeeds, and any node returns the known results."""
     assert {dag_id: platform.end_of(dag_id, run_id) for dag_id, run_id in runs.items()} == dict.fromkeys(
         runs, "success"
     )
@@ -131,7 +133,7 @@ def _read_report(platform: NewUser, what: str, group_id: str) -> dict[str, Any]:
 
 
 def _backfills_a_day_with_a_kill(platform: NewUser) -> None:
-    """A backfill whose Spark is killed, and of which somebody clears a task, tells what the day's own run told."""
+    """A backfill whose Spark is killed and whose task is cleared returns the same report as the daily run."""
     before = _read_report(platform, "rebalances", known_past.REPORTED_GROUP)
     (run_id,) = platform.backfill(DAILY, known_past.REPORTED_DAY)
     drivers = poll_until(lambda: _drivers(platform, DAILY))
@@ -166,7 +168,7 @@ def _without_its_name(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _asserts_history_archived(platform: NewUser) -> None:
-    """The old day is in Parquet files and no longer in Postgres, and the run says that it was applied."""
+    """The old day is in Parquet files and not in Postgres, and the run is applied."""
     archived = "SELECT row_count, path FROM archived_partitions WHERE table_name = 'offset_history' AND day = %s"
     ((row_count, path),) = platform.sql(archived, known_past.OLD_DAY)
     assert row_count == known_past.OLD_ROWS
@@ -177,7 +179,7 @@ def _asserts_history_archived(platform: NewUser) -> None:
 
 
 def _asserts_group_retired(platform: NewUser) -> None:
-    """What retired the group ran because offsets had been expired, and nobody asked for it."""
+    """The run that retired the group was started by the expiry of offsets."""
     poll_until(lambda: not platform.has_active_runs("group_cleanup"))
     outcomes = "SELECT outcome FROM cleanup_candidates WHERE group_id = %s"
     assert platform.sql(outcomes, LEFT_BEHIND) == [("retired",)]
@@ -207,7 +209,7 @@ def test_a_killed_node_loses_no_commit_and_costs_no_rebalance(tmp_path: Path) ->
 
 
 def _present(platform: NewUser) -> object:
-    """Return the group that nobody joins or leaves by itself: its generation and members."""
+    """Return generation and members of the stable groups."""
     group = platform.get("/v1/groups/orders-billing")
     return group["generation"], sorted(member["member_id"] for member in group["members"])
 

@@ -51,6 +51,10 @@ class WatchedStore(MemoryStore):
         self._under_way: list[tuple[float, frozenset[int]]] = []
         self._newest_seen: dict[str, int] = {}
         """Run, and then the change that applies it → the newest commit that its proposal can have seen."""
+        self.answered_of_groups: dict[str, int] = {}
+        """Group → the version of the groups' settings as of which a change of its own was answered."""
+        self.answered_of_cluster: list[tuple[int, frozenset[str]]] = []
+        """Versions of the cluster's settings as of which changes were answered, and the nodes that were listed."""
         self.retentions_cut: set[str | None] = set()
         """Groups, or (None) the cluster, whose offsets expire at once by a setting."""
 

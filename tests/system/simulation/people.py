@@ -17,7 +17,7 @@ from tests.system.simulation.database import DATABASE_AHEAD_MS, WatchedStore
 from tests.system.simulation.fleet import TOPICS, Fleet
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.network import Network, NoAnswer
-from tests.system.simulation.node import Answer, Message
+from tests.system.simulation.node import REQUEST_TIMEOUT_MS, Answer, Message
 from tests.system.simulation.world import World
 
 PARTITIONS_MAX = 24
@@ -70,7 +70,19 @@ class People:
         group_id = self._group() if self._world.happens(0.8) else None
         values = self._world.chance.choice(SETTINGS)
         a_change = self._a_change("setting_changed", f"{values} for {group_id or 'the cluster'}", group_id or "")
-        self._do(group_id or "", a_change, lambda node: node.admin.put_settings(group_id, values, a_change))
+        self._do(group_id or "", a_change, partial(self._put_settings, group_id, values, a_change))
+
+    async def _put_settings(
+        self, group_id: str | None, values: Mapping[str, SettingValue], a_change: Change, node: Coordinator
+    ) -> None:
+        """Change settings as the API does, and record from which version on they are effective where."""
+        await node.admin.put_settings(group_id, values, a_change)
+        versions = node._metadata_cache.versions
+        if group_id is not None:
+            self._store.answered_of_groups[group_id] = versions.group_configs
+            return
+        unconfirmed = await node.confirmations.wait(REQUEST_TIMEOUT_MS)
+        self._store.answered_of_cluster.append((versions.cluster_configs, frozenset(unconfirmed)))
 
     def set_back(self) -> None:
         """Take every setting back."""
@@ -80,7 +92,7 @@ class People:
 
     def _set_back(self, group_id: str | None) -> None:
         a_change = Change("operator", "calm", self._uuid())
-        self._do(group_id or "", a_change, lambda node: node.admin.put_settings(group_id, BACK_TO_NORMAL, a_change))
+        self._do(group_id or "", a_change, partial(self._put_settings, group_id, BACK_TO_NORMAL, a_change))
 
     def force_rebalance(self, group_id: str | None = None) -> None:
         """Make a group rebalance."""
@@ -183,7 +195,7 @@ class People:
         if self._world.happens(0.5):
             a_change = Change("operator", "offsets are to expire", self._uuid())
             values: Mapping[str, SettingValue] = {"offsets_retention_minutes": 0}
-            self._do(group_id, a_change, lambda node: node.admin.put_settings(group_id, values, a_change))
+            self._do(group_id, a_change, partial(self._put_settings, group_id, values, a_change))
         self._world.after(self._world.between(0, 6), lambda: self._propose(group_id))
 
     def _propose(self, group_id: str) -> None:

@@ -4,7 +4,7 @@ A mutation replaces a function by a broken one, which is often the real one with
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -20,6 +20,7 @@ from coordinator_core.protocol.requests import DeadlineKind, Heartbeat, JoinGrou
 from coordinator_core.protocol.responses import SyncGroupResponse
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import PREPARING, STABLE
+from coordinator_core.runtime.admin import Admin
 from coordinator_core.runtime.changes import ChangeRecorder
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.group_context import GroupContext, PendingDecision
@@ -30,7 +31,7 @@ from coordinator_core.runtime.timer_loop import TimerLoop
 from coordinator_core.runtime.timers import Timers
 from coordinator_core.runtime.writer import WriteBatch
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import NO_EXTRA_ROWS, Batch, ExtraRows, GroupWrite, WriteResult
+from coordinator_core.store.rows import NO_EXTRA_ROWS, Batch, ExtraRows, GroupWrite, Renewal, WriteResult
 from tests.system.simulation.seeds import first_violation
 
 
@@ -63,6 +64,7 @@ _enqueue = Shard._enqueue
 _unload = Shard.unload
 _write_behind = WriteBatch.write_behind
 _extra_rows = ChangeRecorder.extra_rows
+_renew_at_store = ShardOwnership._renew_at_store
 
 
 def write_without_lease(store: MemoryStore, batch: Batch) -> WriteResult:
@@ -100,6 +102,12 @@ def write_behind_incomplete(
 
 def extra_rows_of_undos_only(recorder: ChangeRecorder, before: Group, decision: Decision, now: Now) -> ExtraRows:
     return NO_EXTRA_ROWS if recorder.undoes is None else _extra_rows(recorder, before, decision, now)
+
+
+def renew_with_newest_settings(
+    ownership: ShardOwnership, epochs: dict[int, int], last: Renewal | None, _: int
+) -> Renewal:
+    return _renew_at_store(ownership, epochs, last, ownership._store.versions().cluster_configs)
 
 
 # -- timers -----------------------------------------------------------------------------------------------------
@@ -160,6 +168,12 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "reply before the write": Mutation(
         Shard, "_enqueue", enqueue_and_reply, frozenset({"StoredBeforeReply"}), first_seed=3
+    ),
+    "settings of a group are changed by any node": Mutation(
+        Admin, "_owned", nullcontext, frozenset({"SettingsReachOwners"})
+    ),
+    "settings are confirmed before they are applied": Mutation(
+        ShardOwnership, "_renew_at_store", renew_with_newest_settings, frozenset({"SettingsReachOwners"})
     ),
     "join phase without a limit": Mutation(
         expiry, "complete_join_phase", nothing, frozenset({"JoinPhasesEnd", "EveryWaitHasATimer"})

@@ -136,6 +136,7 @@ class Watch:
         assert isinstance(loop, SimulatedLoop)
         if isinstance(request, ExpireDeadline) or hasattr(request, "token"):
             self._one_decides(loop, group.group_id, request)
+            self._has_settings(loop, group.group_id)
         signs = self._file_version[loop]
         for (kind, subject), delay_ms in decision.deadlines:
             if kind is DeadlineKind.SESSION and delay_ms is not None:
@@ -253,6 +254,19 @@ class Watch:
         if owner is None or owner[0] != loop.name:
             what = type(request).__name__
             self._world.fail("OneDeciderPerShard", f"{loop.name} decides {what}; the shard is {owner}'s", group_id)
+
+    def _has_settings(self, loop: SimulatedLoop, group_id: str) -> None:
+        """Check that a node decides with every setting whose change was answered as effective there."""
+        process, store = self._of_loop[loop], self.stored.store
+        name, versions = process.node.name, process.coordinator._metadata_cache.versions
+        due = store.answered_of_groups.get(group_id, 0)
+        if versions.group_configs < due:
+            detail = f"{name} decides as of version {versions.group_configs} of its settings; {due} was answered"
+            self._world.fail("SettingsReachOwners", detail, group_id)
+        due = max((due for due, unconfirmed in store.answered_of_cluster if name not in unconfirmed), default=0)
+        if versions.cluster_configs < due:
+            detail = f"{name} decides as of version {versions.cluster_configs} of the cluster's; {due} was answered"
+            self._world.fail("SettingsReachOwners", detail, group_id)
 
     def _eviction(self, loop: SimulatedLoop, group: Group, request: ExpireDeadline, decision: Decision) -> None:
         """Check that no member is evicted for a pause of the node, or for a slow store."""

@@ -34,7 +34,7 @@ def test_range_gives_the_larger_ranges_to_the_first_members() -> None:
     }
 
 
-def test_range_treats_each_topic_by_itself() -> None:
+def test_range_assigns_each_topic_separately() -> None:
     assert assigned("range", {"t0": 3, "t1": 3}, members({"C0": "t0 t1", "C1": "t0 t1"})) == {
         "C0": [("t0", 0), ("t0", 1), ("t1", 0), ("t1", 1)],
         "C1": [("t0", 2), ("t1", 2)],
@@ -67,7 +67,7 @@ def test_members_with_an_instance_id_come_first() -> None:
     assert assigned("roundrobin", {"t": 2}, both_static) == {"m1": [("t", 1)], "m2": [("t", 0)]}
 
 
-def test_round_robin_deals_in_turn_across_topics() -> None:
+def test_round_robin_continues_across_topics() -> None:
     assert assigned("roundrobin", {"t0": 3, "t1": 3}, members({"C0": "t0 t1", "C1": "t0 t1"})) == {
         "C0": [("t0", 0), ("t0", 2), ("t1", 1)],
         "C1": [("t0", 1), ("t1", 0), ("t1", 2)],
@@ -94,7 +94,7 @@ def sizes(assignment: Pairs) -> dict[str, int]:
     return {member_id: len(partitions) for member_id, partitions in assignment.items()}
 
 
-def test_sticky_shares_out_evenly_and_keeps_what_members_had() -> None:
+def test_sticky_balances_and_keeps_owned_partitions() -> None:
     counts, topics = {f"t{number}": 2 for number in range(4)}, "t0 t1 t2 t3"
     fresh = assigned("sticky", counts, members({"C0": topics, "C1": topics, "C2": topics}))
     assert sizes(fresh) == {"C0": 3, "C1": 3, "C2": 2}
@@ -114,7 +114,7 @@ def test_sticky_balances_unequal_subscriptions_better_than_round_robin() -> None
     }
 
 
-def test_sticky_moves_a_partition_only_for_the_sake_of_balance() -> None:
+def test_sticky_moves_partitions_only_to_improve_balance() -> None:
     uneven = [
         Member("a", ("t",), owned_partitions=tuple(TopicPartition("t", number) for number in range(4))),
         Member("b", ("t", "u")),
@@ -157,7 +157,7 @@ def test_the_claim_of_the_newer_generation_wins(generation: int, owner: str, oth
     assert assigned("cooperative-sticky", {"t": 2}, claims) == {owner: [("t", 0)], other: []}
 
 
-def test_two_claims_of_one_generation_void_each_other() -> None:
+def test_equal_claims_of_one_generation_are_ignored() -> None:
     both = owning("t", {"a": [("t", 0), ("t", 1)], "b": [("t", 1)]})
 
     assert assigned("cooperative-sticky", {"t": 2}, both) == {"a": [("t", 0)], "b": []}
@@ -210,7 +210,9 @@ def test_every_partition_goes_to_exactly_one_of_its_subscribers(
 
 @pytest.mark.parametrize("name", COMPLETE)
 @given(size=st.integers(1, 9), count=st.integers(1, 40), data=st.data())
-def test_members_alike_differ_by_at_most_one_partition(name: str, size: int, count: int, data: st.DataObject) -> None:
+def test_members_with_equal_subscriptions_differ_by_at_most_one_partition(
+    name: str, size: int, count: int, data: st.DataObject
+) -> None:
     numbers = st.lists(st.integers(0, 39)).map(lambda found: tuple(TopicPartition("t", number) for number in found))
     alike = [Member(f"m{number}", ("t",), owned_partitions=data.draw(numbers)) for number in range(size)]
     shares = [len(partitions) for partitions in BUILT_IN[name].assign({"t": count}, alike).values()]
@@ -219,7 +221,7 @@ def test_members_alike_differ_by_at_most_one_partition(name: str, size: int, cou
 
 
 @given(group=GROUPS, counts=COUNTS, data=st.data())
-def test_a_sticky_assignment_has_no_move_left_that_would_even_it_out(
+def test_no_single_move_improves_a_sticky_assignment(
     group: dict[str, list[str]], counts: dict[str, int], data: st.DataObject
 ) -> None:
     joined = [Member(each, tuple(group[each]), owned_partitions=tuple(data.draw(OWNED))) for each in group]
@@ -242,7 +244,7 @@ def test_a_sticky_assignment_is_kept_when_nothing_has_changed(
 
 
 @given(group=GROUPS, counts=COUNTS, data=st.data())
-def test_cooperative_members_never_own_a_partition_twice_and_come_to_rest(
+def test_cooperative_rebalances_never_assign_a_partition_twice_and_end(
     group: dict[str, list[str]], counts: dict[str, int], data: st.DataObject
 ) -> None:
     owned = {each: tuple(data.draw(OWNED)) for each in group}

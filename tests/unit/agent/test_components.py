@@ -95,14 +95,14 @@ def test_the_table_names_every_call() -> None:
 @pytest.mark.parametrize(
     "code", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "REBALANCE_IN_PROGRESS"]
 )
-def test_an_error_about_an_older_generation_is_ignored(call: RequestType, code: str) -> None:
+def test_error_of_an_older_generation_is_ignored(call: RequestType, code: str) -> None:
     membership = member()
 
     assert membership.handle_error(call, error(code), MemberIdentity("m", 2)) is IGNORE
     assert (membership.identity, membership.state, membership.rejoin_reason) == (M3, MemberState.STABLE, None)
 
 
-def test_an_unknown_member_forgets_its_id_and_one_of_an_old_generation_keeps_it() -> None:
+def test_unknown_member_discards_its_id_and_one_of_an_old_generation_keeps_it() -> None:
     outsider, latecomer = member(), member()
     outsider.handle_error(RequestType.HEARTBEAT, error("UNKNOWN_MEMBER_ID"), M3)
     latecomer.handle_error(RequestType.HEARTBEAT, error("ILLEGAL_GENERATION"), M3)
@@ -146,7 +146,7 @@ def test_heartbeat_error_without_code_does_not_end_the_membership(status: int) -
     assert member(MemberState.PREPARING_REBALANCE).handle_error(RequestType.JOIN, made_up, M3) is FATAL
 
 
-def test_a_long_poll_that_ended_is_no_rebalance() -> None:
+def test_expired_long_poll_is_not_a_rebalance() -> None:
     membership = member(MemberState.COMPLETING_REBALANCE)
 
     assert membership.handle_error(RequestType.SYNC, error("REBALANCE_IN_PROGRESS", "retry"), M3) is RETRY_AT_ONCE
@@ -161,7 +161,7 @@ def test_member_id_of_a_rejected_join_is_kept() -> None:
     assert membership.identity == MemberIdentity("new", -1)
 
 
-def test_a_commit_refused_for_its_form_leaves_the_membership_alone() -> None:
+def test_invalid_commit_does_not_end_the_membership() -> None:
     membership = member()
 
     assert membership.handle_error(RequestType.COMMIT, error("INVALID_REQUEST", "fix"), M3) is FATAL
@@ -189,7 +189,7 @@ def test_unknown_error_code_is_handled_by_its_action(status: int, action: str, k
     assert (found.code, found.action) == ("SOMETHING_NEW", action)
 
 
-def test_every_code_has_a_class_of_its_own() -> None:
+def test_every_error_code_has_its_own_class() -> None:
     assert len(set(CLASSES.values())) == len(CLASSES)
 
 
@@ -205,7 +205,7 @@ def test_every_code_has_a_class_of_its_own() -> None:
         ("a b?", "~YSBiPw"),
     ],
 )
-def test_a_group_id_fits_into_a_path(group_id: str, segment: str) -> None:
+def test_group_id_is_encoded_for_a_path(group_id: str, segment: str) -> None:
     assert group_segment(group_id) == segment
 
 
@@ -225,14 +225,14 @@ def test_backoff_is_never_shorter_than_retry_after() -> None:
 
 
 class TestCoordinators:
-    """Which node is asked next."""
+    """Selection of the next node."""
 
     BASE = ("http://a:1/", "http://b:1")
 
     def make(self, clock: ManualClock) -> NodeSelector:
         return NodeSelector(self.BASE, clock.now_ms, owner_retry_ms=30_000)
 
-    def test_the_first_base_url_is_asked_first_and_the_next_when_it_fails(self, clock: ManualClock) -> None:
+    def test_next_base_url_is_used_if_the_first_fails(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         assert coordinators.target() == "http://a:1"
         coordinators.mark_failed("http://a:1", "why", was_connected=False)
@@ -240,7 +240,7 @@ class TestCoordinators:
         coordinators.mark_failed("http://b:1", "why", was_connected=True)
         assert coordinators.target() == "http://a:1"
 
-    def test_the_owner_is_asked_until_it_fails(self, clock: ManualClock) -> None:
+    def test_owner_is_used_until_it_fails(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.prefer_owner("http://owner:1/")
         assert coordinators.target() == "http://owner:1"
@@ -249,7 +249,7 @@ class TestCoordinators:
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
-    def test_an_owner_out_of_reach_is_spared_for_a_while_unless_a_node_insists(self, clock: ManualClock) -> None:
+    def test_unreachable_owner_is_avoided_unless_a_node_redirects_to_it(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.prefer_owner("http://owner:1")
         coordinators.mark_failed("http://owner:1", "why", was_connected=False)
@@ -262,7 +262,7 @@ class TestCoordinators:
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
-    def test_a_warning_says_why_and_comes_once_until_a_node_answers(
+    def test_warning_names_the_reason_and_is_logged_once_per_outage(
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO, "muster.agent")
@@ -276,7 +276,7 @@ class TestCoordinators:
             "http://b:1 is reachable again",
         ]
 
-    def test_nodes_that_come_and_go_are_warned_of_every_ten_seconds(
+    def test_repeated_outages_are_logged_every_ten_seconds(
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO, "muster.agent")
@@ -289,13 +289,13 @@ class TestCoordinators:
         coordinators.mark_failed("http://a:1", "why", was_connected=False)
         assert caplog.records[-1].levelname == "WARNING"
 
-    def test_a_failure_of_a_node_no_longer_asked_changes_nothing(self, clock: ManualClock) -> None:
+    def test_failure_of_a_former_node_is_ignored(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.prefer_owner("http://owner:1")
         coordinators.mark_failed("http://former:1", "why", was_connected=True)
         assert coordinators.target() == "http://owner:1"
 
-    def test_from_encrypted_addresses_no_answer_leads_to_a_plain_one(self, clock: ManualClock) -> None:
+    def test_https_base_urls_are_never_redirected_to_http(self, clock: ManualClock) -> None:
         coordinators = NodeSelector(["https://a:1", "https://b:1"], clock.now_ms, owner_retry_ms=30_000)
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "https://a:1"
@@ -306,13 +306,13 @@ class TestCoordinators:
         coordinators.redirected("http://owner:1")
         assert coordinators.target() == "https://a:1"
 
-    def test_who_gives_one_plain_address_is_led_to_plain_ones(self, clock: ManualClock) -> None:
+    def test_one_http_base_url_allows_redirects_to_http(self, clock: ManualClock) -> None:
         coordinators = NodeSelector(["https://a:1", "http://b:1"], clock.now_ms, owner_retry_ms=30_000)
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
     @pytest.mark.parametrize("named", [None, "", "10.0.0.1:8080", "ftp://owner", "http://", "http://owner:port"])
-    def test_an_owner_that_cannot_be_asked_is_none(self, clock: ManualClock, named: str | None) -> None:
+    def test_invalid_owner_address_is_ignored(self, clock: ManualClock, named: str | None) -> None:
         coordinators = self.make(clock)
         coordinators.prefer_owner(named)
         assert coordinators.target() == "http://a:1"
@@ -387,7 +387,7 @@ def test_every_error_that_the_manual_names_can_be_imported_from_the_agent() -> N
     assert {kind.__name__ for kind in CLASSES.values() if issubclass(kind, RequestError)} <= set(agent.__all__)
 
 
-def test_no_wait_lasts_so_long_that_a_wakeup_of_a_signal_handler_is_missed() -> None:
+def test_waits_are_short_enough_for_a_wakeup_from_a_signal_handler() -> None:
     class ChangeRecorder(threading.Condition):
         asked_s: list[float | None]
 

@@ -100,5 +100,5 @@ def test_disk_error_is_reported_in_one_sentence(number: int, words: str) -> None
     assert "/some/place" in explained.sentence
 
 
-def test_another_failure_is_not_taken_for_the_disk() -> None:
+def test_other_errors_are_not_reported_as_disk_errors() -> None:
     assert disk_error(OSError(errno.ECONNREFUSED, "no")) is None

@@ -12,7 +12,7 @@ from muster.java import QUICK_START, find_java, spark_environment
 
 
 def pretend_java(home: Path, version: str, *, has_module: bool = True) -> Path:
-    """Write a `java` that tells this version of itself, and refuses the module it does not have."""
+    """Write a `java` that reports this version, and rejects a missing module."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     answer = f"    java.home = {home}\n    java.specification.version = {version}\n"
@@ -34,7 +34,7 @@ def nothing_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_around")
-def test_the_java_that_is_named_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_configured_java_takes_precedence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     on_path = pretend_java(tmp_path / "system", "21")
     monkeypatch.setenv("PATH", f"{on_path}/bin{os.pathsep}{os.environ['PATH']}")
     assert find_java(tmp_path / "cache") == on_path
@@ -45,7 +45,7 @@ def test_the_java_that_is_named_comes_first(monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.mark.usefixtures("nothing_around")
 @pytest.mark.parametrize(("version", "has_module"), [("11", True), ("1.8", True), ("21", False)])
-def test_a_java_that_spark_cannot_use_is_passed_over(
+def test_unsupported_java_is_skipped(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, has_module: bool
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(pretend_java(tmp_path / "named", version, has_module=has_module)))
@@ -53,7 +53,7 @@ def test_a_java_that_spark_cannot_use_is_passed_over(
 
 
 @pytest.mark.usefixtures("nothing_around")
-def test_the_wheel_s_java_starts_although_spark_asks_for_a_module_it_lacks(tmp_path: Path) -> None:
+def test_java_of_the_wheel_starts_despite_a_missing_module(tmp_path: Path) -> None:
     java_program = find_java(tmp_path) / "bin" / "java"
     options = ["-Dkept=a b", "--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"]
     answer = subprocess.run([str(java_program), *options], capture_output=True, text=True, check=False)
@@ -62,7 +62,7 @@ def test_the_wheel_s_java_starts_although_spark_asks_for_a_module_it_lacks(tmp_p
 
 
 @pytest.mark.usefixtures("nothing_around")
-def test_the_shim_is_made_once(tmp_path: Path) -> None:
+def test_shim_is_created_once(tmp_path: Path) -> None:
     shim = find_java(tmp_path) / "bin" / "java"
     made_at_ns = shim.stat().st_mtime_ns
     assert find_java(tmp_path) / "bin" / "java" == shim
@@ -70,7 +70,7 @@ def test_the_shim_is_made_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_around")
-def test_no_java_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(java, "WHEEL", "a_package_that_is_not_there")
     with pytest.raises(UserError, match="Spark needs Java 17 or newer"):
         find_java(tmp_path)

@@ -1,4 +1,4 @@
-"""A file that a person named is still the same file after it was written: link, pipe, owner and mode."""
+"""Files named by users keep link, pipe, owner and mode when they are written."""
 
 import os
 import stat
@@ -32,7 +32,7 @@ def test_a_new_file_is_for_its_owner_only(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o664, 0o400])
-def test_a_file_that_stands_keeps_its_mode(folder: Path, mode: int) -> None:
+def test_existing_file_keeps_its_mode(folder: Path, mode: int) -> None:
     file = folder / "tokens.json"
     file.write_text("before")
     file.chmod(mode)
@@ -42,7 +42,7 @@ def test_a_file_that_stands_keeps_its_mode(folder: Path, mode: int) -> None:
     assert (file.read_text(), mode_of(file)) == ("after", mode)
 
 
-def test_a_file_that_stands_keeps_its_owner_and_group(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_file_keeps_its_owner_and_group(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = folder / "tokens.json"
     file.write_text("before")
     given: list[tuple[int, int]] = []
@@ -55,7 +55,7 @@ def test_a_file_that_stands_keeps_its_owner_and_group(folder: Path, monkeypatch:
     assert given == [(before.st_uid + 1, before.st_gid + 2)]
 
 
-def test_a_file_whose_owner_cannot_be_kept_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_whose_owner_cannot_be_kept_is_not_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = folder / "tokens.json"
     file.write_text("before")
     before = file.stat()
@@ -86,7 +86,7 @@ def test_symbolic_link_is_kept_and_its_target_written(folder: Path) -> None:
     assert target.read_text() == "after"
 
 
-def test_a_link_to_nothing_makes_what_it_points_to(folder: Path) -> None:
+def test_dangling_link_creates_its_target(folder: Path) -> None:
     link = folder / "latest.csv"
     link.symlink_to("offsets.csv")
 
@@ -114,7 +114,7 @@ def test_a_pipe_is_written_into(folder: Path, *, is_linked: bool) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_a_folder_a_place_that_is_not_there_and_a_ring_of_links_are_one_sentence(folder: Path) -> None:
+def test_directory_missing_path_and_link_loop_are_rejected_in_one_sentence(folder: Path) -> None:
     (folder / "ring").symlink_to("ring")
     for name, reason in (
         (".", "Is a directory"),

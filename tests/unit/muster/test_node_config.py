@@ -10,7 +10,7 @@ UNITS = ("_ms", "_rows", "_ahead", "_chunk", "_groups", "_reads", "_requests", "
 LIMITS = [field.name for field in fields(NodeConfig) if field.name.endswith(UNITS)]
 
 
-def test_a_limit_that_is_set_is_the_nodes() -> None:
+def test_configured_limit_is_passed_to_the_node() -> None:
     changed = {name: Settings.model_fields[name].default + 1 for name in LIMITS}
     config = _node_config(Settings(**changed), "0")
     assert {name: getattr(config, name) for name in LIMITS} == changed

@@ -9,14 +9,14 @@ from muster.errors import UserError
 from muster.ports import is_free_port, require_free_port
 
 
-def test_a_free_port_is_free() -> None:
+def test_free_port_is_reported_as_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     require_free_port("127.0.0.1", port, "--port")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
-def test_the_program_that_has_the_port_is_named(address: str) -> None:
+def test_process_that_uses_the_port_is_named(address: str) -> None:
     with socket.create_server((address, 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(UserError) as refused:

@@ -1,4 +1,4 @@
-"""Whatever a run starts ends with it: when it is asked, when it does not want to, and when the run is killed."""
+"""Child processes end with their run: at SIGTERM, at SIGKILL after a deadline, and when the run is killed."""
 
 import os
 import signal
@@ -78,7 +78,7 @@ def make_spec(tmp_path: Path) -> MakeSpec:
 
 @pytest.fixture
 def said(tmp_path: Path) -> Callable[[str], str]:
-    """Wait until a child's log holds a whole line, and return the first one."""
+    """Wait until a child's log has a complete line, and return the first one."""
 
     def read(name: str = "child") -> str:
         log = tmp_path / f"{name}.log"
@@ -115,7 +115,7 @@ def test_a_child_writes_into_its_log(children: ChildProcesses, make_spec: MakeSp
     assert said("child") == "hello"
 
 
-def test_the_log_of_the_run_before_is_kept_aside(
+def test_log_of_the_previous_run_is_kept(
     children: ChildProcesses, make_spec: MakeSpec, said: Said, tmp_path: Path
 ) -> None:
     (tmp_path / "child.log").write_text("before\n")
@@ -124,9 +124,7 @@ def test_the_log_of_the_run_before_is_kept_aside(
     assert (tmp_path / "child.log.1").read_text() == "before\n"
 
 
-def test_a_log_that_has_grown_too_long_is_set_aside_and_written_on(
-    registry: ChildRegistry, make_spec: MakeSpec, said: Said, tmp_path: Path
-) -> None:
+def test_long_log_is_rotated(registry: ChildRegistry, make_spec: MakeSpec, said: Said, tmp_path: Path) -> None:
     children = ChildProcesses(registry, log_file_max_bytes=10)
     log = tmp_path / "child.log"
     try:
@@ -139,7 +137,7 @@ def test_a_log_that_has_grown_too_long_is_set_aside_and_written_on(
         children.stop(timeout_s=0)
 
 
-def test_a_child_that_is_asked_to_stop_is_gone(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
+def test_child_ends_at_sigterm(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
     child = children.start(make_spec(SLEEP))
     said("child")
     children.stop(timeout_s=PATIENCE_S)
@@ -147,7 +145,7 @@ def test_a_child_that_is_asked_to_stop_is_gone(children: ChildProcesses, make_sp
     assert child.exit_code() == -signal.SIGTERM
 
 
-def test_a_child_that_does_not_listen_is_killed_at_the_deadline(
+def test_child_that_ignores_sigterm_is_killed_at_the_deadline(
     children: ChildProcesses, make_spec: MakeSpec, said: Said
 ) -> None:
     child = children.start(make_spec(STUBBORN))
@@ -156,7 +154,7 @@ def test_a_child_that_does_not_listen_is_killed_at_the_deadline(
     assert child.exit_code() == -signal.SIGKILL
 
 
-def test_a_child_that_is_busy_stopping_is_waited_for(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
+def test_stop_waits_for_a_slow_child(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
     script = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), sys.exit(5)))"
     child = children.start(make_spec(f"{script}; print('ready'); time.sleep(1000)"))
     said("child")
@@ -173,7 +171,7 @@ def test_grandchildren_end_with_the_child_even_in_sessions_of_their_own(
     assert all(map(is_gone, grandchildren))
 
 
-def test_what_a_dead_child_left_in_its_session_is_stopped(
+def test_remaining_processes_of_a_dead_child_are_stopped(
     children: ChildProcesses, make_spec: MakeSpec, said: Said
 ) -> None:
     child = children.start(make_spec(ORPHANING))
@@ -190,7 +188,7 @@ def test_child_death_is_reported_once(children: ChildProcesses, make_spec: MakeS
     assert children.tick() == []
 
 
-def test_a_child_that_was_killed_is_started_again(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
+def test_killed_child_is_restarted(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
     first = children.start(make_spec(SLEEP, restart=True, restart_delay_s=0.01))
     said("child")
     os.kill(first.pid, signal.SIGKILL)
@@ -203,15 +201,13 @@ def test_a_child_that_was_killed_is_started_again(children: ChildProcesses, make
     assert second.key != first.key
 
 
-def test_a_child_that_keeps_dying_is_started_at_longer_and_longer_intervals(
-    children: ChildProcesses, make_spec: MakeSpec
-) -> None:
+def test_restarts_of_a_failing_child_back_off(children: ChildProcesses, make_spec: MakeSpec) -> None:
     children.start(make_spec("raise SystemExit(3)", restart=True, restart_delay_s=0.01))
     delays = [poll_until(children.tick)[0].restart_in_s for _ in range(4)]
     assert delays == [0.01, 0.02, 0.04, 0.08]
 
 
-def test_the_end_of_a_dismissed_child_is_no_news(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
+def test_end_of_a_dismissed_child_is_not_reported(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
     child = children.start(make_spec(SLEEP, restart=True))
     said("child")
     children.dismiss("child")
@@ -237,7 +233,7 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path, said: Said) -> N
     poll_until(lambda: is_gone(child))
 
 
-def test_left_overs_are_stopped_by_the_next_run(tmp_path: Path, said: Said, registry: ChildRegistry) -> None:
+def test_leftover_processes_are_stopped_by_the_next_run(tmp_path: Path, said: Said, registry: ChildRegistry) -> None:
     parent, child = killed_parent_of(STUBBORN, tmp_path, said)
     poll_until(lambda: is_gone(parent))
     assert process_table.is_alive(child)
@@ -245,7 +241,7 @@ def test_left_overs_are_stopped_by_the_next_run(tmp_path: Path, said: Said, regi
     assert is_gone(child)
 
 
-def test_what_a_left_over_has_started_is_stopped_too(tmp_path: Path, said: Said, registry: ChildRegistry) -> None:
+def test_children_of_a_leftover_process_are_stopped(tmp_path: Path, said: Said, registry: ChildRegistry) -> None:
     stubborn_family = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN){WITH_GRANDCHILDREN}"
     _, child = killed_parent_of(stubborn_family, tmp_path, said)
     grandchildren = [key_of(int(pid)) for pid in said("child").split()]
@@ -265,7 +261,7 @@ def test_foreign_process_with_the_pid_is_left_alone(
     assert foreign_process.is_alive()
 
 
-def test_names_from_before_the_machine_was_started_mean_nothing(
+def test_registered_pids_of_an_earlier_boot_are_ignored(
     children: ChildProcesses, make_spec: MakeSpec, registry: ChildRegistry, tmp_path: Path
 ) -> None:
     foreign_process = children.start(make_spec(SLEEP))
@@ -275,9 +271,7 @@ def test_names_from_before_the_machine_was_started_mean_nothing(
     assert foreign_process.is_alive()
 
 
-def test_the_children_of_a_run_that_lives_are_no_left_overs(
-    tmp_path: Path, said: Said, registry: ChildRegistry
-) -> None:
+def test_children_of_a_running_instance_are_not_leftovers(tmp_path: Path, said: Said, registry: ChildRegistry) -> None:
     program = PARENT.format(registry=str(tmp_path / "children.json"), script=SLEEP, log=str(tmp_path / "child.log"))
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         said("child")
@@ -324,7 +318,7 @@ ctypes.CDLL(None).syscall(60, 0)  # exit, of this one thread
 """
 
 
-def test_how_a_child_ended_is_known_though_its_last_thread_outlives_the_first(make_spec: MakeSpec) -> None:
+def test_exit_code_is_known_if_the_main_thread_ends_first(make_spec: MakeSpec) -> None:
     child = Child(make_spec(LAST_THREAD))
     poll_until(lambda: not child.is_alive())
     assert child.exit_code() == 7

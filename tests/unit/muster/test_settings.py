@@ -30,7 +30,7 @@ def refusal() -> str:
 
 
 def values_of(rule: IntegerRule | ChoiceRule) -> tuple[Sequence[int | str], Sequence[int | str]]:
-    """Return values that the rule takes, and values that it does not."""
+    """Return values that the rule accepts, and values that it rejects."""
     if isinstance(rule, ChoiceRule):
         return rule.choices, ["neither"]
     return [rule.low, rule.high], [rule.low - 1, rule.high + 1]
@@ -41,7 +41,7 @@ def test_the_defaults_of_groups_are_those_of_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("key", GROUP_KEYS)
-def test_the_environment_may_set_what_a_group_may_set(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_accepts_the_same_values_as_groups(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, refused = values_of(RULES[key])
     if key == "heartbeat_interval_ms":
         taken = [1, INT32_MAX - 1]  # It must be below the session timeout, whose bound is the same.
@@ -70,7 +70,7 @@ def test_environment_settings_are_distinguished_from_defaults(monkeypatch: pytes
     assert settings.group_settings_from_environment() == {"group_max_size"}
 
 
-def test_an_override_is_stronger_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_override_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_HTTP_PORT", "9000")
     assert load_settings().http_port == 9000
     assert load_settings(http_port=9001).http_port == 9001
@@ -108,7 +108,7 @@ def test_all_invalid_settings_are_reported_at_once(monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_settings_at_odds_are_refused_before_they_could_refuse_every_change(
+def test_contradictory_environment_settings_are_rejected_at_start(
     environment: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in environment.items():
@@ -137,18 +137,18 @@ def test_every_spelling_of_a_database_url_names_our_driver(scheme: str, monkeypa
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
-def test_a_node_without_tokens_is_open_to_this_machine(host: str) -> None:
+def test_node_without_tokens_may_listen_on_loopback(host: str) -> None:
     assert load_settings(http_host=host).http_host == host
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "muster.example"])
-def test_a_node_without_tokens_is_closed_to_others(host: str) -> None:
+def test_node_without_tokens_may_not_listen_beyond_loopback(host: str) -> None:
     with pytest.raises(UserError, match="only with TOKENS_FILE"):
         load_settings(http_host=host)
     assert load_settings(http_host=host, tokens_file=Path("tokens.json")).http_host == host
 
 
-def test_a_node_is_reached_at_what_it_advertises() -> None:
+def test_node_url_is_the_advertised_one() -> None:
     assert load_settings(http_port=9000).node_url == "http://127.0.0.1:9000"
     assert load_settings(http_host="::1").node_url == "http://[::1]:8080"
     assert load_settings(advertised_url="http://muster.example").node_url == "http://muster.example"
@@ -169,7 +169,7 @@ def test_the_data_directory_is_below_the_current_one_unless_named(
         (" muster, *.svc.cluster.local ,,[2001:db8::1]", ("muster", "*.svc.cluster.local", "[2001:db8::1]")),
     ],
 )
-def test_allowed_hosts_are_parted_by_commas(
+def test_allowed_hosts_are_separated_by_commas(
     given: str, hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTER_ALLOWED_HOSTS", given)
@@ -177,7 +177,7 @@ def test_allowed_hosts_are_parted_by_commas(
 
 
 @pytest.mark.parametrize("given", ["*", "http://muster", "muster:8080", "a b", "muster.*", "a..b"])
-def test_what_is_no_host_is_not_allowed(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_allowed_host_is_rejected(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_ALLOWED_HOSTS", given)
     assert refusal() == f"MUSTER_ALLOWED_HOSTS has {given!r}, which is no host like muster.example.org or *.svc."
 

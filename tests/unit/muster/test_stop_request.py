@@ -1,4 +1,4 @@
-"""A signal ends the next wait, and nothing before it."""
+"""A stop signal ends the next wait."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def test_a_signal_ends_a_wait(number: signal.Signals) -> None:
             stop.wait(1000)
 
 
-def test_after_the_block_the_signals_mean_what_they_meant() -> None:
+def test_signal_handlers_are_restored_after_the_block() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with StopRequest():
         assert signal.getsignal(signal.SIGTERM) != before

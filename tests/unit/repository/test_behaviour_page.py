@@ -1,4 +1,4 @@
-"""The page of claims names only scenarios and tests that exist, and leaves no story of three consumers out."""
+"""docs/behaviour.md names existing scenarios and tests only, and every story of three consumers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown_by(row: str) -> list[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:60])
-def test_every_claim_is_shown_by_something_that_exists(row: str) -> None:
+def test_every_claim_names_an_existing_test_or_scenario(row: str) -> None:
     names = shown_by(row)
 
     assert names

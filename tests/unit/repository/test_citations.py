@@ -1,4 +1,4 @@
-"""Every page, section, heading and decision that the code or a page cites is there, and so is every link's end.
+"""Citations and links in code and pages lead to existing pages, sections, headings and decisions.
 
 A citation names a page, and may go on to say where: `"a heading"`, `section 1.2`, `` `table.column` ``, or the number
 of a decision. A page without a folder is in docs/, or at the top.
@@ -119,7 +119,7 @@ def test_every_difference_that_the_code_names_is_on_the_page_of_the_protocol() -
     assert [place(path, name) for path, name in sorted(named) if name not in known] == []
 
 
-def test_every_file_that_is_named_by_its_path_is_there() -> None:
+def test_every_named_path_exists() -> None:
     named = {(path, name) for path in (*CODE, *PAGES) for name in FILE.findall(path.read_text())}
     lost = [place(path, name) for path, name in named if not any((top / name).exists() for top in (ROOT, CORE))]
 

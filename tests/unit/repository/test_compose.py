@@ -26,7 +26,7 @@ from tests.support.repository import ROOT
 DOCKER = ROOT / "docker"
 COMPOSE = DOCKER / "compose.yaml"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
-# What jobs and their submission read beside the settings.
+# Variables of jobs and their submission besides the settings.
 JOB_VARIABLES = {"MUSTER_JOBS_DATABASE_URL", "MUSTER_REPORTS_SINCE", "MUSTER_URL"}
 SECRET = re.compile(r"\$\{(\w+):\?run docker/new-secrets\.sh\}")
 LOOPBACK = "127.0.0.1"
@@ -41,7 +41,7 @@ every_service = pytest.mark.parametrize("service", SERVICES)
 
 @pytest.fixture(scope="module")
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return what new-secrets.sh writes, with nobody's docker/.env touched."""
+    """Return the output of new-secrets.sh in a copy, without changing docker/.env."""
     folder = tmp_path_factory.mktemp("docker")
     shutil.copy(DOCKER / "new-secrets.sh", folder)
     subprocess.run([folder / "new-secrets.sh"], check=True, capture_output=True)
@@ -90,7 +90,7 @@ def test_a_service_waits_for_services_that_exist(service: str) -> None:
 
 @every_service
 def test_a_service_listens_on_this_machine_only(service: str) -> None:
-    # A node knows no tokens, so nobody else may reach it; the others hold passwords that travel in the clear.
+    # Nodes have no tokens, so they must not be reachable from elsewhere; others have unencrypted passwords.
     described = SERVICES[service]
     assert described["network_mode"] == "host"
     assert "ports" not in described
@@ -196,7 +196,7 @@ def test_jobs_reach_the_database_that_postgres_makes(secrets: dict[str, str]) ->
     assert f"CREATE ROLE {database.user} LOGIN" in (DOCKER / "first-start.sh").read_text()
 
 
-def test_every_secret_is_made_and_every_secret_made_is_used(secrets: dict[str, str]) -> None:
+def test_every_secret_is_created_and_used(secrets: dict[str, str]) -> None:
     text = COMPOSE.read_text()
     used = set(SECRET.findall(text))
     assert used == set(secrets)

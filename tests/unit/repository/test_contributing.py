@@ -23,7 +23,7 @@ def test_every_recipe_is_on_the_page() -> None:
     assert [name for name in RECIPES if f"\n### {name}" not in PAGE] == []
 
 
-def test_every_path_on_the_page_is_there() -> None:
+def test_every_path_on_the_page_exists() -> None:
     tops = {path.name for path in ROOT.iterdir()}
     paths = {name for name in NAMED if "/" in name and name.partition("/")[0] in tops and "NNNN" not in name}
 
@@ -31,7 +31,7 @@ def test_every_path_on_the_page_is_there() -> None:
     assert {path for path in paths if not (ROOT / path).exists()} == set()
 
 
-def test_every_make_target_on_the_page_is_there() -> None:
+def test_every_make_target_on_the_page_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"\bmake ((?:[a-z-]+ )*[a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", PAGE))))
 

@@ -1,4 +1,4 @@
-"""What a Dockerfile says can be carried out here and now, but for the running of it, which needs an engine."""
+"""Dockerfiles are valid as far as that can be checked without a container engine."""
 
 import re
 import shlex
@@ -29,7 +29,7 @@ def test_docker_is_never_a_package() -> None:
 
 
 @every_dockerfile
-def test_every_instruction_is_one_that_docker_knows(dockerfile: Path) -> None:
+def test_every_instruction_is_valid(dockerfile: Path) -> None:
     known = {"FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "CMD"}
     assert {word for word, _ in instructions(dockerfile)} <= known
 
@@ -49,7 +49,7 @@ def test_every_package_of_the_project_is_in_the_image(dockerfile: Path) -> None:
 
 
 @every_dockerfile
-def test_an_image_installs_what_is_locked_and_nothing_else(dockerfile: Path) -> None:
+def test_image_installs_locked_packages_only(dockerfile: Path) -> None:
     installs = [command for command in run_commands(dockerfile) if re.search(r"\bpip install\b", command)]
     assert installs
     for command in installs:
@@ -87,7 +87,7 @@ def test_driver_and_workers_run_one_python_at_one_place() -> None:
 
 
 @pytest.mark.parametrize("image", EXTRA_OF_IMAGE)
-def test_an_image_locks_what_its_extra_asks_for(image: str) -> None:
+def test_lock_of_an_image_has_the_packages_of_its_extra(image: str) -> None:
     locked = pins(DOCKER / f"requirements-{image}.lock")
     for requirement in extra(EXTRA_OF_IMAGE[image]):
         assert requirement.name in locked
@@ -151,7 +151,7 @@ def project() -> dict:  # type: ignore[type-arg]  # a TOML document of any shape
 
 
 def extra(name: str) -> list[Requirement]:
-    """Return what an extra asks for, the extras that it names included."""
+    """Return the requirements of an extra, including extras that it names."""
     found = []
     for text in project()["project"]["optional-dependencies"][name]:
         requirement = Requirement(text)

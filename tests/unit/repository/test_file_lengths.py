@@ -1,4 +1,4 @@
-"""Files are short enough to be read from the top, and functions to be seen at once; each folder of tests is told of."""
+"""Limits of file and function lengths; CONTRIBUTING.md describes every folder of tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The import contracts know every library that the project needs, and every package that it has."""
+"""The import contracts cover every required library and every package of the project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTRACTS.read(ROOT / ".importlinter")
 
 DEPENDENCY = re.compile(r"[\w.-]+")
 TOOLS = "dev"
-"""What people who work on the project have beside it."""
+"""Development tools."""
 
 
 def lines(section: str, key: str) -> set[str]:
@@ -25,7 +25,7 @@ def lines(section: str, key: str) -> set[str]:
 
 
 def libraries() -> set[str]:
-    """Return the modules that the project's dependencies bring, those of its tools aside."""
+    """Return the modules of the project's dependencies, without development tools."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = (needed for extra, needed in project["optional-dependencies"].items() if extra != TOOLS)
     needed = {DEPENDENCY.match(one)[0].lower() for one in chain(project["dependencies"], *extras)}  # type: ignore[index]  # each has a name
@@ -42,7 +42,7 @@ def test_a_contract_of_no_libraries_names_every_library(contract: str, allowed: 
     assert libraries() - lines(f"importlinter:contract:{contract}", "forbidden_modules") == allowed
 
 
-def test_every_package_is_under_contract_and_none_that_is_shipped_knows_of_tests() -> None:
+def test_every_package_has_a_contract_and_none_imports_tests() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     shipped = lines("importlinter:contract:shipped-alone", "source_modules")
 

@@ -1,4 +1,4 @@
-"""requirements.lock pins whatever the project asks for, by hash, and says nothing of where it comes from."""
+"""requirements.lock pins all requirements of the project by hash, and names no package index."""
 
 import re
 import tomllib
@@ -32,7 +32,7 @@ def test_a_lock_holds_no_address_and_no_place_of_this_machine(lock: Path) -> Non
 
 @every_lock
 @pytest.mark.parametrize("package", ["pyspark-client", "jpype1", "jaydebeapi"])
-def test_what_would_break_the_environment_is_left_out(lock: Path, package: str) -> None:
+def test_excluded_packages_are_not_locked(lock: Path, package: str) -> None:
     assert package not in pins(lock)
 
 
@@ -45,13 +45,13 @@ def test_everything_that_an_extra_asks_for_is_locked() -> None:
     assert [str(one) for one in others if not one.specifier.contains(locked.get(one.name, ""))] == []
 
 
-def test_what_builds_a_package_is_locked_too() -> None:
+def test_build_requirements_are_locked() -> None:
     locked = pins(LOCKS[0])
     backends = [Requirement(text) for text in PROJECT["build-system"]["requires"]]
     assert {backend.name for backend in backends} <= set(locked)
 
 
-def test_the_agent_asks_for_an_http_client_and_nothing_else() -> None:
+def test_agent_requires_an_http_client_only() -> None:
     assert [Requirement(text).name for text in PROJECT["project"]["dependencies"]] == ["urllib3"]
 
 

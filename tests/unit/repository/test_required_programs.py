@@ -1,4 +1,4 @@
-"""Programs that tests need: how they are installed, and what a test does whose program is missing."""
+"""Programs that tests need: installation, and tests whose program is missing."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ chmod +x "$3/usr/bin/promtool"
 
 
 class Machine:
-    """A machine with few programs, and a fake apt-get that knows packages once `update` has brought their lists."""
+    """A machine with few programs, and a fake apt-get that finds packages after `update`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -130,7 +130,7 @@ def test_setup_without_root_lists_missing_packages_and_continues(machine: Machin
     )
 
 
-def test_a_machine_without_apt_goes_on(machine: Machine) -> None:
+def test_setup_without_apt_continues(machine: Machine) -> None:
     (machine.folder / "bin" / "apt-get").unlink()
     ran = machine.install("chromium", "promtool")
     assert (ran.returncode, ran.stdout) == (0, "")
@@ -140,7 +140,7 @@ def test_a_machine_without_apt_goes_on(machine: Machine) -> None:
     ]
 
 
-def test_an_apt_get_that_fails_is_one_sentence_and_a_failure_only_in_ci(machine: Machine) -> None:
+def test_failing_apt_get_is_reported_in_one_sentence_and_fails_in_ci_only(machine: Machine) -> None:
     machine.has("apt-get", "#!/bin/sh\necho 'E: no network'\nexit 100\n")
     for variables, status in (({}, 0), ({"CI": "true"}, 1)):
         ran = machine.install("chromium", **variables)
@@ -171,7 +171,7 @@ def test_a_test_whose_program_is_missing_is_skipped_with_what_to_install(bare: P
         tools.program(name)
 
 
-def test_a_library_is_loaded_to_see_whether_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_is_detected_by_loading_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setitem(tools.PACKAGES, "libmissing.so.1", "libmissing1")
     tools.library("libc.so.6")
@@ -179,7 +179,7 @@ def test_a_library_is_loaded_to_see_whether_it_is_there(monkeypatch: pytest.Monk
         tools.library("libmissing.so.1")
 
 
-def test_in_ci_it_fails(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_program_fails_in_ci(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (bare / "bin").exists()
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match=r"^chromium is missing: "):

@@ -1,4 +1,4 @@
-"""The setup runs when it must, does nothing when it need not, and says in one sentence why it cannot."""
+"""The setup runs when needed, is idempotent, and reports failures in one sentence."""
 
 import fcntl
 import os
@@ -24,7 +24,7 @@ setuptools==2.0 ; python_full_version < '3.12' \\
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a work tree of its own, which the setup takes for the project, with an environment that nothing is in."""
+    """Return a work tree that the setup uses as the project, with an empty environment."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     (tmp_path / "requirements.lock").write_text(LOCK)
     (tmp_path / "pyproject.toml").write_text("[project]\n")
@@ -37,13 +37,13 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_nothing_is_done_twice(tree: Path) -> None:
+def test_second_setup_does_nothing(tree: Path) -> None:
     bootstrap.write_stamp()
     assert run_setup(tree) == (0, "", "")
 
 
 @pytest.mark.parametrize("file", ["requirements.lock", "pyproject.toml", "scripts/bootstrap.py", ".venv/pyvenv.cfg"])
-def test_a_change_of_what_the_environment_depends_on_is_seen(tree: Path, file: str) -> None:
+def test_changed_requirements_run_the_setup_again(tree: Path, file: str) -> None:
     bootstrap.write_stamp()
     assert bootstrap.is_up_to_date()
     with (tree / file).open("a") as changed:
@@ -51,8 +51,8 @@ def test_a_change_of_what_the_environment_depends_on_is_seen(tree: Path, file: s
     assert not bootstrap.is_up_to_date()
 
 
-def test_a_tree_that_was_moved_is_set_up_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Programs in .venv/bin name the place they were made at.
+def test_moved_tree_is_set_up_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Programs in .venv/bin contain the path of the environment.
     bootstrap.write_stamp()
     (tree / "elsewhere").mkdir()
     shutil.copy(tree / "pyproject.toml", tree / "elsewhere")
@@ -60,7 +60,7 @@ def test_a_tree_that_was_moved_is_set_up_again(tree: Path, monkeypatch: pytest.M
     assert not bootstrap.is_up_to_date()
 
 
-def test_a_setup_that_fails_leaves_no_stamp_and_one_sentence(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_setup_writes_no_stamp_and_reports_one_sentence(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bootstrap.write_stamp()
     (tree / "requirements.lock").write_text("rich==1.0 \\\n    --hash=sha256:aa\n")
     monkeypatch.setattr(bootstrap, "is_environment", lambda: True)
@@ -69,7 +69,7 @@ def test_a_setup_that_fails_leaves_no_stamp_and_one_sentence(tree: Path, monkeyp
     assert not bootstrap.STAMP.exists()
 
 
-def test_a_command_that_fails_shows_what_it_said_last(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_command_shows_the_end_of_its_output(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tree == bootstrap.ROOT
     with pytest.raises(bootstrap.CommandFailed, match="failed"), bootstrap.Step("a step") as step:
         step.run("sh", "-c", "echo the reason; exit 3")
@@ -78,14 +78,14 @@ def test_a_command_that_fails_shows_what_it_said_last(tree: Path, capsys: pytest
     assert "a step: failed" in output
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(tree: Path) -> None:
+def test_environment_without_its_python_is_recreated(tree: Path) -> None:
     assert bootstrap.is_sound(tree / ".venv/bin/python")
     (tree / ".venv/bin/python").unlink()
     (tree / ".venv/bin/python").symlink_to("/nonexistent/python3")
     assert not bootstrap.is_environment()
 
 
-def test_what_is_installed_first_is_taken_from_the_lock_with_its_hashes(tree: Path) -> None:
+def test_installer_is_installed_from_the_lock_with_hashes(tree: Path) -> None:
     assert bootstrap.write_extract(["uv"]).read_text() == "".join(LOCK.splitlines(keepends=True)[:3])
     assert bootstrap.write_extract(["uv", "setuptools"]).read_text() == (tree / "requirements.lock").read_text()
 
@@ -113,7 +113,7 @@ def test_full_disk_is_reported_before_download(tree: Path, monkeypatch: pytest.M
         bootstrap.refuse_what_cannot_work()
 
 
-def test_a_home_that_cannot_be_written_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_home_disables_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
     output = bootstrap.child_environment()
@@ -132,7 +132,7 @@ def test_a_setup_waits_for_another_one_under_way(tree: Path) -> None:
         assert waiting.wait() == 0
 
 
-def test_without_a_python_the_sentence_says_what_to_install(tree: Path) -> None:
+def test_missing_python_is_reported_with_what_to_install(tree: Path) -> None:
     tools = tree / "tools"
     tools.mkdir()
     (tools / "dirname").symlink_to(str(shutil.which("dirname")))

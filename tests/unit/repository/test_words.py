@@ -30,6 +30,14 @@ WORDS: Final = {
     r"namesakes?": "duplicate node id",
     r"knock(s|ed)?": "ping",
     r"halls?|doors?|rooms?": "package, server, capacity, space",
+    r"askers?": "client, caller",
+    r"vanish(es|ed|ing)?": "crash, disconnect, expire",
+    r"speaks?|spoke": "send, contain, respond",
+    r"wish(es)?": "request",
+    r"will not do|that (is|are) none|makes? no sense|at odds": "invalid, unknown, contradictory",
+    r"said to be": "reported as",
+    r"out of reach": "unreachable",
+    r"(takes?|brings?) (it|its|them|their) (\w+ )?along": "stop, start, move",
 }
 """Pattern → what to write instead; a space also stands for the underscore of an identifier."""
 

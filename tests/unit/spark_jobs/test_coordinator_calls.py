@@ -18,7 +18,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNode]:
         yield node
 
 
-def test_applying_names_the_actor_and_the_reason(node: FakeNode) -> None:
+def test_apply_request_has_actor_and_reason(node: FakeNode) -> None:
     run = apply_run(RUN_ID, actor="dag:offset_retention", reason="due")
     assert (run.run_id, run.status, run.is_over) == (RUN_ID, "applying", False)
     (request,) = node.seen
@@ -28,7 +28,7 @@ def test_applying_names_the_actor_and_the_reason(node: FakeNode) -> None:
     assert "Authorization" not in request.headers
 
 
-def test_applying_names_how_many_candidates_were_looked_at(node: FakeNode) -> None:
+def test_apply_request_has_the_number_of_candidates(node: FakeNode) -> None:
     apply_run(RUN_ID, actor="dag:offset_retention", reason="due", candidates=0)
     assert node.seen[0].body == {"reason": "due", "candidates": 0}
 
@@ -49,7 +49,7 @@ def test_a_token_is_sent_where_one_is_set(node: FakeNode, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409])
-def test_a_no_is_final_and_says_why(node: FakeNode, status: int) -> None:
+def test_rejection_is_final_and_has_the_reason(node: FakeNode, status: int) -> None:
     node.refusals = [(status, {"code": "SOME_CODE", "detail": "the run was rejected"})]
     with pytest.raises(CoordinatorRefused, match=rf"SOME_CODE \({status}\): the run was rejected"):
         apply_run(RUN_ID, actor="me", reason="due")

@@ -53,7 +53,7 @@ def test_job_without_retention_keeps_offsets_forever() -> None:
         ({"share_from": "-1"}, "'-1' is not a whole number from 0"),
     ],
 )
-def test_a_wrong_argument_is_one_sentence(
+def test_invalid_argument_is_rejected_in_one_sentence(
     capsys: pytest.CaptureFixture[str], wrong: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -85,21 +85,23 @@ def test_an_address_that_spark_cannot_use_is_refused_without_showing_it(url: str
     assert "secret" not in str(refusal.value)
 
 
-def test_the_jobs_own_address_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_database_url_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", "postgresql://node@host/db")
     assert database_from_environment().user == "node"
     monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", "postgresql://jobs@host/db")
     assert database_from_environment().user == "jobs"
 
 
-def test_no_address_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_database_url_is_reported_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("MUSTER_DATABASE_URL", raising=False)
     monkeypatch.delenv("MUSTER_JOBS_DATABASE_URL", raising=False)
     assert main(command_line()) == 1
     assert capsys.readouterr().err.startswith("offset_retention: No database is configured")
 
 
-def test_a_database_that_does_not_answer_is_one_sentence(
+def test_unreachable_database_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/db")
@@ -111,7 +113,7 @@ def test_a_database_that_does_not_answer_is_one_sentence(
 
 
 @pytest.mark.parametrize(("shards", "parts"), [(50, 8), (50, 1), (1, 8), (0, 8), (3, 3), (10_000, 7)])
-def test_the_shards_are_cut_so_that_every_row_is_read_once(shards: int, parts: int) -> None:
+def test_shard_ranges_cover_every_row_once(shards: int, parts: int) -> None:
     predicates = shard_predicates(shards, parts)
     assert len(predicates) == max(1, min(shards, parts))
     for shard_id in (-1, *range(shards), shards + 5):

@@ -73,9 +73,7 @@ def test_limits_come_from_the_environment_of_each_job(monkeypatch: pytest.Monkey
         ("MAX_GROUP_SHARE", "half", "a share from 0 to 1"),
     ],
 )
-def test_a_limit_that_makes_no_sense_is_refused(
-    monkeypatch: pytest.MonkeyPatch, name: str, text: str, kind: str
-) -> None:
+def test_invalid_limit_is_rejected(monkeypatch: pytest.MonkeyPatch, name: str, text: str, kind: str) -> None:
     monkeypatch.setenv(f"MUSTER_GROUP_CLEANUP_{name}", text)
     with pytest.raises(JobError, match=f"MUSTER_GROUP_CLEANUP_{name} is '{text}'; it must be {kind}"):
         submit.default_limits("group_cleanup")
@@ -118,7 +116,7 @@ def test_failed_run_and_missed_deadline_are_alerted(webhook: Webhook) -> None:
     ]
 
 
-def test_without_a_webhook_there_is_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_alert_without_a_webhook_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.delenv("MUSTER_ALERT_WEBHOOK_URL", raising=False)
     submit.alert("something", "A sentence.")
     assert "something: A sentence." in caplog.text

@@ -14,7 +14,7 @@ from spark_jobs.errors import JobError
 from spark_jobs.submit import jdbc_jar
 
 
-def test_the_same_names_give_the_same_run() -> None:
+def test_equal_names_have_the_same_run_id() -> None:
     first = submit.maintenance_run_id("offset_retention", "scheduled__2026-11-21T12:00:00+00:00")
     assert first == submit.maintenance_run_id("offset_retention", "scheduled__2026-11-21T12:00:00+00:00")
     assert first != submit.maintenance_run_id("offset_retention", "scheduled__2026-11-21T12:10:00+00:00")
@@ -77,13 +77,13 @@ def test_a_length_of_time_is_read_in_minutes(monkeypatch: pytest.MonkeyPatch, te
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "an hour", "1.5", "10081"])
-def test_a_length_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_invalid_duration_is_rejected(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("MUSTER_SOME_TIMEOUT_MINUTES", text)
     with pytest.raises(JobError, match=r"MUSTER_SOME_TIMEOUT_MINUTES is '.*'; it must be a whole number of minutes"):
         submit.minutes("MUSTER_SOME_TIMEOUT_MINUTES", 7)
 
 
-def test_the_jar_that_is_named_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_configured_jar_takes_precedence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     jar = tmp_path / "driver.jar"
     jar.touch()
     monkeypatch.setenv("MUSTER_JDBC_JAR", str(jar))
@@ -103,7 +103,7 @@ def without_system_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_system_jar")
-def test_the_environment_s_own_jar_is_the_published_one() -> None:
+def test_default_jar_is_the_published_one() -> None:
     assert submit.find_jdbc_jar().name == "postgresql-42.7.4.jar"
 
 
@@ -115,7 +115,7 @@ def test_another_jar_in_its_place_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("without_system_jar")
-def test_no_jar_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jar_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jdbc_jar, "WHEEL", "a_package_that_is_not_there")
     with pytest.raises(JobError, match="set MUSTER_JDBC_JAR"):
         submit.find_jdbc_jar()

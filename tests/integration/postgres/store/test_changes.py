@@ -36,7 +36,7 @@ def test_a_change_is_stored_with_what_it_changes(owner: Owner, store: Store) -> 
     assert store.change(uuid_of("change")) == RecordedChange(change, None, None)
 
 
-def test_a_change_may_be_all_that_is_written(owner: Owner, store: Store) -> None:
+def test_write_with_a_change_only_is_stored(owner: Owner, store: Store) -> None:
     owner.write(write(changes=(change_row(),)))
     assert store.change(uuid_of("change")) is not None
 
@@ -48,7 +48,7 @@ def test_a_refused_group_s_change_is_not_stored(owner: Owner, store: Store) -> N
 
 
 @pytest.mark.parametrize("change_id", [uuid_of("nothing"), "no uuid", "", "\0"])
-def test_a_change_that_there_is_not_is_not_found(store: Store, change_id: str) -> None:
+def test_unknown_change_is_not_found(store: Store, change_id: str) -> None:
     assert store.change(change_id) is None
 
 
@@ -71,7 +71,7 @@ def test_changes_of_one_group_are_listed(owner: Owner, store: Store) -> None:
     assert ids(store.changes(ChangeFilter(group_id="orders"))) == [uuid_of("ours")]
 
 
-def test_an_undo_is_stored_with_what_it_takes_back(owner: Owner, store: Store) -> None:
+def test_undo_is_stored_with_its_offsets(owner: Owner, store: Store) -> None:
     owner.write(write(changes=(change_row(),)))
     undone = UndoneChange(uuid_of("change"), NOW_MS + 5, uuid_of("undo"))
     owner.write(write(changes=(UNDO,), undone=(undone,)))
@@ -92,7 +92,7 @@ def take(owner: Owner, change: str, *partitions: int, group_id: str = "orders") 
     owner.write(write(group_id, removed=tuple(removed(one, change) for one in seen)))
 
 
-def test_what_a_change_took_from_a_group_is_found(owner: Owner, store: Store) -> None:
+def test_archived_offsets_of_a_change_are_returned(owner: Owner, store: Store) -> None:
     take(owner, "change", 2, 0, 1)
     take(owner, "change", 0, group_id="views")
     take(owner, "other", 0)
@@ -106,7 +106,7 @@ def test_what_a_change_took_from_a_group_is_found(owner: Owner, store: Store) ->
     assert [row.partition for row in some] == [1]
 
 
-def test_a_reset_takes_and_puts_in_one_write(owner: Owner, store: Store, world: World) -> None:
+def test_reset_archives_and_commits_in_one_write(owner: Owner, store: Store, world: World) -> None:
     owner.write(write(committed=(committed(offset=5),)))
     (seen,) = store.stored_offsets("orders")
     owner.write(write(removed=(removed(seen, cause="reset"),), committed=(committed(offset=2),)))
@@ -137,7 +137,7 @@ def test_a_deleted_topic_leaves_the_topic_metadata_and_a_run_over_its_offsets(ow
     assert store.run(uuid_of("delete")).counts == {"candidates": 2, "undecided": 2}
 
 
-def test_a_topic_that_there_is_not_is_not_deleted(store: Store) -> None:
+def test_unknown_topic_is_not_deleted(store: Store) -> None:
     assert store.delete_topic("clicks", change_row()) is None
     assert (store.change(uuid_of("change")), store.runs()) == (None, [])
 
@@ -150,7 +150,7 @@ def test_a_topic_is_deleted_once_under_one_change(store: Store) -> None:
     assert [row.partitions for row in store.topics()] == [1]
 
 
-def test_a_deleted_topic_comes_back_with_a_run_over_what_was_archived(owner: Owner, store: Store) -> None:
+def test_deleted_topic_is_restored_with_a_run_over_archived_offsets(owner: Owner, store: Store) -> None:
     store.put_topic("clicks", 3, 4, change_row("put"))
     owner.write(write(committed=(committed(),)))
     store.delete_topic("clicks", change_row("delete", action="delete_topic"))

@@ -81,12 +81,12 @@ def test_an_end_at_the_very_position_is_reached(owner: Owner, store: Store) -> N
     assert only(store).ends == (LogEnd(minute(1), 20), LogEnd(minute(2), 30))
 
 
-def test_reports_that_are_too_old_are_not_looked_at(owner: Owner, store: Store) -> None:
+def test_old_reports_are_ignored(owner: Owner, store: Store) -> None:
     commits(owner, (10, 10), (12, 20), (14, 30), (16, 40))
     assert only(store, minute(2)).ends == (LogEnd(minute(2), 30), LogEnd(minute(3), 40))
 
 
-def test_of_a_position_that_has_caught_up_its_own_report_is_enough(owner: Owner, store: Store) -> None:
+def test_own_report_is_sufficient_for_a_caught_up_offset(owner: Owner, store: Store) -> None:
     commits(owner, (10, 20), (30, 25))
     assert only(store).ends == (LogEnd(minute(1), 30),)
 
@@ -146,7 +146,7 @@ def test_last_offset_of_every_step_is_returned(owner: Owner, store: Store) -> No
     assert len(minutes) in {2, 3}
 
 
-def test_early_on_steps_are_longer(owner: Owner, store: Store) -> None:
+def test_steps_before_the_first_point_are_longer(owner: Owner, store: Store) -> None:
     commits(owner, *((offset, None) for offset in range(40)))
     fine = TimeRange("orders", minute(0), minute(40), MINUTE_MS)
     found = store.past_offsets(replace(fine, coarse_until_ms=minute(20)), NO_EXPIRY)

@@ -13,7 +13,7 @@ def test_a_new_database_lacks_partitions_until_they_are_made(store: Store) -> No
     assert not store.lacks_history_partitions()
 
 
-def test_today_alone_is_not_enough(store: Store) -> None:
+def test_partition_of_today_only_is_reported_as_missing(store: Store) -> None:
     store.create_history_partitions(days_ahead=0)
     assert store.lacks_history_partitions()
     store.create_history_partitions(days_ahead=1)

@@ -27,7 +27,7 @@ def test_line_shows_group_state_and_coordinator(owner: Owner, store: Store) -> N
     assert [line.node_id for line in store.list_groups(GroupFilter())] == [None]
 
 
-def test_groups_come_in_order_of_bytes(owner: Owner, store: Store) -> None:
+def test_groups_are_ordered_by_bytes(owner: Owner, store: Store) -> None:
     write_groups(owner, "b", "a", "B", "ä", "a-1", "\U0001f600", "\uffee")
     assert ids(store) == ["B", "a", "a-1", "b", "ä", "\uffee", "\U0001f600"]
 
@@ -71,7 +71,7 @@ def test_states_and_protocol_type_narrow(owner: Owner, store: Store) -> None:
     assert ids(store, protocol_type="connect") == ["connect"]
 
 
-def test_the_dead_are_listed_only_when_asked_for(owner: Owner, store: Store) -> None:
+def test_dead_groups_are_listed_on_request_only(owner: Owner, store: Store) -> None:
     owner.write(write("alive", group=group_row("alive"), transitions=(transition_row("alive"),)))
     owner.write(write("dead", is_group_deleted=True, transitions=died("dead", generation=6)))
     assert ids(store) == ["alive"]
@@ -85,13 +85,13 @@ def test_a_group_that_died_twice_is_listed_once_with_its_last_generation(owner: 
     assert [line.generation for line in store.list_groups(GroupFilter(states=frozenset({"Dead"})))] == [2]
 
 
-def test_a_group_that_lives_again_is_not_dead(owner: Owner, store: Store) -> None:
+def test_recreated_group_is_not_dead(owner: Owner, store: Store) -> None:
     owner.write(write("g", is_group_deleted=True, transitions=died("g")))
     owner.write(write("g", group=group_row("g")))
     assert ids(store, states=frozenset({"Dead"})) == []
 
 
-def test_the_dead_have_pages_and_prefixes_and_no_type(owner: Owner, store: Store) -> None:
+def test_dead_groups_are_paged_and_filtered_by_prefix(owner: Owner, store: Store) -> None:
     for group_id in ("a", "b1", "b2", "b3"):
         owner.write(write(group_id, is_group_deleted=True, transitions=died(group_id)))
     dead = frozenset({"Dead"})
@@ -99,7 +99,7 @@ def test_the_dead_have_pages_and_prefixes_and_no_type(owner: Owner, store: Store
     assert ids(store, states=dead, protocol_type="consumer") == []
 
 
-def test_living_and_dead_share_one_page(owner: Owner, store: Store) -> None:
+def test_live_and_dead_groups_share_one_page(owner: Owner, store: Store) -> None:
     write_groups(owner, "a", "c", "e")
     for group_id in ("b", "d"):
         owner.write(write(group_id, is_group_deleted=True, transitions=died(group_id)))

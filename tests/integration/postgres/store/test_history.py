@@ -164,7 +164,7 @@ def test_transitions_come_newest_first_with_every_column(owner: Owner, store: St
     assert store.transitions("orders", None, 10) == [new, old]
 
 
-def test_what_happened_within_a_millisecond_comes_in_the_order_of_a_life(owner: Owner, store: Store) -> None:
+def test_simultaneous_transitions_are_ordered_by_state(owner: Owner, store: Store) -> None:
     life = [
         transition_row(from_state=None, to_state="Empty", generation=0),
         transition_row(from_state="Empty", to_state="PreparingRebalance", generation=0),
@@ -263,7 +263,7 @@ def test_committed_offset_is_reported_with_all_fields(owner: Owner, store: Store
     assert store.offsets_at(Moment("orders", NOW_MS)) == [OffsetAtTime("clicks", 0, 5, 8, NOW_MS, "m-1")]
 
 
-def test_of_every_past_minute_the_last_position_is_known(owner: Owner, store: Store) -> None:
+def test_last_committed_offset_of_every_minute_is_returned(owner: Owner, store: Store) -> None:
     for minute, offsets in enumerate(((10, 11), (20, 21), (30, 31))):
         for second, offset in enumerate(offsets):
             at_ms = NOW_MS + minute * MINUTE_MS + second * 1_000
@@ -274,7 +274,7 @@ def test_of_every_past_minute_the_last_position_is_known(owner: Owner, store: St
     assert offsets_at(store, NOW_MS + MINUTE_MS) == [("clicks", 0, 11)]
 
 
-def test_what_was_deleted_later_was_committed_then(owner: Owner, store: Store) -> None:
+def test_offset_deleted_later_is_returned_for_earlier_times(owner: Owner, store: Store) -> None:
     owner.write(write(committed=(committed(offset=5),)))
     (stored,) = store.stored_offsets("orders")
     owner.write(write(removed=(removed(stored, at_ms=NOW_MS + 3 * MINUTE_MS),)))
@@ -312,7 +312,7 @@ def test_positions_can_be_asked_of_one_topic_or_partition(owner: Owner, store: S
 # -- known groups -----------------------------------------------------------------------------------------
 
 
-def test_a_group_is_known_while_it_stands_and_afterwards(owner: Owner, store: Store) -> None:
+def test_group_is_known_during_and_after_its_lifetime(owner: Owner, store: Store) -> None:
     owner.write(write("stands", group=group_row("stands")), write("gone", transitions=(transition_row("gone"),)))
     assert [store.is_known_group(group_id) for group_id in ("stands", "gone", "unheard")] == [True, True, False]
 
@@ -320,7 +320,7 @@ def test_a_group_is_known_while_it_stands_and_afterwards(owner: Owner, store: St
 # -- how far groups are behind ------------------------------------------------------------------------------
 
 
-def test_positions_of_groups_are_added_up_by_topic(owner: Owner, store: Store) -> None:
+def test_committed_offsets_of_groups_are_summed_by_topic(owner: Owner, store: Store) -> None:
     largest = 2**63 - 1
     owner.write(
         write(

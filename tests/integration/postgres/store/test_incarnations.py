@@ -28,13 +28,13 @@ def test_the_first_renewal_adopts_the_database(store: Store) -> None:
     assert after == store.incarnation() == renew(store, {}, OTHER).incarnation
 
 
-def test_another_database_takes_no_commit(world: World, store: Store, owner: Owner) -> None:
+def test_another_database_rejects_commits(world: World, store: Store, owner: Owner) -> None:
     assert owner.write(COMMIT) == WriteResult()
     world.fail_over()
     assert owner.write(COMMIT) == WriteResult(lost_shards=frozenset({SHARD}))
 
 
-def test_another_database_takes_no_write_of_a_group(world: World, store: Store, owner: Owner) -> None:
+def test_another_database_rejects_writes_of_groups(world: World, store: Store, owner: Owner) -> None:
     world.fail_over()
     assert owner.write(write(group=group_row())) == WriteResult(lost_shards=frozenset({SHARD}))
     assert store.load_shards([SHARD]) == []
@@ -78,7 +78,7 @@ def test_generations_jump_and_groups_with_members_are_to_rebalance(world: World,
     assert (resting.protocol_type, resting.rebalance_trigger) == ("consumer", None)
 
 
-def test_the_first_members_protocol_is_forgotten_with_it(world: World, store: Store, owner: Owner) -> None:
+def test_protocol_of_an_unstored_first_member_is_cleared(world: World, store: Store, owner: Owner) -> None:
     row = group_row(
         state="PreparingRebalance", state_before_join_phase="Empty", generation=0, rebalance_trigger="member_joined"
     )
@@ -90,7 +90,7 @@ def test_the_first_members_protocol_is_forgotten_with_it(world: World, store: St
     assert (found.group.must_rebalance, found.group.rebalance_trigger) == (False, "member_joined")
 
 
-def test_the_largest_generation_begins_again_from_zero(world: World, store: Store, owner: Owner) -> None:
+def test_generation_beyond_the_maximum_restarts_at_zero(world: World, store: Store, owner: Owner) -> None:
     owner.write(write(group=group_row(generation=GENERATION_MAX)))
     world.fail_over()
     renew(store, {})
@@ -127,7 +127,7 @@ def test_a_change_records_what_the_database_was_and_is(world: World, store: Stor
     assert change.after["generations_raised_by"] == GENERATION_JUMP
 
 
-def test_an_incarnation_is_started_by_hand_once(store: Store, owner: Owner) -> None:
+def test_operator_starts_an_incarnation_once(store: Store, owner: Owner) -> None:
     owner.write(write(group=group_row(generation=7)))
     assert store.start_incarnation(1, "ada", "rolled back to Monday").number == 2
     assert store.start_incarnation(1, "ada", "rolled back to Monday").number == 2
@@ -139,7 +139,7 @@ def test_renewals_are_counted(store: Store) -> None:
     assert [renew(store, {}, renewals=known).renewals for known in (0, 1, 2)] == [1, 2, 3]
 
 
-def test_the_count_goes_on_where_the_node_is_not_known(store: Store) -> None:
+def test_renewal_count_continues_for_an_unknown_node(store: Store) -> None:
     store.delete_node(NODE)
     assert renew(store, {}, renewals=41).renewals == 42
 

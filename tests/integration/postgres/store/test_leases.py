@@ -45,7 +45,7 @@ def test_unknown_shard_is_not_acquired(store: Store) -> None:
     assert store.acquire_leases(NODE, [], TTL_MS) == {}
 
 
-def test_a_renewal_keeps_leases_for_the_whole_time_again(world: World, store: Store) -> None:
+def test_renewal_extends_leases_by_their_full_time(world: World, store: Store) -> None:
     epochs = store.acquire_leases(NODE, [1, 2], TTL_MS)
     world.pass_time(TTL_MS - 1_000)
     assert renew(store, NODE, epochs) == {1, 2}
@@ -60,7 +60,7 @@ def test_renewal_returns_the_leases_that_are_still_valid(world: World, store: St
     assert renew(store, NODE, epochs) == {1, 3}
 
 
-def test_a_renewal_under_an_older_epoch_holds_nothing(store: Store) -> None:
+def test_renewal_under_an_older_epoch_is_rejected(store: Store) -> None:
     epochs = store.acquire_leases(NODE, [1], TTL_MS)
     store.acquire_leases(NODE, [1], TTL_MS)
     assert renew(store, NODE, epochs) == frozenset()
@@ -73,12 +73,12 @@ def test_expired_unclaimed_lease_is_renewed(world: World, store: Store) -> None:
     assert store.acquire_leases(OTHER, [1], TTL_MS) == {}
 
 
-def test_a_renewal_leaves_the_epoch(store: Store, owner: Owner) -> None:
+def test_renewal_keeps_the_epoch(store: Store, owner: Owner) -> None:
     renew(store, NODE, owner.epochs)
     assert owner.write(write(committed=(committed(),))) == WriteResult()
 
 
-def test_a_renewal_looks_around(world: World, store: Store) -> None:
+def test_renewal_returns_leases_nodes_and_versions(world: World, store: Store) -> None:
     store.renew("old:1", "http://old:1", "1.0", {}, TTL_MS)
     world.pass_time(TTL_MS)
     store.renew(OTHER, "http://other", "1.0", {}, TTL_MS)
@@ -91,6 +91,23 @@ def test_a_renewal_looks_around(world: World, store: Store) -> None:
         LeaseRow(2, None, 0, True, None),
     )
     assert found.versions == Versions(0, 0, 0, 0)
+
+
+def test_node_confirms_settings_with_a_renewal(store: Store) -> None:
+    store.renew(OTHER, "http://other", "1.0", {}, TTL_MS)
+    store.renew(NODE, "http://node", "1.0", {}, TTL_MS, cluster_configs=1)
+    assert [store.unconfirmed_nodes(version) for version in (0, 1, 2)] == [[], [OTHER], [NODE, OTHER]]
+    store.renew(OTHER, "http://other", "1.0", {}, TTL_MS, cluster_configs=2)
+    assert store.unconfirmed_nodes(2) == [NODE]
+
+
+def test_expired_node_is_unconfirmed_while_it_owns_a_shard(world: World, store: Store) -> None:
+    store.renew(OTHER, "http://other", "1.0", {}, TTL_MS)
+    store.renew(NODE, "http://node", "1.0", store.acquire_leases(NODE, [1], TTL_MS), TTL_MS)
+    world.pass_time(TTL_MS)
+    assert store.unconfirmed_nodes(1) == [NODE]
+    store.acquire_leases("node-3:8080", [1], TTL_MS)
+    assert store.unconfirmed_nodes(1) == []
 
 
 def test_renewal_updates_the_node_address(store: Store) -> None:
@@ -107,12 +124,12 @@ def test_released_shard_can_be_acquired_immediately(store: Store) -> None:
     assert store.acquire_leases(OTHER, [1, 2], TTL_MS) == {1: 2}
 
 
-def test_what_is_released_is_written_no_more(owner: Owner, store: Store) -> None:
+def test_released_shard_refuses_writes(owner: Owner, store: Store) -> None:
     store.release(NODE, owner.epochs)
     assert owner.write(write(shard_id=1, committed=(committed(),))) == WriteResult(lost_shards=frozenset({1}))
 
 
-def test_a_release_leaves_what_others_took(world: World, store: Store) -> None:
+def test_release_keeps_leases_of_other_nodes(world: World, store: Store) -> None:
     epochs = store.acquire_leases(NODE, [1], TTL_MS)
     world.pass_time(TTL_MS)
     store.acquire_leases(OTHER, [1], TTL_MS)
@@ -120,7 +137,7 @@ def test_a_release_leaves_what_others_took(world: World, store: Store) -> None:
     assert store.leases()[1].node_id == OTHER
 
 
-def test_nodes_that_were_lost_long_ago_are_forgotten_and_others_are_not(world: World, store: Store) -> None:
+def test_rows_of_long_lost_nodes_are_deleted(world: World, store: Store) -> None:
     epochs = store.acquire_leases(NODE, [1], TTL_MS)
     store.renew(NODE, "http://node", "1.0", epochs, TTL_MS)
     world.pass_time(TTL_MS + 1)

@@ -26,7 +26,7 @@ def report(store: Store, end: int, at_ms: int, topic: str = "clicks", partition:
     assert store.report_log_ends([LogEndReport(topic, partition, end, at_ms)], store.versions().log_end_deletions)
 
 
-def test_an_end_never_falls_and_is_as_old_as_its_last_report(store: Store) -> None:
+def test_log_end_never_decreases_and_has_the_age_of_its_last_report(store: Store) -> None:
     for end, at_ms, found in (
         (10, NOW_MS, (10, NOW_MS)),
         (10, NOW_MS + 5, (10, NOW_MS + 5)),
@@ -66,7 +66,7 @@ def test_history_has_the_last_end_of_each_minute(owner: Owner, store: Store) -> 
     assert [each.log_end_offset for each in store.past_log_ends(early, NO_EXPIRY)] == [6, 7]
 
 
-def test_a_deleted_topic_takes_its_ends_and_what_they_were_with_it(owner: Owner, store: Store) -> None:
+def test_deletion_of_a_topic_deletes_its_log_ends_and_their_history(owner: Owner, store: Store) -> None:
     store.put_topic("clicks", 1, None, change_row("put"))
     owner.write(write(committed=(committed(),)))
     for number in range(3):
@@ -81,7 +81,7 @@ def test_a_deleted_topic_takes_its_ends_and_what_they_were_with_it(owner: Owner,
     assert store.group_offsets("orders", 0).partitions[0].ends == (LogEnd(minute(5), 4), LogEnd(minute(6), 8))
 
 
-def test_reports_from_before_a_deletion_are_refused_whole(store: Store) -> None:
+def test_reports_from_before_a_deletion_are_rejected(store: Store) -> None:
     store.put_topic("clicks", 1, None, change_row("put"))
     known = store.versions().log_end_deletions
     store.delete_topic("clicks", change_row("delete"))

@@ -29,14 +29,14 @@ def proposed(world: World) -> None:
     world.propose(run_row(), [candidate(0), candidate(1)])
 
 
-def test_a_run_comes_back_as_it_was_proposed(world: World, store: Store) -> None:
+def test_run_is_returned_as_proposed(world: World, store: Store) -> None:
     run = run_row(interval_start_ms=NOW_MS - 1, dry_run=True)
     world.propose(run, [])
     assert store.run(RUN) == run
 
 
 @pytest.mark.parametrize("run_id", [RUN, "no uuid", "", "\0"])
-def test_a_run_that_there_is_not_is_not_found(store: Store, run_id: str) -> None:
+def test_unknown_run_is_not_found(store: Store, run_id: str) -> None:
     with pytest.raises(RunNotFound):
         store.run(run_id)
     with pytest.raises(RunNotFound):
@@ -59,7 +59,7 @@ def test_newest_instant_of_each_job_is_returned(world: World, store: Store) -> N
     assert store.newest_runs() == {"offset_retention": 5, GROUP_CLEANUP: NOW_MS}
 
 
-def test_a_run_as_of_an_instant_to_come_is_no_newest_one_yet(world: World, store: Store) -> None:
+def test_run_as_of_a_future_time_is_not_the_newest_yet(world: World, store: Store) -> None:
     world.propose(run_row("now", as_of_ms=world.today_ms()), [], [forecast("a", 1, 2, 5)])
     now_ms = store.newest_runs()["offset_retention"]
     world.propose(run_row("tomorrow", as_of_ms=now_ms + 86_400_000), [])
@@ -67,7 +67,7 @@ def test_a_run_as_of_an_instant_to_come_is_no_newest_one_yet(world: World, store
     assert store.expiring(range(50)) == ExpiryForecast(now_ms, 2, 5)
 
 
-def test_a_proposal_waits(proposed: None, store: Store) -> None:
+def test_proposal_is_not_applied_by_itself(proposed: None, store: Store) -> None:
     assert store.next_candidates(range(50), 10) == []
     assert store.finish_runs() == []
     assert store.run(RUN).counts == {"candidates": 2}
@@ -195,7 +195,7 @@ def test_groups_to_retire_are_handed_out_with_what_was_seen_of_them(world: World
     assert store.next_candidates([7], 1) == [retirement("a")]
 
 
-def test_what_became_of_a_group_is_stored_and_ends_the_run(world: World, owner: Owner, store: Store) -> None:
+def test_outcome_of_the_last_group_completes_the_run(world: World, owner: Owner, store: Store) -> None:
     world.propose(CLEANUP, [retirement("a"), retirement("b")])
     store.begin_apply(RUN, APPLY)
     owner.write(write("a", outcomes=(became("a", "retired"), became("a", "woke_since"))))
@@ -207,7 +207,7 @@ def test_what_became_of_a_group_is_stored_and_ends_the_run(world: World, owner: 
     assert store.run(RUN).counts == {"candidates": 2, "retired": 1, "has_offsets": 1}
 
 
-def test_runs_of_both_kinds_are_worked_off_side_by_side(world: World, owner: Owner, store: Store) -> None:
+def test_runs_of_both_kinds_are_applied_concurrently(world: World, owner: Owner, store: Store) -> None:
     world.propose(run_row(), [candidate(0)])
     world.propose(run_row("cleanup", kind=GROUP_CLEANUP), [retirement(run="cleanup")])
     for name in ("run", "cleanup"):
@@ -236,7 +236,7 @@ def forecast(group_id: str, shard_id: int, day: int, week: int) -> ForecastRow:
     return ForecastRow(group_id, shard_id, day, week, NOW_MS)
 
 
-def test_a_run_is_applied_only_as_it_was_seen(world: World, store: Store) -> None:
+def test_run_is_applied_only_with_the_reviewed_counts(world: World, store: Store) -> None:
     world.propose(run_row(counts={"candidates": 50, "of": 100}), [candidate(0)])
     assert store.begin_apply(RUN, APPLY, candidates=1).status == "proposed"
     assert store.changes(ChangeFilter()) == []
@@ -256,7 +256,7 @@ def test_expiry_is_unknown_without_a_run(world: World, store: Store) -> None:
     assert store.expiring(range(50)) is None
 
 
-def test_what_will_expire_is_added_up_over_shards(world: World, store: Store) -> None:
+def test_expiring_offsets_are_summed_over_shards(world: World, store: Store) -> None:
     rows = [forecast("a", 1, 2, 5), forecast("b", 1, 1, 1), forecast("c", 2, 7, 9)]
     world.propose(run_row(), [], rows)
     assert store.expiring([1, 3]) == ExpiryForecast(NOW_MS, 3, 6)

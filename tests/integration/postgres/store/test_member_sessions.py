@@ -125,7 +125,7 @@ def test_member_that_left_reconnects_even_with_an_earlier_join(owner: Owner, sto
     assert (left.reconnected_at_ms, left.successor_at_ms) == (NOW_MS + 22_000, None)
 
 
-def test_a_static_member_is_the_same_wherever_it_runs(owner: Owner, store: Store) -> None:
+def test_static_member_is_identified_on_any_host(owner: Owner, store: Store) -> None:
     gone = session("x-1", 0, 10, group_instance_id="one")
     again = session("x-2", 12, 20, group_instance_id="one", client_host="elsewhere", client_id="another")
     owner.write(write(sessions=(gone, again)))

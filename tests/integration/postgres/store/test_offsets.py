@@ -150,7 +150,7 @@ def test_history_has_the_member_of_each_commit(owner: Owner, world: World) -> No
 
 
 @pytest.mark.parametrize("later_ms", [1_000, MINUTE_MS])
-def test_what_is_stored_while_a_commit_is_prepared_counts_as_if_it_had_been_there(
+def test_offset_stored_during_the_preparation_of_a_commit_is_considered(
     owner: Owner, world: World, later_ms: int
 ) -> None:
     owner.write(write(committed=(committed(offset=1, at_ms=MINUTE),)))
@@ -165,7 +165,7 @@ def test_what_is_stored_while_a_commit_is_prepared_counts_as_if_it_had_been_ther
 # -- the archive ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_removed_is_archived_as_it_stood(owner: Owner, world: World, store: Store) -> None:
+def test_removed_offset_is_archived_unchanged(owner: Owner, world: World, store: Store) -> None:
     record = committed(offset=5, leader_epoch=2, metadata="m", log_end_offset=9)
     owner.write(write(committed=(record, committed(partition=1))))
     seen = store.stored_offsets("orders", [("clicks", 0)])

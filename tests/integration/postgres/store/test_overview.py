@@ -108,7 +108,7 @@ def test_lag_without_log_end_is_unknown_and_sorts_last(owner: Owner, store: Stor
 
 
 @pytest.mark.parametrize("order", GroupOrder)
-def test_a_lag_beyond_every_bound_breaks_no_list(owner: Owner, store: Store, order: GroupOrder) -> None:
+def test_lag_beyond_int64_is_capped_in_lists(owner: Owner, store: Store, order: GroupOrder) -> None:
     owner.write(write("behind", group=group_row("behind")), write("usual", group=group_row("usual")))
     ends = tuple(committed(partition=each, offset=0, log_end_offset=LAG_MAX) for each in (0, 1))
     owner.write(
@@ -138,7 +138,7 @@ def test_a_text_is_found_anywhere_in_an_id_in_either_case(
     assert ids(store, text=text) == found
 
 
-def test_letters_beyond_ascii_are_as_they_are(owner: Owner, store: Store) -> None:
+def test_non_ascii_letters_are_compared_exactly(owner: Owner, store: Store) -> None:
     owner.write(write("Ärger", group=group_row("Ärger")), write("ärger", group=group_row("ärger")))
     assert ids(store, text="Är") == ["Ärger"]
     assert ids(store, text="äRG") == ["ärger"]
@@ -200,7 +200,7 @@ def test_group_candidate_reports_what_was_seen(world: World, store: Store) -> No
     assert (one.generation, one.state_since_ms, one.committed_at_ms) == (3, NOW_MS, None)
 
 
-def test_a_run_that_there_is_not_has_no_candidates(store: Store) -> None:
+def test_unknown_run_has_no_candidates(store: Store) -> None:
     with pytest.raises(RunNotFound):
         store.run_candidates(uuid_of("nothing"), None, 1)
     with pytest.raises(RunNotFound):

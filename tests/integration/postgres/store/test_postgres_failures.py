@@ -87,7 +87,7 @@ def test_a_transaction_that_collides_is_repeated(
     assert store.has_offsets("orders")
 
 
-def test_a_transaction_that_collides_for_ever_is_given_up(
+def test_transaction_with_repeated_conflicts_is_abandoned(
     owner: Owner, store: PostgresStore, sql: Sql, sql_connection: PsycopgConnection
 ) -> None:
     fail(sql, raising("40P01"), times=1_000)
@@ -227,7 +227,7 @@ def cut_connections(sql: Sql) -> None:
 
 
 @BATCHES
-def test_a_connection_that_died_while_idle_is_replaced_unseen(
+def test_connection_lost_while_idle_is_replaced(
     owner: Owner, store: PostgresStore, sql: Sql, batch: GroupWrite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(autocommit, "ALIVE_S", 0)  # Every moment is as good as a long time.
@@ -262,7 +262,7 @@ def test_a_connection_lost_under_a_statement_that_is_a_transaction_leaves_the_ou
     assert owner.write(COMMIT) == WriteResult()
 
 
-def test_an_end_that_the_server_refuses_for_its_own_reasons_is_unknown(owner: Owner, sql: Sql) -> None:
+def test_failed_commit_with_a_server_error_has_an_unknown_outcome(owner: Owner, sql: Sql) -> None:
     fail(sql, raising("53100"), at_commit=True)
     with pytest.raises(OutcomeUnknown):
         owner.write(COMMIT_AND_MORE)

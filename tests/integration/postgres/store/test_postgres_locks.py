@@ -122,7 +122,7 @@ def test_write_that_waits_for_a_new_owner_finds_its_shard_lost(
     assert [stored.group.group_id for stored in loaded(store, [SHARD, SHARD + 1])] == ["other"]
 
 
-def test_two_nodes_that_want_one_shard_take_it_once(
+def test_one_of_two_nodes_acquires_a_shard(
     store: PostgresStore, database_url: str, gate: Gate, holder: PsycopgConnection
 ) -> None:
     other_store = PostgresStore(database_url, lease_ttl_ms=300_000)
@@ -162,9 +162,7 @@ def test_a_table_that_is_read_for_long_gets_its_partitions_later_and_the_others_
     assert not store.lacks_history_partitions()
 
 
-def test_nodes_that_make_partitions_take_turns_and_find_what_others_made(
-    store: PostgresStore, gate: Gate, holder: PsycopgConnection
-) -> None:
+def test_nodes_create_partitions_in_turn_and_once(store: PostgresStore, gate: Gate, holder: PsycopgConnection) -> None:
     with holder.cursor() as cursor:
         cursor.execute(LOCK_PARTITION_MOVES)
         with in_background(lambda: store.create_history_partitions(days_ahead=0), holder.commit) as made:

@@ -41,7 +41,7 @@ def say(pool: AutocommitConnection, statement: str) -> None:
         cursor.execute(statement)
 
 
-def test_a_parameter_that_stands_twice_is_sent_once() -> None:
+def test_repeated_parameter_is_sent_once() -> None:
     assert SUM.prepare == "PREPARE add AS SELECT $1::int + $2::int + $1::int"
     assert SUM.execute == "EXECUTE add (%(left)s, %(right)s)"
 

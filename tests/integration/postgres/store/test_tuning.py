@@ -289,7 +289,7 @@ def test_new_members_after_a_start_belong_to_it(owner: Owner, store: Store) -> N
     )
 
 
-def test_what_lies_outside_of_the_window_is_not_looked_at(owner: Owner, store: Store) -> None:
+def test_rows_outside_of_the_window_are_ignored(owner: Owner, store: Store) -> None:
     early, late = QUESTION.from_ms - 1, QUESTION.to_ms
     owner.write(write(sessions=(gone("m-1", early), gone("m-2", late))))
     assert store.tuning(QUESTION).evidence() == Evidence()
@@ -305,7 +305,7 @@ def test_a_limit_makes_the_window_shorter(owner: Owner, store: Store, query: Tun
     assert [day.heartbeats for day in merged(past.days)] == [6]
 
 
-def test_a_group_without_members_asks_for_what_was_in_force_last(owner: Owner, store: Store) -> None:
+def test_group_without_members_uses_its_last_timeouts(owner: Owner, store: Store) -> None:
     sessions = (session_row("m-1", session_timeout_ms=9_000), session_row("m-2", ended_at_ms=NOW_MS + 9_001))
     owner.write(write(sessions=sessions))
     assert store.tuning(QUESTION).requested_session_ms == 45_000

@@ -26,7 +26,7 @@ from tests.support.store_worlds import NODE, TTL_MS, Owner, World
 # -- one write ----------------------------------------------------------------------------------------------
 
 
-def test_a_group_comes_back_as_it_was_written(owner: Owner, store: Store) -> None:
+def test_group_is_loaded_as_written(owner: Owner, store: Store) -> None:
     rebalance = {"trigger": "admin", "at_ms": NOW_MS, "names": ["ü", "\u2028", "\U0001f600"]}
     awaited = {"phase": "join", "since_ms": NOW_MS, "count": 1, "members": [{"member_id": "ü", "client_id": None}]}
     group = group_row(rebalance=rebalance, awaited_members=awaited)
@@ -59,7 +59,7 @@ def test_no_known_topic_is_not_the_same_as_unknown_topics(owner: Owner, store: S
     assert loaded(store, [SHARD])[0].group.subscribed_topics == ()
 
 
-def test_members_come_back_in_the_order_in_which_they_were_added(owner: Owner, store: Store) -> None:
+def test_members_are_loaded_in_their_order(owner: Owner, store: Store) -> None:
     members = {name: member_row(name, join_order=position) for name, position in [("b", 2), ("c", 0), ("a", 1)]}
     owner.write(write(group=group_row(), members=members))
     assert [member.member_id for member in loaded(store, [SHARD])[0].members] == ["c", "a", "b"]
@@ -71,7 +71,7 @@ def test_only_the_shards_asked_for_are_loaded(owner: Owner, store: Store) -> Non
     assert loaded(store, []) == []
 
 
-def test_what_is_loaded_is_the_callers_own(owner: Owner, store: Store) -> None:
+def test_loaded_rows_are_copies(owner: Owner, store: Store) -> None:
     owner.write(write(group=group_row(), members={"m-1": member_row(ownership=[{"topic": "clicks"}])}))
     loaded(store, [SHARD])[0].members[0].ownership.clear()
     assert loaded(store, [SHARD])[0].members[0].ownership == [{"topic": "clicks"}]
@@ -115,7 +115,7 @@ def test_a_member_has_one_part_in_a_rebalance(owner: Owner, world: World) -> Non
     assert len(world.history().rebalance_members) == 3
 
 
-def test_what_history_keeps_counts_as_rows() -> None:
+def test_history_rows_are_counted() -> None:
     assert write(rebalance_members=(part_row("a"), part_row("b")), sessions=(session_row(),)).row_count == 4
 
 

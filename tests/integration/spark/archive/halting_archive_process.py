@@ -1,6 +1,6 @@
 """A process that archives history and halts at a chosen step, so that a test can kill it there.
 
-Arguments: what runs (`job` or `node`), the step after which it halts (empty: none), after how many times, a file that
+Arguments: `job` or `node`; the step after which it halts (empty: none); after how many calls; a file that
 it makes when it does, and the archive's directory. The database is named in the environment, as for every job.
 """
 
@@ -25,7 +25,7 @@ from tests.support.spark_session import TEST_CONF
 
 
 def halting(module: ModuleType, step: str, times: int, marker: Path) -> None:
-    """Halt after a function of a module has done its work so many times."""
+    """Halt after a function of a module has returned a number of times."""
     original: Callable[..., Any] = getattr(module, step)
     calls: list[None] = []
 

@@ -88,7 +88,7 @@ def outcomes(connection: pg.connection) -> dict[tuple[str, date], str]:
 
 
 def archive_of(database_url: str) -> str:
-    """Return the directory that every copy of the test lies below."""
+    """Return the directory of the test's archive."""
     with closing(psycopg2.connect(psql_url(database_url))) as connection:
         ((path,),) = rows(connection, "SELECT path FROM archive_candidates LIMIT 1") or [("file:///nowhere/a/b/c",)]
     return str(path).rsplit("/", 3)[0]
@@ -106,7 +106,7 @@ def apply(database_url: str, run_id: str = RUN_ID) -> None:
 
 
 def everything(spark: SparkSession, database: Database, connection: pg.connection, table: str) -> Sum:
-    """Count and sum what a report reads of a table, wherever it lies."""
+    """Count and sum the rows of a table that a report reads, in Postgres and in the archive."""
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
     history = History(spark, database, connection, archive="file:///nowhere")
     found = history.rows(TablePeriod(table, start, end))

@@ -21,7 +21,7 @@ from tests.integration.spark.archive.old_days import EXPECTED, LATE, OLD, OLDER,
 
 
 def paths(connection: pg.connection) -> dict[tuple[str, str], str]:
-    """Return where each proposed day lies, by table and day."""
+    """Return the path of each proposed day, by table and day."""
     found = rows(connection, "SELECT table_name, day::text, path FROM archive_candidates")
     return {(table, day): path for table, day, path in found}
 
@@ -29,7 +29,7 @@ def paths(connection: pg.connection) -> dict[tuple[str, str], str]:
 # -- where copies lie -----------------------------------------------------------------------------------------
 
 
-def test_a_copy_lies_by_table_and_day_and_each_attempt_has_a_place_of_its_own(
+def test_copy_path_has_table_day_and_attempt(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
     archive_closed_days(spark, database, populated, arguments)
@@ -44,7 +44,7 @@ def test_a_copy_lies_by_table_and_day_and_each_attempt_has_a_place_of_its_own(
     assert groups == sorted(groups, key=str.encode)
 
 
-def test_a_run_takes_the_oldest_days_and_leaves_the_rest_to_the_next(
+def test_run_copies_the_oldest_days_up_to_its_limit(
     spark: SparkSession,
     database: Database,
     populated: pg.connection,
@@ -68,7 +68,7 @@ def test_a_large_day_is_spread_over_files(row_count: int, files: int) -> None:
 
 
 @pytest.mark.parametrize(("keep_days", "days"), [(50, {LATE, OLDER}), (49, {LATE, OLDER, OLD})])
-def test_a_day_is_kept_to_the_day(
+def test_keep_days_is_counted_in_whole_days(
     spark: SparkSession,
     database: Database,
     populated: pg.connection,
@@ -80,7 +80,7 @@ def test_a_day_is_kept_to_the_day(
     assert {day for _, day, *_ in candidates(populated)} == days
 
 
-def test_a_day_that_a_second_attempt_does_not_take_is_proposed_no_more(
+def test_day_skipped_by_a_second_attempt_is_no_longer_proposed(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
     archive_closed_days(spark, database, populated, arguments)
@@ -154,7 +154,9 @@ def test_decided_days_do_not_change(
 # -- the checksum ---------------------------------------------------------------------------------------------
 
 
-def test_a_list_with_a_hole_in_it_sums_alike_on_both_sides(spark: SparkSession, connection: pg.connection) -> None:
+def test_checksum_of_an_array_with_null_is_equal_in_postgres_and_spark(
+    spark: SparkSession, connection: pg.connection
+) -> None:
     columns = [TypedColumn("numbers", "integer[]")]
     rows(connection, "CREATE TABLE holes AS SELECT ARRAY[1, NULL, 2] AS numbers")
     with_hole = spark.sql("SELECT array(1, NULL, 2) AS numbers")

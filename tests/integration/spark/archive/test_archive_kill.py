@@ -82,7 +82,7 @@ def wait_until_alone(connection: pg.connection) -> None:
     [("", 0, None), ("write_day", 2, 1), ("_read_back", 2, 1), ("_record_copy", 2, 2), ("_delete_older_copies", 1, 5)],
     ids=["while files are written", "files written", "files compared", "a day noted", "all days noted"],
 )
-def test_a_job_that_was_killed_is_finished_by_the_next(
+def test_next_job_completes_a_killed_one(
     spark: SparkSession,
     database: Database,
     populated: pg.connection,
@@ -113,7 +113,7 @@ def test_a_job_that_was_killed_is_finished_by_the_next(
     [("_judge_and_drop", 1), ("_record_drop", 1), ("_decide", 1), ("drop_next", 1), ("", 5)],
     ids=["rows gone", "copy noted", "outcome noted", "about to commit", "never"],
 )
-def test_a_node_that_was_killed_while_it_dropped_a_day_has_dropped_it_or_not(
+def test_kill_during_a_partition_drop_is_atomic(
     spark: SparkSession,
     database: Database,
     populated: pg.connection,
@@ -123,7 +123,7 @@ def test_a_node_that_was_killed_while_it_dropped_a_day_has_dropped_it_or_not(
     step: str,
     dropped: int,
 ) -> None:
-    """The second day that it drops: one transaction, of which a kill at any of its moments leaves nothing."""
+    """The second day that is dropped: one transaction, which a kill at any time rolls back."""
     before = {table: in_postgres(populated, table) for table in TABLES}
     archive_closed_days(spark, database, populated, arguments)
     rows(populated, f"UPDATE maintenance_runs SET status = 'applying' WHERE run_id = '{RUN_ID}'")  # noqa: S608 - ours

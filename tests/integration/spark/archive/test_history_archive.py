@@ -66,7 +66,7 @@ def test_the_role_for_jobs_is_enough_to_copy(
     assert candidates(populated) == EXPECTED
 
 
-def test_a_second_run_takes_the_copies_of_the_first(
+def test_second_run_reuses_copies_of_the_first(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
     archive_closed_days(spark, database, populated, arguments)
@@ -88,7 +88,7 @@ def test_damaged_copy_is_written_again(
     assert candidates(populated) == EXPECTED
 
 
-def test_rows_that_come_while_a_day_is_copied_make_it_wait(
+def test_day_that_changes_while_copied_is_not_proposed(
     spark: SparkSession,
     database: Database,
     populated: pg.connection,
@@ -109,7 +109,7 @@ def test_rows_that_come_while_a_day_is_copied_make_it_wait(
     assert "did not match" in describe(arguments, archived)[0]
 
 
-def test_a_run_that_was_decided_is_left_alone(
+def test_decided_run_is_not_changed(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
     archive_closed_days(spark, database, populated, replace(arguments, keep_days=60))
@@ -120,7 +120,7 @@ def test_a_run_that_was_decided_is_left_alone(
     assert describe(arguments, archived)[-1].endswith("is applying already; nothing was changed.")
 
 
-def test_without_an_archive_nothing_begins(
+def test_job_without_archive_is_rejected(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
     with pytest.raises(JobError, match="set MUSTER_ARCHIVE_URI"):
@@ -177,7 +177,7 @@ def test_day_with_a_late_row_is_kept_and_copied_again(
     assert everything(spark, database, populated, "offset_history").row_count == 400
 
 
-def test_a_row_that_comes_after_its_day_was_dropped_goes_to_the_archive_beside_it(
+def test_row_written_after_the_drop_is_archived_in_a_second_copy(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
 ) -> None:
     archive_closed_days(spark, database, populated, arguments)
@@ -193,7 +193,7 @@ def test_a_row_that_comes_after_its_day_was_dropped_goes_to_the_archive_beside_i
 def test_late_row_does_not_replace_one_that_another_run_dropped(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
 ) -> None:
-    """Two runs copy the same late row, the second drops it, and another late row of that day makes the count right."""
+    """Two runs copy the same late row, the second drops it, and another late row of that day makes the counts equal."""
     archive_closed_days(spark, database, populated, arguments)
     archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
     apply(database_url, NEXT_RUN_ID)
@@ -204,7 +204,7 @@ def test_late_row_does_not_replace_one_that_another_run_dropped(
 
 
 @pytest.mark.parametrize("moved_at", ["dropped_at", "restored_at"])
-def test_a_day_that_moves_while_it_is_copied_waits_for_the_next_run(
+def test_day_dropped_or_restored_while_copied_waits_for_the_next_run(
     spark: SparkSession,
     database: Database,
     populated: pg.connection,
@@ -248,7 +248,7 @@ STEPS = (
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_job_that_is_killed_around_a_step_is_done_by_the_next(
+def test_next_job_completes_one_killed_around_any_step(
     spark: SparkSession,
     database: Database,
     populated: pg.connection,

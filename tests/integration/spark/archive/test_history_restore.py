@@ -69,7 +69,7 @@ def test_restored_days_are_unchanged_and_kept_as_long_again(
     assert again.counts["candidates"] == 0
 
 
-def test_rows_that_came_late_come_into_the_restored_partition(
+def test_late_rows_are_moved_into_the_restored_partition(
     spark: SparkSession, database: Database, archived: pg.connection
 ) -> None:
     rows(archived, STRAY.format(day=LATE))
@@ -79,7 +79,7 @@ def test_rows_that_came_late_come_into_the_restored_partition(
     ]
 
 
-def test_damaged_files_are_refused_and_nothing_comes_back(
+def test_damaged_files_are_rejected_and_no_day_is_restored(
     spark: SparkSession, database: Database, archived: pg.connection
 ) -> None:
     paths = "SELECT path FROM archived_partitions WHERE table_name = 'offset_history' AND day = '{}'"
@@ -95,7 +95,7 @@ def test_damaged_files_are_refused_and_nothing_comes_back(
 
 @pytest.mark.parametrize("step", ["_write_with_extra_rows", "sum_in_postgres", "_attach"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_a_restore_that_is_killed_around_a_step_is_done_by_the_next(
+def test_next_restore_completes_one_killed_around_any_step(
     spark: SparkSession, database: Database, archived: pg.connection, step: str, is_done: bool
 ) -> None:
     original = getattr(archive_restore, step)
@@ -115,7 +115,7 @@ def test_a_restore_that_is_killed_around_a_step_is_done_by_the_next(
     assert rows(archived, "SELECT count(*) FROM changes WHERE action = 'restore_history_partition'") == [(2,)]
 
 
-def test_rows_that_did_not_arrive_as_they_were_written_are_noticed_and_nothing_comes_back(
+def test_rows_that_differ_after_loading_are_rejected_and_no_day_is_restored(
     spark: SparkSession, database: Database, archived: pg.connection
 ) -> None:
     original = archive_restore._write_with_extra_rows
@@ -151,7 +151,7 @@ def test_concurrent_restore_of_a_day_is_rejected_in_one_sentence(
     assert rows(archived, "SELECT actor FROM changes WHERE action = 'restore_history_partition'") == [("operator",)]
 
 
-def test_a_day_that_came_back_while_its_files_were_compared_is_left_as_it_is(
+def test_day_restored_during_the_comparison_is_not_changed(
     spark: SparkSession, database: Database, archived: pg.connection
 ) -> None:
     sums: list[Sum] = []
@@ -184,7 +184,7 @@ def test_a_dry_run_compares_the_files_and_changes_nothing(
         restore_days(spark, database, archived, "offset_history", OLDER, OLD, None)
 
 
-def test_an_archive_that_was_moved_as_a_whole_is_restored_from_where_it_is_now(
+def test_moved_archive_is_restored_from_its_new_path(
     spark: SparkSession, database: Database, archived: pg.connection, tmp_path: Path
 ) -> None:
     (tmp_path / "archive").rename(tmp_path / "moved")
@@ -220,7 +220,7 @@ def test_restore_arguments_are_refused_for_other_jobs(words: tuple[str, ...], tm
         app(["job", "group_cleanup", *words, "--data-dir", str(tmp_path)], standalone_mode=False)
 
 
-def test_a_restore_without_days_is_one_sentence(tmp_path: Path) -> None:
+def test_restore_without_interval_is_rejected_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="history_restore needs --interval: a day, or START/END") as refusal:
         restore_history(None, None, load_settings(data_dir=tmp_path), execute=False)
     assert refusal.value.exit_code == 2
@@ -233,7 +233,9 @@ def test_a_restore_without_days_is_one_sentence(tmp_path: Path) -> None:
         (["--first-day=2026-10-02", "--last-day=2026-10-01"], "the last day (2026-10-01) is before the first"),
     ],
 )
-def test_a_wrong_day_is_one_sentence(given: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_day_is_rejected_in_one_sentence(
+    given: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         history_restore.main(given)
     assert ended.value.code == 2
@@ -245,12 +247,14 @@ def test_empty_restore_is_reported() -> None:
     assert output == "history_restore: restored nothing: no such day is only in the archive."
 
 
-def test_an_unknown_table_is_one_sentence(spark: SparkSession, database: Database, connection: pg.connection) -> None:
+def test_unknown_table_is_rejected_in_one_sentence(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
     with pytest.raises(JobError, match=r"There is no history table offsets; choose .* or rebalances"):
         restore_days(spark, database, connection, "offsets", OLD, OLD, "operator")
 
 
-def test_days_that_are_older_than_a_column_come_back_with_nulls_in_it(
+def test_restored_rows_older_than_a_column_have_null_in_it(
     spark: SparkSession, database: Database, archived: pg.connection
 ) -> None:
     rows(archived, "ALTER TABLE offset_history ADD COLUMN added_since text")

@@ -66,7 +66,7 @@ def _quick(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def archiving(tmp_path: Path) -> JobArguments:
-    """Take whatever was over before the last day of the past: two days of three tables."""
+    """Archive everything before the last day of the history: two days of three tables."""
     archive = f"file://{tmp_path}/archive"
     return JobArguments(RUN_ID, END, None, None, -1, is_dry_run=False, read_partitions=2, keep_days=1, archive=archive)
 
@@ -84,7 +84,7 @@ def past(connection: pg.connection) -> pg.connection:
 
 
 def add_partitions(connection: pg.connection, first: Any, end: Any) -> None:  # noqa: ANN401 - instants
-    """Give days partitions of their own; what is older lies in the default ones."""
+    """Create partitions for days; older rows are in the default partitions."""
     day = first
     while day < end:
         for table in READ:
@@ -121,7 +121,7 @@ def archive_and_drop(
     apply(database_url, arguments.run_id)
 
 
-# -- the same, wherever it lies -------------------------------------------------------------------------------
+# -- archived and stored days ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("days_before", [0, 1, 2], ids=["the last day", "a day later", "both days archived"])
@@ -152,7 +152,7 @@ def test_interval_over_archived_and_stored_days_is_reported_as_before(
     assert report_rows(FREQUENCY, spark, past, database, replace(both, archive=archiving.archive)) == at_first
 
 
-def test_advice_over_archived_days_is_as_before_they_were(
+def test_advice_over_archived_days_is_unchanged(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
     at_first = report_rows(ADVICE, spark, past, database, asked(ADVICE))
@@ -183,7 +183,7 @@ def test_a_row_that_came_after_its_day_was_dropped_is_counted_with_it(
     assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == found
 
 
-def test_days_that_came_back_are_read_where_they_are(
+def test_restored_days_are_read_from_postgres(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
     at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
@@ -220,7 +220,7 @@ CROSS JOIN LATERAL (SELECT timestamptz '{END.isoformat()}' - n * interval '3 hou
     ],
     ids=lambda relation: relation.name,
 )
-def test_postgres_and_spark_understand_a_relation_alike(
+def test_relation_has_equal_rows_in_postgres_and_spark(
     spark: SparkSession, database: Database, past: pg.connection, relation: Relation
 ) -> None:
     """With bounds to the microsecond, and in Spark over the very same rows."""
@@ -257,7 +257,7 @@ def test_muster_job_reads_the_archive_of_its_data_directory(
     assert found == [{name: value for name, value in row.items() if name != "run_id"} for row in at_first]
 
 
-# -- days that cannot be read ---------------------------------------------------------------------------------
+# -- unreadable days ------------------------------------------------------------------------------------------
 
 
 def test_archived_days_without_archive_are_rejected_and_reports_kept(
@@ -272,7 +272,7 @@ def test_archived_days_without_archive_are_rejected_and_reports_kept(
     assert table_rows(past, FREQUENCY.tables[0].name) == at_first
 
 
-def test_an_archive_that_was_moved_as_a_whole_is_read_where_it_is_named_now(
+def test_moved_archive_is_read_from_its_new_path(
     spark: SparkSession,
     database: Database,
     past: pg.connection,
@@ -314,7 +314,7 @@ def test_files_that_lack_rows_are_refused(
 # -- days that move meanwhile ---------------------------------------------------------------------------------
 
 
-def test_days_that_are_dropped_while_a_report_reads_are_read_again(
+def test_days_dropped_during_a_report_are_read_again(
     spark: SparkSession,
     database: Database,
     past: pg.connection,
@@ -351,6 +351,8 @@ def test_report_gives_up_when_days_keep_moving(
     assert table_rows(past, FREQUENCY.tables[0].name) == []
 
 
-def test_a_table_without_days_is_no_history(spark: SparkSession, database: Database, past: pg.connection) -> None:
+def test_table_without_daily_partitions_is_rejected(
+    spark: SparkSession, database: Database, past: pg.connection
+) -> None:
     with pytest.raises(JobError, match=r"There is no history table offsets; choose .* or rebalances"):
         History(spark, database, past).rows(TablePeriod("offsets", END))

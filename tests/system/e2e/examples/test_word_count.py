@@ -129,7 +129,7 @@ def test_from_start_counts_every_file_from_its_start(readers: Readers) -> None:
     assert words_counted(readers.directory) == words_in(readers.directory)
 
 
-def test_the_topic_metadata_knows_the_topic_with_its_partitions(readers: Readers, reader_node: str) -> None:
+def test_topic_metadata_has_the_topic_and_its_partitions(readers: Readers, reader_node: str) -> None:
     readers.consume("reader")
     readers.wait_until_all_is_committed()
     with ConsumerAgent(reader_node, "another-group", ["orders"]) as agent:
@@ -169,33 +169,35 @@ def a_directory(tmp_path: Path, *names: str) -> str:
     return str(directory)
 
 
-def test_a_directory_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_directory_is_reported_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["consume", str(tmp_path / "nowhere")]) == 1
     assert capsys.readouterr().err == f"there is no directory {tmp_path}/nowhere; `produce` creates it\n"
 
 
-def test_a_directory_without_partitions_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directory_without_partitions_is_reported_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     directory = a_directory(tmp_path, "notes.txt")
 
     assert main(["total", directory]) == 1
     assert capsys.readouterr().err == f"{directory} holds no partition; the first one would be orders-0.log\n"
 
 
-def test_a_partition_that_is_left_out_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_partition_file_is_reported_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = a_directory(tmp_path, "orders-0.log", "orders-2.log")
 
     assert main(["total", directory]) == 1
     assert "lacks a partition: it has [0, 2]" in capsys.readouterr().err
 
 
-def test_counts_that_cannot_be_read_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_counts_are_reported_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = a_directory(tmp_path, "orders-0.log", "orders-0.counts.json")
 
     assert main(["total", directory]) == 1
     assert "orders-0.counts.json cannot be read" in capsys.readouterr().err
 
 
-def test_no_node_at_the_url_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_node_is_reported_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = a_directory(tmp_path, "orders-0.log")
 
     assert main(["consume", directory, "--url", "http://127.0.0.1:1"]) == 1
@@ -204,7 +206,7 @@ def test_no_node_at_the_url_is_one_sentence(tmp_path: Path, capsys: pytest.Captu
     )
 
 
-def test_fewer_files_than_the_topic_metadata_knows_is_one_sentence(readers: Readers, reader_node: str) -> None:
+def test_fewer_files_than_partitions_are_reported_in_one_sentence(readers: Readers, reader_node: str) -> None:
     reader = readers.consume("reader")
     readers.wait_until_all_is_committed()
     end(reader)

@@ -25,7 +25,7 @@ from tests.system.e2e.sick_groups.sick_groups import Hour
 
 HOUR_S = 3_600.0
 PAUSE_MS = 600_000
-"""The loop does everything itself, so a slow machine makes it pause; that must not give members time back."""
+"""Everything runs in one loop, which pauses on a slow machine; that must not extend sessions."""
 
 
 @pytest.fixture(scope="module")

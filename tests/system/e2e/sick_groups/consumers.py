@@ -1,4 +1,4 @@
-"""Consumers of the hour: each asks the front door as an agent does, and some are sick.
+"""Consumers of the simulated hour: each sends an agent's requests, and some are faulty.
 
 A log grows evenly. A consumer reads everything up to its end at once, and reports that end with its commits.
 """
@@ -29,8 +29,8 @@ class Topic:
         return int((since_start_s + 60) * self.rate) + partition
 
 
-Ask = Callable[[str, str, Json], Awaitable[tuple[int, Json]]]
-"""Sends a method, a path and a body; returns the status and what came back."""
+SendRequest = Callable[[str, str, Json], Awaitable[tuple[int, Json]]]
+"""Sends a method, a path and a body; returns the status and the response body."""
 
 
 class Refused(Exception):
@@ -47,7 +47,7 @@ class Consumer:
 
     def __init__(
         self,
-        ask: Ask,
+        send_request: SendRequest,
         group_id: str,
         client_id: str,
         topic: Topic,
@@ -61,7 +61,7 @@ class Consumer:
         self.member_id = ""
         self.is_idle = False
         """Whether it commits no more."""
-        self._ask = ask
+        self._send_request = send_request
         self._group_id = group_id
         self._topic = topic
         self._session_ms = session_ms
@@ -165,16 +165,16 @@ class Consumer:
         await self._post("offsets", {"generation": self._generation, "member_id": self.member_id, "offsets": offsets})
 
     async def _post(self, action: str, body: Json) -> Json:
-        status, answer = await self._ask("POST", f"/v1/groups/{self._group_id}/{action}", body)
+        status, answer = await self._send_request("POST", f"/v1/groups/{self._group_id}/{action}", body)
         if status >= 400:
             raise Refused(answer["code"], answer.get("member_id", ""))
         return answer
 
 
-def in_process(app: Any) -> Ask:  # noqa: ANN401  # an ASGI application, whose types are dictionaries
-    """Return a way to ask an ASGI application without a socket."""
+def in_process(app: Any) -> SendRequest:  # noqa: ANN401  # an ASGI application, whose types are dictionaries
+    """Return a function that sends requests to an ASGI application without a socket."""
 
-    async def ask(method: str, path: str, body: Json) -> tuple[int, Json]:
+    async def send_request(method: str, path: str, body: Json) -> tuple[int, Json]:
         sent: list[Json] = []
 
         async def receive() -> Json:
@@ -199,4 +199,4 @@ def in_process(app: Any) -> Ask:  # noqa: ANN401  # an ASGI application, whose t
         await app(scope, receive, send)
         return sent[0]["status"], json.loads(sent[1]["body"] or b"null")
 
-    return ask
+    return send_request

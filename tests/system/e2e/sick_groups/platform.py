@@ -1,4 +1,4 @@
-"""A node that serves a simulated hour, asked in every way there is."""
+"""A node that serves a simulated hour, with its API, commands, SQL and metrics."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Platform:
         return (datetime.now(UTC) - self.began_at).total_seconds() - since_minute * 60
 
     def api(self, path: str) -> Json:
-        """Return what the API answers."""
+        """Return the response of the API."""
         with urlopen(self.url + path, timeout=PATIENCE_S) as response:
             return json.load(response)
 

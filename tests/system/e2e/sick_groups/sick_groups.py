@@ -16,11 +16,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from tests.system.e2e.sick_groups.consumers import Ask, Consumer, Topic
+from tests.system.e2e.sick_groups.consumers import Consumer, SendRequest, Topic
 
 MINUTE_S: Final = 60.0
-LAST_SCENE_MINUTE: Final = 57
-"""After it nobody starts or dies, so that every group but one is settled when the hour ends."""
+LAST_EVENT_MINUTE: Final = 57
+"""Afterwards no consumer starts or ends, so that every group but one is Stable when the hour ends."""
 ORDERS: Final = Topic("orders", 6)
 CLICKS: Final = Topic("clicks", 4)
 FEW: Final = Topic("few", 2, rate=1.0)
@@ -30,14 +30,14 @@ REASON: Final = {"reason": "the hour of sick groups"}
 class Hour:
     """Starts and ends the consumers of all groups."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, send_request: SendRequest) -> None:
+        self._send_request = send_request
         self._started_s = asyncio.get_running_loop().time()
-        self._scenes: list[asyncio.Task[None]] = []
+        self._scenarios: list[asyncio.Task[None]] = []
         self._consumers: list[tuple[Consumer, asyncio.Task[None]]] = []
 
     async def pass_by(self, caught_up: asyncio.Event) -> None:
-        """Let the hour pass. The consumers that are left then heartbeat, and nothing else happens.
+        """Simulate the hour. Afterwards the remaining consumers only heartbeat.
 
         Args:
             caught_up: set when no more time is to pass.
@@ -45,7 +45,7 @@ class Hour:
         for topic in (ORDERS, CLICKS, FEW):
             await self._change("PUT", f"/v1/topics/{topic.name}", {"partitions": topic.partitions, **REASON})
         await self._change("PUT", "/v1/groups/late/config", {"values": {"rebalance_timeout_ms": 20_000}, **REASON})
-        for scene in (
+        for scenario in (
             self._healthy(),
             self._stuck(),
             self._emptied(),
@@ -55,9 +55,9 @@ class Hour:
             self._idle_member(),
             self._deleted(),
         ):
-            self._scenes.append(asyncio.create_task(scene))
-        await self._minute(LAST_SCENE_MINUTE)
-        await _cancel(self._scenes)
+            self._scenarios.append(asyncio.create_task(scenario))
+        await self._minute(LAST_EVENT_MINUTE)
+        await _cancel(self._scenarios)
         await caught_up.wait()
         for consumer, _ in self._consumers:
             consumer.is_idle = True
@@ -70,34 +70,34 @@ class Hour:
 
     async def _healthy(self) -> None:
         for number in (1, 2, 3):
-            self._start(Consumer(self._ask, "healthy", f"healthy-{number}", ORDERS))
+            self._start(Consumer(self._send_request, "healthy", f"healthy-{number}", ORDERS))
 
     async def _stuck(self) -> None:
         long_ms = 3_600_000
-        self._start(Consumer(self._ask, "stuck", "stuck-1", ORDERS, rebalance_ms=long_ms))
-        self._start(Consumer(self._ask, "stuck", "stuck-2", ORDERS, rebalance_ms=long_ms, never_rejoins=True))
+        self._start(Consumer(self._send_request, "stuck", "stuck-1", ORDERS, rebalance_ms=long_ms))
+        self._start(Consumer(self._send_request, "stuck", "stuck-2", ORDERS, rebalance_ms=long_ms, never_rejoins=True))
         await self._minute(30)
-        self._start(Consumer(self._ask, "stuck", "stuck-3", ORDERS, rebalance_ms=long_ms))
+        self._start(Consumer(self._send_request, "stuck", "stuck-3", ORDERS, rebalance_ms=long_ms))
 
     async def _emptied(self) -> None:
-        only = Consumer(self._ask, "emptied", "emptied-1", ORDERS)
+        only = Consumer(self._send_request, "emptied", "emptied-1", ORDERS)
         running = self._start(only)
         await self._minute(20)
         running.cancel()
         await only.leave()
 
     async def _crash_loop(self) -> None:
-        self._start(Consumer(self._ask, "crash-loop", "crash-steady", CLICKS, joins_late_s=4))
+        self._start(Consumer(self._send_request, "crash-loop", "crash-steady", CLICKS, joins_late_s=4))
         while True:
-            running = self._start(Consumer(self._ask, "crash-loop", "crash-2", CLICKS, session_ms=6_000))
+            running = self._start(Consumer(self._send_request, "crash-loop", "crash-2", CLICKS, session_ms=6_000))
             await asyncio.sleep(40)
             running.cancel()
             await asyncio.sleep(15)
 
     async def _late(self) -> None:
-        self._start(Consumer(self._ask, "late", "late-2", CLICKS, joins_late_s=40))
+        self._start(Consumer(self._send_request, "late", "late-2", CLICKS, joins_late_s=40))
         while True:
-            other = Consumer(self._ask, "late", "late-1", CLICKS)
+            other = Consumer(self._send_request, "late", "late-1", CLICKS)
             running = self._start(other)
             await asyncio.sleep(5 * MINUTE_S)
             running.cancel()
@@ -105,9 +105,9 @@ class Hour:
 
     async def _young(self) -> None:
         await self._minute(40)
-        self._start(Consumer(self._ask, "young", "young-1", CLICKS, joins_late_s=45))
+        self._start(Consumer(self._send_request, "young", "young-1", CLICKS, joins_late_s=45))
         while True:
-            other = Consumer(self._ask, "young", "young-2", CLICKS)
+            other = Consumer(self._send_request, "young", "young-2", CLICKS)
             running = self._start(other)
             await asyncio.sleep(MINUTE_S)
             running.cancel()
@@ -115,11 +115,11 @@ class Hour:
 
     async def _idle_member(self) -> None:
         for number in (1, 2, 3):
-            self._start(Consumer(self._ask, "idle-member", f"idle-{number}", FEW))
+            self._start(Consumer(self._send_request, "idle-member", f"idle-{number}", FEW))
 
     async def _deleted(self) -> None:
         await self._minute(5)
-        only = Consumer(self._ask, "deleted", "deleted-1", CLICKS)
+        only = Consumer(self._send_request, "deleted", "deleted-1", CLICKS)
         running = self._start(only)
         await self._minute(15)
         running.cancel()
@@ -137,7 +137,7 @@ class Hour:
         await asyncio.sleep(self._started_s + minute * MINUTE_S - asyncio.get_running_loop().time())
 
     async def _change(self, method: str, path: str, body: object) -> None:
-        status, answer = await self._ask(method, path, body)
+        status, answer = await self._send_request(method, path, body)
         assert status < 300, answer
 
 

@@ -32,13 +32,13 @@ STATES = {
     "stuck": "PreparingRebalance",
     "young": "Stable",
 }
-STANDS_STILL = {"stuck": 30, "emptied": 20}
-"""Since which minute a group of the topic `orders` has committed nothing."""
+STOPPED_AT_MINUTE = {"stuck": 30, "emptied": 20}
+"""Groups of the topic `orders` → the minute after which they commit nothing."""
 COMMIT_GAP_S = 30
 """Twice the time between two commits of a consumer, and some."""
 EVICTIONS = ("session_expired", "rebalance_timeout", "sync_timeout")
 REPORT_GRACE = timedelta(minutes=2)
-"""A report on rebalances tells of an interval that is over for so long."""
+"""How long ago a reported interval must have ended."""
 Partition = tuple[str, str, int]
 
 
@@ -95,9 +95,9 @@ def test_lag_in_records(platform: Platform) -> None:
     of_group: Counter[str] = Counter()
     for (group_id, *_), records in lag.items():
         of_group[group_id] += records
-    for group_id, minute in STANDS_STILL.items():
-        went_on_s = (platform.ended_at - platform.began_at).total_seconds() - minute * 60
-        assert of_group[group_id] == pytest.approx(6 * 20 * went_on_s, abs=6 * 20 * COMMIT_GAP_S), group_id
+    for group_id, minute in STOPPED_AT_MINUTE.items():
+        since_s = (platform.ended_at - platform.began_at).total_seconds() - minute * 60
+        assert of_group[group_id] == pytest.approx(6 * 20 * since_s, abs=6 * 20 * COMMIT_GAP_S), group_id
     assert of_group["idle-member"] == 0
 
     api: dict[Partition, int] = {}
@@ -142,7 +142,7 @@ def test_lag_in_records(platform: Platform) -> None:
 
 
 def test_lag_in_seconds(platform: Platform) -> None:
-    api = {group_id: platform.api(f"/v1/groups/{group_id}/lag")["lag_seconds"] for group_id in STANDS_STILL}
+    api = {group_id: platform.api(f"/v1/groups/{group_id}/lag")["lag_seconds"] for group_id in STOPPED_AT_MINUTE}
     view = {
         row["group_id"]: row["lag_seconds"]
         for row in platform.sql(
@@ -155,7 +155,7 @@ def test_lag_in_seconds(platform: Platform) -> None:
         if name == "kafka_consumergroup_lag_seconds":
             group_id = dict(labels)["consumergroup"]
             scraped[group_id] = max(scraped[group_id], value)
-    for group_id, minute in STANDS_STILL.items():
+    for group_id, minute in STOPPED_AT_MINUTE.items():
         for place in (api, view, scraped):
             assert place[group_id] == pytest.approx(platform.stood_still_s(minute), abs=COMMIT_GAP_S), group_id
 

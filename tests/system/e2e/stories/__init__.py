@@ -1,1 +1,1 @@
-"""Stories of groups, played by real agents on a real node: what the consumers are told, and what the ledger says."""
+"""Stories of groups with real agents on a real node: callbacks of the consumers, and rows of the history."""

@@ -1,4 +1,4 @@
-"""Stories share a node and its ledger, and each has a group of its own."""
+"""Fixtures: stories share a node and its database; each has its own group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from muster.settings import psql_url
 from tests.support.databases import Databases
 from tests.support.nodes import running_node
-from tests.system.e2e.stories.stage import Stage
+from tests.system.e2e.stories.story_group import StoryGroup
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def ledger(ledger_url: str) -> Iterator[PsycopgConnection]:
 
 
 @pytest.fixture
-def stage(story_node: str, ledger: PsycopgConnection) -> Iterator[Stage]:
-    stage = Stage(story_node, ledger)
-    yield stage
-    stage.finish()
+def group(story_node: str, ledger: PsycopgConnection) -> Iterator[StoryGroup]:
+    group = StoryGroup(story_node, ledger)
+    yield group
+    group.close()

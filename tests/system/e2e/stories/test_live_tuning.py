@@ -1,4 +1,4 @@
-"""Timeouts are changed while everybody works: members follow with their next heartbeat, and nobody has to rejoin."""
+"""Timeouts are changed in a running group: members adopt them at their next heartbeat, without a rebalance."""
 
 from __future__ import annotations
 
@@ -11,89 +11,89 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from agent.responses import EffectiveTimeouts
 from tests.support.waiting import PATIENCE_S, poll_until
-from tests.system.e2e.stories.stage import Actor, Hold, Stage
+from tests.system.e2e.stories.story_group import Consumer, Pause, StoryGroup
 
 MANY = 100
 BEFORE_MS, AFTER_MS = 20_000, 30_000
 
 
-class Listener:
-    """Hears every session timeout that an agent is told, and when it was changed."""
+class TimeoutRecorder:
+    """Records every session timeout that agents receive, before and after a change."""
 
-    def __init__(self, actors: list[Actor]) -> None:
-        self.reported: dict[str, list[int]] = {actor.name: [] for actor in actors}
+    def __init__(self, consumers: list[Consumer]) -> None:
+        self.reported: dict[str, list[int]] = {consumer.name: [] for consumer in consumers}
         self.reported_after: dict[str, list[int]] = {}
-        for actor in actors:
-            self._listen(actor)
+        for consumer in consumers:
+            self._record_timeouts(consumer)
 
     def changed(self) -> None:
-        """Take note that the change has been made: what is told from now on is kept apart."""
+        """Record the timeouts received from now on separately."""
         self.reported_after = {name: [] for name in self.reported}
 
-    def all_follow(self, timeout_ms: int) -> bool:
+    def all_received(self, timeout_ms: int) -> bool:
         return all(timeout_ms in reported for reported in self.reported_after.values())
 
-    def _listen(self, actor: Actor) -> None:
-        shared = actor.agent._shared
+    def _record_timeouts(self, consumer: Consumer) -> None:
+        shared = consumer.agent._shared
         take = shared.apply_timeouts
 
-        def heard(timeouts: EffectiveTimeouts) -> None:
+        def record(timeouts: EffectiveTimeouts) -> None:
             take(timeouts)
-            self.reported[actor.name].append(timeouts.session_timeout_ms)
+            self.reported[consumer.name].append(timeouts.session_timeout_ms)
             if self.reported_after:
-                self.reported_after[actor.name].append(timeouts.session_timeout_ms)
+                self.reported_after[consumer.name].append(timeouts.session_timeout_ms)
 
-        shared.apply_timeouts = heard  # type: ignore[method-assign]  # to listen in
+        shared.apply_timeouts = record  # type: ignore[method-assign]  # to listen in
 
 
 @pytest.fixture
-def crowd(story_node: str, ledger: PsycopgConnection) -> Iterator[Stage]:
-    """Give a group of a hundred agents that have all been assigned something in one generation."""
-    stage = Stage(story_node, ledger, partitions=MANY)
-    stage.configure(group_initial_rebalance_delay_ms=2_500, heartbeat_interval_ms=1_000)
+def large_group(story_node: str, ledger: PsycopgConnection) -> Iterator[StoryGroup]:
+    """Return a group of a hundred agents that all own a partition in one generation."""
+    group = StoryGroup(story_node, ledger, partitions=MANY)
+    group.configure(group_initial_rebalance_delay_ms=2_500, heartbeat_interval_ms=1_000)
     for number in range(MANY):
-        stage.enter(f"agent-{number}", own_line=number == 0, session_timeout_ms=BEFORE_MS)
-    stage.wait_for(lambda: all(len(actor.owned) == 1 for actor in stage.present()))
-    yield stage
-    stage.finish()
+        group.start(f"agent-{number}", has_proxy=number == 0, session_timeout_ms=BEFORE_MS)
+    group.wait_for(lambda: all(len(consumer.owned) == 1 for consumer in group.running()))
+    yield group
+    group.close()
 
 
-def test_a_hundred_agents_follow_a_new_session_timeout_with_their_next_heartbeat(crowd: Stage) -> None:
-    generation, calls = crowd.described()["generation"], [actor.counts() for actor in crowd.present()]
-    listener = Listener(crowd.present())
-    poll_until(lambda: all(listener.reported.values()))
-    assert {ms for reported in listener.reported.values() for ms in reported} == {BEFORE_MS}
+def test_hundred_agents_adopt_a_new_session_timeout_at_their_next_heartbeat(large_group: StoryGroup) -> None:
+    generation, calls = large_group.described()["generation"], [consumer.counts() for consumer in large_group.running()]
+    recorder = TimeoutRecorder(large_group.running())
+    poll_until(lambda: all(recorder.reported.values()))
+    assert {ms for reported in recorder.reported.values() for ms in reported} == {BEFORE_MS}
 
-    crowd.configure(session_timeout_ms=AFTER_MS)
-    listener.changed()
-    poll_until(lambda: listener.all_follow(AFTER_MS))
+    large_group.configure(session_timeout_ms=AFTER_MS)
+    recorder.changed()
+    poll_until(lambda: recorder.all_received(AFTER_MS))
 
-    # One answer may have been on its way when the change was made; none that was asked for later is of before.
-    assert {name for name, reported in listener.reported_after.items() if BEFORE_MS in reported[1:]} == set()
-    described = crowd.described()
+    # One response may have been in transit at the change; later ones have the new timeout.
+    assert {name for name, reported in recorder.reported_after.items() if BEFORE_MS in reported[1:]} == set()
+    described = large_group.described()
     assert (described["state"], described["generation"]) == ("Stable", generation)
     assert described["config"]["session_timeout_ms"] == AFTER_MS
-    assert len(crowd.rebalances()) == generation
-    assert [actor.counts() for actor in crowd.present()] == calls
-    assert all(actor.error is None for actor in crowd.present())
+    assert len(large_group.rebalances()) == generation
+    assert [consumer.counts() for consumer in large_group.running()] == calls
+    assert all(consumer.error is None for consumer in large_group.running())
 
-    _a_shorter_one_holds_as_well(crowd)
-
-
-def _a_shorter_one_holds_as_well(crowd: Stage) -> None:
-    """Whoever falls silent now is put out by the timeout that was set, and not by the one it had asked for."""
-    crowd.configure(session_timeout_ms=5_000)
-    listener = Listener(crowd.present())
-    listener.changed()
-    poll_until(lambda: listener.all_follow(5_000))
-    crowd.actors["agent-0"].vanish()
-    poll_until(lambda: expired(crowd) != [])
-    assert expired(crowd) == [("agent-0", 5_000)]
+    _assert_shorter_timeout_is_effective(large_group)
 
 
-def expired(stage: Stage) -> list[tuple[str, int]]:
-    """Return whose session expired, and the timeout that was in force."""
-    return stage._rows(
+def _assert_shorter_timeout_is_effective(large_group: StoryGroup) -> None:
+    """A crashed member is evicted after the configured timeout, not after the requested one."""
+    large_group.configure(session_timeout_ms=5_000)
+    recorder = TimeoutRecorder(large_group.running())
+    recorder.changed()
+    poll_until(lambda: recorder.all_received(5_000))
+    large_group.consumers["agent-0"].crash()
+    poll_until(lambda: expired(large_group) != [])
+    assert expired(large_group) == [("agent-0", 5_000)]
+
+
+def expired(group: StoryGroup) -> list[tuple[str, int]]:
+    """Return client id and effective timeout of each expired session."""
+    return group._rows(
         "SELECT client_id, session_timeout_ms FROM member_sessions"
         " WHERE group_id = %s AND end_reason = 'session_expired'"
     )
@@ -102,64 +102,64 @@ def expired(stage: Stage) -> list[tuple[str, int]]:
 # -- a group that is stuck --------------------------------------------------------------------------------------
 
 
-def test_shorter_rebalance_timeout_unblocks_a_waiting_group(stage: Stage) -> None:
-    """The one that is waited for goes on heartbeating, so its session does not end the wait; agents ask for 300 s."""
-    giving_back = Hold()
-    stage.enter("one", in_revoked=giving_back.stand)
-    stage.wait_for_shares(3, generation=1)
-    stage.enter("two")
-    giving_back.wait_until_reached()
-    stage.wait_for_group(lambda group: len(group["members"]) == 2)
-    stuck = stage.described()
+def test_shorter_rebalance_timeout_unblocks_a_waiting_group(group: StoryGroup) -> None:
+    """The awaited member keeps heartbeating, so its session does not expire; agents request 300 s."""
+    revocation = Pause()
+    group.start("one", in_revoked=revocation.block)
+    group.wait_for_shares(3, generation=1)
+    group.start("two")
+    revocation.wait_until_reached()
+    group.wait_for_group(lambda description: len(description["members"]) == 2)
+    stuck = group.described()
 
-    stage.configure(rebalance_timeout_ms=1_000)
-    stage.wait_for(lambda: stage.actors["two"].assigned_in_generation == 2)
-    freed = stage.described()
-    giving_back.release()
-    stage.wait_for_shares(2, 1, generation=3)
+    group.configure(rebalance_timeout_ms=1_000)
+    group.wait_for(lambda: group.consumers["two"].assigned_in_generation == 2)
+    freed = group.described()
+    revocation.release()
+    group.wait_for_shares(2, 1, generation=3)
 
     assert (stuck["state"], len(stuck["waiting_for"])) == ("PreparingRebalance", 1)
     assert stuck["waiting_for"][0].startswith("one-")
     assert [member["client_id"] for member in freed["members"]] == ["two"]
-    assert stage._rows("SELECT client_id, end_reason FROM member_sessions WHERE group_id = %s") == [
+    assert group._rows("SELECT client_id, end_reason FROM member_sessions WHERE group_id = %s") == [
         ("one", "rebalance_timeout")
     ]
 
 
-def test_longer_rebalance_timeout_keeps_late_members(stage: Stage) -> None:
-    stage.configure(rebalance_timeout_ms=2_500)
-    giving_back = Hold()
-    stage.enter("one", in_revoked=giving_back.stand)
-    stage.wait_for_shares(3, generation=1)
-    stage.enter("two")
-    giving_back.wait_until_reached()
-    stage.wait_for_group(lambda group: len(group["members"]) == 2)
-    limit = stage.described()["waiting_until"]
+def test_longer_rebalance_timeout_keeps_late_members(group: StoryGroup) -> None:
+    group.configure(rebalance_timeout_ms=2_500)
+    revocation = Pause()
+    group.start("one", in_revoked=revocation.block)
+    group.wait_for_shares(3, generation=1)
+    group.start("two")
+    revocation.wait_until_reached()
+    group.wait_for_group(lambda description: len(description["members"]) == 2)
+    limit = group.described()["waiting_until"]
 
-    stage.configure(rebalance_timeout_ms=60_000)
-    longer = stage.described()["waiting_until"]
-    giving_back.release()
-    stage.wait_for_shares(2, 1, generation=2)
+    group.configure(rebalance_timeout_ms=60_000)
+    longer = group.described()["waiting_until"]
+    revocation.release()
+    group.wait_for_shares(2, 1, generation=2)
 
     assert longer > limit
-    assert stage._rows("SELECT end_reason FROM member_sessions WHERE group_id = %s") == []
+    assert group._rows("SELECT end_reason FROM member_sessions WHERE group_id = %s") == []
 
 
 # -- what another timeout would have done -----------------------------------------------------------------------
 
 
-def test_recent_eviction_is_reported_with_the_timeout_it_needed(stage: Stage) -> None:
-    """A consumer's line is cut for longer than its session, and it comes back under the same name."""
-    stage.enter("one", own_line=True, session_timeout_ms=1_000)
-    stage.wait_for_shares(3, generation=1)
-    stage.actors["one"].vanish()
-    poll_until(lambda: expired(stage) != [])
-    stage.enter("one", session_timeout_ms=1_000)
-    stage.wait_for(lambda: stage.actors["one"].count("assigned") == 1)
+def test_recent_eviction_is_reported_with_the_timeout_it_needed(group: StoryGroup) -> None:
+    """A consumer is disconnected for longer than its session, and rejoins with the same client id."""
+    group.start("one", has_proxy=True, session_timeout_ms=1_000)
+    group.wait_for_shares(3, generation=1)
+    group.consumers["one"].crash()
+    poll_until(lambda: expired(group) != [])
+    group.start("one", session_timeout_ms=1_000)
+    group.wait_for(lambda: group.consumers["one"].count("assigned") == 1)
 
-    path = f"/v1/groups/{stage.group_id}/tuning"
+    path = f"/v1/groups/{group.group_id}/tuning"
     short, long = (
-        stage.call("GET", f"{path}?session_timeout_ms={ms}")["what_if"]["session_timeout_ms"] for ms in (1_000, 61_001)
+        group.call("GET", f"{path}?session_timeout_ms={ms}")["what_if"]["session_timeout_ms"] for ms in (1_000, 61_001)
     )
     (spared,) = long["avoided"]
     assert (spared["client_id"], spared["limit_ms"]) == ("one", 1_000)
@@ -168,7 +168,7 @@ def test_recent_eviction_is_reported_with_the_timeout_it_needed(stage: Stage) ->
     assert (short["avoided"], long["failures"]) == ([], [])
 
 
-# -- what makes no sense ----------------------------------------------------------------------------------------
+# -- invalid values ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -189,19 +189,19 @@ def test_recent_eviction_is_reported_with_the_timeout_it_needed(stage: Stage) ->
         ({"sesion_timeout_ms": 9_000}, "sesion_timeout_ms is no setting"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused_with_the_reason_and_changes_nothing(
-    stage: Stage, values: dict[str, Any], why: str
+def test_invalid_value_is_rejected_with_the_reason_and_changes_nothing(
+    group: StoryGroup, values: dict[str, Any], why: str
 ) -> None:
-    path = f"/v1/groups/{stage.group_id}/config"
-    before = stage.call("GET", path)
+    path = f"/v1/groups/{group.group_id}/config"
+    before = group.call("GET", path)
     with urllib3.PoolManager() as http:
         refusal = http.request(
             "PUT",
-            stage.node_url + path,
+            group.node_url + path,
             json={"values": values, "reason": "a story"},
             headers={"X-Muster-Actor": "tests"},
             timeout=PATIENCE_S,
         )
     assert (refusal.status, refusal.json()["code"], refusal.json()["action"]) == (400, "INVALID_REQUEST", "fix")
     assert why in refusal.json()["detail"]
-    assert stage.call("GET", path) == before
+    assert group.call("GET", path) == before

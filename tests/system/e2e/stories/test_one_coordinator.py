@@ -1,4 +1,4 @@
-"""Whatever comes at a group at once, and whichever node it is at, there is one truth about it."""
+"""Concurrent requests at several nodes have consistent results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from agent import TopicPartition
 from tests.support.nodes import running_node
 from tests.support.waiting import PATIENCE_S
-from tests.system.e2e.stories.stage import Hold, Stage
+from tests.system.e2e.stories.story_group import Pause, StoryGroup
 
 CROWD = 50
 
 
-def test_fifty_joins_at_once_are_one_generation_in_which_the_leader_sees_everybody(stage: Stage) -> None:
-    stage.configure(group_initial_rebalance_delay_ms=1_500)
+def test_fifty_concurrent_joins_form_one_generation_and_the_leader_gets_all_members(group: StoryGroup) -> None:
+    group.configure(group_initial_rebalance_delay_ms=1_500)
     http = urllib3.PoolManager(maxsize=CROWD, retries=False, timeout=PATIENCE_S)
 
     def join(number: int) -> dict[str, Any]:
@@ -30,10 +30,10 @@ def test_fifty_joins_at_once_are_one_generation_in_which_the_leader_sees_everybo
             "session_timeout_ms": 20_000,
             "rebalance_timeout_ms": 20_000,
             "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": {"topics": [stage.topic]}}],
+            "protocols": [{"name": "range", "metadata": {"topics": [group.topic]}}],
             "max_wait_ms": 20_000,
         }
-        response = http.request("POST", f"{stage.node_url}/v1/groups/{stage.group_id}/join", json=body)
+        response = http.request("POST", f"{group.node_url}/v1/groups/{group.group_id}/join", json=body)
         assert response.status == 200, response.data
         answer: dict[str, Any] = response.json()
         return answer
@@ -49,46 +49,50 @@ def test_fifty_joins_at_once_are_one_generation_in_which_the_leader_sees_everybo
     assert not any(shown.values())
 
 
-def test_fetching_offsets_never_reports_a_rebalance(stage: Stage) -> None:
-    giving_back = Hold()
-    first = stage.enter("one", in_revoked=giving_back.stand)
-    stage.wait_for_shares(3, generation=1)
-    standing = first.stand_still()
-    first.agent.commit({TopicPartition(stage.topic, 1): 5})
-    standing.release()
-    stage.enter("two")
-    giving_back.wait_until_reached()
-    stage.wait_for_group(lambda group: group["state"] == "PreparingRebalance")
-    fetched = stage.call("GET", f"/v1/groups/{stage.group_id}/offsets")["offsets"]
-    giving_back.release()
+def test_fetching_offsets_never_reports_a_rebalance(group: StoryGroup) -> None:
+    revocation = Pause()
+    first = group.start("one", in_revoked=revocation.block)
+    group.wait_for_shares(3, generation=1)
+    pause = first.pause()
+    first.agent.commit({TopicPartition(group.topic, 1): 5})
+    pause.release()
+    group.start("two")
+    revocation.wait_until_reached()
+    group.wait_for_group(lambda description: description["state"] == "PreparingRebalance")
+    fetched = group.call("GET", f"/v1/groups/{group.group_id}/offsets")["offsets"]
+    revocation.release()
 
     assert [(each["partition"], each["offset"]) for each in fetched] == [(1, 5)]
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_consumers_notice_nothing_when_their_node_goes(
+def test_loss_of_a_node_is_invisible_to_consumers(
     database_url: str, sql_connection: PsycopgConnection, assignor: str
 ) -> None:
     with ExitStack() as later, ExitStack() as first_node:
         url = first_node.enter_context(running_node(database_url, lease_ttl_ms=3_000)).url
         other = later.enter_context(running_node(database_url, lease_ttl_ms=3_000)).url
-        stage = Stage(other, sql_connection)
-        later.callback(stage.finish)
-        stage.configure(group_initial_rebalance_delay_ms=1_500)
+        group = StoryGroup(other, sql_connection)
+        later.callback(group.close)
+        group.configure(group_initial_rebalance_delay_ms=1_500)
         urls = {"base_urls": [url, other], "assignors": [assignor]}
-        actors = [stage.enter(name, **urls) for name in ("one", "two")]
-        stage.wait_for(
-            lambda: sorted(map(len, stage.shares())) == [1, 2] and len({a.assigned_in_generation for a in actors}) == 1
+        consumers = [group.start(name, **urls) for name in ("one", "two")]
+        group.wait_for(
+            lambda: (
+                sorted(map(len, group.shares())) == [1, 2] and len({a.assigned_in_generation for a in consumers}) == 1
+            )
         )
 
-        def what_is_known() -> object:
-            return stage.rebalances(), [(actor.counts(), actor.agent.generation, actor.owned) for actor in actors]
+        def observed_state() -> object:
+            return group.rebalances(), [
+                (consumer.counts(), consumer.agent.generation, consumer.owned) for consumer in consumers
+            ]
 
-        before = what_is_known()
+        before = observed_state()
         first_node.close()
-        for actor in actors:
-            standing = actor.stand_still()
-            actor.agent.commit(dict.fromkeys([TopicPartition(stage.topic, number) for number in actor.owned], 10))
-            standing.release()
+        for consumer in consumers:
+            pause = consumer.pause()
+            consumer.agent.commit(dict.fromkeys([TopicPartition(group.topic, number) for number in consumer.owned], 10))
+            pause.release()
 
-        assert what_is_known() == before
+        assert observed_state() == before

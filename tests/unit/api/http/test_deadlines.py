@@ -73,7 +73,7 @@ class EarlyTimerLoop(asyncio.SelectorEventLoop):
         self.shown_s = None
 
 
-def test_a_timer_that_comes_a_little_early_is_not_armed_again() -> None:
+def test_slightly_early_timer_is_not_restarted() -> None:
     loop = EarlyTimerLoop()
     try:
         with pytest.raises(CoordinatorNotAvailable):
@@ -110,7 +110,7 @@ def test_a_request_in_time_is_answered_after_another_was_overdue() -> None:
     assert in_loop(test) == "answer"
 
 
-def test_a_cancelled_request_is_not_taken_for_an_overdue_one() -> None:
+def test_cancelled_request_is_not_reported_as_overdue() -> None:
     async def test() -> bool:
         waiting = asyncio.create_task(Deadlines(LONG_MS).wait(never()))
         await asyncio.sleep(0)
@@ -121,7 +121,7 @@ def test_a_cancelled_request_is_not_taken_for_an_overdue_one() -> None:
     assert in_loop(test)
 
 
-def test_a_refusal_passes_through() -> None:
+def test_error_of_a_request_is_raised_unchanged() -> None:
     async def refused() -> None:
         raise CoordinatorNotAvailable("of its own")
 

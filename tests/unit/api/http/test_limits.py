@@ -1,4 +1,4 @@
-"""Limits have one value, wherever they are written."""
+"""Limits have the same value in code, settings and documentation."""
 
 from api.http import limits
 from api.http.limits import HttpLimits

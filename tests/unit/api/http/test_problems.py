@@ -47,7 +47,7 @@ def error_named(code: str) -> CoordinatorError:
 
 
 @pytest.mark.parametrize("code", CONTRACT)
-def test_a_refusal_is_as_the_contract_has_it(code: str) -> None:
+def test_problem_document_has_the_documented_fields(code: str) -> None:
     kafka_code, status, action = CONTRACT[code]
 
     reply = problem_response(error_named(code))
@@ -77,7 +77,7 @@ def test_new_member_id_and_owner_are_returned_in_errors() -> None:
     assert (elsewhere["coordinator"], nowhere["coordinator"]) == ("http://b:1", None)
 
 
-def test_waiting_too_long_is_no_reason_to_rejoin() -> None:
+def test_expired_long_poll_is_retried_without_rejoin() -> None:
     problem = json.loads(problem_response(LongPollTimedOut("m-1")).body)
 
     assert (problem["code"], problem["status"], problem["action"]) == ("REBALANCE_IN_PROGRESS", 409, "retry")

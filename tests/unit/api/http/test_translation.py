@@ -37,7 +37,7 @@ assignments = st.fixed_dictionaries({"partitions": partitions, "user_data": user
 
 
 @given(subscriptions)
-def test_a_subscription_comes_back_as_it_was_sent(sent: dict[str, object]) -> None:
+def test_subscription_is_returned_as_sent(sent: dict[str, object]) -> None:
     data = subscription_bytes("metadata", msgspec.convert(sent, SubscriptionJson), CONSUMER)
 
     shown = subscription_json(data, as_json=True)
@@ -48,14 +48,14 @@ def test_a_subscription_comes_back_as_it_was_sent(sent: dict[str, object]) -> No
 
 
 @given(assignments)
-def test_an_assignment_comes_back_as_it_was_sent(sent: dict[str, object]) -> None:
+def test_assignment_is_returned_as_sent(sent: dict[str, object]) -> None:
     data = assignment_bytes("assignment", msgspec.convert(sent, AssignmentJson))
 
     assert msgspec.to_builtins(assignment_json(data, as_json=True)) == sent
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_come_back_as_they_were_sent(data: bytes) -> None:
+def test_bytes_are_returned_as_sent(data: bytes) -> None:
     encoded = b64encode(data).decode()
 
     assert subscription_bytes("metadata", encoded, "connect") == data
@@ -69,7 +69,7 @@ def test_bytes_are_shown_as_json_or_as_base64_and_never_fail(data: bytes) -> Non
         assert not isinstance(shown, str) or shown == b64encode(data).decode()
 
 
-def test_a_subscription_without_more_is_version_1_as_older_clients_write_it() -> None:
+def test_minimal_subscription_is_encoded_as_version_1() -> None:
     data = subscription_bytes("metadata", SubscriptionJson(["a"]), CONSUMER)
 
     assert data == bytes.fromhex("0001 00000001 000161 ffffffff 00000000")
@@ -81,7 +81,7 @@ def test_no_assignment_is_an_empty_one() -> None:
 
 @pytest.mark.parametrize("topic", ["a\0", "x" * 250])
 @pytest.mark.parametrize("place", ["subscribed", "subscribed, and no owned partitions follow", "owned"])
-def test_bytes_are_refused_when_they_name_a_topic_that_cannot_be_kept(topic: str, place: str) -> None:
+def test_bytes_with_an_unstorable_topic_name_are_rejected(topic: str, place: str) -> None:
     is_owned = place == "owned"
     subscription = Subscription(() if is_owned else (topic,), (TopicPartitions(topic, (0,)),) if is_owned else ())
     poisoned = write_subscription(subscription)

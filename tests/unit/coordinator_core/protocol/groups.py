@@ -1,7 +1,7 @@
 """Builders of groups in every state, short request functions, and summaries of decisions.
 
 The usual group has three members in generation 7: a leads, b follows, s is static (its instance is S). A handshake
-id, h, may be out. What is parked carries a token that tells whose it is.
+id, h, may be pending. The token of a parked request identifies its member.
 """
 
 from collections.abc import Iterable, Mapping
@@ -187,7 +187,7 @@ def preparing(
 
 
 def empty(pending: Iterable[str] = (), protocol_type: str = "consumer") -> Group:
-    """Return a group whose members have gone, at generation 7."""
+    """Return a group whose members have left, at generation 7."""
     records: list[GroupRecord] = [
         MemberRemoved(BORN_MS, "a", RemovalReason.LEFT),
         _started(Trigger.MEMBER_LEFT),
@@ -318,10 +318,10 @@ def stored_offset(
     return StoredOffset(topic, partition, 5, -1, "", None, committed_at_ms, None, version)
 
 
-# -- asking, and telling what was decided ----------------------------------------------------------------------
+# -- decisions and their summaries -----------------------------------------------------------------------------
 
 
-def ask(group: Group, request: Request, settings: GroupSettings | None = None, now: Now = NOW) -> Decision:
+def decided(group: Group, request: Request, settings: GroupSettings | None = None, now: Now = NOW) -> Decision:
     """Decide a request with the default settings, or others."""
     return decide(group, request, now, Context(settings or GroupSettings()))
 
@@ -333,7 +333,7 @@ def reply(decision: Decision, token: Token = TOKEN) -> Reply:
 
 
 def answer(decision: Decision, token: Token = TOKEN) -> Answer:
-    """Return the one answer to a token, which is no refusal."""
+    """Return the one response to a token, which is not an error."""
     found = reply(decision, token).answer
     assert not isinstance(found, CoordinatorError), found.code
     return found

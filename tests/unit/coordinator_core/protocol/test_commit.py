@@ -16,8 +16,8 @@ from coordinator_core.protocol.settings import Context, GroupSettings, TopicMeta
 from tests.unit.coordinator_core.protocol.groups import (
     NOW,
     answer,
-    ask,
     commit,
+    decided,
     empty,
     fresh,
     preparing,
@@ -32,47 +32,47 @@ SHORT = GroupSettings(offset_metadata_max_bytes=3)
 
 
 def results(decision: Decision) -> list[str]:
-    """Return the partitions' results, in the order asked."""
+    """Return the partitions' results, in the order of the request."""
     found = answer(decision)
     assert isinstance(found, CommitOffsetsResponse)
     return ["NONE" if one.error is None else one.error.code for one in found.offsets]
 
 
 def test_record_has_everything_that_was_committed() -> None:
-    decision = ask(stable(), commit("b", 7, None, OffsetToCommit("orders", 3, 42, 5, "note", 99)))
+    decision = decided(stable(), commit("b", 7, None, OffsetToCommit("orders", 3, 42, 5, "note", 99)))
     assert decision.records == (
         OffsetsCommitted(NOW.wall_ms, "b", None, (OffsetToCommit("orders", 3, 42, 5, "note", 99),)),
     )
 
 
 def test_an_offset_s_own_time_to_live_counts_from_now() -> None:
-    (record,) = ask(empty(), commit("", -1, retention_ms=1_000)).records
+    (record,) = decided(empty(), commit("", -1, retention_ms=1_000)).records
     assert isinstance(record, OffsetsCommitted)
     assert record.expires_at_ms == NOW.wall_ms + 1_000
 
 
-def test_an_offset_may_have_no_time_to_live_at_all() -> None:
-    (record,) = ask(empty(), commit("", -1, retention_ms=0)).records
+def test_time_to_live_of_0_expires_at_once() -> None:
+    (record,) = decided(empty(), commit("", -1, retention_ms=0)).records
     assert isinstance(record, OffsetsCommitted)
     assert record.expires_at_ms == NOW.wall_ms
 
 
 def test_commit_from_outside_into_a_live_group_is_rejected_with_reason() -> None:
-    refused = reply(ask(stable(), commit("", -1))).answer
+    refused = reply(decided(stable(), commit("", -1))).answer
     assert isinstance(refused, UnknownMemberId)
     assert refused.detail == "the group has members; only they may commit"
 
 
 def test_an_offset_lives_until_the_year_9999_at_the_latest() -> None:
-    """A later instant fits neither Postgres nor Python, and one commit must not cost the group its node."""
-    (record,) = ask(empty(), commit("", -1, retention_ms=2**62)).records
+    """Postgres and Python cannot represent a later time, and one commit must not unload the shard."""
+    (record,) = decided(empty(), commit("", -1, retention_ms=2**62)).records
     assert isinstance(record, OffsetsCommitted)
     assert record.expires_at_ms == 253_402_300_799_000
 
 
-def test_metadata_is_limited_in_characters_not_bytes_and_the_limit_is_fine() -> None:
+def test_metadata_is_limited_in_characters_with_the_limit_included() -> None:
     fine, wide, long = (OffsetToCommit("orders", n, 1, metadata=text) for n, text in enumerate(["abc", "äöü", "abcd"]))
-    decision = ask(stable(), commit("b", 7, None, fine, wide, long), SHORT)
+    decision = decided(stable(), commit("b", 7, None, fine, wide, long), SHORT)
     assert results(decision) == ["NONE", "NONE", "OFFSET_METADATA_TOO_LARGE"]
     (record,) = decision.records
     assert isinstance(record, OffsetsCommitted)
@@ -87,29 +87,29 @@ def test_only_a_partition_beyond_a_known_count_is_refused() -> None:
 
 
 def test_unknown_partition_is_the_first_error_of_a_partition() -> None:
-    """Kafka looks at the topic before the coordinator sees the commit."""
+    """Kafka checks the topic before the coordinator gets the commit."""
     context = Context(SHORT, {"orders": TopicMetadata(2, 1)})
     beyond = OffsetToCommit("orders", 2, 1, metadata="long")
     assert results(decide(stable(), commit("b", 7, None, beyond), NOW, context)) == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
 def test_empty_commit_of_a_non_member_creates_the_group() -> None:
-    decision = ask(Group("g"), commit("", -1, None, OffsetToCommit("orders", 0, 1, metadata="long")), SHORT)
+    decision = decided(Group("g"), commit("", -1, None, OffsetToCommit("orders", 0, 1, metadata="long")), SHORT)
     assert recorded(decision) == ["GroupCreated"]
 
 
 def test_the_empty_group_id_may_commit() -> None:
-    assert replies_of(ask(Group(""), commit("", -1))) == ["CommitOffsetsResponse"]
+    assert replies_of(decided(Group(""), commit("", -1))) == ["CommitOffsetsResponse"]
 
 
 @pytest.mark.parametrize("group", [empty(), fresh()], ids=["left", "fresh"])
 def test_a_commit_from_outside_does_not_change_an_empty_group(group: Group) -> None:
-    decision = ask(group, commit("unknown", -1, "X"))
+    decision = decided(group, commit("unknown", -1, "X"))
     assert replies_of(decision) == ["CommitOffsetsResponse"]
     assert decision.group is group
 
 
 def test_the_old_generation_may_commit_while_the_group_rebalances() -> None:
-    decision = ask(preparing(), commit("b"), GroupSettings(session_timeout_ms=7_000))
+    decision = decided(preparing(), commit("b"), GroupSettings(session_timeout_ms=7_000))
     assert replies_of(decision) == ["CommitOffsetsResponse"]
     assert timed(decision) == {"session:b": 7_000}

@@ -101,7 +101,7 @@ def test_a_subscription_of_any_version_is_read(data: bytes, subscription: Subscr
     assert topics_of(data) == frozenset(subscription.topics)
 
 
-def test_an_assignment_is_read_and_none_at_all_is_an_empty_one() -> None:
+def test_missing_assignment_is_read_as_empty() -> None:
     data = b"\0\0" + b"\0\0\0\1" + ORDERS + b"\0\0\0\2\0\0\0\0\0\0\0\3" + NO_DATA
     assert read_assignment(data) == Assignment((TopicPartitions("orders", (0, 3)),))
     assert read_assignment(b"") == Assignment(())
@@ -152,7 +152,7 @@ def test_topics_are_known_from_the_fields_of_version_0(subscription: Subscriptio
 
 
 @pytest.mark.parametrize("version", [b"\0\0", b"\0\1", b"\0\3", b"\0\x09"])
-def test_topics_are_known_of_a_client_that_leaves_out_what_its_version_adds(version: bytes) -> None:
+def test_topics_are_read_if_fields_of_later_versions_are_missing(version: bytes) -> None:
     assert topics_of(version + b"\0\0\0\1" + ORDERS + NO_DATA) == frozenset({"orders"})
 
 

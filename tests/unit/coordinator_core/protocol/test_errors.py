@@ -40,11 +40,11 @@ def leaves(kind: type[CoordinatorError]) -> Iterator[type[CoordinatorError]]:
         yield kind
 
 
-def test_names_numbers_and_actions_are_the_contract_s() -> None:
+def test_error_names_codes_and_actions_match_the_contract() -> None:
     assert {one.code: (one.kafka_code, one.action) for one in leaves(CoordinatorError)} == KAFKA
 
 
-def test_an_error_reads_as_its_sentence() -> None:
+def test_str_of_an_error_is_its_sentence() -> None:
     assert str(NotCoordinator("another node owns this group", "http://b")) == "another node owns this group"
     assert NotCoordinator("", "http://b").coordinator == "http://b"
     assert MemberIdRequired("m").member_id == "m"

@@ -21,8 +21,8 @@ from tests.unit.coordinator_core.protocol.groups import (
     GROUP_ID,
     HELD,
     NOW,
-    ask,
     completing,
+    decided,
     expire,
     fresh,
     join,
@@ -52,15 +52,15 @@ def picture(group: Group) -> dict[str, object]:
         (stable(), join("b", protocols=offers("range", "sticky"))),
     ],
 )
-def test_a_decision_leaves_the_group_it_was_made_on_alone(group: Group, request_: Request) -> None:
+def test_decision_does_not_change_its_input_group(group: Group, request_: Request) -> None:
     before = picture(group)
-    assert ask(group, request_).group is not group
+    assert decided(group, request_).group is not group
     assert picture(group) == before
 
 
 @pytest.mark.parametrize("name", sorted(Group.CONTAINERS))
 @pytest.mark.parametrize("changes_the_copy", [True, False], ids=["the copy", "what it is a copy of"])
-def test_a_container_is_shared_until_one_of_both_changes_it(name: str, changes_the_copy: bool) -> None:
+def test_containers_are_copied_on_write(name: str, changes_the_copy: bool) -> None:
     group = stable()
     twin = group.copy()
     assert getattr(twin, name) is getattr(group, name)
@@ -69,19 +69,19 @@ def test_a_container_is_shared_until_one_of_both_changes_it(name: str, changes_t
     assert getattr(twin, name) == getattr(group, name)
 
 
-def test_there_is_no_other_container() -> None:
+def test_containers_of_a_group_are_listed() -> None:
     group = stable()
     assert {name for name in Group.FIELDS if isinstance(getattr(group, name), dict | set | list)} == Group.CONTAINERS
 
 
-def test_a_draft_that_emits_nothing_keeps_the_very_group() -> None:
+def test_draft_without_records_returns_the_same_group() -> None:
     group = stable()
     draft = Draft(group, NOW, Context())
     draft.start(DeadlineKind.JOIN, 5)
     assert draft.decision().group is group
 
 
-def test_of_two_words_about_a_timer_the_last_one_counts() -> None:
+def test_last_change_of_a_timer_is_effective() -> None:
     draft = Draft(stable(), NOW, Context())
     draft.start(DeadlineKind.JOIN, 5)
     draft.stop(DeadlineKind.JOIN)
@@ -100,7 +100,7 @@ def counted(*members: Member) -> dict[str, int]:
     return fresh().fold(joins).supported_protocols
 
 
-def test_offers_are_counted_once_a_member_however_often_it_names_them() -> None:
+def test_repeated_protocol_of_a_member_counts_once() -> None:
     twice = offers("range", "sticky", "range")
     assert counted(member("a", protocols=twice), member("b")) == {"range": 2, "sticky": 1}
 
@@ -120,7 +120,7 @@ def test_never_seen_group_does_not_exist_and_a_dead_one_did() -> None:
     assert fresh().fold([PendingMemberAdded("h")]).exists
 
 
-def test_a_member_has_the_metadata_of_each_protocol_apart() -> None:
+def test_member_has_metadata_by_protocol() -> None:
     both = (offers("x", topics=("a",))[0], offers("y", topics=("b",))[0])
     one = replace(member("a"), protocols=both)
     assert (one.metadata_for("y"), one.metadata_for("z"), one.metadata_for(None)) == (both[1].metadata, b"", b"")

@@ -17,7 +17,7 @@ from coordinator_core.protocol.hashing import java_hash, shard_of
         ("", 0),
     ],
 )
-def test_a_group_is_where_kafka_has_it(group_id: str, shard: int) -> None:
+def test_shard_of_a_group_equals_kafka_s_partition(group_id: str, shard: int) -> None:
     assert shard_of(group_id, 50) == shard
 
 

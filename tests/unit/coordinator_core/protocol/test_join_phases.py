@@ -26,8 +26,8 @@ from tests.unit.coordinator_core.protocol.groups import (
     B,
     S,
     answer,
-    ask,
     completing,
+    decided,
     delayed,
     empty,
     expire,
@@ -69,7 +69,7 @@ def test_phase_from_empty_starts_the_initial_rebalance_delay(
     delay_ms: int, rebalance_ms: int, initial_delay_ms: int, remaining_delay_ms: int
 ) -> None:
     settings = GroupSettings(group_initial_rebalance_delay_ms=delay_ms)
-    decision = ask(empty(pending=["h"]), join("h", rebalance_ms=rebalance_ms), settings)
+    decision = decided(empty(pending=["h"]), join("h", rebalance_ms=rebalance_ms), settings)
     assert (started(decision).initial_delay_ms, started(decision).remaining_delay_ms) == (
         initial_delay_ms,
         remaining_delay_ms,
@@ -80,7 +80,7 @@ def test_phase_from_empty_starts_the_initial_rebalance_delay(
 def test_without_a_delay_the_first_member_is_answered_at_once() -> None:
     """As in Kafka: DJ-25."""
     settings = GroupSettings(group_initial_rebalance_delay_ms=0)
-    assert replies_of(ask(empty(pending=["h"]), join("h"), settings)) == ["JoinGroupResponse"]
+    assert replies_of(decided(empty(pending=["h"]), join("h"), settings)) == ["JoinGroupResponse"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,9 @@ def test_new_members_extend_the_initial_delay_while_there_is_time(
     initial_delay_ms: int, remaining_delay_ms: int, next_ms: int, left_ms: int
 ) -> None:
     """As in Kafka: DJ-03, DJ-04 and DJ-26."""
-    decision = ask(delayed(A, B, initial_delay_ms=initial_delay_ms, remaining_delay_ms=remaining_delay_ms), JOIN_LIMIT)
+    decision = decided(
+        delayed(A, B, initial_delay_ms=initial_delay_ms, remaining_delay_ms=remaining_delay_ms), JOIN_LIMIT
+    )
     assert decision.records == (InitialDelayExtended(next_ms, left_ms),)
     assert timed(decision) == {"join": next_ms}
     assert not decision.group.has_new_members
@@ -99,30 +101,33 @@ def test_new_members_extend_the_initial_delay_while_there_is_time(
 
 def test_changed_delay_does_not_extend_the_phase_beyond_the_rebalance_timeout() -> None:
     settings = GroupSettings(group_initial_rebalance_delay_ms=9_000)
-    decision = ask(delayed(A, B, initial_delay_ms=1_000, remaining_delay_ms=9_000), JOIN_LIMIT, settings)
+    decision = decided(delayed(A, B, initial_delay_ms=1_000, remaining_delay_ms=9_000), JOIN_LIMIT, settings)
     assert decision.records == (InitialDelayExtended(9_000, 0),)
 
 
 def test_member_of_an_earlier_initial_delay_does_not_extend_it() -> None:
     """The delay had no time left, and the group has emptied since."""
-    group = ask(delayed(A, B), JOIN_LIMIT).group
-    again = ask(ask(group, leave("a", "b")).group, join(instance_id="N")).group
+    group = decided(delayed(A, B), JOIN_LIMIT).group
+    again = decided(decided(group, leave("a", "b")).group, join(instance_id="N")).group
     assert (again.initial_delay_ms, again.remaining_delay_ms) == (DELAY_MS, REBALANCE_MS - DELAY_MS)
-    assert replies_of(ask(again, JOIN_LIMIT)) == ["JoinGroupResponse"]
+    assert replies_of(decided(again, JOIN_LIMIT)) == ["JoinGroupResponse"]
 
 
 def test_initial_delay_without_members_ends_the_phase() -> None:
-    decision = ask(delayed(A, remaining_delay_ms=57_000), JOIN_LIMIT)
+    decision = decided(delayed(A, remaining_delay_ms=57_000), JOIN_LIMIT)
     assert replies_of(decision) == ["a.join JoinGroupResponse"]
     assert decision.group.generation == 1
 
 
 def test_initial_delay_without_remaining_time_ends_the_phase() -> None:
-    assert replies_of(ask(delayed(A, B), JOIN_LIMIT)) == ["a.join JoinGroupResponse", "b.join JoinGroupResponse"]
+    assert replies_of(decided(delayed(A, B), JOIN_LIMIT)) == [
+        "a.join JoinGroupResponse",
+        "b.join JoinGroupResponse",
+    ]
 
 
 def test_end_of_the_initial_delay_does_not_wait_for_pending_members() -> None:
-    decision = ask(delayed(A, pending=["h"]), JOIN_LIMIT)
+    decision = decided(delayed(A, pending=["h"]), JOIN_LIMIT)
     assert replies_of(decision) == ["a.join JoinGroupResponse"]
     assert decision.group.pending_member_ids == {"h"}
 
@@ -132,14 +137,14 @@ def test_initial_delay_continues_when_a_member_expires(kind: DeadlineKind) -> No
     """D-3, as the legacy coordinator has it: DJ-28."""
     group = delayed(A, B, pending=["h"])
     subject = "b" if kind is DeadlineKind.SESSION else "h"
-    decision = ask(group, expire(kind, subject))
+    decision = decided(group, expire(kind, subject))
     assert decision.group.state == "PreparingRebalance"
     assert "GenerationStarted" not in recorded(decision)
 
 
 def test_initial_delay_without_members_left_ends_in_an_empty_group() -> None:
-    group = ask(delayed(A), expire(DeadlineKind.SESSION, "a")).group
-    decision = ask(group, JOIN_LIMIT)
+    group = decided(delayed(A), expire(DeadlineKind.SESSION, "a")).group
+    decision = decided(group, JOIN_LIMIT)
     assert summary_of(decision) == "Empty 1; no reply; GroupEmptied; join=off"
     assert (decision.group.leader_id, decision.group.protocol_type) == (None, "consumer")
 
@@ -147,28 +152,28 @@ def test_initial_delay_without_members_left_ends_in_an_empty_group() -> None:
 # -- the ordinary phase -----------------------------------------------------------------------------------
 
 
-def test_a_group_knows_why_it_rebalances() -> None:
-    assert ask(stable(), leave("b")).group.trigger is Trigger.MEMBER_LEFT
+def test_group_has_the_trigger_of_its_rebalance() -> None:
+    assert decided(stable(), leave("b")).group.trigger is Trigger.MEMBER_LEFT
 
 
-def test_the_limit_is_the_largest_timeout_of_those_present_the_joiner_included() -> None:
+def test_limit_is_the_largest_rebalance_timeout_including_the_joining_member() -> None:
     group = stable(member("a", rebalance_ms=20_000), member("b", rebalance_ms=50_000), pending=["h"])
-    assert timed(ask(group, join("h", rebalance_ms=10_000)))["join"] == 50_000
-    assert timed(ask(group, join("h", rebalance_ms=90_000)))["join"] == 90_000
+    assert timed(decided(group, join("h", rebalance_ms=10_000)))["join"] == 50_000
+    assert timed(decided(group, join("h", rebalance_ms=90_000)))["join"] == 90_000
 
 
-def test_a_limit_that_is_put_in_force_counts_for_all() -> None:
-    decision = ask(stable(pending=["h"]), join("h", rebalance_ms=90_000), GroupSettings(rebalance_timeout_ms=1_000))
+def test_configured_rebalance_timeout_replaces_those_of_members() -> None:
+    decision = decided(stable(pending=["h"]), join("h", rebalance_ms=90_000), GroupSettings(rebalance_timeout_ms=1_000))
     assert timed(decision)["join"] == 1_000
 
 
 def test_later_joiners_do_not_move_the_limit() -> None:
     """As in Kafka: DJ-09."""
-    assert "join" not in timed(ask(preparing(pending=["h"]), join("h", rebalance_ms=900_000)))
+    assert "join" not in timed(decided(preparing(pending=["h"]), join("h", rebalance_ms=900_000)))
 
 
 def test_absent_dynamic_members_are_removed_and_static_ones_kept_at_the_limit() -> None:
-    decision = ask(preparing(joined=["a"]), JOIN_LIMIT)
+    decision = decided(preparing(joined=["a"]), JOIN_LIMIT)
     removed = [record for record in decision.records if isinstance(record, MemberRemoved)]
     assert [(record.member_id, record.removal_reason) for record in removed] == [("b", RemovalReason.REBALANCE_TIMEOUT)]
     assert replies_of(decision) == ["a.join JoinGroupResponse"]
@@ -182,44 +187,44 @@ def test_absent_dynamic_members_are_removed_and_static_ones_kept_at_the_limit() 
 
 
 def test_group_without_joined_members_is_empty_at_the_limit() -> None:
-    assert summary_of(ask(preparing(A, B), JOIN_LIMIT)) == (
+    assert summary_of(decided(preparing(A, B), JOIN_LIMIT)) == (
         "Empty 8; no reply; MemberRemoved MemberRemoved GroupEmptied; session:a=off session:b=off join=off"
     )
 
 
 def test_phase_restarts_at_the_limit_with_only_absent_static_members() -> None:
     """No generation without a possible leader: DJ-17."""
-    decision = ask(preparing(S), JOIN_LIMIT)
+    decision = decided(preparing(S), JOIN_LIMIT)
     assert summary_of(decision) == "PreparingRebalance 7; no reply; PhaseTimeoutReset; join=60000"
 
 
 def test_repeated_wait_for_absent_static_members_has_a_minimum() -> None:
-    """A limit of nothing would be due again at once, for as long as their sessions last."""
-    decision = ask(preparing(member("s", "S", rebalance_ms=0)), JOIN_LIMIT)
+    """A limit of 0 would expire again at once until their sessions end."""
+    decision = decided(preparing(member("s", "S", rebalance_ms=0)), JOIN_LIMIT)
     assert timed(decision) == {"join": 1_000}
 
 
 def test_phase_with_limit_zero_ends_as_it_starts() -> None:
     group = stable(member("a", rebalance_ms=0), member("b", rebalance_ms=0))
-    assert replies_of(ask(group, join("a", rebalance_ms=0))) == ["JoinGroupResponse"]
+    assert replies_of(decided(group, join("a", rebalance_ms=0))) == ["JoinGroupResponse"]
 
 
-def test_a_phase_that_is_over_has_no_limit() -> None:
+def test_limit_of_an_ended_phase_has_no_effect() -> None:
     for group in (empty(), completing(), stable()):
-        assert ask(group, JOIN_LIMIT).group is group
+        assert decided(group, JOIN_LIMIT).group is group
 
 
 # -- a generation -----------------------------------------------------------------------------------------
 
 
 def test_leader_that_rejoins_remains_leader() -> None:
-    led_by_a = ask(preparing(S, A, B, joined=["a", "b"]), JOIN_LIMIT).group
-    assert generation(ask(preparing(of=led_by_a, joined=["s", "a"]), JOIN_LIMIT)).leader_id == "a"
+    led_by_a = decided(preparing(S, A, B, joined=["a", "b"]), JOIN_LIMIT).group
+    assert generation(decided(preparing(of=led_by_a, joined=["s", "a"]), JOIN_LIMIT)).leader_id == "a"
 
 
 def test_oldest_rejoined_member_leads_if_the_leader_did_not_rejoin() -> None:
     group = preparing(S, A, B, joined=["a", "b"])
-    assert generation(ask(group, JOIN_LIMIT)).leader_id == "a"
+    assert generation(decided(group, JOIN_LIMIT)).leader_id == "a"
 
 
 @pytest.mark.parametrize(
@@ -236,18 +241,18 @@ def test_oldest_rejoined_member_leads_if_the_leader_did_not_rejoin() -> None:
 def test_members_vote_for_the_protocol(lists: list[tuple[str, ...]], chosen: str) -> None:
     members = [member(name, protocols=offers(*names)) for name, names in zip("abs", lists, strict=False)]
     group = preparing(*members, joined=[one.member_id for one in members])
-    assert generation(ask(group, JOIN_LIMIT)).protocol_name == chosen
+    assert generation(decided(group, JOIN_LIMIT)).protocol_name == chosen
 
 
 def test_new_generation_clears_assignments_and_waits_for_all_syncs() -> None:
-    group = ask(preparing(joined=["a", "b"]), JOIN_LIMIT).group
+    group = decided(preparing(joined=["a", "b"]), JOIN_LIMIT).group
     assert {one.assignment for one in group.members.values()} == {b""}
     assert group.pending_syncs == {"a", "b", "s"}
     assert not any(one.is_new for one in group.members.values())
 
 
 def test_all_members_get_the_same_generation_and_the_leader_gets_all_members() -> None:
-    decision = ask(preparing(joined=["a", "b"], new_members=[member("n")]), JOIN_LIMIT)
+    decision = decided(preparing(joined=["a", "b"], new_members=[member("n")]), JOIN_LIMIT)
     answers = [one.answer for one in decision.replies if isinstance(one.answer, JoinGroupResponse)]
     assert {(one.generation, one.leader_id, one.protocol_name) for one in answers} == {(GENERATION + 1, "a", "range")}
     leader = answer(decision, 11)

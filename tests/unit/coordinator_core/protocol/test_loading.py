@@ -13,7 +13,7 @@ from coordinator_core.protocol.settings import GroupSettings
 from tests.unit.coordinator_core.protocol.groups import TOKEN, commit, heartbeat, join, leave, sync
 
 
-def test_a_heartbeat_counts() -> None:
+def test_heartbeat_while_loading_returns_effective_timeouts() -> None:
     assert respond_while_loading(heartbeat("a"), GroupSettings()) == HeartbeatResponse(6_000, 2_000)
 
 

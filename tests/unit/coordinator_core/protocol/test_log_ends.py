@@ -36,7 +36,7 @@ END_REASONS = [LogEnd(1_000, 10), LogEnd(2_000, 10), LogEnd(3_000, 20), LogEnd(5
         "before anything was known",
     ],
 )
-def test_how_far_a_position_is_behind(offset: int, now_ms: int, found: Lag | None) -> None:
+def test_lag_is_computed_from_log_ends(offset: int, now_ms: int, found: Lag | None) -> None:
     assert lag_at(END_REASONS, offset, now_ms) == found
 
 
@@ -50,12 +50,12 @@ def test_how_far_a_position_is_behind(offset: int, now_ms: int, found: Lag | Non
     ],
     ids=["just in time", "caught up, when last known", "behind by at least so much", "between two known ends"],
 )
-def test_an_end_that_was_not_reported_for_longer_than_its_age_is_stale(offset: int, now_ms: int, found: Lag) -> None:
+def test_log_end_older_than_its_age_limit_is_stale(offset: int, now_ms: int, found: Lag) -> None:
     assert lag_at(END_REASONS, offset, now_ms, max_age_ms=1_000) == found
     assert found.is_known == (found != Lag(0, 0, is_lower_bound=True, is_stale=True))
 
 
-def test_of_several_partitions_one_stale_end_makes_the_sum_a_lower_bound() -> None:
+def test_one_stale_log_end_makes_the_sum_a_lower_bound() -> None:
     stale = Lag(0, 0, is_lower_bound=True, is_stale=True)
     assert total_lag([]) is None
     assert total_lag([stale, NO_LAG]) == stale
@@ -63,7 +63,7 @@ def test_of_several_partitions_one_stale_end_makes_the_sum_a_lower_bound() -> No
     assert total_lag([Lag(2**63 - 1, 1), Lag(1, 1)]) == Lag(2**63 - 1, 1)
 
 
-def test_of_two_reporters_the_furthest_end_counts_as_old_as_its_last_report() -> None:
+def test_age_of_the_furthest_log_end_is_since_its_last_report() -> None:
     assert latest_log_end(None, None) is None
     assert latest_log_end(LogEnd(9, 5), None, LogEnd(3, 7), LogEnd(4, 7)) == LogEnd(4, 7)
 
@@ -72,7 +72,7 @@ def test_unreported_log_has_no_known_end() -> None:
     assert lag_at([], 5, 1_000) is None
 
 
-def test_a_late_report_of_an_older_end_does_no_harm() -> None:
+def test_late_report_of_an_older_log_end_is_ignored() -> None:
     ends = [LogEnd(1_000, 10), LogEnd(2_000, 20), LogEnd(3_000, 15), LogEnd(4_000, 30)]
     assert lag_at(ends, 18, 4_000) == Lag(12, 800, is_lower_bound=False)
     assert lag_at(ends, 18, 3_000) == NO_LAG

@@ -29,9 +29,9 @@ from tests.unit.coordinator_core.protocol.groups import (
     TOKEN,
     A,
     answer,
-    ask,
     completing,
     dead,
+    decided,
     delayed,
     empty,
     fresh,
@@ -65,19 +65,19 @@ def results(decision: Decision) -> list[str]:
     return ["NONE" if one.error is None else one.error.code for one in found.offsets]
 
 
-def test_a_live_group_keeps_the_offsets_of_topics_it_reads() -> None:
-    decision = ask(stable(), delete("orders", "sales"))
+def test_group_with_members_keeps_offsets_of_subscribed_topics() -> None:
+    decision = decided(stable(), delete("orders", "sales"))
     assert results(decision) == ["GROUP_SUBSCRIBED_TO_TOPIC", "NONE"]
     assert removed(decision) == [("sales", "deleted", "change")]
 
 
-def test_an_offset_that_is_not_there_is_deleted_already() -> None:
-    decision = ask(empty(), delete("orders", "sales", stored=(SALES,)))
+def test_deletion_of_a_missing_offset_succeeds() -> None:
+    decision = decided(empty(), delete("orders", "sales", stored=(SALES,)))
     assert results(decision) == ["NONE", "NONE"]
     assert removed(decision) == [("sales", "deleted", "change")]
 
 
-def test_a_partition_that_is_not_there_is_refused_as_such_but_one_that_was_committed_before_can_go() -> None:
+def test_unknown_partition_is_rejected_unless_it_has_an_offset() -> None:
     context = Context(GroupSettings(), {"orders": TopicMetadata(2, 1)})
     partitions = (("orders", 2), ("orders", 3), ("orders", 1))
     beyond = DeleteOffsets(TOKEN, partitions, (stored_offset("orders", 3),), "change")
@@ -87,25 +87,25 @@ def test_a_partition_that_is_not_there_is_refused_as_such_but_one_that_was_commi
 
 
 def test_partition_named_twice_is_archived_once() -> None:
-    decision = ask(empty(), delete("orders", "orders"))
+    decision = decided(empty(), delete("orders", "orders"))
     assert results(decision) == ["NONE", "NONE"]
     assert removed(decision) == [("orders", "deleted", "change")]
 
 
 def test_subscriptions_are_unknown_until_the_first_join_phase_ends() -> None:
     """An unknown subscription counts as every topic: no offset is deleted."""
-    assert results(ask(delayed(A), delete("orders", "sales"))) == ["GROUP_SUBSCRIBED_TO_TOPIC"] * 2
+    assert results(decided(delayed(A), delete("orders", "sales"))) == ["GROUP_SUBSCRIBED_TO_TOPIC"] * 2
 
 
 @pytest.mark.parametrize(("was", "code"), [("consumer", "NONE"), ("connect", "GROUP_SUBSCRIBED_TO_TOPIC")])
 def test_empty_consumer_group_is_known_to_have_no_subscription(was: str, code: str) -> None:
-    group = ask(empty(protocol_type=was), join(instance_id="S")).group
-    assert results(ask(group, delete("orders"))) == [code]
+    group = decided(empty(protocol_type=was), join(instance_id="S")).group
+    assert results(decided(group, delete("orders"))) == [code]
 
 
 def test_a_group_of_another_type_keeps_everything_while_it_has_members() -> None:
-    assert replies_of(ask(stable(A, protocol_type="connect"), delete("sales"))) == ["NON_EMPTY_GROUP"]
-    assert results(ask(empty(protocol_type="connect"), delete("sales"))) == ["NONE"]
+    assert replies_of(decided(stable(A, protocol_type="connect"), delete("sales"))) == ["NON_EMPTY_GROUP"]
+    assert results(decided(empty(protocol_type="connect"), delete("sales"))) == ["NONE"]
 
 
 @pytest.mark.parametrize(
@@ -113,36 +113,36 @@ def test_a_group_of_another_type_keeps_everything_while_it_has_members() -> None
 )
 def test_a_dry_run_of_a_deletion_is_answered_like_the_deletion_and_changes_nothing(group: Group) -> None:
     request = delete("orders", "sales")
-    preview = ask(group, replace(request, is_dry_run=True))
+    preview = decided(group, replace(request, is_dry_run=True))
     assert (preview.records, preview.group) == ((), group)
-    assert results(preview) == results(ask(group, request))
+    assert results(preview) == results(decided(group, request))
 
 
 def test_a_dry_run_of_a_deletion_is_refused_where_the_deletion_is() -> None:
     request = replace(delete("sales", stored=()), is_dry_run=True)
-    assert replies_of(ask(unknown_group(), request)) == ["GROUP_ID_NOT_FOUND"]
-    assert replies_of(ask(stable(A, protocol_type="connect"), request)) == ["NON_EMPTY_GROUP"]
+    assert replies_of(decided(unknown_group(), request)) == ["GROUP_ID_NOT_FOUND"]
+    assert replies_of(decided(stable(A, protocol_type="connect"), request)) == ["NON_EMPTY_GROUP"]
 
 
 def test_a_deletion_is_refused_as_a_whole_only_where_every_partition_is() -> None:
     asked = [delete("orders"), delete("orders", "sales"), delete("sales"), delete()]
-    answers = [answer(ask(stable(), request)) for request in asked]
+    answers = [answer(decided(stable(), request)) for request in asked]
     assert [isinstance(one, DeleteOffsetsResponse) and one.is_refused for one in answers] == [True, False, False, False]
 
 
 def test_the_empty_group_id_has_no_offsets_to_delete() -> None:
-    assert replies_of(ask(Group(""), delete("orders"))) == ["INVALID_GROUP_ID"]
+    assert replies_of(decided(Group(""), delete("orders"))) == ["INVALID_GROUP_ID"]
 
 
 def test_deleted_group_archives_its_offsets_before_it_is_dead() -> None:
-    decision = ask(empty(), DeleteGroup(TOKEN, (ORDERS, SALES), "change"))
+    decision = decided(empty(), DeleteGroup(TOKEN, (ORDERS, SALES), "change"))
     assert removed(decision) == [("orders", "group_deleted", "change"), ("sales", "group_deleted", "change")]
     assert decision.records[-1] == GroupDied(NOW.wall_ms, "deleted")
 
 
 def test_the_empty_group_id_may_be_deleted() -> None:
     group = Group("").fold([GroupCreated(BORN_MS)])
-    assert replies_of(ask(group, DeleteGroup(TOKEN, (), "change"))) == ["EmptyResponse"]
+    assert replies_of(decided(group, DeleteGroup(TOKEN, (), "change"))) == ["EmptyResponse"]
 
 
 # -- what a maintenance run proposed ---------------------------------------------------------------------------
@@ -155,7 +155,7 @@ YOUNG = stored_offset("orders", committed_at_ms=NOW.wall_ms - 59_999, version=4)
 def outcomes(group: Group, *stored: StoredOffset, version: int = 4) -> list[str]:
     """Return what becomes of the candidate orders 0, as of a commit version."""
     request = ExpireOffsets(TOKEN, (ExpiryCandidate("orders", 0, version),), stored, "change")
-    found = answer(ask(group, request, RETENTION))
+    found = answer(decided(group, request, RETENTION))
     assert isinstance(found, ExpireOffsetsResponse)
     return [one.outcome for one in found.outcomes]
 
@@ -184,7 +184,7 @@ def test_topics_with_possible_subscribers_are_kept(group: Group) -> None:
 
 def test_expired_offset_is_archived_under_the_change_of_the_run() -> None:
     request = ExpireOffsets(TOKEN, (ExpiryCandidate("orders", 0, 4),), (OLD,), "change")
-    assert removed(ask(fresh(), request, RETENTION)) == [("orders", "expired", "change")]
+    assert removed(decided(fresh(), request, RETENTION)) == [("orders", "expired", "change")]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_group_is_retired_only_if_it_is_empty_and_has_no_offset_left(
     group: Group, request_: Request, follows: str
 ) -> None:
     """However young it is, and even if a pending member id is out: RT-07, RT-11."""
-    assert summary_of(ask(group, request_)) == follows
+    assert summary_of(decided(group, request_)) == follows
 
 
 @pytest.mark.parametrize(
@@ -219,14 +219,12 @@ def test_a_group_is_retired_only_if_it_is_empty_and_has_no_offset_left(
         (unknown_group(), GroupSnapshot(7, 0), "already_gone"),
     ],
 )
-def test_a_group_that_was_proposed_is_retired_only_as_it_was_seen(
-    group: Group, seen: GroupSnapshot, becomes: str
-) -> None:
-    found = answer(ask(group, RetireGroup(TOKEN, has_offsets=False, seen=seen)))
+def test_proposed_group_is_retired_only_in_its_recorded_state(group: Group, seen: GroupSnapshot, becomes: str) -> None:
+    found = answer(decided(group, RetireGroup(TOKEN, has_offsets=False, seen=seen)))
     assert isinstance(found, ExpireOffsetsResponse)
     assert [one.outcome for one in found.outcomes] == [becomes]
 
 
 def test_group_with_new_offsets_is_kept() -> None:
     seen = GroupSnapshot(7, empty().state_since_ms)
-    assert summary_of(ask(empty(), RetireGroup(TOKEN, has_offsets=True, seen=seen))).startswith("Empty 7")
+    assert summary_of(decided(empty(), RetireGroup(TOKEN, has_offsets=True, seen=seen))).startswith("Empty 7")

@@ -24,9 +24,9 @@ from tests.unit.coordinator_core.protocol.groups import (
     USUAL,
     A,
     B,
-    ask,
     completing,
     dead,
+    decided,
     delayed,
     empty,
     expire,
@@ -64,40 +64,40 @@ def test_a_changed_rebalance_timeout_is_counted_from_the_start_of_the_phase(
     group: Group, kind: str, timeout_ms: int, left_ms: int
 ) -> None:
     """The phase began a second ago."""
-    decision = ask(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=timeout_ms))
+    decision = decided(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=timeout_ms))
     assert timed(decision) == {kind: left_ms}
 
 
 @pytest.mark.parametrize("group", [empty(), delayed(A), stable(), unknown_group()])
 def test_changed_rebalance_timeout_does_not_affect_a_group_without_awaited_members(group: Group) -> None:
-    assert ask(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=5_000)).group is group
+    assert decided(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=5_000)).group is group
 
 
 def test_unrelated_settings_do_not_move_the_limit() -> None:
     """The limit is what it was when the phase began: DJ-09."""
     group = preparing(new_members=[member("n", rebalance_ms=900_000)])
-    assert ask(group, SETTINGS_CHANGED).group is group
+    assert decided(group, SETTINGS_CHANGED).group is group
 
 
-def test_a_timeout_that_is_taken_back_leaves_members_their_own() -> None:
+def test_reset_timeout_restores_those_of_members() -> None:
     settings = GroupSettings(rebalance_timeout_ms=5_000)
-    group = ask(preparing(), SETTINGS_CHANGED, settings).group
-    assert timed(ask(group, SETTINGS_CHANGED)) == {"join": 59_000}
+    group = decided(preparing(), SETTINGS_CHANGED, settings).group
+    assert timed(decided(group, SETTINGS_CHANGED)) == {"join": 59_000}
 
 
-def test_a_wait_that_began_again_is_counted_from_then() -> None:
-    """Only silent static members were there at the limit."""
-    group = ask(preparing(member("s", "S")), expire(DeadlineKind.JOIN)).group
+def test_changed_timeout_counts_from_the_restart_of_a_wait() -> None:
+    """Only absent static members remained at the limit."""
+    group = decided(preparing(member("s", "S")), expire(DeadlineKind.JOIN)).group
     later = Now(NOW.node_ms + 3_000, NOW.wall_ms + 3_000)
-    assert timed(ask(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=5_000), later)) == {"join": 2_000}
+    assert timed(decided(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=5_000), later)) == {"join": 2_000}
 
 
 @pytest.mark.parametrize(("timeout_ms", "left_ms"), [(None, 57_000), (5_000, 2_000), (9_000, None)])
 def test_phase_is_timed_from_its_start_by_the_timeout_of_that_time(timeout_ms: int | None, left_ms: int | None) -> None:
     """Here it began by a timeout of nine seconds, three seconds ago."""
-    began = ask(stable(), leave("b"), GroupSettings(rebalance_timeout_ms=9_000))
+    began = decided(stable(), leave("b"), GroupSettings(rebalance_timeout_ms=9_000))
     later = Now(NOW.node_ms + 3_000, NOW.wall_ms + 3_000)
-    changed = ask(began.group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=timeout_ms), later)
+    changed = decided(began.group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=timeout_ms), later)
     assert timed(changed) == ({} if left_ms is None else {"join": left_ms})
 
 
@@ -105,7 +105,7 @@ def test_phase_is_timed_from_its_start_by_the_timeout_of_that_time(timeout_ms: i
 
 
 def reevaluate(group: Group, **versions: int) -> Decision:
-    """Let a group look at topic metadata whose topics last changed at these versions; it has seen version 1."""
+    """Reevaluate a group at version 1 with topic metadata whose topics last changed at these versions."""
     topic_metadata: Mapping[str, TopicMetadata] = {t: TopicMetadata(9, version) for t, version in versions.items()}
     return decide(group, Reevaluate(), NOW, Context(GroupSettings(), topic_metadata, topics_version=9))
 
@@ -125,11 +125,11 @@ TOPIC_GONE = Reevaluate(deleted_topics=frozenset({"orders"}))
 
 
 def test_deleted_topic_restarts_the_rebalance_before_the_leader_assigns() -> None:
-    decision = ask(completing(synced=["b"]), TOPIC_GONE)
+    decision = decided(completing(synced=["b"]), TOPIC_GONE)
     assert triggers(decision) == [Trigger.PARTITIONS_CHANGED]
     assert decision.group.must_rebalance
     assert replies_of(decision) == ["b.sync REBALANCE_IN_PROGRESS"]
-    assert replies_of(ask(decision.group, sync("a", ("a", HELD["a"])))) == ["REBALANCE_IN_PROGRESS"]
+    assert replies_of(decided(decision.group, sync("a", ("a", HELD["a"])))) == ["REBALANCE_IN_PROGRESS"]
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_deleted_topic_restarts_the_rebalance_before_the_leader_assigns() -> Non
     ],
 )
 def test_deleted_topic_does_not_affect_groups_of_other_types(group: Group) -> None:
-    assert ask(group, TOPIC_GONE).group is group
+    assert decided(group, TOPIC_GONE).group is group
 
 
 def test_deleted_topic_does_not_affect_groups_that_do_not_subscribe() -> None:
     for group in (completing(), stable()):
-        assert ask(group, Reevaluate(deleted_topics=frozenset({"sales"}))).group is group
+        assert decided(group, Reevaluate(deleted_topics=frozenset({"sales"}))).group is group
 
 
 def test_known_or_unsubscribed_topics_do_not_rebalance_a_stable_group() -> None:
@@ -156,7 +156,7 @@ def test_known_or_unsubscribed_topics_do_not_rebalance_a_stable_group() -> None:
     assert reevaluate(group, orders=1, sales=2).group is group
 
 
-def test_a_generation_has_seen_the_topic_metadata_as_of_its_join_phase() -> None:
+def test_generation_has_the_topic_metadata_version_of_its_join_phase() -> None:
     context = Context(GroupSettings(), {}, topics_version=9)
     group = decide(preparing(joined=["a"]), expire(DeadlineKind.JOIN), NOW, context).group
     assert group.topics_version == 9
@@ -186,45 +186,45 @@ def loaded(state: GroupState, *members: Member, trigger: Trigger | None = None, 
 
 
 def test_loaded_group_restarts_every_session() -> None:
-    decision = ask(loaded(STABLE, *USUAL), Resume())
+    decision = decided(loaded(STABLE, *USUAL), Resume())
     assert summary_of(decision) == "Stable 7; no reply; nothing; session:a=10000 session:b=10000 session:s=10000"
     assert {one.member_id: one.assignment for one in decision.group.members.values()} == HELD
 
 
 def test_loaded_completing_group_waits_for_all_syncs_for_the_whole_limit() -> None:
-    decision = ask(loaded(COMPLETING, *USUAL), Resume())
+    decision = decided(loaded(COMPLETING, *USUAL), Resume())
     assert timed(decision) == {"session:a": 10_000, "session:b": 10_000, "session:s": 10_000, "sync": 60_000}
     assert decision.group.pending_syncs == {"a", "b", "s"}
 
 
 def test_a_changed_timeout_is_counted_from_the_load_where_the_phase_began_elsewhere() -> None:
-    group = ask(loaded(COMPLETING, *USUAL), Resume()).group
+    group = decided(loaded(COMPLETING, *USUAL), Resume()).group
     later = Now(NOW.node_ms + 2_000, NOW.wall_ms + 2_000)
-    decision = ask(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=5_000), later)
+    decision = decided(group, SETTINGS_CHANGED, GroupSettings(rebalance_timeout_ms=5_000), later)
     assert timed(decision) == {"sync": 3_000}
 
 
-def test_a_loaded_group_that_settings_changed_for_meanwhile_is_timed_by_the_new_ones_once() -> None:
+def test_loaded_group_applies_changed_settings_once() -> None:
     settings = GroupSettings(rebalance_timeout_ms=5_000)
-    decision = ask(loaded(COMPLETING, *USUAL), Resume(), settings)
+    decision = decided(loaded(COMPLETING, *USUAL), Resume(), settings)
     assert timed(decision)["sync"] == 5_000
-    assert ask(decision.group, SETTINGS_CHANGED, settings).group is decision.group
+    assert decided(decision.group, SETTINGS_CHANGED, settings).group is decision.group
 
 
-def test_a_rebalance_that_is_owed_starts_at_load_for_the_reason_it_had() -> None:
-    owed = loaded(STABLE, *USUAL, must_rebalance=True, trigger=Trigger.MEMBER_LEFT)
-    assert triggers(ask(owed, Resume())) == [Trigger.MEMBER_LEFT]
+def test_must_rebalance_starts_a_rebalance_at_load_with_its_trigger() -> None:
+    due = loaded(STABLE, *USUAL, must_rebalance=True, trigger=Trigger.MEMBER_LEFT)
+    assert triggers(decided(due, Resume())) == [Trigger.MEMBER_LEFT]
     unexplained = loaded(STABLE, *USUAL, must_rebalance=True)
-    assert triggers(ask(unexplained, Resume())) == [Trigger.ADMIN]
+    assert triggers(decided(unexplained, Resume())) == [Trigger.ADMIN]
 
 
 def test_loaded_group_without_members_is_emptied() -> None:
-    decision = ask(loaded(STABLE, must_rebalance=True, trigger=Trigger.MEMBER_LEFT), Resume())
+    decision = decided(loaded(STABLE, must_rebalance=True, trigger=Trigger.MEMBER_LEFT), Resume())
     assert recorded(decision) == ["RebalanceStarted", "GroupEmptied"]
 
 
 def test_a_loaded_group_beyond_its_size_rebalances() -> None:
-    assert triggers(ask(loaded(STABLE, A, B), Resume(), GroupSettings(group_max_size=1))) == [Trigger.OVER_CAPACITY]
+    assert triggers(decided(loaded(STABLE, A, B), Resume(), GroupSettings(group_max_size=1))) == [Trigger.OVER_CAPACITY]
 
 
 def test_a_loaded_group_whose_partitions_changed_meanwhile_rebalances() -> None:
@@ -234,7 +234,7 @@ def test_a_loaded_group_whose_partitions_changed_meanwhile_rebalances() -> None:
 
 def test_loaded_empty_group_starts_no_timer() -> None:
     group = loaded(EMPTY)
-    assert ask(group, Resume()).group is group
+    assert decided(group, Resume()).group is group
 
 
 # -- operators ------------------------------------------------------------------------------------------------
@@ -242,8 +242,8 @@ def test_loaded_empty_group_starts_no_timer() -> None:
 FORCE = ForceRebalance(TOKEN, "because")
 
 
-def test_an_operator_s_rebalance_is_owed_even_if_the_node_is_lost() -> None:
-    decision = ask(completing(synced=["b"]), FORCE)
+def test_forced_rebalance_survives_the_loss_of_the_node() -> None:
+    decision = decided(completing(synced=["b"]), FORCE)
     assert replies_of(decision) == ["b.sync REBALANCE_IN_PROGRESS", "EmptyResponse"]
     assert triggers(decision) == [Trigger.ADMIN]
     assert decision.group.must_rebalance
@@ -251,19 +251,19 @@ def test_an_operator_s_rebalance_is_owed_even_if_the_node_is_lost() -> None:
 
 def test_forced_rebalance_does_nothing_while_one_is_under_way() -> None:
     group = preparing()
-    decision = ask(group, FORCE)
+    decision = decided(group, FORCE)
     assert (replies_of(decision), decision.group) == (["EmptyResponse"], group)
 
 
 def test_removed_member_is_treated_as_leaving() -> None:
-    decision = ask(stable(), RemoveMember(TOKEN, "b", "because"))
+    decision = decided(stable(), RemoveMember(TOKEN, "b", "because"))
     removed = decision.records[0]
     assert isinstance(removed, MemberRemoved)
     assert (removed.removal_reason, removed.client_reason) == (RemovalReason.ADMIN, "because")
     assert triggers(decision) == [Trigger.ADMIN]
-    assert summary_of(ask(stable(), RemoveMember(TOKEN, "b", ""))) == summary_of(ask(stable(), leave("b"))).replace(
-        "LeaveGroupResponse", "EmptyResponse"
-    )
+    assert summary_of(decided(stable(), RemoveMember(TOKEN, "b", ""))) == summary_of(
+        decided(stable(), leave("b"))
+    ).replace("LeaveGroupResponse", "EmptyResponse")
 
 
 @pytest.mark.parametrize(
@@ -278,11 +278,11 @@ def test_removed_member_is_treated_as_leaving() -> None:
         (stable(pending=["h"]), RemoveMember(TOKEN, "h", ""), "INVALID_REQUEST"),
     ],
 )
-def test_an_operator_s_wish_that_makes_no_sense_is_refused(group: Group, request_: Request, code: str) -> None:
-    decision = ask(group, request_)
+def test_impossible_admin_request_is_rejected(group: Group, request_: Request, code: str) -> None:
+    decision = decided(group, request_)
     assert (replies_of(decision), decision.group) == ([code], group)
 
 
 def test_new_member_may_join_during_an_operators_rebalance() -> None:
-    group = ask(stable(pending=["h"]), FORCE).group
-    assert recorded(ask(group, join("h"))) == ["PendingMemberRemoved", "MemberJoined", "JoinParked"]
+    group = decided(stable(pending=["h"]), FORCE).group
+    assert recorded(decided(group, join("h"))) == ["PendingMemberRemoved", "MemberJoined", "JoinParked"]

@@ -23,10 +23,10 @@ from coordinator_core.protocol.requests import (
 from tests.unit.coordinator_core.protocol.groups import (
     HELD,
     TOKEN,
-    ask,
     commit,
     completing,
     dead,
+    decided,
     empty,
     heartbeat,
     join,
@@ -369,8 +369,8 @@ CELLS = [
 
 
 @pytest.mark.parametrize(("request_", "state", "follows"), CELLS)
-def test_a_request_has_the_consequences_of_its_cell(request_: Request, state: str, follows: str) -> None:
-    assert summary_of(ask(GROUPS[state], request_)) == follows
+def test_request_has_the_result_of_its_table_cell(request_: Request, state: str, follows: str) -> None:
+    assert summary_of(decided(GROUPS[state], request_)) == follows
 
 
 @pytest.mark.parametrize("state", ["Preparing", "Completing", "Stable"])
@@ -409,14 +409,14 @@ def test_a_request_has_the_consequences_of_its_cell(request_: Request, state: st
 def test_unknown_members_and_old_generations_are_rejected_in_every_state(
     request_: Request, code: str, state: str
 ) -> None:
-    """The order counts: who asks, the generation, the protocol, the state. Source: protocol.md section 3."""
+    """Checks are made in the order member, generation, protocol, state. Source: protocol.md section 3."""
     group = GROUPS[state]
-    decision = ask(group, request_)
+    decision = decided(group, request_)
     assert summary_of(decision) == f"{group.state} 7; {code}; nothing; no timer"
     assert decision.group is group
 
 
 @pytest.mark.parametrize("request_", [heartbeat("s"), sync("s"), commit("s")])
-def test_a_static_member_need_not_name_its_instance(request_: Request) -> None:
+def test_static_member_may_omit_its_instance_id(request_: Request) -> None:
     """As in Kafka: ST-25."""
-    assert "session:s=10000" in summary_of(ask(GROUPS["Stable"], request_))
+    assert "session:s=10000" in summary_of(decided(GROUPS["Stable"], request_))

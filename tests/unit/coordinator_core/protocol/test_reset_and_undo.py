@@ -29,9 +29,9 @@ from tests.unit.coordinator_core.protocol.groups import (
     TOKEN,
     A,
     answer,
-    ask,
     completing,
     dead,
+    decided,
     delayed,
     empty,
     preparing,
@@ -48,7 +48,7 @@ ORDERS = stored_offset("orders")
 
 
 def detail(decision: Decision) -> str:
-    """Return what a refusal says."""
+    """Return the sentence of an error."""
     return str(reply(decision).answer)
 
 
@@ -95,7 +95,7 @@ def results(decision: Decision) -> list[tuple[int | None, int, str | None]]:
     ],
 )
 def test_reset_moves_to_the_given_target(to: ResetTo, amount: int, offset: int) -> None:
-    decision = ask(empty(), reset(to, amount))
+    decision = decided(empty(), reset(to, amount))
     assert results(decision) == [(5, offset, None)]
     assert removed(decision) == [("orders", 5, "reset")]
     assert committed(decision) == [("orders", offset)]
@@ -113,29 +113,29 @@ def test_reset_moves_to_the_given_target(to: ResetTo, amount: int, offset: int) 
 def test_reset_outside_of_the_log_moves_to_the_nearer_end_with_a_note(
     to: ResetTo, amount: int, offset: int, wanted: int
 ) -> None:
-    assert results(ask(empty(), reset(to, amount))) == [(5, offset, f"{wanted} is outside of the log")]
+    assert results(decided(empty(), reset(to, amount))) == [(5, offset, f"{wanted} is outside of the log")]
 
 
-def test_where_the_log_ends_is_not_known_the_largest_offset_there_is_is_its_end() -> None:
+def test_unknown_log_end_is_taken_as_the_largest_offset() -> None:
     known = PartitionToReset("orders", 0)
-    assert results(ask(empty(), reset(ResetTo.SHIFT, 2**63 - 1, known=known)))[0][1] == 2**63 - 1
+    assert results(decided(empty(), reset(ResetTo.SHIFT, 2**63 - 1, known=known)))[0][1] == 2**63 - 1
 
 
 @pytest.mark.parametrize("to", [ResetTo.LATEST, ResetTo.SHIFT, ResetTo.DATETIME, ResetTo.CURRENT, ResetTo.GIVEN])
 def test_unknown_target_is_refused_with_the_partition_name(to: ResetTo) -> None:
-    decision = ask(empty(), reset(to, known=PartitionToReset("orders", 3), stored=()))
+    decision = decided(empty(), reset(to, known=PartitionToReset("orders", 3), stored=()))
     assert replies_of(decision) == ["INVALID_REQUEST"]
     assert detail(decision).startswith("orders 3: ")
     assert decision.records == ()
 
 
-def test_current_is_the_log_s_end_where_nothing_is_committed() -> None:
-    assert results(ask(empty(), reset(ResetTo.CURRENT, stored=()))) == [(None, 90, None)]
+def test_reset_to_current_uses_the_log_end_without_a_committed_offset() -> None:
+    assert results(decided(empty(), reset(ResetTo.CURRENT, stored=()))) == [(None, 90, None)]
 
 
-def test_one_partition_that_is_refused_leaves_all_as_they_were() -> None:
+def test_one_rejected_partition_rejects_the_whole_reset() -> None:
     partitions = (PartitionToReset("orders", 0, log_end=LogEnd(NOW.wall_ms, 9)), PartitionToReset("sales", 0))
-    decision = ask(empty(), ResetOffsets(TOKEN, ResetTo.LATEST, 0, partitions, (), (ORDERS,), "change"))
+    decision = decided(empty(), ResetOffsets(TOKEN, ResetTo.LATEST, 0, partitions, (), (ORDERS,), "change"))
     assert (replies_of(decision), decision.records) == (["INVALID_REQUEST"], ())
 
 
@@ -146,7 +146,7 @@ def test_a_partition_beyond_the_topic_metadata_count_is_refused() -> None:
 
 
 def test_unknown_topic_is_refused_with_its_name() -> None:
-    decision = ask(empty(), ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, (), ("unheard",), (), "change"))
+    decision = decided(empty(), ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, (), ("unheard",), (), "change"))
     assert replies_of(decision) == ["UNKNOWN_TOPIC_OR_PARTITION"]
     assert "unheard" in detail(decision)
 
@@ -155,8 +155,8 @@ def test_dry_run_reports_the_same_and_stores_nothing() -> None:
     wet = reset(ResetTo.SHIFT, 1)
     dry = ResetOffsets(TOKEN, wet.to, 1, wet.partitions, (), wet.stored, "", is_dry_run=True)
     group = empty()
-    decision = ask(group, dry)
-    assert answer(decision) == answer(ask(group, wet))
+    decision = decided(group, dry)
+    assert answer(decision) == answer(decided(group, wet))
     assert decision.records == ()
     assert decision.group is group
 
@@ -166,33 +166,33 @@ def test_dry_run_reports_the_same_and_stores_nothing() -> None:
 def test_a_group_with_members_is_not_reset(group: Group, is_dry_run: bool) -> None:
     known = (PartitionToReset("orders", 0),)
     request = ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, known, (), (), "change", is_dry_run)
-    assert replies_of(ask(group, request)) == ["NON_EMPTY_GROUP"]
+    assert replies_of(decided(group, request)) == ["NON_EMPTY_GROUP"]
 
 
 def test_unknown_group_is_created_by_its_reset() -> None:
     """As Kafka's tool does: positions for a consumer that is yet to come."""
-    assert summary_of(ask(unknown_group(), reset(ResetTo.EARLIEST, stored=()))) == (
+    assert summary_of(decided(unknown_group(), reset(ResetTo.EARLIEST, stored=()))) == (
         "Empty 0; ResetOffsetsResponse; GroupCreated OffsetsCommitted; no timer"
     )
 
 
 def test_unknown_group_without_topics_is_not_found() -> None:
-    assert replies_of(ask(unknown_group(), ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, (), (), (), "change"))) == [
+    assert replies_of(decided(unknown_group(), ResetOffsets(TOKEN, ResetTo.EARLIEST, 0, (), (), (), "change"))) == [
         "GROUP_ID_NOT_FOUND"
     ]
 
 
-def test_a_group_that_has_just_died_is_asked_again() -> None:
-    assert replies_of(ask(dead(), reset(ResetTo.EARLIEST))) == ["COORDINATOR_NOT_AVAILABLE"]
-    assert replies_of(ask(Group(""), reset(ResetTo.EARLIEST))) == ["INVALID_GROUP_ID"]
+def test_reset_of_a_dead_group_is_retriable() -> None:
+    assert replies_of(decided(dead(), reset(ResetTo.EARLIEST))) == ["COORDINATOR_NOT_AVAILABLE"]
+    assert replies_of(decided(Group(""), reset(ResetTo.EARLIEST))) == ["INVALID_GROUP_ID"]
 
 
 # -- undo -------------------------------------------------------------------------------------------------
 
 TAKEN = OffsetToRestore("orders", 0, 5, 3, "noted", 90)
-"""What a deletion took from where nothing stands now."""
+"""An offset that was deleted and not committed since."""
 MOVED = TAKEN._replace(offset_after_change=8, changed_at_ms=NOW.wall_ms - 1)
-"""What a reset to 8 took, a moment ago."""
+"""An offset that was replaced by a recent reset to 8."""
 AT_8 = stored_offset("orders", committed_at_ms=NOW.wall_ms - 1)._replace(offset=8)
 
 
@@ -209,20 +209,20 @@ def outcomes(decision: Decision) -> list[str]:
 
 
 def test_restored_offset_expires_after_one_retention() -> None:
-    decision = ask(empty(), undo(TAKEN), GroupSettings(offsets_retention_minutes=1))
+    decision = decided(empty(), undo(TAKEN), GroupSettings(offsets_retention_minutes=1))
     assert outcomes(decision) == ["restored"]
     position = OffsetToCommit("orders", 0, 5, 3, "noted", 90)
     assert decision.records == (OffsetsCommitted(NOW.wall_ms, "", NOW.wall_ms + 60_000, (position,)),)
 
 
 def test_restored_offset_has_no_expiry_with_unlimited_retention() -> None:
-    (record,) = ask(empty(), undo(TAKEN), GroupSettings(offsets_retention_minutes=-1)).records
+    (record,) = decided(empty(), undo(TAKEN), GroupSettings(offsets_retention_minutes=-1)).records
     assert isinstance(record, OffsetsCommitted)
     assert record.expires_at_ms is None
 
 
 def test_undo_of_a_reset_archives_the_offsets_that_it_committed() -> None:
-    decision = ask(empty(), undo(MOVED, stored=(AT_8,)))
+    decision = decided(empty(), undo(MOVED, stored=(AT_8,)))
     assert (outcomes(decision), removed(decision), committed(decision)) == (
         ["restored"],
         [("orders", 8, "undone")],
@@ -231,7 +231,7 @@ def test_undo_of_a_reset_archives_the_offsets_that_it_committed() -> None:
 
 
 def test_undo_of_a_reset_removes_offsets_that_did_not_exist() -> None:
-    decision = ask(empty(), undo(MOVED._replace(offset=None), stored=(AT_8,)))
+    decision = decided(empty(), undo(MOVED._replace(offset=None), stored=(AT_8,)))
     assert (outcomes(decision), removed(decision), committed(decision)) == (["removed"], [("orders", 8, "undone")], [])
 
 
@@ -245,29 +245,29 @@ def test_undo_of_a_reset_removes_offsets_that_did_not_exist() -> None:
     ],
 )
 def test_restore_keeps_newer_offsets(offset: OffsetToRestore, stored: tuple[StoredOffset, ...], outcome: str) -> None:
-    decision = ask(empty(), undo(offset, stored=stored))
+    decision = decided(empty(), undo(offset, stored=stored))
     assert (outcomes(decision), decision.records) == ([outcome], ())
 
 
 def test_restore_creates_the_group_again() -> None:
-    decision = ask(unknown_group(), undo(TAKEN))
+    decision = decided(unknown_group(), undo(TAKEN))
     assert decision.records[0] == GroupCreated(NOW.wall_ms)
     assert summary_of(decision) == "Empty 0; RestoreOffsetsResponse; GroupCreated OffsetsCommitted; no timer"
 
 
 def test_restore_of_nothing_creates_no_group() -> None:
-    assert summary_of(ask(unknown_group(), undo())) == "Dead 0; RestoreOffsetsResponse; nothing; no timer"
+    assert summary_of(decided(unknown_group(), undo())) == "Dead 0; RestoreOffsetsResponse; nothing; no timer"
 
 
-def test_a_position_is_not_moved_under_a_consumer() -> None:
+def test_subscribed_offset_is_not_restored() -> None:
     sales = TAKEN._replace(topic="sales")
-    assert replies_of(ask(stable(), undo(TAKEN))) == ["NON_EMPTY_GROUP"]
-    assert outcomes(ask(stable(), undo(TAKEN, sales))) == ["group_active", "restored"]
-    assert outcomes(ask(stable(), undo(TAKEN, is_maintenance_run=True))) == ["group_active"]
+    assert replies_of(decided(stable(), undo(TAKEN))) == ["NON_EMPTY_GROUP"]
+    assert outcomes(decided(stable(), undo(TAKEN, sales))) == ["group_active", "restored"]
+    assert outcomes(decided(stable(), undo(TAKEN, is_maintenance_run=True))) == ["group_active"]
 
 
 def test_new_members_of_an_empty_group_may_subscribe_to_anything() -> None:
-    assert outcomes(ask(delayed(A), undo(TAKEN, is_maintenance_run=True))) == ["group_active"]
+    assert outcomes(decided(delayed(A), undo(TAKEN, is_maintenance_run=True))) == ["group_active"]
 
 
 def test_removed_partition_is_not_assigned_again() -> None:
@@ -277,7 +277,7 @@ def test_removed_partition_is_not_assigned_again() -> None:
 
 
 def test_dead_group_restores_no_offsets() -> None:
-    assert replies_of(ask(dead(), undo(TAKEN))) == ["COORDINATOR_NOT_AVAILABLE"]
+    assert replies_of(decided(dead(), undo(TAKEN))) == ["COORDINATOR_NOT_AVAILABLE"]
 
 
 # -- deleted topics ---------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_dead_group_restores_no_offsets() -> None:
 def test_offsets_of_a_deleted_topic_are_deleted_except_later_commits(group: Group) -> None:
     candidates = tuple(ExpiryCandidate("orders", partition, 1) for partition in range(3))
     newer = stored_offset("orders", 1, version=2)
-    decision = ask(group, RemoveTopicOffsets(TOKEN, candidates, (ORDERS, newer), "change"))
+    decision = decided(group, RemoveTopicOffsets(TOKEN, candidates, (ORDERS, newer), "change"))
     found = answer(decision)
     assert isinstance(found, ExpireOffsetsResponse)
     assert [one.outcome for one in found.outcomes] == ["removed", "committed_since", "already_gone"]
@@ -295,5 +295,5 @@ def test_offsets_of_a_deleted_topic_are_deleted_except_later_commits(group: Grou
 
 
 def test_a_group_that_reads_a_deleted_topic_rebalances() -> None:
-    assert ask(stable(), Reevaluate(deleted_topics=frozenset({"orders"}))).group.state == "PreparingRebalance"
-    assert ask(stable(), Reevaluate(deleted_topics=frozenset({"sales"}))).group.state == "Stable"
+    assert decided(stable(), Reevaluate(deleted_topics=frozenset({"orders"}))).group.state == "PreparingRebalance"
+    assert decided(stable(), Reevaluate(deleted_topics=frozenset({"sales"}))).group.state == "Stable"

@@ -38,7 +38,7 @@ def judge(facts: GroupFacts, of: OffsetFacts, retention_ms: int = RETENTION_MS) 
     return is_expired(facts, of, retention_ms, NOW_MS)
 
 
-def test_an_empty_group_s_offsets_go_when_it_has_been_empty_for_the_retention() -> None:
+def test_offsets_of_a_group_empty_for_the_retention_expire() -> None:
     assert judge(group(state_since_ms=DUE_MS), offset()) is ExpiryReason.GROUP_EMPTY
     assert judge(group(state_since_ms=DUE_MS + 1), offset()) is None
 
@@ -69,7 +69,7 @@ def test_stable_group_keeps_subscribed_offsets_of_any_age() -> None:
     assert judge(group(STABLE, subscribed_topics=frozenset({"orders"})), offset()) is None
 
 
-def test_a_stable_group_gives_up_a_topic_that_it_no_longer_reads() -> None:
+def test_unsubscribed_offsets_of_a_stable_group_expire() -> None:
     reads_another = group(STABLE, state_since_ms=JUST_NOW_MS, subscribed_topics=frozenset({"payments"}))
     assert judge(reads_another, offset(committed_at_ms=DUE_MS)) is ExpiryReason.TOPIC_UNSUBSCRIBED
     assert judge(reads_another, offset(committed_at_ms=DUE_MS + 1)) is None
@@ -89,7 +89,7 @@ def test_a_stable_group_gives_up_a_topic_that_it_no_longer_reads() -> None:
     ids=["preparing", "completing", "preparing, no type", "dead", "connect", "connect, empty", "unknown subscription"],
 )
 @pytest.mark.parametrize("own_expiry_ms", [None, LONG_AGO_MS])
-def test_nothing_of_such_a_group_expires(protected: GroupFacts, own_expiry_ms: int | None) -> None:
+def test_offsets_of_protected_groups_never_expire(protected: GroupFacts, own_expiry_ms: int | None) -> None:
     """As in Kafka: RT-04, RT-08, RT-12, RT-13."""
     assert judge(protected, offset(expires_at_ms=own_expiry_ms)) is None
 
@@ -109,7 +109,7 @@ def test_an_own_expiry_waits_while_the_topic_is_read() -> None:
     assert judge(leaves, offset(expires_at_ms=LONG_AGO_MS)) is ExpiryReason.OWN_EXPIRY
 
 
-def test_a_retention_below_zero_is_for_ever_but_an_own_expiry_still_counts() -> None:
+def test_negative_retention_is_unlimited_except_for_own_expiries() -> None:
     assert judge(group(), offset(), NO_EXPIRY) is None
     assert judge(NO_GROUP, offset(), NO_EXPIRY) is None
     assert judge(group(), offset(expires_at_ms=NOW_MS), NO_EXPIRY) is ExpiryReason.OWN_EXPIRY

@@ -25,7 +25,7 @@ from coordinator_core.protocol.settings import ClusterSettings, GroupSettings
 
 
 def refusal(values: Mapping[str, SettingValue]) -> str:
-    """Return what is said of values that will not do."""
+    """Return the error sentence for invalid values."""
     with pytest.raises(InvalidRequest) as refused:
         check_settings(values)
     return refused.value.detail
@@ -36,7 +36,7 @@ def test_every_setting_has_a_rule_and_every_rule_a_setting() -> None:
     assert tuple(CLUSTER_RULES) == tuple(field.name for field in fields(ClusterSettings)) == CLUSTER_KEYS
 
 
-def test_every_default_keeps_its_own_rule() -> None:
+def test_every_default_is_valid() -> None:
     defaults = {key: getattr(GroupSettings(), key) for key in SETTING_KEYS}
     check_settings(defaults)
     check_consistency(GroupSettings())
@@ -61,7 +61,7 @@ def test_every_default_keeps_its_own_rule() -> None:
         ("offset_metadata_max_bytes", 0),
     ],
 )
-def test_numbers_have_bounds_and_both_are_fine(key: str, low: int) -> None:
+def test_bounds_of_numbers_are_included(key: str, low: int) -> None:
     check_settings({key: low})
     check_settings({key: INT32_MAX})
     assert refusal({key: low - 1}) == f"{key} must be from {low} to {INT32_MAX}"
@@ -78,21 +78,21 @@ def test_a_setting_of_the_cluster_has_bounds_and_no_group_can_override_it() -> N
 
 
 @pytest.mark.parametrize("value", ["5", True, 1.5, [1], {}])
-def test_a_number_must_be_a_whole_one(value: SettingValue) -> None:
+def test_number_must_be_an_integer(value: SettingValue) -> None:
     assert refusal({"group_max_size": value}) == "group_max_size must be a whole number"
 
 
 @pytest.mark.parametrize("value", ["static", "", 1, True])
-def test_a_choice_must_be_one_of_its_words(value: SettingValue) -> None:
+def test_choice_must_be_one_of_its_values(value: SettingValue) -> None:
     check_settings({"group_sync_timeout_scope": "dynamic"})
     assert refusal({"group_sync_timeout_scope": value}) == "group_sync_timeout_scope must be one of all, dynamic"
 
 
-def test_any_setting_can_be_taken_back() -> None:
+def test_any_setting_can_be_reset() -> None:
     check_settings(dict.fromkeys(SETTING_KEYS))
 
 
-def test_an_unknown_key_is_refused_with_those_there_are() -> None:
+def test_unknown_key_is_rejected_with_the_list_of_keys() -> None:
     assert refusal({"group_max_siez": 3}).startswith("group_max_siez is no setting; there are session_timeout_ms,")
 
 
@@ -115,13 +115,13 @@ def test_an_unknown_key_is_refused_with_those_there_are() -> None:
         ),
     ],
 )
-def test_settings_that_make_no_sense_together_are_refused(settings: GroupSettings, problem: str) -> None:
+def test_contradictory_settings_are_rejected(settings: GroupSettings, problem: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         check_consistency(settings)
     assert refused.value.detail == problem
 
 
-def test_settings_at_each_other_s_edge_are_fine() -> None:
+def test_settings_equal_to_each_other_s_bounds_are_accepted() -> None:
     check_consistency(GroupSettings(session_timeout_ms=6_000, heartbeat_interval_ms=5_999))
     check_consistency(GroupSettings(group_min_session_timeout_ms=9, group_max_session_timeout_ms=9))
 
@@ -130,7 +130,7 @@ def test_settings_at_each_other_s_edge_are_fine() -> None:
     ("key", "text", "value"),
     [("group_max_size", "3", 3), ("offsets_retention_minutes", "-1", -1), ("group_sync_timeout_scope", "all", "all")],
 )
-def test_a_stored_text_is_read_as_its_rule_says(key: str, text: str, value: SettingValue) -> None:
+def test_stored_text_is_parsed_by_its_rule(key: str, text: str, value: SettingValue) -> None:
     assert parse_setting(key, text) == value
 
 
@@ -143,13 +143,11 @@ def test_a_stored_text_is_read_as_its_rule_says(key: str, text: str, value: Sett
         ("offsets_retention_minutes", "-2", -1),
     ],
 )
-def test_a_number_that_was_stored_under_other_bounds_counts_as_the_nearest_within(
-    key: str, text: str, value: SettingValue
-) -> None:
+def test_stored_number_outside_of_its_bounds_is_clamped(key: str, text: str, value: SettingValue) -> None:
     assert parse_setting(key, text) == value
 
 
-def test_narrower_texts_take_the_wider_one_s_place_and_unknown_ones_are_left_alone() -> None:
+def test_narrower_level_overrides_and_unknown_keys_are_ignored() -> None:
     settings = apply_overrides(
         GroupSettings(group_max_size=9), {"session_timeout_ms": "7000", "of_a_later_release": "?"}
     )
@@ -157,22 +155,22 @@ def test_narrower_texts_take_the_wider_one_s_place_and_unknown_ones_are_left_alo
     assert apply_overrides(settings, {}) is settings
 
 
-# -- in force -----------------------------------------------------------------------------------------------
+# -- effective ----------------------------------------------------------------------------------------------
 
 
-def test_a_member_s_own_timeout_counts_unless_another_is_in_force() -> None:
+def test_timeout_of_a_member_is_effective_unless_one_is_configured() -> None:
     assert GroupSettings().effective_session_timeout_ms(10_000) == 10_000
     assert GroupSettings(session_timeout_ms=7_000).effective_session_timeout_ms(10_000) == 7_000
 
 
 @pytest.mark.parametrize(("session_ms", "heartbeat_ms"), [(45_000, 3_000), (6_000, 2_000), (2, 1)])
-def test_a_third_of_the_session_but_at_most_three_seconds_is_the_heartbeat_s_interval(
+def test_default_heartbeat_interval_is_a_third_of_the_session_but_at_most_three_seconds(
     session_ms: int, heartbeat_ms: int
 ) -> None:
     assert GroupSettings().effective_heartbeat_interval_ms(session_ms) == heartbeat_ms
 
 
-def test_an_interval_that_is_set_counts() -> None:
+def test_configured_heartbeat_interval_is_effective() -> None:
     assert GroupSettings(heartbeat_interval_ms=500).effective_heartbeat_interval_ms(45_000) == 500
 
 

@@ -21,8 +21,8 @@ from tests.support.repository import ROOT
 from tests.unit.coordinator_core.protocol.groups import (
     TOKEN,
     A,
-    ask,
     completing,
+    decided,
     empty,
     expire,
     join,
@@ -48,18 +48,18 @@ DECIDED: list[tuple[Group, Request, str]] = [
 ]
 
 
-def test_the_diagram_in_architecture_md_is_the_table() -> None:
+def test_diagram_in_architecture_md_equals_the_table() -> None:
     text = ARCHITECTURE.read_text(encoding="utf-8")
     between = text.partition("<!-- states: begin -->")[2].partition("<!-- states: end -->")[0]
     assert between.strip() == f"```mermaid\n{mermaid()}\n```"
 
 
 @pytest.mark.parametrize(("group", "request_", "arrow"), DECIDED)
-def test_a_request_takes_the_group_along_an_arrow(group: Group, request_: Request, arrow: str) -> None:
-    assert f"{group.state} → {ask(group, request_).group.state}" == arrow
+def test_requests_follow_legal_transitions(group: Group, request_: Request, arrow: str) -> None:
+    assert f"{group.state} → {decided(group, request_).group.state}" == arrow
 
 
-def test_every_arrow_is_taken_by_some_request_or_by_the_loss_of_a_node() -> None:
+def test_every_transition_is_reached() -> None:
     arrows = {f"{source} → {target}" for source, targets in TRANSITIONS.items() for target in targets}
     assert {arrow for _, _, arrow in DECIDED} | UNLOADED == arrows
 
@@ -83,7 +83,7 @@ def test_no_other_transition_is_possible(source: GroupState, target: GroupState)
     assert not is_legal(source, target)
 
 
-def test_a_rebalance_starts_where_the_table_lets_it() -> None:
+def test_rebalance_starts_only_in_states_of_the_table() -> None:
     assert {state for state in GroupState if is_legal(state, GroupState.PREPARING_REBALANCE)} == MAY_REBALANCE
 
 

@@ -16,8 +16,8 @@ from tests.unit.coordinator_core.protocol.groups import (
     A,
     B,
     answer,
-    ask,
     completing,
+    decided,
     empty,
     join,
     leave,
@@ -38,43 +38,43 @@ def part(decision: Decision, token: int = 1) -> bytes:
 
 
 def test_leader_sync_answers_every_parked_sync_with_its_own_assignment() -> None:
-    decision = ask(completing(synced=["b", "s"]), sync("a", *HELD.items()))
+    decision = decided(completing(synced=["b", "s"]), sync("a", *HELD.items()))
     assert (part(decision), part(decision, 22), part(decision, 23)) == (HELD["a"], HELD["b"], HELD["s"])
 
 
 def test_sessions_of_answered_members_restart() -> None:
-    decision = ask(completing(synced=["b"]), sync("a"), GroupSettings(session_timeout_ms=7_000))
+    decision = decided(completing(synced=["b"]), sync("a"), GroupSettings(session_timeout_ms=7_000))
     assert timed(decision) == {"session:b": 7_000, "session:a": 7_000}
 
 
-def test_the_answer_names_type_and_protocol() -> None:
-    found = answer(ask(stable(), sync("b", protocol_type="consumer", protocol_name="range")))
+def test_sync_response_has_protocol_type_and_name() -> None:
+    found = answer(decided(stable(), sync("b", protocol_type="consumer", protocol_name="range")))
     assert found == SyncGroupResponse("consumer", "range", HELD["b"])
 
 
 def test_assignment_of_a_member_is_limited() -> None:
     limited = GroupSettings(member_assignment_max_bytes=10)
     group = completing(synced=["b"])
-    refused = ask(group, sync("a", ("b", b"x" * 11)), limited)
+    refused = decided(group, sync("a", ("b", b"x" * 11)), limited)
     assert (replies_of(refused), refused.group) == (["INVALID_REQUEST"], group)
-    assert recorded(ask(group, sync("s", ("b", b"x" * 11)), limited)) == ["SyncParked"]
-    assert ask(group, sync("a", ("b", b"x" * 10)), limited).group.members["b"].assignment == b"x" * 10
+    assert recorded(decided(group, sync("s", ("b", b"x" * 11)), limited)) == ["SyncParked"]
+    assert decided(group, sync("a", ("b", b"x" * 10)), limited).group.members["b"].assignment == b"x" * 10
 
 
 def test_a_follower_s_map_is_ignored() -> None:
-    decision = ask(completing(), sync("b", *HELD.items()))
+    decision = decided(completing(), sync("b", *HELD.items()))
     assert recorded(decision) == ["SyncParked"]
-    assert ask(decision.group, sync("a")).group.members["b"].assignment == b""
+    assert decided(decision.group, sync("a")).group.members["b"].assignment == b""
 
 
 def test_a_map_in_stable_is_ignored() -> None:
-    decision = ask(stable(), sync("a", ("a", b"all")))
+    decision = decided(stable(), sync("a", ("a", b"all")))
     assert part(decision) == HELD["a"]
     assert not decision.records
 
 
 def test_omitted_members_own_nothing_and_non_members_are_dropped() -> None:
-    decision = ask(completing(synced=["b"]), sync("a", ("a", HELD["a"]), ("x", b"?")))
+    decision = decided(completing(synced=["b"]), sync("a", ("a", HELD["a"]), ("x", b"?")))
     assert part(decision, 22) == b""
     assert {one.member_id: one.assignment for one in decision.group.members.values()} == {
         "a": HELD["a"],
@@ -87,34 +87,34 @@ def test_omitted_members_own_nothing_and_non_members_are_dropped() -> None:
 
 
 def test_member_with_an_empty_assignment_is_not_omitted() -> None:
-    accepted = ask(completing(), sync("a", ("a", HELD["a"]), ("b", b""), ("s", b""))).records[0]
+    accepted = decided(completing(), sync("a", ("a", HELD["a"]), ("b", b""), ("s", b""))).records[0]
     assert isinstance(accepted, AssignmentAccepted)
     assert accepted.omitted_members == ()
 
 
 def test_repeated_sync_replaces_the_parked_one() -> None:
-    decision = ask(completing(synced=["b"]), sync("b"))
+    decision = decided(completing(synced=["b"]), sync("b"))
     assert replies_of(decision) == ["b.sync REBALANCE_IN_PROGRESS"]
     assert decision.group.parked_syncs == {"b": 1}
 
 
 def test_sync_timer_stops_when_the_last_member_has_synced() -> None:
     group = completing(A, B, synced=["b"])
-    assert timed(ask(group, sync("a")))["sync"] is None
-    assert "sync" not in timed(ask(completing(A, B), sync("a")))
+    assert timed(decided(group, sync("a")))["sync"] is None
+    assert "sync" not in timed(decided(completing(A, B), sync("a")))
     late = stable(late=["b"])
-    assert summary_of(ask(late, sync("b"))) == "Stable 7; SyncGroupResponse; SyncReceived; session:b=10000 sync=off"
+    assert summary_of(decided(late, sync("b"))) == "Stable 7; SyncGroupResponse; SyncReceived; session:b=10000 sync=off"
 
 
-def test_an_assignment_is_for_the_members_of_the_generation_only() -> None:
+def test_assignment_is_given_to_members_of_the_generation_only() -> None:
     """A new member's rebalance precedes the leader's sync: the assignment is void."""
-    group = ask(completing(pending=["h"]), join("h")).group
-    assert replies_of(ask(group, sync("a", *HELD.items()))) == ["REBALANCE_IN_PROGRESS"]
+    group = decided(completing(pending=["h"]), join("h")).group
+    assert replies_of(decided(group, sync("a", *HELD.items()))) == ["REBALANCE_IN_PROGRESS"]
 
 
-def test_a_leaver_s_parked_sync_is_answered() -> None:
+def test_parked_sync_of_a_leaving_member_is_answered() -> None:
     """The sane variant of LV-17."""
-    assert replies_of(ask(completing(synced=["b", "s"]), leave("b"))) == [
+    assert replies_of(decided(completing(synced=["b", "s"]), leave("b"))) == [
         "b.sync UNKNOWN_MEMBER_ID",
         "s.sync REBALANCE_IN_PROGRESS",
         "LeaveGroupResponse",
@@ -122,27 +122,27 @@ def test_a_leaver_s_parked_sync_is_answered() -> None:
 
 
 def test_a_named_protocol_must_be_the_group_s_unless_it_has_none() -> None:
-    assert replies_of(ask(stable(), sync("b", protocol_name="sticky"))) == ["INCONSISTENT_GROUP_PROTOCOL"]
-    assert replies_of(ask(empty(), sync("b", protocol_name="sticky"))) == ["UNKNOWN_MEMBER_ID"]
+    assert replies_of(decided(stable(), sync("b", protocol_name="sticky"))) == ["INCONSISTENT_GROUP_PROTOCOL"]
+    assert replies_of(decided(empty(), sync("b", protocol_name="sticky"))) == ["UNKNOWN_MEMBER_ID"]
 
 
 # -- partitions that changed while the leader assigned ---------------------------------------------------------
 
 
-def ask_with_orders_at(version: int, group: Group, request: Request) -> Decision:
-    """Decide while the topic metadata knows that "orders" last changed at this version; the group is at 1."""
+def decided_with_orders_at(version: int, group: Group, request: Request) -> Decision:
+    """Decide with topic metadata in which "orders" last changed at this version; the group is at 1."""
     context = Context(GroupSettings(), {"orders": TopicMetadata(12, version)}, topics_version=version)
     return decide(group, request, NOW, context)
 
 
-def test_an_assignment_of_partitions_that_have_changed_since_is_given_out_and_then_made_again() -> None:
-    decision = ask_with_orders_at(2, completing(synced=["b"]), sync("a", *HELD.items()))
+def test_assignment_of_changed_partitions_is_delivered_and_a_rebalance_follows() -> None:
+    decision = decided_with_orders_at(2, completing(synced=["b"]), sync("a", *HELD.items()))
     assert replies_of(decision) == ["b.sync SyncGroupResponse", "SyncGroupResponse"]
     (started,) = [record for record in decision.records if isinstance(record, RebalanceStarted)]
     assert started.trigger is Trigger.PARTITIONS_CHANGED
     assert decision.group.must_rebalance
 
 
-def test_an_assignment_of_partitions_as_they_are_stands() -> None:
-    decision = ask_with_orders_at(1, completing(synced=["b"]), sync("a", *HELD.items()))
+def test_assignment_of_unchanged_partitions_causes_no_rebalance() -> None:
+    decision = decided_with_orders_at(1, completing(synced=["b"]), sync("a", *HELD.items()))
     assert recorded(decision) == ["AssignmentAccepted", "SyncReceived"]

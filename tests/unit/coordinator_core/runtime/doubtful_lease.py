@@ -24,13 +24,20 @@ class FarStore(MemoryStore):
         self.is_reading = threading.Event()
 
     def renew(
-        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+        self,
+        node_id: str,
+        url: str,
+        version: str,
+        epochs: Mapping[int, int],
+        ttl_ms: int,
+        renewals: int = 0,
+        cluster_configs: int = 0,
     ) -> Renewal:
         if self.is_away:
             self.failures += 1
             raise StoreUnavailable("far away")
         self.renewals += 1
-        return super().renew(node_id, url, version, epochs, ttl_ms, renewals)
+        return super().renew(node_id, url, version, epochs, ttl_ms, renewals, cluster_configs)
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
         self.is_reading.set()

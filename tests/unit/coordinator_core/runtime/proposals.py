@@ -14,15 +14,14 @@ from tests.unit.coordinator_core.runtime.nodes import (
 )
 
 
-def propose(store: MemoryStore, *group_ids: str) -> str:
-    """Propose to expire every offset of some groups, as a job would."""
+def propose(store: MemoryStore, *group_ids: str, shard_id: int | None = None) -> str:
+    """Propose to expire every offset of some groups, as a job would, under their shards or the given one."""
     run_id = str(uuid4())
     run = RunRow(run_id, "offset_retention", 0, None, None, "proposed", dry_run=False, counts={})
     candidates = [
-        CandidateRow(
-            run_id, "", shard_of(group_id, 50), group_id, offset.topic, offset.partition, offset.commit_version
-        )
+        CandidateRow(run_id, "", under, group_id, offset.topic, offset.partition, offset.commit_version)
         for group_id in group_ids
+        for under in [shard_of(group_id, 50) if shard_id is None else shard_id]
         for offset in store.stored_offsets(group_id)
     ]
     store.propose(run, candidates)

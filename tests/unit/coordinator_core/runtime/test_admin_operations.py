@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 # -- settings and topic metadata --------------------------------------------------------------------------------
 
 
-async def test_a_setting_is_in_force_at_once_and_says_where_it_comes_from() -> None:
+async def test_changed_setting_is_effective_at_once_with_its_source() -> None:
     async with running(MemoryStore()) as node:
         await node.admin.put_settings("g", {"session_timeout_ms": 7_000, "group_max_size": 3}, a_change())
         await node.admin.put_settings(None, {"group_max_size": 5}, a_change())

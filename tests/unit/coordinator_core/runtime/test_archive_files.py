@@ -1,11 +1,14 @@
 """A node finds the copy of a day only in its archive, and counts the rows of the files."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from coordinator_core.runtime.archive_files import ArchiveFiles, count_rows
+from coordinator_core.runtime.archive_files import FILES_MAX, ArchiveFiles, count_rows
 from coordinator_core.store.partition_drop import ClaimedCopy
+from tests.support.waiting import PATIENCE_S
 
 DIRECTORY = Path("offset_history/day=2026-01-02/attempt=1")
 VERSION = bytes([0x15, 0x04])
@@ -69,6 +72,43 @@ def test_a_place_that_no_file_can_have_holds_no_copy(archive: Path, place: str) 
     assert not has(archive, place)
 
 
+def test_a_link_to_a_file_is_no_copy(archive: Path) -> None:
+    write(archive.parent / "part-2.parquet", 7)
+    for file in (archive / DIRECTORY).iterdir():
+        file.unlink()
+    (archive / DIRECTORY / "part-0.parquet").symlink_to(archive.parent / "part-2.parquet")
+    assert not has(archive, archive / DIRECTORY)
+
+
+def test_a_pipe_is_not_waited_for(archive: Path) -> None:
+    os.mkfifo(archive / DIRECTORY / "part-2.parquet")
+    with ThreadPoolExecutor(1) as executor:
+        found = executor.submit(has, archive, archive / DIRECTORY)
+        try:
+            assert not found.result(PATIENCE_S)
+        finally:  # what waits for a writer is given one
+            os.close(os.open(archive / DIRECTORY / "part-2.parquet", os.O_RDWR | os.O_NONBLOCK))
+
+
+def test_a_link_to_itself_holds_no_copy(archive: Path) -> None:
+    loop = archive / "offset_history" / "day=2026-01-02" / "loop"
+    loop.symlink_to(loop)
+    assert not has(archive, loop)
+
+
+def test_a_copy_has_a_limited_number_of_files(archive: Path) -> None:
+    for number in range(FILES_MAX):
+        write(archive / DIRECTORY / f"empty-{number}.parquet", 0)
+    assert not has(archive, archive / DIRECTORY)
+
+
+def test_rows_below_zero_are_no_copy(archive: Path) -> None:
+    footer_of = VERSION + SCHEMA + bytes([0x16, 0x01, 0x00])
+    less_than_none = b"PAR1" + footer_of + len(footer_of).to_bytes(4, "little") + b"PAR1"
+    (archive / DIRECTORY / "part-2.parquet").write_bytes(less_than_none)
+    assert not has(archive, archive / DIRECTORY, row_count=6)
+
+
 @pytest.mark.parametrize("uri", ["s3a://bucket/archive", "hdfs://host/archive", "", "relative"])
 def test_an_archive_that_is_no_directory_of_this_machine_has_nothing(uri: str) -> None:
     assert not has(uri, f"{uri}/{DIRECTORY}", row_count=0)
@@ -89,6 +129,10 @@ def test_copies_are_not_checked_if_turned_off() -> None:
         b"PAR1" + VERSION + (2).to_bytes(4, "little") + b"PAR1",
         b"PAR1" + VERSION + b"\x00" + (3).to_bytes(4, "little") + b"PAR1",
         b"PAR1" + b"\x1f" * 50 + (50).to_bytes(4, "little") + b"PAR1",
+        b"PAR1" + b"\x19\xf3" + b"\xff" * 8 + b"\x7f" + (11).to_bytes(4, "little") + b"PAR1",  # a list of 2^62 bytes
+        b"PAR1" + b"\x19\xf1" + b"\xff" * 8 + b"\x7f" + (11).to_bytes(4, "little") + b"PAR1",  # as many booleans
+        b"PAR1" + b"\x1c" * 60_000 + (60_000).to_bytes(4, "little") + b"PAR1",  # structs in structs
+        b"PAR1" + b"\x15" + b"\x80" * 60_000 + (60_001).to_bytes(4, "little") + b"PAR1",  # a number without an end
     ],
 )
 def test_a_file_that_is_damaged_counts_as_no_copy(archive: Path, content: bytes) -> None:

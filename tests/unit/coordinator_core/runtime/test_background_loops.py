@@ -43,10 +43,17 @@ class TroubledStore(MemoryStore):
         self.before_load: Callable[[], None] = lambda: None
 
     def renew(
-        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+        self,
+        node_id: str,
+        url: str,
+        version: str,
+        epochs: Mapping[int, int],
+        ttl_ms: int,
+        renewals: int = 0,
+        cluster_configs: int = 0,
     ) -> Renewal:
         self.renewing.strike()
-        return super().renew(node_id, url, version, epochs, ttl_ms, renewals)
+        return super().renew(node_id, url, version, epochs, ttl_ms, renewals, cluster_configs)
 
     def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         wanted = list(shard_ids)

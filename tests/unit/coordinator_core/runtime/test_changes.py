@@ -251,8 +251,8 @@ async def test_repeat_refreshes_settings_of_another_node() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
         put = a_change()
-        await first.admin.put_settings("g", {"group_max_size": 3}, put)
-        await second.admin.put_settings("g", {"group_max_size": 3}, put)
+        await first.admin.put_settings(None, {"group_max_size": 3}, put)
+        await second.admin.put_settings(None, {"group_max_size": 3}, put)
         assert second.effective_settings("g")["group_max_size"].value == 3
 
 
@@ -378,7 +378,7 @@ async def test_a_new_commit_clears_the_expiry_of_what_was_restored() -> None:
         assert [one.expires_at_ms for one in store.stored_offsets("g")] == [None]
 
 
-async def test_a_deleted_group_comes_back_empty_with_its_offsets() -> None:
+async def test_deleted_group_is_restored_empty_with_its_offsets() -> None:
     store = MemoryStore()
     async with running(store) as node:
         await commit(node, "g", 5, 6)
@@ -533,7 +533,7 @@ async def test_deleted_topic_rebalances_groups_of_other_nodes() -> None:
         await until(lambda: state_of(second, name) == "PreparingRebalance", "it rebalances")
 
 
-async def test_a_deleted_topic_comes_back_with_its_offsets() -> None:
+async def test_deleted_topic_is_restored_with_its_offsets() -> None:
     async with running(MemoryStore()) as node:
         await node.admin.put_topic("t", 3, 2, a_change())
         await commit(node, "g", 5, 6)

@@ -116,11 +116,18 @@ class AwayStore(HeldStore):
         self.is_away = False
 
     def renew(
-        self, node_id: str, url: str, version: str, epochs: Mapping[int, int], ttl_ms: int, renewals: int = 0
+        self,
+        node_id: str,
+        url: str,
+        version: str,
+        epochs: Mapping[int, int],
+        ttl_ms: int,
+        renewals: int = 0,
+        cluster_configs: int = 0,
     ) -> Renewal:
         if self.is_away:
             raise StoreUnavailable("away")
-        return super().renew(node_id, url, version, epochs, ttl_ms, renewals)
+        return super().renew(node_id, url, version, epochs, ttl_ms, renewals, cluster_configs)
 
 
 async def test_database_outage_is_logged_once_with_its_end() -> None:

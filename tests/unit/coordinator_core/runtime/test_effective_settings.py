@@ -62,7 +62,7 @@ def test_a_setting_of_the_cluster_is_shown_for_the_cluster_only() -> None:
 
 
 @pytest.mark.parametrize(("text", "age_ms"), [("1", 1_000), ("9" * 11, 2**31 - 1), ("5 min", 300_000)])
-def test_a_stored_age_that_is_out_of_bounds_or_unreadable_does_not_harm(text: str, age_ms: int) -> None:
+def test_invalid_stored_age_limit_is_ignored(text: str, age_ms: int) -> None:
     assert metadata_cache({"log_end_max_age_ms": text}).log_end_max_age_ms() == age_ms
 
 

@@ -67,7 +67,7 @@ async def test_a_group_that_never_had_offsets_and_emptied_is_retired_and_starts_
         assert (await Member(node, "g").join()).generation == 1
 
 
-async def test_a_group_that_woke_is_kept() -> None:
+async def test_group_with_new_members_is_kept() -> None:
     store = MemoryStore()
     async with running(store, STEADY) as node:
         await emptied(node, "g")
@@ -77,7 +77,7 @@ async def test_a_group_that_woke_is_kept() -> None:
         assert state_of(node, "g") == "Stable"
 
 
-async def test_a_group_that_woke_and_emptied_again_is_kept() -> None:
+async def test_group_that_was_used_since_is_kept() -> None:
     store = MemoryStore()
     async with running(store, STEADY) as node:
         await emptied(node, "g")
@@ -87,7 +87,7 @@ async def test_a_group_that_woke_and_emptied_again_is_kept() -> None:
         assert state_of(node, "g") == "Empty"
 
 
-async def test_a_group_that_was_deleted_and_made_again_is_another_one() -> None:
+async def test_recreated_group_is_not_retired() -> None:
     store = MemoryStore()
     async with running(store, STEADY) as node:
         await emptied(node, "g")

@@ -82,7 +82,7 @@ async def test_shards_that_failed_are_tried_one_by_one() -> None:
     assert [[shard_id] in store.loads for shard_id in first] == [True] * len(first)
 
 
-async def test_a_node_that_can_load_nothing_starts_and_goes_on_trying() -> None:
+async def test_node_that_loads_no_shard_starts_and_retries() -> None:
     store = UnreadableStore()
     store.sick = set(range(50))
     async with running(store) as node:
@@ -95,7 +95,7 @@ async def test_a_node_that_can_load_nothing_starts_and_goes_on_trying() -> None:
         assert (await node.readiness()).is_ready
 
 
-async def test_a_load_that_hangs_costs_no_other_shard_its_lease() -> None:
+async def test_hanging_load_does_not_delay_other_leases() -> None:
     store = UnreadableStore()
     store.sick = {49}
     store.go.clear()

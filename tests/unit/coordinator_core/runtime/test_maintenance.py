@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.runtime.maintenance import RETRY_AFTER_MS
 from coordinator_core.store.memory import MemoryStore
@@ -63,6 +64,21 @@ async def test_failing_run_does_not_stop_other_runs(error: Exception) -> None:
         store.failing_group = None
         clock.jumped_ms = RETRY_AFTER_MS
         await until(lambda: store.run(failing).status == "applied", "the run is retried")
+
+
+async def test_candidate_under_the_shard_of_other_groups_is_not_decided() -> None:
+    """That shard has no members of the group, and would remove what they have committed."""
+    store = MemoryStore()
+    with capture_logs() as events:
+        async with running(store, config(settings=DUE, lease_ttl_ms=LEASE_TTL_MS)) as node:
+            await commit_simple(node, "g", 2)
+            run_id = propose(store, "g", shard_id=(shard_of("g", 50) + 1) % 50)
+            await node.admin.apply_run(run_id, a_change())
+            renewals = node.counts().sums.renewals
+            await until(lambda: node.counts().sums.renewals > renewals + 1, "the node renews")
+    assert len(store.stored_offsets("g")) == 2
+    assert store.run(run_id).status == "applying"
+    assert ("maintenance_run_failed", "g") in {(each["event"], each.get("group")) for each in events}
 
 
 async def test_unexpected_error_of_a_run_is_logged_once_until_the_retry() -> None:

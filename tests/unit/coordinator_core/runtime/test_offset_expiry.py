@@ -48,7 +48,7 @@ async def emptied_with_offset(node: Coordinator, group_id: str = "g") -> None:
     await member.leave()
 
 
-async def test_a_group_that_was_empty_for_its_retention_loses_its_offsets_and_its_life() -> None:
+async def test_group_empty_for_its_retention_is_expired_and_retired() -> None:
     store, clock = MemoryStore(), LaterClock()
     async with running(store, config(settings=ONE_HOUR), clock) as node:
         await emptied_with_offset(node)
@@ -59,7 +59,7 @@ async def test_a_group_that_was_empty_for_its_retention_loses_its_offsets_and_it
         assert [(row.topic, row.offset, row.cause) for row in store.history.archived] == [("t", OLD, "expired")]
 
 
-async def test_a_group_that_woke_and_emptied_again_keeps_its_offsets() -> None:
+async def test_group_that_was_used_since_keeps_its_offsets() -> None:
     store, clock = MemoryStore(), LaterClock()
     async with running(store, config(settings=ONE_HOUR), clock) as node:
         await emptied_with_offset(node)

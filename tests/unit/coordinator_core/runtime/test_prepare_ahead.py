@@ -261,7 +261,7 @@ async def test_writer_survives_unexpected_errors(store: WatchedStore) -> None:
         await until(lambda: recorder.stored == [1], "the writer goes on")
 
 
-async def test_all_shards_may_be_lost_while_their_rows_are_prepared(store: WatchedStore) -> None:
+async def test_rows_of_lost_shards_are_dropped_while_prepared(store: WatchedStore) -> None:
     async with writer_with(store) as recorder:
         recorder.commit(1, 2)
         recorder.leases[0].is_unloaded = True
@@ -272,7 +272,7 @@ async def test_all_shards_may_be_lost_while_their_rows_are_prepared(store: Watch
         assert store.written == [[0], [3]]
 
 
-async def test_nothing_is_prepared_for_a_shard_that_is_lost_already(store: WatchedStore) -> None:
+async def test_no_rows_are_prepared_for_a_lost_shard(store: WatchedStore) -> None:
     async with writer_with(store) as recorder:
         recorder.commit(1)
         recorder.leases[0].is_unloaded = True

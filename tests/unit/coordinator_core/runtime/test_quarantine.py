@@ -54,7 +54,7 @@ def sick_row(store: MemoryStore) -> Any:  # noqa: ANN401 - a row, or what is lef
 # -- one group, and no other ----------------------------------------------------------------------------------
 
 
-async def test_a_row_that_cannot_be_loaded_harms_its_own_group_only() -> None:
+async def test_unreadable_row_quarantines_its_group_only() -> None:
     store = MemoryStore()
     sick, well = await two_groups(store)
     store.edit_group(SICK, state="stable")
@@ -173,7 +173,7 @@ async def test_members_without_a_group_row_are_quarantined() -> None:
 # -- reloading ------------------------------------------------------------------------------------------------
 
 
-async def test_a_repaired_group_goes_on_where_it_was() -> None:
+async def test_repaired_group_keeps_its_members() -> None:
     store = MemoryStore()
     sick, well = await two_groups(store)
     store.edit_group(SICK, state="stable")

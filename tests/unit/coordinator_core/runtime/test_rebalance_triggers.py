@@ -121,7 +121,7 @@ async def test_ledger_records_the_trigger_of_a_rebalance(trigger: Trigger) -> No
     assert row.started_at_ms <= row.completed_at_ms
 
 
-async def test_a_group_that_is_too_large_for_the_node_that_takes_it_over_rebalances() -> None:
+async def test_loaded_group_over_capacity_rebalances() -> None:
     store = MemoryStore()
     async with running(store) as node:
         first, second = await Caller(node).settle(), Caller(node)

@@ -59,7 +59,7 @@ def _share(store: MemoryStore, node_id: str) -> int:
     return sum(lease.node_id == node_id for lease in store.leases())
 
 
-async def test_a_member_keeps_everything_when_its_node_stops() -> None:
+async def test_member_keeps_its_assignment_when_its_node_stops() -> None:
     store = MemoryStore()
     async with running(store, config("b")) as second:
         async with running(store) as first:

@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "tables.md").read_text()
 
 
 @pytest.mark.parametrize("word", [*ChangeAction, *RunStatus])
-def test_a_word_is_its_text_in_json_in_sql_and_beside_a_row_that_was_read(word: StrEnum) -> None:
+def test_action_equals_its_text_in_json_and_sql(word: StrEnum) -> None:
     text = word.value
     assert json.dumps({word: word}) == f'{{"{text}": "{text}"}}'
     assert psycopg2.extensions.adapt(word).getquoted() == f"'{text}'".encode()
@@ -36,7 +36,7 @@ def test_the_page_has_every_status_of_a_run() -> None:
     assert re.findall(r"`(\w+)`", row)[1:] == list(RunStatus)
 
 
-def test_jobs_and_dags_which_may_not_know_the_store_say_the_same() -> None:
+def test_jobs_and_dags_use_the_same_values() -> None:
     assert coordinator.FINISHED == FINISHED
     assert publish.PROPOSED == RunStatus.PROPOSED
 

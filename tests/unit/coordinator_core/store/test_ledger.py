@@ -156,7 +156,7 @@ def test_every_rebalance_has_an_id_of_its_own() -> None:
     assert len(ids) == len(driver.rows.rebalances) == 4
 
 
-def test_what_was_the_client_s_reason_is_kept() -> None:
+def test_reason_of_the_client_is_stored() -> None:
     driver = LedgerDriver().created()
     driver.observe(RebalanceStarted(20, 0, Trigger.MEMBER_LEFT, "a", "deploy", None, None))
     assert driver.rows.transitions[-1].reason == "member_left: deploy"
@@ -223,7 +223,7 @@ def test_a_static_member_s_replacement_closes_the_old_id_s_spans_and_opens_the_n
     assert driver.holds == {"a2": [((0, 1), 50)]}
 
 
-def test_partitions_are_held_until_the_next_assignment_whatever_happens_between() -> None:
+def test_ownership_lasts_until_the_next_assignment() -> None:
     driver = first_generation(a=assigned(0)).started().generation(2).started().generation(3)
     assert (driver.owned, driver.holds) == ([], {"a": [((0,), 40)]})
 
@@ -274,7 +274,7 @@ def test_every_change_of_state_is_a_row_with_the_generation_that_it_led_to() -> 
     [JoinParked(1, "a", 1), OffsetsCommitted(1, "a", None, (OffsetToCommit("orders", 0, 5),))],
     ids=lambda record: type(record).__name__,
 )
-def test_what_is_forgotten_and_offsets_leave_no_trace(record: Record) -> None:
+def test_forgotten_phases_and_offsets_emit_no_rows(record: Record) -> None:
     driver = first_generation(a=assigned(0))
     before = len(driver.rows.transitions)
     driver.observe(record)
@@ -361,11 +361,11 @@ def test_partitions_of_a_member_that_left_are_known_after_a_failover() -> None:
     assert other.rows.rebalances[-1].partitions_moved == 1
 
 
-def test_a_settled_group_has_nothing_to_remember() -> None:
+def test_stable_group_has_no_open_history() -> None:
     assert first_generation(a=assigned(0)).ledger.snapshot() is None
 
 
-def test_spans_survive_the_way_through_json() -> None:
+def test_ownership_is_encoded_as_json_and_back() -> None:
     one, other = str(UUID(int=1)), str(UUID(int=2))
     spans = (OpenOwnership("orders", (0, 2), 40, 1, one), OpenOwnership("sales", (1,), 70, 2, other))
     assert ownership_from_json(ownership_to_json(spans)) == spans

@@ -130,7 +130,7 @@ def test_failover_is_no_heartbeat_gap() -> None:
     assert gaps(beats(one, 20_000, 23_000)) == {4_096: 1}
 
 
-def test_time_without_listening_is_given_back() -> None:
+def test_time_of_a_doubtful_lease_is_added_to_sessions() -> None:
     one = beats(session(), 2_000)
     one.exclude_pause(5_000, node_ms=8_000)
     assert gaps(beats(one, 8_500)) == {1_024: 1, 2_048: 1}

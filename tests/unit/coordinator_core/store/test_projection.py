@@ -170,7 +170,7 @@ def test_member_row_has_subscription_and_assignment() -> None:
     assert row.join_order == 1
 
 
-def test_what_cannot_be_read_has_no_json() -> None:
+def test_unreadable_metadata_has_no_json() -> None:
     node = Node().settle(member("a", protocols=(SupportedProtocol("range", b"?"),)), given={"a": b"?"})
     row = node.members["a"]
     assert (row.subscription_json, row.assignment_json, row.assigned_since_ms) == (None, None, None)
@@ -206,7 +206,7 @@ def test_a_removal_takes_the_member_s_row_and_closes_what_it_held() -> None:
 # -- a group again ----------------------------------------------------------------------------------------------
 
 
-def test_a_stable_group_comes_back_as_it_was() -> None:
+def test_stable_group_is_loaded_unchanged() -> None:
     """With all supported protocols, so that an unchanged follower causes no rebalance: FO-05d."""
     node = Node().settle(member("a", protocols=BOTH), member("b", protocols=BOTH), member("s", "S", BOTH))
     other = node.lost()
@@ -215,7 +215,7 @@ def test_a_stable_group_comes_back_as_it_was() -> None:
     assert other.writes == [None]
 
 
-def test_a_generation_that_awaits_its_assignment_comes_back_and_awaits_everybody() -> None:
+def test_loaded_completing_group_awaits_all_syncs() -> None:
     """FO-03d."""
     node = Node().settle(*USUAL)
     for one in ("a", "b", "s"):
@@ -277,7 +277,7 @@ def test_initial_delay_is_forgotten_without_members() -> None:
     assert unlike(before, node.lost().group, {*FORGOTTEN, "state_since_ms"}) == set()
 
 
-def test_a_removal_outlives_the_node_and_so_does_the_rebalance_it_is_owed() -> None:
+def test_removal_and_must_rebalance_survive_a_failover() -> None:
     node = Node().settle(*USUAL)
     node.ask(leave("b"))
     other = node.lost()
@@ -285,7 +285,7 @@ def test_a_removal_outlives_the_node_and_so_does_the_rebalance_it_is_owed() -> N
     assert [type(record).__name__ for record in other.ask(Resume()).records] == ["RebalanceStarted"]
 
 
-def test_what_a_rebalance_is_owed_for_outlives_any_number_of_nodes() -> None:
+def test_trigger_of_must_rebalance_survives_several_failovers() -> None:
     node = Node().settle(*USUAL)
     node.ask(leave("b"))
     (started,) = node.lost().lost().ask(Resume()).records
@@ -293,7 +293,7 @@ def test_what_a_rebalance_is_owed_for_outlives_any_number_of_nodes() -> None:
     assert started.trigger == "member_left"
 
 
-def test_an_operator_s_rebalance_outlives_the_node() -> None:
+def test_forced_rebalance_survives_a_failover() -> None:
     node = Node().settle(*USUAL)
     node.ask(ForceRebalance(TOKEN, "because"))
     other = node.lost()
@@ -301,7 +301,7 @@ def test_an_operator_s_rebalance_outlives_the_node() -> None:
     assert other.group.state == "PreparingRebalance"
 
 
-def test_a_replacement_outlives_the_node() -> None:
+def test_replacement_survives_a_failover() -> None:
     node = Node().settle(*USUAL)
     node.ask(join(instance_id="S"))
     other = node.lost()
@@ -310,7 +310,7 @@ def test_a_replacement_outlives_the_node() -> None:
     assert unlike(node.group, other.group, FORGOTTEN) == set()
 
 
-def test_a_leader_cannot_assign_past_a_replacement_that_it_never_heard_of() -> None:
+def test_leader_unaware_of_a_replacement_causes_a_rebalance() -> None:
     """The member has received the old id only, because the node was lost before its next response."""
     node = Node().settle(*USUAL)
     for one in ("a", "b", "s"):

@@ -76,7 +76,7 @@ def parts(rows: HistoryRows) -> list[IntervalKey]:
     ]
 
 
-def test_a_part_is_a_row_beside_its_rebalance_s_own() -> None:
+def test_rebalance_member_is_a_row_of_its_rebalance() -> None:
     ledger = ledger_of("a", instance="A")
     observe(ledger, started(100))
     joins(ledger, a=130)
@@ -200,7 +200,7 @@ def test_wait_is_attributed_to_the_static_member_instance() -> None:
     assert rows.rebalance_members[1].client_id == "client b2"
 
 
-def test_one_rebalance_s_parts_are_not_the_next_one_s() -> None:
+def test_rebalance_members_are_separate_for_each_rebalance() -> None:
     ledger = ledger_of("a", "b")
     for at_ms in (1_000, 2_000):
         observe(ledger, started(at_ms))

@@ -1,4 +1,4 @@
-"""What is said below the tables: who stands out, what a timeout would have spared, and the command that sets it."""
+"""Text below tables: slowest clients, evictions that a timeout would have prevented, and the command that sets it."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ NO_WAITS: Json = {"members": [], "waited_for": []}
 
 
 class CannedNode:
-    """A node that answers everything with what it was given."""
+    """A node with canned responses."""
 
     def __init__(self, **answers: Any) -> None:  # noqa: ANN401 - answers are JSON
         self.answers = answers
@@ -49,7 +49,7 @@ def tuning(*avoided: Json, failures: tuple[Json, ...] = ()) -> CannedNode:
     return CannedNode(tuning=answer | {"what_if": {"session_timeout_ms": what_if}})
 
 
-def test_who_would_have_been_spared_often_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_evictions_of_a_client_have_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     node = tuning(eviction(9), eviction(7), eviction(8), eviction(1, "other"))
     print_tuning(cast(NodeClient, node), "thumbnails", {}, as_json=False)
 
@@ -60,7 +60,7 @@ def test_who_would_have_been_spared_often_has_one_line(capsys: pytest.CaptureFix
     assert said[-1] == "  muster config set --group=thumbnails session_timeout_ms=15000"
 
 
-def test_the_cost_of_a_timeout_stands_beside_that_of_the_one_in_force(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cost_of_a_timeout_is_printed_with_that_of_the_effective_one(capsys: pytest.CaptureFixture[str]) -> None:
     print_tuning(cast(NodeClient, tuning(eviction(9))), "thumbnails", {}, as_json=False)
     said = capsys.readouterr().out
     assert (
@@ -79,7 +79,7 @@ def test_recommendations_are_printed_with_their_reason(capsys: pytest.CaptureFix
     assert "  static_membership: 3 restarts" in capsys.readouterr().out.splitlines()
 
 
-def test_failures_that_would_have_been_seen_later_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_detected_later_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     print_tuning(cast(NodeClient, tuning(failures=(eviction(1),))), "thumbnails", {}, as_json=False)
     assert "would have detected 1 real failure 9.0 s later in all." in capsys.readouterr().out
 
@@ -88,9 +88,7 @@ def test_failures_that_would_have_been_seen_later_are_counted(capsys: pytest.Cap
     "group_id",
     ["two words", "$(touch pwned)", "it's", "--help", 'a "b" `c` \\d', "a\x1b[31m\nb", "ends\n\n", "ü € 𝄞"],
 )
-def test_every_command_that_is_printed_names_just_that_group_when_pasted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, group_id: str
-) -> None:
+def test_printed_commands_quote_the_group_id(capsys: pytest.CaptureFixture[str], tmp_path: Path, group_id: str) -> None:
     node = tuning(eviction(1))
     change = {"value": 9_000, "verdict": "change", "confidence": "high", "because": "of that"}
     node.answers["tuning"]["advice"] = {"rebalance_timeout_ms": change}
@@ -112,7 +110,7 @@ def test_every_command_that_is_printed_names_just_that_group_when_pasted(
 
 
 def _words(folder: Path, arguments: str) -> list[str]:
-    """Let a POSIX shell read the rest of a command, and return its words."""
+    """Split the rest of a command by a POSIX shell, and return its words."""
     script = f"printf '%s\\0' {arguments.rstrip()}"
     run = subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, check=True)
     return run.stdout.decode().split("\0")[:-1]
@@ -154,7 +152,7 @@ def test_a_client_that_began_most_rebalances_is_named(
     assert all(part in line for part, line in zip(said, below, strict=True))
 
 
-def test_findings_are_the_nodes_with_the_command_that_helps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_are_printed_with_the_recommended_command(capsys: pytest.CaptureFixture[str]) -> None:
     late = {"text": "batch at \x1b[31mhost was evicted", "setting": "rebalance_timeout_ms", "value": 60_000}
     slow = {"text": "other is slow", "setting": "rebalance_timeout_ms", "value": None}
     node = CannedNode(rebalances=[rebalance("a")], members=NO_WAITS, diagnosis={"findings": [late, slow]})

@@ -1,1 +1,1 @@
-"""Tests of the advice on timeouts, on histories that are known completely."""
+"""Tests of the advice on timeouts, with simulated histories."""

@@ -91,7 +91,7 @@ def test_a_timeout_that_evicts_a_slow_but_live_member_is_lengthened_again() -> N
 
 
 def test_a_timeout_that_leaves_time_for_a_slow_but_live_member_is_not_shortened_below_it() -> None:
-    """Though dead members hold many rebalances up to the limit, nothing below what the slow one needs is proposed."""
+    """Although crashed members delay many rebalances up to the limit, the advised timeout covers the slow member."""
     slow = rejoins(*[2_000] * 300, *[41_000] * 2, no_shows=50)
     advice = advised(slow, 300_000)
     assert (advice.verdict, advice.value_ms) == ("change", 52_000)
@@ -106,7 +106,7 @@ def test_no_shorter_timeout_is_proposed_for_a_live_member_that_never_rejoined() 
 
 
 def test_timeout_that_costs_more_than_it_saves_is_not_proposed() -> None:
-    """One live member needed an hour, once; and twenty dead ones would hold the group up for as long each."""
+    """One live member needed an hour, once; twenty crashed ones would delay the group by as long each."""
     advice = advised(rejoins(*[2_000] * 300, late_ms=(3_600_000,), no_shows=20, limit_ms=60_000), 60_000)
     assert (advice.verdict, advice.value_ms) == ("keep", 4_500_000)
     assert advice.because.endswith("which is not less")
@@ -121,11 +121,11 @@ def test_three_live_members_that_were_evicted_are_enough_to_judge() -> None:
 
 
 @pytest.mark.parametrize(("count", "confidence"), [(100, "low"), (700, "medium"), (3_000, "high")])
-def test_the_more_rejoins_were_seen_the_surer_it_is(count: int, confidence: str) -> None:
+def test_confidence_grows_with_the_number_of_rejoins(count: int, confidence: str) -> None:
     assert advised(rejoins(*[2_500] * count), 300_000).confidence == confidence
 
 
-def test_a_handful_of_rejoins_is_too_little() -> None:
+def test_few_rejoins_are_too_little_data() -> None:
     advice = advised(rejoins(*[2_500] * 99), 300_000)
     assert (advice.verdict, advice.value_ms, advice.because) == (
         "too_little_data",
@@ -182,20 +182,20 @@ def test_cost_of_the_present_timeout_equals_the_history() -> None:
     assert cost == Cost(rebalances=30, evictions=4, stood_still_ms=130_000, repeated_work_ms=4 * 41_000)
 
 
-def test_a_longer_timeout_waits_for_the_late_and_for_the_dead_and_saves_the_rebalances_of_returns() -> None:
+def test_longer_rebalance_timeout_costs_waits_and_saves_rebalances() -> None:
     seen = rejoins(*[2_000] * 20, late_ms=(41_000,) * 4, no_shows=2, limit_ms=10_000)
     cost = cost_of_rebalance_timeout(seen, Rebalances(count=30, took_ms=150_000), 50_000)
     waiting_ms, beside_ms, saved_ms = 20 * 2_000 + 4 * 41_000 + 2 * 50_000, 50_000, 4 * 5_000
     assert cost == Cost(26, 0, waiting_ms + beside_ms - saved_ms, 0)
 
 
-def test_a_shorter_session_costs_two_rebalances_for_each_living_member_that_it_evicts() -> None:
+def test_each_spurious_eviction_costs_two_rebalances() -> None:
     days = observed(History(1, ((9_000,), (7_000, 9_500)), (0, 0)), 10_000)
     cost = cost_of_session_timeout(days, Rebalances(count=10, took_ms=20_000), 8_000)
     assert cost == Cost(rebalances=16, evictions=3, stood_still_ms=32_000, repeated_work_ms=24_000)
 
 
-# -- beside timeouts ---------------------------------------------------------------------------------------------
+# -- other advice ------------------------------------------------------------------------------------------------
 
 
 def test_an_eager_group_that_gets_its_partitions_back_is_recommended_cooperative_sticky() -> None:
@@ -291,7 +291,7 @@ def test_what_if_reports_avoided_rebalances_and_their_cost() -> None:
 
 @unhurried
 @given(st.lists(st.lists(st.integers(1, 300_000), min_size=1, max_size=4).map(tuple), min_size=3, max_size=12))
-def test_an_initial_delay_is_never_lowered_nor_above_the_most(followers: list[tuple[int, ...]]) -> None:
+def test_advised_initial_delay_is_between_the_present_one_and_the_maximum(followers: list[tuple[int, ...]]) -> None:
     advice = advise_initial_delay(startups(0, *followers), 3_000, POLICY)
     assert advice.value_ms is not None
     assert 3_000 <= advice.value_ms <= POLICY.max_initial_delay_ms
@@ -326,7 +326,7 @@ EVICTIONS = (eviction("soon back", 12_000), eviction("late", 25_000), eviction("
         (45_000, ["soon back", "late"], [], 35_000),
     ],
 )
-def test_each_eviction_is_spared_by_the_timeout_that_it_needed(
+def test_eviction_is_avoided_by_its_required_timeout(
     timeout_ms: int, avoided: list[str], remaining: list[str], later_ms: int
 ) -> None:
     days = observed(History(1, ((9_000,), (7_000, 9_500)), (0, 0)), 10_000)

@@ -80,9 +80,9 @@ timeouts = st.sampled_from([6_000, 10_000, 16_384, 30_000, 45_000, 65_536, 90_00
 
 @unhurried
 @given(histories, timeouts, timeouts)
-def test_upper_bound_of_evictions_is_never_below_the_truth(past: History, in_force_ms: int, timeout_ms: int) -> None:
-    back_too_late = sum(ms > in_force_ms + 60_000 for day in past.silences_ms for ms in day)
-    reported = spurious_at(observed(past, in_force_ms), timeout_ms)
+def test_upper_bound_of_evictions_is_never_below_the_truth(past: History, current_ms: int, timeout_ms: int) -> None:
+    back_too_late = sum(ms > current_ms + 60_000 for day in past.silences_ms for ms in day)
+    reported = spurious_at(observed(past, current_ms), timeout_ms)
     assert reported + back_too_late >= spurious_in_truth(past, timeout_ms)
 
 
@@ -96,8 +96,8 @@ def test_added_evictions_lie_between_the_bounds(past: History, seen_ms: int, tim
 
 @unhurried
 @given(histories, timeouts, st.one_of(st.integers(1, 5_000_000), st.sampled_from(GAP_BOUNDS_MS)))
-def test_gaps_are_counted_as_bound_by_bound(past: History, in_force_ms: int, timeout_ms: int) -> None:
-    for day in observed(past, in_force_ms):
+def test_gaps_are_counted_as_bound_by_bound(past: History, current_ms: int, timeout_ms: int) -> None:
+    for day in observed(past, current_ms):
         counted_by = list(zip((0, *GAP_BOUNDS_MS), (*GAP_BOUNDS_MS, day.longest_gap_ms), day.gaps, strict=True))
         at_least = sum(count for low, _, count in counted_by if low >= timeout_ms)
         at_most = sum(count for _, high, count in counted_by if high > timeout_ms)
@@ -114,8 +114,8 @@ def test_at_a_bound_of_the_histogram_the_answer_is_exact(past: History, bound_ms
 
 @unhurried
 @given(histories, timeouts, timeouts, timeouts)
-def test_a_longer_timeout_never_puts_more_out(past: History, in_force_ms: int, one_ms: int, other_ms: int) -> None:
-    days = observed(past, in_force_ms)
+def test_longer_timeout_never_evicts_more_members(past: History, current_ms: int, one_ms: int, other_ms: int) -> None:
+    days = observed(past, current_ms)
     shorter, longer = sorted((one_ms, other_ms))
     assert spurious_at(days, shorter) >= spurious_at(days, longer)
     assert avoided_at(days, shorter) <= avoided_at(days, longer)
@@ -136,7 +136,7 @@ def test_the_longest_gap_of_a_day_is_known_exactly() -> None:
 
 
 @pytest.mark.parametrize(("count", "exact"), [(0, 2.996), (1, 4.744), (5, 10.513), (50, 63.287)])
-def test_a_rate_is_bounded_as_the_poisson_distribution_bounds_it(count: int, exact: float) -> None:
+def test_rate_bound_equals_the_poisson_bound(count: int, exact: float) -> None:
     assert rate_at_most(count) == pytest.approx(exact, rel=0.02)
 
 
@@ -145,10 +145,8 @@ def test_a_rate_is_bounded_as_the_poisson_distribution_bounds_it(count: int, exa
 
 @unhurried
 @given(histories, timeouts, st.sampled_from([0.0, 1.0, 7.0]))
-def test_the_value_keeps_to_the_target_and_no_shorter_choice_does(
-    past: History, in_force_ms: int, per_week: float
-) -> None:
-    policy, days = replace(POLICY, spurious_per_week=per_week), observed(past, in_force_ms)
+def test_value_is_the_shortest_choice_that_meets_the_target(past: History, current_ms: int, per_week: float) -> None:
+    policy, days = replace(POLICY, spurious_per_week=per_week), observed(past, current_ms)
     value_ms = shortest_timeout_ms(days, BOUNDS, policy)
     allowed = policy.allowed(past.days)
     meeting = [
@@ -161,24 +159,24 @@ def test_the_value_keeps_to_the_target_and_no_shorter_choice_does(
 
 @unhurried
 @given(histories, timeouts, st.integers(1, 40_000), st.integers(0, 40_000))
-def test_the_value_lies_between_the_bounds(past: History, in_force_ms: int, least_ms: int, more_ms: int) -> None:
-    value_ms = shortest_timeout_ms(observed(past, in_force_ms), Bounds(least_ms, least_ms + more_ms), POLICY)
+def test_the_value_lies_between_the_bounds(past: History, current_ms: int, least_ms: int, more_ms: int) -> None:
+    value_ms = shortest_timeout_ms(observed(past, current_ms), Bounds(least_ms, least_ms + more_ms), POLICY)
     assert least_ms <= value_ms <= least_ms + more_ms
 
 
 @unhurried
 @given(histories, timeouts, lengths)
-def test_another_silence_never_makes_it_shorter(past: History, in_force_ms: int, length_ms: int) -> None:
+def test_additional_heartbeat_gap_never_shortens_the_timeout(past: History, current_ms: int, length_ms: int) -> None:
     worse = replace(past, silences_ms=(*past.silences_ms[:-1], (*past.silences_ms[-1], length_ms)))
-    if length_ms <= in_force_ms + 60_000:
-        before, after = (shortest_timeout_ms(observed(each, in_force_ms), BOUNDS, POLICY) for each in (past, worse))
+    if length_ms <= current_ms + 60_000:
+        before, after = (shortest_timeout_ms(observed(each, current_ms), BOUNDS, POLICY) for each in (past, worse))
         assert before <= after
 
 
 @unhurried
 @given(histories, timeouts)
-def test_a_stricter_target_never_makes_it_shorter(past: History, in_force_ms: int) -> None:
-    days = observed(past, in_force_ms)
+def test_stricter_target_never_shortens_the_timeout(past: History, current_ms: int) -> None:
+    days = observed(past, current_ms)
     values = [
         shortest_timeout_ms(days, BOUNDS, replace(POLICY, spurious_per_week=rate)) for rate in (0, 0.5, 1, 3, 20, 1_000)
     ]
@@ -187,17 +185,17 @@ def test_a_stricter_target_never_makes_it_shorter(past: History, in_force_ms: in
 
 @unhurried
 @given(histories, timeouts, st.integers(1, 1_000))
-def test_neither_the_calendar_nor_the_order_of_counting_matters(past: History, in_force_ms: int, later: int) -> None:
-    days = observed(past, in_force_ms)
+def test_advice_does_not_depend_on_dates_or_order(past: History, current_ms: int, later: int) -> None:
+    days = observed(past, current_ms)
     moved = [replace(day, day=day.day + later) for day in days]
     split = [each for day in days for each in (replace(day, heartbeats=day.heartbeats - 1), Day(day.day, 1))]
-    advice = advised(days, in_force_ms, BOUNDS, POLICY)
-    assert advised(moved, in_force_ms, BOUNDS, POLICY) == advice
+    advice = advised(days, current_ms, BOUNDS, POLICY)
+    assert advised(moved, current_ms, BOUNDS, POLICY) == advice
     assert merged(reversed(split)) == days
 
 
 def known(*silences_ms: int, days: int = 28, deaths: int = 0) -> History:
-    """Return a history with the same silences every day."""
+    """Return a history with the same heartbeat gaps every day."""
     return History(4, (silences_ms,) * days, (deaths,) * days)
 
 
@@ -212,9 +210,7 @@ def known(*silences_ms: int, days: int = 28, deaths: int = 0) -> History:
         (known(64_000), 85_000),
     ],
 )
-def test_the_value_covers_the_longest_silence_of_every_day_with_a_quarter_to_spare(
-    past: History, expected_ms: int
-) -> None:
+def test_value_exceeds_the_longest_gap_of_every_day_by_a_quarter(past: History, expected_ms: int) -> None:
     assert shortest_timeout_ms(observed(past, 10_000), BOUNDS, POLICY) == expected_ms
 
 
@@ -242,7 +238,7 @@ def test_allowed_evictions_do_not_raise_the_timeout() -> None:
         (known(16_000), None, "keep", 20_000),
     ],
 )
-def test_a_good_value_is_kept_and_a_bad_one_is_not(
+def test_sufficient_value_is_kept_and_an_insufficient_one_changed(
     past: History, present_ms: int | None, verdict: str, value_ms: int
 ) -> None:
     advice, tested = advised(observed(past, present_ms or 10_000), present_ms, BOUNDS, POLICY)
@@ -285,13 +281,13 @@ def test_confidence_grows_with_the_length_of_the_history(days: int, confidence: 
 
 
 @pytest.mark.parametrize(("days", "reported"), [(0, "0 days"), (1, "1 day"), (2, "2 days")])
-def test_a_day_or_two_are_too_little(days: int, reported: str) -> None:
+def test_two_days_are_too_little_data(days: int, reported: str) -> None:
     advice, tested = advised(observed(known(16_000, days=days), 10_000), 10_000, BOUNDS, POLICY)
     assert (advice.verdict, advice.value_ms, advice.confidence, tested) == ("too_little_data", None, "none", None)
     assert advice.because.startswith(f"{reported} and ")
 
 
-def test_many_days_with_hardly_a_heartbeat_are_too_little() -> None:
+def test_days_with_few_heartbeats_are_too_little_data() -> None:
     days = [Day(FIRST_DAY + number, 9, gaps([3_000] * 9), 3_000) for number in range(28)]
     assert advised(days, 10_000, BOUNDS, POLICY)[0].verdict == "too_little_data"
 
@@ -303,12 +299,12 @@ def rank_in_truth(later: History, timeout_ms: int) -> tuple[int, int]:
     return max(0, spurious_in_truth(later, timeout_ms) - POLICY.allowed(later.days)), timeout_ms
 
 
-@pytest.mark.parametrize("in_force_ms", [10_000, 45_000])
+@pytest.mark.parametrize("current_ms", [10_000, 45_000])
 @pytest.mark.parametrize("kind", KINDS)
-def test_on_days_it_has_not_seen_advice_beats_both_fixed_values_or_says_keep(kind: str, in_force_ms: int) -> None:
+def test_advised_change_outperforms_both_fixed_values_on_later_days(kind: str, current_ms: int) -> None:
     for seed in SEEDS:
         past = history(kind, seed)
-        advice, tested = advised(observed(past, in_force_ms), in_force_ms, BOUNDS, POLICY)
+        advice, tested = advised(observed(past, current_ms), current_ms, BOUNDS, POLICY)
         assert tested is not None
         if advice.verdict == "change":
             later, earlier_value_ms = past.last(7), tested.advised.timeout_ms
@@ -317,7 +313,7 @@ def test_on_days_it_has_not_seen_advice_beats_both_fixed_values_or_says_keep(kin
 
 
 @pytest.mark.parametrize(
-    ("kind", "in_force_ms", "least_changes"),
+    ("kind", "current_ms", "least_changes"),
     [
         ("flapping", 10_000, 25),
         ("stalling", 10_000, 20),
@@ -328,22 +324,22 @@ def test_on_days_it_has_not_seen_advice_beats_both_fixed_values_or_says_keep(kin
         ("mixed", 45_000, 15),
     ],
 )
-def test_it_does_say_change_where_there_is_something_to_gain(kind: str, in_force_ms: int, least_changes: int) -> None:
+def test_change_is_advised_where_it_has_a_gain(kind: str, current_ms: int, least_changes: int) -> None:
     verdicts = [
-        advised(observed(history(kind, seed), in_force_ms), in_force_ms, BOUNDS, POLICY)[0].verdict for seed in SEEDS
+        advised(observed(history(kind, seed), current_ms), current_ms, BOUNDS, POLICY)[0].verdict for seed in SEEDS
     ]
     assert verdicts.count("change") >= least_changes
 
 
-@pytest.mark.parametrize(("kind", "in_force_ms"), [("healthy", 10_000), ("healthy", 45_000), ("flapping", 45_000)])
-def test_advice_is_keep_without_a_gain(kind: str, in_force_ms: int) -> None:
+@pytest.mark.parametrize(("kind", "current_ms"), [("healthy", 10_000), ("healthy", 45_000), ("flapping", 45_000)])
+def test_advice_is_keep_without_a_gain(kind: str, current_ms: int) -> None:
     for seed in SEEDS:
-        advice, _ = advised(observed(history(kind, seed), in_force_ms), in_force_ms, BOUNDS, POLICY)
+        advice, _ = advised(observed(history(kind, seed), current_ms), current_ms, BOUNDS, POLICY)
         assert advice.verdict == "keep"
 
 
 def test_advice_that_fails_on_recent_days_is_not_given() -> None:
-    """It stalled in the earlier days, and does not any more: what is in force does better on the days held back."""
+    """It paused in the earlier days only: the effective timeout does better on the held-back days."""
     past = History(4, ((40_000,),) * 21 + ((),) * 7, (0,) * 28)
     advice, tested = advised(observed(past, 10_000), 10_000, BOUNDS, POLICY)
     assert tested is not None
@@ -360,7 +356,7 @@ def test_back_test_uses_advice_from_the_earlier_days_only() -> None:
     assert advice.verdict == "keep"
 
 
-def test_the_test_shows_how_each_rival_did() -> None:
+def test_back_test_reports_each_alternative() -> None:
     _, tested = advised(observed(known(16_000), 12_000), 12_000, BOUNDS, POLICY)
     assert tested is not None
     assert tested.present is not None
@@ -371,8 +367,8 @@ def test_the_test_shows_how_each_rival_did() -> None:
 # -- what is never proposed ---------------------------------------------------------------------------------------
 
 
-def test_nothing_shorter_is_proposed_than_a_silence_of_a_live_member() -> None:
-    """Few enough silences for the target, and one dead member that a shorter timeout would have seen sooner."""
+def test_advised_timeout_is_not_shorter_than_a_gap_of_a_live_member() -> None:
+    """Few enough gaps for the target, and one crash that a shorter timeout would have detected earlier."""
     past = History(4, ((40_000,), *[()] * 27), (1, *[0] * 27))
     advice, _ = advised(observed(past, 90_000), 90_000, BOUNDS, POLICY)
     assert advice.value_ms == 50_000
@@ -381,9 +377,7 @@ def test_nothing_shorter_is_proposed_than_a_silence_of_a_live_member() -> None:
 
 @unhurried
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 60), st.sampled_from([10_000, 30_000, 60_000, 120_000]))
-def test_a_shorter_session_timeout_never_evicts_a_live_member_that_the_days_know_of(
-    kind: str, seed: int, present_ms: int
-) -> None:
+def test_shorter_session_timeout_evicts_no_live_member_of_the_history(kind: str, seed: int, present_ms: int) -> None:
     days = observed(history(kind, seed), present_ms)
     advice, _ = advised(days, present_ms, BOUNDS, POLICY)
     if advice.value_ms is not None and advice.value_ms < present_ms:

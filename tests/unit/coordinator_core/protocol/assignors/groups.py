@@ -35,7 +35,7 @@ def picture(assignment: Assignment) -> Picture:
 
 
 def drawn(assignor: str, topics: Mapping[str, int], *members: MemberSubscription) -> Picture:
-    """Return what an assignor gives these members."""
+    """Return the assignment of these members by an assignor."""
     return picture(assign(assignor, topics, members))
 
 

@@ -31,13 +31,13 @@ def test_undisputed_older_claim_wins(other_topics: str) -> None:
 
 
 @UNIFORM_AND_NOT
-def test_two_claims_of_one_generation_void_each_other(other_topics: str) -> None:
+def test_equal_claims_of_one_generation_are_ignored(other_topics: str) -> None:
     members = (member("a", "t", "t-0 t-1", 5), member("b", other_topics, "t-0 t-2", 5), member("c", "t", "", 5))
 
     assert drawn("sticky", {"t": 3}, *members) == {"a": "t-1", "b": "t-2", "c": "t-0"}
 
 
-def test_the_newest_of_three_wins_in_whatever_order_they_come() -> None:
+def test_newest_of_three_claims_wins_in_any_order() -> None:
     for first, second, third in permutations((4, 4, 6)):
         generations = {"a": first, "b": second, "c": third}
         members = [member(name, "t", "t-0", generation) for name, generation in generations.items()]
@@ -46,11 +46,11 @@ def test_the_newest_of_three_wins_in_whatever_order_they_come() -> None:
         assert given[max(generations, key=lambda name: generations[name])] == "t-0"
 
 
-def test_three_claims_of_one_generation_void_each_other() -> None:
+def test_three_equal_claims_of_one_generation_are_ignored() -> None:
     members = [member(name, "t", "t-2", 4) for name in "abc"]
 
     assert drawn("cooperative-sticky", {"t": 3}, *members) == {"a": "t-0", "b": "t-1", "c": ""}
 
 
-def test_saying_something_twice_is_one_claim() -> None:
+def test_repeated_partition_is_one_claim() -> None:
     assert drawn("sticky", {"t": 2}, member("a", "t"), member("b", "t", "t-0 t-0")) == {"a": "t-1", "b": "t-0"}

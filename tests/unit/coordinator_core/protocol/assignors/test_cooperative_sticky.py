@@ -20,13 +20,13 @@ def test_unowned_partitions_are_assigned_at_once() -> None:
     }
 
 
-def test_a_partition_that_two_claim_is_withheld_from_a_third() -> None:
+def test_disputed_partition_is_withheld_from_a_third_member() -> None:
     members = (member("a", "t", "t-0 t-1", 5), member("b", "t", "t-0 t-2", 5), member("c", "t", "", 5))
 
     assert drawn("cooperative-sticky", {"t": 3}, *members) == {"a": "t-1", "b": "t-2", "c": ""}
 
 
-def test_a_partition_that_two_claim_is_withheld_from_both_of_them() -> None:
+def test_disputed_partition_is_withheld_from_both_claimants() -> None:
     members = (member("a", "t", "t-0 t-1", 5), member("b", "t", "t-0 t-2", 5))
 
     assert drawn("sticky", {"t": 3}, *members) == {"a": "t-0 t-1", "b": "t-2"}
@@ -60,5 +60,5 @@ def test_stale_claim_of_another_member_withholds_no_partition() -> None:
     assert drawn("cooperative-sticky", {"t": 2}, *members) == {"a": "t-1", "b": "t-0"}
 
 
-def test_only_one_assignor_lets_members_go_on_reading() -> None:
+def test_only_cooperative_sticky_supports_cooperative_rebalances() -> None:
     assert [name for name, assignor in ASSIGNORS.items() if assignor.is_cooperative] == ["cooperative-sticky"]

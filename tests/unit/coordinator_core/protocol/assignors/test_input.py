@@ -11,7 +11,7 @@ from tests.unit.coordinator_core.protocol.assignors.groups import drawn, member
 EVERY_ASSIGNOR = pytest.mark.parametrize("name", ASSIGNORS)
 
 
-def test_the_four_assignors_go_by_kafka_s_names() -> None:
+def test_assignors_have_kafka_s_names() -> None:
     assert {name: assignor.name for name, assignor in ASSIGNORS.items()} == {
         "range": "range",
         "roundrobin": "roundrobin",
@@ -80,5 +80,5 @@ def test_names_sort_as_in_java() -> None:
     assert list(group_spec.counts) == [early, late]
 
 
-def test_half_a_surrogate_pair_is_a_name_like_another() -> None:
+def test_unpaired_surrogate_is_a_valid_name() -> None:
     assert drawn("range", {"t": 1}, member("\ud800", "t")) == {"\ud800": "t-0"}

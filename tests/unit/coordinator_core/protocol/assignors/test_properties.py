@@ -36,7 +36,7 @@ def test_members_get_only_subscribed_unowned_partitions(name: str, group: Group)
 @pytest.mark.parametrize("name", COMPLETE)
 @briefly
 @given(group=groups())
-def test_every_partition_that_is_read_is_given_out(name: str, group: Group) -> None:
+def test_every_subscribed_partition_is_assigned(name: str, group: Group) -> None:
     assignment = assign(name, group.topics, group.members)
 
     assert sorted(each for share in assignment.values() for each in share) == readable(group.topics, group.members)
@@ -59,7 +59,7 @@ def test_roundrobin_equals_its_slow_twin(group: Group) -> None:
 
 @thoroughly
 @given(group=groups(is_uniform=True))
-def test_members_that_are_alike_differ_by_one_partition_at_most(group: Group) -> None:
+def test_members_with_equal_subscriptions_differ_by_one_partition_at_most(group: Group) -> None:
     shares = sizes(assign("sticky", group.topics, group.members)).values()
 
     assert max(shares) - min(shares) <= 1
@@ -67,7 +67,7 @@ def test_members_that_are_alike_differ_by_one_partition_at_most(group: Group) ->
 
 @thoroughly
 @given(group=groups(is_uniform=True))
-def test_no_even_division_keeps_more_where_it_is(group: Group) -> None:
+def test_no_balanced_assignment_keeps_more_partitions(group: Group) -> None:
     assignment = assign("sticky", group.topics, group.members)
     held = twins.believed(group.topics, group.members)
     kept = sum(each in assignment[holder] for each, holder in held.items())
@@ -80,13 +80,13 @@ def test_no_even_division_keeps_more_where_it_is(group: Group) -> None:
 
 @thoroughly
 @given(group=groups(is_uniform=False))
-def test_no_move_would_make_two_members_more_alike(group: Group) -> None:
+def test_no_move_improves_the_balance_of_two_members(group: Group) -> None:
     assert twins.is_balanced(assign("sticky", group.topics, group.members), group.members)
 
 
 @thoroughly
 @given(group=groups(is_uniform=False))
-def test_the_general_rule_equals_its_slow_twin(group: Group) -> None:
+def test_sticky_equals_its_slow_twin_for_unequal_subscriptions(group: Group) -> None:
     if len({frozenset(one.topics) for one in group.members}) > 1:
         slow = twins.SlowBalance(group.topics, group.members).settle()
         assert assign("sticky", group.topics, group.members) == slow
@@ -94,7 +94,7 @@ def test_the_general_rule_equals_its_slow_twin(group: Group) -> None:
 
 @briefly
 @given(group=groups(is_uniform=False, most_members=2, most_partitions=2))
-def test_two_members_could_not_be_more_even_by_any_assignment(group: Group) -> None:
+def test_two_members_have_the_most_balanced_assignment(group: Group) -> None:
     shares = sizes(assign("sticky", group.topics, group.members)).values()
 
     assert sum(size**2 for size in shares) == twins.least_sum_of_squares(group.topics, group.members)
@@ -142,7 +142,7 @@ def test_withheld_partitions_are_being_revoked(group: Group) -> None:
 
 @thoroughly
 @given(group=groups(is_uniform=True))
-def test_members_that_are_alike_come_to_rest_in_two_rounds(group: Group) -> None:
+def test_equal_subscriptions_are_stable_after_two_rounds(group: Group) -> None:
     first = assign("cooperative-sticky", group.topics, group.members)
     rejoined = next_round(group.members, first)
     second = assign("cooperative-sticky", group.topics, rejoined)
@@ -154,7 +154,7 @@ def test_members_that_are_alike_come_to_rest_in_two_rounds(group: Group) -> None
 
 @thoroughly
 @given(group=groups(is_uniform=False))
-def test_members_that_differ_come_to_rest_too(group: Group) -> None:
+def test_unequal_subscriptions_become_stable(group: Group) -> None:
     members, rounds = list(group.members), 0
     while (assignment := assign("cooperative-sticky", group.topics, members)) != {
         one.member_id: tuple(sorted(one.owned_partitions)) for one in members

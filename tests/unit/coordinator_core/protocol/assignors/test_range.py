@@ -3,7 +3,7 @@
 from tests.unit.coordinator_core.protocol.assignors.groups import drawn, member
 
 
-def test_seven_partitions_are_cut_into_three_two_and_two() -> None:
+def test_range_of_seven_partitions_is_three_two_and_two() -> None:
     assert drawn("range", {"A": 7}, member("C1", "A"), member("C2", "A"), member("C3", "A")) == {
         "C1": "A-0 A-1 A-2",
         "C2": "A-3 A-4",
@@ -11,14 +11,14 @@ def test_seven_partitions_are_cut_into_three_two_and_two() -> None:
     }
 
 
-def test_the_extras_of_all_topics_pile_up_on_the_first_member() -> None:
+def test_first_member_gets_the_extra_partition_of_every_topic() -> None:
     assert drawn("range", {"T1": 3, "T2": 5}, member("C0", "T1 T2"), member("C1", "T1 T2")) == {
         "C0": "T1-0 T1-1 T2-0 T2-1 T2-2",
         "C1": "T1-2 T2-3 T2-4",
     }
 
 
-def test_topics_of_one_size_are_cut_alike() -> None:
+def test_topics_with_equal_counts_have_equal_ranges() -> None:
     assert drawn(
         "range", {"orders": 4, "payments": 4}, member("a", "orders payments"), member("b", "payments orders")
     ) == {

@@ -3,14 +3,14 @@
 from tests.unit.coordinator_core.protocol.assignors.groups import drawn, member
 
 
-def test_two_topics_of_three_are_dealt_three_and_three() -> None:
+def test_round_robin_of_two_topics_of_three_is_three_and_three() -> None:
     assert drawn("roundrobin", {"t0": 3, "t1": 3}, member("C0", "t0 t1"), member("C1", "t0 t1")) == {
         "C0": "t0-0 t0-2 t1-1",
         "C1": "t0-1 t1-0 t1-2",
     }
 
 
-def test_unequal_subscriptions_are_dealt_unevenly() -> None:
+def test_round_robin_of_unequal_subscriptions_is_unbalanced() -> None:
     members = (member("C0", "t0"), member("C1", "t0 t1"), member("C2", "t0 t1 t2"))
 
     assert drawn("roundrobin", {"t0": 1, "t1": 2, "t2": 3}, *members) == {
@@ -26,7 +26,7 @@ def test_member_that_cannot_take_a_partition_is_skipped() -> None:
     assert drawn("roundrobin", {"t": 2, "u": 1}, *members) == {"a": "t-0", "b": "u-0", "c": "t-1"}
 
 
-def test_the_turn_goes_round_more_than_once_within_a_topic() -> None:
+def test_round_robin_repeats_the_order_of_members_within_a_topic() -> None:
     members = (member("a", "t"), member("b", "u"), member("c", "t u"))
 
     assert drawn("roundrobin", {"t": 5, "u": 3}, *members) == {
@@ -49,7 +49,7 @@ def test_topic_without_partitions_is_skipped_in_round_robin() -> None:
     assert drawn("roundrobin", {"empty": 0, "t": 2}, *members) == {"a": "t-0", "b": "t-1", "c": ""}
 
 
-def test_static_members_are_dealt_to_first() -> None:
+def test_static_members_come_first_in_round_robin() -> None:
     members = (member("m1", "t", instance_id="i2"), member("m2", "t", instance_id="i1"), member("a", "t"))
 
     assert drawn("roundrobin", {"t": 3}, *members) == {"m2": "t-0", "m1": "t-1", "a": "t-2"}

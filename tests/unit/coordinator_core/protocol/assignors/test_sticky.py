@@ -17,7 +17,7 @@ def test_assignment_without_claims_equals_round_robin() -> None:
     }
 
 
-def test_when_one_leaves_the_others_keep_theirs() -> None:
+def test_remaining_members_keep_their_partitions_after_a_leave() -> None:
     keeps = (member("C0", ALL_FOUR, "t0-0 t1-1 t3-0"), member("C2", ALL_FOUR, "t1-0 t2-1"))
 
     assert drawn("sticky", FOUR_TOPICS, *keeps) == {"C0": "t0-0 t0-1 t1-1 t3-0", "C2": "t1-0 t2-0 t2-1 t3-1"}
@@ -35,7 +35,7 @@ def test_member_that_owns_most_keeps_the_larger_share() -> None:
     assert drawn("sticky", {"t": 4}, *members) == {"a": "t-0", "b": "t-1 t-2", "c": "t-3"}
 
 
-def test_a_smaller_share_gives_up_the_highest_numbers_of_every_topic() -> None:
+def test_members_over_their_share_lose_the_highest_partitions_of_every_topic() -> None:
     holds_all = member("a", "t u", "t-0 t-1 t-2 u-0 u-1 u-2")
 
     assert drawn("sticky", {"t": 3, "u": 3}, holds_all, member("b", "t u")) == {
@@ -44,7 +44,7 @@ def test_a_smaller_share_gives_up_the_highest_numbers_of_every_topic() -> None:
     }
 
 
-def test_the_least_supplied_are_filled_up_first() -> None:
+def test_members_with_the_fewest_partitions_are_assigned_first() -> None:
     members = (member("a", "t u", "t-0"), member("b", "t u", "t-1"), member("c", "t u"))
 
     assert drawn("sticky", {"t": 2, "u": 3}, *members) == {"a": "t-0 u-1", "b": "t-1 u-2", "c": "u-0"}
@@ -91,7 +91,7 @@ def test_unequal_subscriptions_are_balanced_better_than_by_round_robin() -> None
     }
 
 
-def test_when_one_of_unequals_leaves_only_its_part_moves() -> None:
+def test_only_partitions_of_a_leaving_member_move_for_unequal_subscriptions() -> None:
     members = (member("C1", "t0 t1", "t1-0 t1-1"), member("C2", "t0 t1 t2", "t2-0 t2-1 t2-2"))
 
     assert drawn("sticky", {"t0": 1, "t1": 2, "t2": 3}, *members) == {
@@ -100,7 +100,7 @@ def test_when_one_of_unequals_leaves_only_its_part_moves() -> None:
     }
 
 
-def test_a_partition_moves_for_the_sake_of_balance_only() -> None:
+def test_partition_moves_only_to_improve_balance() -> None:
     members = (member("a", "t", "t-0 t-1 t-2 t-3"), member("b", "t u"))
 
     assert drawn("sticky", {"t": 4, "u": 1}, *members) == {"a": "t-1 t-2 t-3", "b": "t-0 u-0"}
@@ -118,7 +118,7 @@ def test_unsubscribing_moves_only_partitions_of_that_topic() -> None:
     assert drawn("sticky", {"t": 1, "u": 2}, *members) == {"a": "t-0", "b": "u-0 u-1"}
 
 
-def test_a_member_that_reads_nothing_gets_nothing() -> None:
+def test_member_without_subscription_gets_no_partition() -> None:
     assert drawn("sticky", {"t": 3}, member("a", ""), member("b", "t"), member("c", "t")) == {
         "a": "",
         "b": "t-0 t-2",
@@ -126,7 +126,7 @@ def test_a_member_that_reads_nothing_gets_nothing() -> None:
     }
 
 
-def test_a_former_holder_is_preferred_to_one_that_has_as_few() -> None:
+def test_former_owner_is_preferred_among_members_with_equal_counts() -> None:
     members = (
         member("a", "t u", "t-0 t-1 t-2 t-3", generation=7),
         member("b", "t"),
@@ -146,7 +146,7 @@ def test_former_owner_gets_no_partition_of_an_unsubscribed_topic() -> None:
     assert drawn("sticky", {"t": 3, "u": 0}, *members) == {"a": "t-1 t-2", "b": "t-0", "c": ""}
 
 
-def test_of_two_former_holders_the_later_one_is_preferred() -> None:
+def test_later_of_two_former_owners_is_preferred() -> None:
     members = (
         member("a", "t u", "t-0 t-1 t-2 t-3", generation=7),
         member("b", "t", "t-0", generation=5),
@@ -178,7 +178,7 @@ def test_partitions_may_move_at_once_after_an_unsubscription() -> None:
     }
 
 
-def test_partitions_of_a_topic_do_not_cross_each_other() -> None:
+def test_members_do_not_swap_partitions_of_one_topic() -> None:
     """First a gives s-1 to b, then two more to c, so that b has more; what b gives back is s-1, and not s-0."""
     members = (member("a", "s t", "s-1 s-3 t-0 t-1 t-2"), member("b", "s t", "s-0 s-2 s-4"), member("c", "t"))
 

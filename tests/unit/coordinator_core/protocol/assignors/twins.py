@@ -1,6 +1,6 @@
 """Slow reference implementations of the assignors: each partition by itself, without state between steps.
 
-Everything here walks over all members for every partition, so that a reader sees at a glance that it is right.
+Every function iterates over all members for every partition, so that its correctness is obvious.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def in_order(members: Members) -> list[MemberSubscription]:
 
 
 def assignment_of(held: Held, members: Members) -> Assignment:
-    """Turn who has what into what each has."""
+    """Convert partition → owner into member → partitions."""
     return {
         one.member_id: tuple(sorted(each for each, holder in held.items() if holder == one.member_id))
         for one in members
@@ -34,7 +34,7 @@ def assignment_of(held: Held, members: Members) -> Assignment:
 
 
 def slow_range(topics: Mapping[str, int], members: Members) -> Assignment:
-    """Give each partition to the member within whose range its number falls."""
+    """Assign each partition to the member whose range contains its number."""
     held: Held = {}
     for topic, number in readable(topics, members):
         takers = [one for one in in_order(members) if topic in one.topics]
@@ -48,7 +48,7 @@ def slow_range(topics: Mapping[str, int], members: Members) -> Assignment:
 
 
 def slow_roundrobin(topics: Mapping[str, int], members: Members) -> Assignment:
-    """Pass a card round: who holds it takes the partition if it can, and hands the card on in any case."""
+    """Iterate over members in a circle: each subscriber gets the next partition."""
     held: Held = {}
     circle = in_order(members)
     for topic, number in readable(topics, members):
@@ -65,13 +65,13 @@ def slow_roundrobin(topics: Mapping[str, int], members: Members) -> Assignment:
 
 def claimants(partition: TopicPartition, members: Members) -> list[MemberSubscription]:
     """Return the members that claim a partition as of the newest generation with a claim."""
-    everybody = [one for one in members if partition in one.owned_partitions]
-    newest = max((one.generation for one in everybody), default=0)
-    return [one for one in everybody if one.generation == newest]
+    owners = [one for one in members if partition in one.owned_partitions]
+    newest = max((one.generation for one in owners), default=0)
+    return [one for one in owners if one.generation == newest]
 
 
 def believed(topics: Mapping[str, int], members: Members) -> Held:
-    """Return who holds what: a partition with one claimant of the newest generation is that one's."""
+    """Return the owner of each partition with exactly one claimant of the newest generation."""
     held: Held = {}
     for partition in readable(topics, members):
         newest = claimants(partition, members)
@@ -81,7 +81,7 @@ def believed(topics: Mapping[str, int], members: Members) -> Held:
 
 
 def cooperative(sticky: Assignment, topics: Mapping[str, int], members: Members) -> Assignment:
-    """Take from a sticky assignment whatever has a claimant that is not the one who is to have it."""
+    """Remove from a sticky assignment the partitions that another member claims."""
     held = believed(topics, members)
     return {
         member_id: tuple(each for each in share if not claimants(each, members) or held.get(each) == member_id)
@@ -120,7 +120,7 @@ def least_sum_of_squares(topics: Mapping[str, int], members: Members) -> int:
 
 
 class SlowBalance:
-    """The general sticky rule, with `min` over all members wherever it asks for the one with least."""
+    """The general sticky rule, with `min` over all members for each choice."""
 
     def __init__(self, topics: Mapping[str, int], members: Members) -> None:
         self._members = members
@@ -131,7 +131,7 @@ class SlowBalance:
         )
 
     def settle(self) -> Assignment:
-        """Keep, give out, then move until nothing moves."""
+        """Keep claims, assign the rest, then move partitions until no move improves the balance."""
         kept = {each: holder for each, holder in self._held.items() if holder in self._takers(each)}
         has_given_up = len(kept) < len(self._held)
         self._held = kept
@@ -153,7 +153,7 @@ class SlowBalance:
         return min(self._takers(partition), key=lambda member_id: (self._size(member_id), member_id))
 
     def _moves(self, partition: TopicPartition) -> bool:
-        """Move a partition, or one that crosses it, if that makes two members more alike."""
+        """Move a partition, or one of the same topic in exchange, if that balances two members."""
         holder = self._held[partition]
         for target in [*self._former(partition), self._least(partition)]:
             if self._size(holder) > self._size(target) + 1:
@@ -180,7 +180,7 @@ class SlowBalance:
         )
 
     def _former(self, partition: TopicPartition) -> list[str]:
-        """Return who held it in the newest generation before the group's newest, if that one may have it still."""
+        """Return its owner in the newest generation before the group's newest, if that member may still own it."""
         newest = max(one.generation for one in self._members)
         earlier = [one for one in self._members if one.generation < newest and partition in one.owned_partitions]
         if not earlier:

@@ -136,7 +136,7 @@ def state_of(group: Group) -> str:
 
 
 def row_of(group: Group, request: Request) -> str | None:
-    """Return the row that a request belongs to by what the group knows of it; None if it is in no row."""
+    """Return the row of a request, as far as the group determines it; None if there is none."""
     match request:
         case JoinGroup():
             return _row_of_join(group, request)
@@ -176,7 +176,7 @@ def _row_of_join(group: Group, request: JoinGroup) -> str | None:
 
 
 def _is_as_left(request: RestoreOffsets) -> bool:
-    """Return whether something stood there before the change, and nothing newer does."""
+    """Return whether an offset was stored before the change, and no newer one is."""
     stands = {(one.topic, one.partition): (one.offset, one.committed_at_ms) for one in request.stored}
     return all(
         one.offset is not None
@@ -207,7 +207,7 @@ def _row_of_commit(group: Group, request: CommitOffsets) -> str | None:
 
 
 def outcome(request: Request, decision: Decision) -> str:
-    """Return what the request is answered, in the words of the table."""
+    """Return the response to the request, in the terms of the table."""
     token = getattr(request, "token", None)
     answers = [reply.answer for reply in decision.replies if reply.token == token]
     if not answers:
@@ -231,5 +231,5 @@ def _word_for(answer: Answer | CoordinatorError) -> str:
 
 
 def is_settled(group: Group) -> bool:
-    """Return whether everybody in the group has its assignment."""
+    """Return whether every member of the group has its assignment."""
     return group.state is STABLE and not group.pending_syncs

@@ -61,12 +61,12 @@ def errors_change_nothing(step: Step) -> None:
 
 
 def decisions_do_not_mutate_the_group(step: Step) -> None:
-    """A decision is a value: nothing has happened yet."""
+    """A decision does not change its input."""
     assert picture(step.before) == step.picture
 
 
 def no_records_means_no_change(step: Step) -> None:
-    """The very same group stays where no record says otherwise."""
+    """Without records the decision has the same group object."""
     assert bool(step.records) == (step.after is not step.before), "a new group without a record"
 
 
@@ -94,7 +94,7 @@ def responses_match_the_request_table(step: Step) -> None:
 
 
 def transitions_are_legal(step: Step) -> None:
-    """Every record that changes the state goes along an arrow of the diagram; the first makes the group Empty."""
+    """Every record that changes the state is a legal transition; the first makes the group Empty."""
     for before, record, after in step.path:
         if isinstance(record, GroupCreated):
             assert not before.exists
@@ -113,7 +113,7 @@ def state_and_time_move_together(step: Step) -> None:
 
 
 def generations_only_grow(step: Step) -> None:
-    """By one, when a join phase ends, and no number is used twice in one life, whatever nodes are lost."""
+    """By one, when a join phase ends; no number is used twice in one lifetime, even if nodes are lost."""
     used = set(step.memory.generations)
     for before, record, after in step.path:
         if isinstance(record, GenerationStarted | GroupEmptied):
@@ -171,7 +171,7 @@ def topics_change_when_a_join_phase_ends(step: Step) -> None:
 
 
 def non_empty_groups_are_led_by_a_member(step: Step) -> None:
-    """And one without has none."""
+    """A group without members has no leader."""
     group = step.after
     if group.members:
         assert group.leader_id in group.members, "the leader is no member"
@@ -196,7 +196,7 @@ def parked_requests_match_the_state(step: Step) -> None:
 
 
 def pending_members_are_not_members(step: Step) -> None:
-    """An id is one or the other, and none that went comes back."""
+    """An id is one or the other, and a removed id is not used again."""
     group = step.after
     assert not group.pending_member_ids & group.members.keys()
     assert not step.memory.gone_ids & group.members.keys(), "a removed member id is a member again"
@@ -234,9 +234,14 @@ def groups_without_members_are_empty(step: Step) -> None:
 def members_with_parked_requests_do_not_expire(step: Step) -> None:
     """A member whose request is parked does not expire, unless it is new and has waited for too long."""
     for before, record, _ in step.path:
-        if isinstance(record, MemberRemoved) and record.removal_reason is RemovalReason.SESSION_EXPIRED:
-            is_waiting = record.member_id in {*before.parked_joins, *before.parked_syncs}
-            assert before.members[record.member_id].is_new or not is_waiting, "a waiting member expired"
+        if not isinstance(record, MemberRemoved):
+            continue
+        is_waiting = record.member_id in {*before.parked_joins, *before.parked_syncs}
+        if record.removal_reason is RemovalReason.SESSION_EXPIRED:
+            assert not is_waiting, "a waiting member expired"
+        elif record.removal_reason is RemovalReason.NEW_MEMBER_TIMEOUT:
+            assert is_waiting
+            assert before.members[record.member_id].is_new
 
 
 # -- responses ----------------------------------------------------------------------------------------------------
@@ -275,7 +280,7 @@ def partitions_have_one_owner(step: Step) -> None:
 
 
 def partitions_keep_their_owner_while_stable(step: Step) -> None:
-    """While a group is Stable, everything that the leader gave to a member is held, whatever nodes were lost."""
+    """While a group is Stable, members keep all partitions that the leader assigned, even if nodes are lost."""
     given = set(step.memory.given)
     for _, record, _ in step.path:
         if isinstance(record, AssignmentAccepted):
@@ -319,7 +324,7 @@ def offsets_of_live_groups_are_not_reset(step: Step) -> None:
 
 
 def undo_keeps_newer_values(step: Step) -> None:
-    """What goes is what the change left; what comes back has an expiry of its own, if there is a retention."""
+    """Only offsets of the change are removed; restored ones have their own expiry if there is a retention."""
     if not isinstance(step.request, RestoreOffsets):
         return
     stood = {(one.topic, one.partition): (one.offset, one.committed_at_ms) for one in step.request.stored}

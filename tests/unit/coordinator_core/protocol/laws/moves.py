@@ -37,7 +37,7 @@ from tests.unit.coordinator_core.protocol.laws.world import SETTINGS, World
 
 Move = Callable[[World, Random], None]
 
-# -- who, and how wrong -----------------------------------------------------------------------------------
+# -- random identities ------------------------------------------------------------------------------------
 
 
 def _random_member_id(world: World, chance: Random) -> str:
@@ -72,31 +72,31 @@ def _random_instance(chance: Random) -> str | None:
 
 def new_process_joins(world: World, chance: Random) -> None:
     """Join without a member id: a new dynamic member, or a new or returning static one."""
-    world.ask(join(world, _random_process(chance)))
+    world.process(join(world, _random_process(chance)))
 
 
 def random_id_joins(world: World, chance: Random) -> None:
     """Join as any member, with any protocols."""
-    world.ask(join(world, _random_process(chance), _random_member_id(world, chance)))
+    world.process(join(world, _random_process(chance), _random_member_id(world, chance)))
 
 
 def pending_member_joins(world: World, chance: Random) -> None:
     """Join with a pending member id."""
     for member_id in sorted(world.group.pending_member_ids)[:1]:
-        world.ask(join(world, replace(_random_process(chance), instance_id=None), member_id))
+        world.process(join(world, replace(_random_process(chance), instance_id=None), member_id))
 
 
 def member_rejoins(world: World, chance: Random) -> None:
     """A member joins with what it offers already."""
     for member_id in chance.sample(list(world.group.members), min(1, len(world.group.members))):
-        world.ask(join_again(world, member_id))
+        world.process(join_again(world, member_id))
 
 
 def member_changes_protocols(world: World, chance: Random) -> None:
     """A member joins with another list, under its instance if it has one."""
     for member_id in chance.sample(list(world.group.members), min(1, len(world.group.members))):
         instance_id = world.group.members[member_id].group_instance_id
-        world.ask(join(world, replace(_random_process(chance), instance_id=instance_id), member_id))
+        world.process(join(world, replace(_random_process(chance), instance_id=instance_id), member_id))
 
 
 def static_member_rejoins(world: World, chance: Random) -> None:
@@ -104,41 +104,41 @@ def static_member_rejoins(world: World, chance: Random) -> None:
     for instance_id in chance.sample(list(world.group.static_members), min(1, len(world.group.static_members))):
         known = world.group.members[world.group.static_members[instance_id]]
         protocols = chance.choice([known.protocols, *LISTS[:5]])
-        world.ask(join(world, replace(_random_process(chance), instance_id=instance_id, protocols=protocols)))
+        world.process(join(world, replace(_random_process(chance), instance_id=instance_id, protocols=protocols)))
 
 
 def nearly_all_members_rejoin(world: World, chance: Random) -> None:
-    """Nearly everybody joins again; perhaps everybody."""
+    """Nearly all members rejoin, or all of them."""
     members = list(world.group.members)
     absent = chance.randrange(2 * len(members)) if members else 0
     for number, member_id in enumerate(members):
         if number != absent and member_id in world.group.members:
-            world.ask(join_again(world, member_id))
+            world.process(join_again(world, member_id))
 
 
 def random_id_syncs(world: World, chance: Random) -> None:
     """Sync as any member, with an assignment."""
     given = world.assignments(is_good=bool(chance.randrange(2)))
-    asker = _random_generation(world, chance), _random_member_id(world, chance), _random_instance(chance)
-    world.ask(SyncGroup(world.token(), *asker, assignments=given))
+    identity = _random_generation(world, chance), _random_member_id(world, chance), _random_instance(chance)
+    world.process(SyncGroup(world.token(), *identity, assignments=given))
 
 
 def follower_syncs(world: World, chance: Random) -> None:
-    """A member that does not lead asks for its part."""
+    """A follower syncs."""
     followers = [one for one in world.group.members if one != world.group.leader_id]
     for member_id in chance.sample(followers, min(1, len(followers))):
-        world.ask(sync(world, member_id))
+        world.process(sync(world, member_id))
 
 
 def leader_syncs(world: World, chance: Random) -> None:
     """The leader assigns, well or badly."""
-    world.ask(sync(world, world.group.leader_id or "no-member", is_good=bool(chance.randrange(4))))
+    world.process(sync(world, world.group.leader_id or "no-member", is_good=bool(chance.randrange(4))))
 
 
 def random_id_heartbeats(world: World, chance: Random) -> None:
     """Heartbeat as any member."""
-    asker = _random_generation(world, chance), _random_member_id(world, chance), _random_instance(chance)
-    world.ask(Heartbeat(world.token(), *asker))
+    identity = _random_generation(world, chance), _random_member_id(world, chance), _random_instance(chance)
+    world.process(Heartbeat(world.token(), *identity))
 
 
 def members_leave(world: World, chance: Random) -> None:
@@ -147,19 +147,19 @@ def members_leave(world: World, chance: Random) -> None:
         LeavingMember(_random_member_id(world, chance), _random_instance(chance))
         for _ in range(chance.choice([1, 1, 2, 3]))
     ]
-    world.ask(LeaveGroup(world.token(), tuple(leaving_members)))
+    world.process(LeaveGroup(world.token(), tuple(leaving_members)))
 
 
 def random_id_commits(world: World, chance: Random) -> None:
     """Commit as any member; one of two partitions does not exist."""
     generation = -1 if not chance.randrange(4) else _random_generation(world, chance)
     offsets = OffsetToCommit(chance.choice(["orders", "x"]), 0, 1), OffsetToCommit("orders", 99, 1)
-    asker = generation, _random_member_id(world, chance), _random_instance(chance)
-    world.ask(CommitOffsets(world.token(), *asker, offsets))
+    identity = generation, _random_member_id(world, chance), _random_instance(chance)
+    world.process(CommitOffsets(world.token(), *identity, offsets))
 
 
 def group_settles(world: World, _: Random) -> None:
-    """Everybody does what the protocol asks until the group has settled."""
+    """All members follow the protocol until the group is Stable."""
     settle(world)
 
 
@@ -168,33 +168,33 @@ def group_settles(world: World, _: Random) -> None:
 
 def operator_deletes_offsets(world: World, chance: Random) -> None:
     """An operator deletes offsets of a topic that may be read."""
-    world.ask(delete_offsets(world, chance.choice(["orders", "x"])))
+    world.process(delete_offsets(world, chance.choice(["orders", "x"])))
 
 
 def operator_deletes_group(world: World, _: Random) -> None:
     """An operator deletes the group, if it can be."""
-    world.ask(delete_group(world))
+    world.process(delete_group(world))
 
 
 def operator_forces_rebalance(world: World, _: Random) -> None:
-    """An operator wants a new generation."""
-    world.ask(force_rebalance(world))
+    """An operator forces a rebalance."""
+    world.process(force_rebalance(world))
 
 
 def operator_removes_member(world: World, chance: Random) -> None:
     """An operator removes a member."""
-    world.ask(remove_member(world, _random_member_id(world, chance)))
+    world.process(remove_member(world, _random_member_id(world, chance)))
 
 
 def maintenance_expires_offsets(world: World, _: Random) -> None:
     """What is due expires, and an empty group without offsets goes."""
-    world.ask(expire_offsets(world))
-    world.ask(retire(world))
+    world.process(expire_offsets(world))
+    world.process(retire(world))
 
 
 def operator_resets_offsets(world: World, chance: Random) -> None:
-    """An operator puts the group elsewhere, if it is Empty."""
-    world.ask(reset_offsets(world, chance.choice(list(ResetTo))))
+    """An operator resets offsets, if the group is Empty."""
+    world.process(reset_offsets(world, chance.choice(list(ResetTo))))
 
 
 def operator_undoes_change(world: World, chance: Random) -> None:
@@ -204,13 +204,13 @@ def operator_undoes_change(world: World, chance: Random) -> None:
         request = replace(request, offsets=tuple(one._replace(offset_after_change=77) for one in request.offsets))
     if not chance.randrange(3):
         request = replace(request, offsets=tuple(one._replace(offset=None) for one in request.offsets))
-    world.ask(request)
+    world.process(request)
 
 
 def topic_is_deleted(world: World, _: Random) -> None:
     """A topic is deleted with its offsets, and its subscribers rebalance."""
-    world.ask(remove_topic_offsets(world))
-    world.ask(Reevaluate(deleted_topics=frozenset({"orders"})))
+    world.process(remove_topic_offsets(world))
+    world.process(Reevaluate(deleted_topics=frozenset({"orders"})))
 
 
 def operator_changes_settings(world: World, chance: Random) -> None:
@@ -246,15 +246,15 @@ def timer_fires(world: World, _: Random) -> None:
 
 
 def node_is_lost(world: World, _: Random) -> None:
-    """Another node takes over."""
+    """Another node loads the group."""
     world.lose_node()
 
 
 def leader_assigns_to_replaced_member(world: World, chance: Random) -> None:
-    """A static member comes back, the node is lost, and the leader, who knows of neither, assigns."""
+    """A static member rejoins, the node is lost, and the leader, which is unaware of both, assigns."""
     static_member_rejoins(world, chance)
     world.lose_node()
-    world.ask(sync(world, world.group.leader_id or "no-member"))
+    world.process(sync(world, world.group.leader_id or "no-member"))
 
 
 MOVES: tuple[Move, ...] = (

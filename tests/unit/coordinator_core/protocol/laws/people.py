@@ -50,7 +50,7 @@ LISTS: tuple[tuple[SupportedProtocol, ...], ...] = (
     (SupportedProtocol("range", b"not readable"),),
     (),
 )
-"""What members offer; some have nothing in common, and one offers nothing."""
+"""Protocols of members; some have none in common, and one member has none."""
 
 PATIENCE_MS = 200_000
 """Longer than any phase may last here."""
@@ -97,7 +97,7 @@ def join_again(world: World, member_id: str) -> JoinGroup:
 
 
 def sync(world: World, member_id: str, *, is_good: bool = True) -> SyncGroup:
-    """Return a member's sync; the leader's brings what everybody is to hold."""
+    """Return a member's sync; the leader's has the assignments of all members."""
     given = world.assignments(is_good=is_good) if member_id == world.group.leader_id else ()
     return SyncGroup(world.token(), world.group.generation, member_id, assignments=given)
 
@@ -134,7 +134,7 @@ def reset_offsets(world: World, to: ResetTo = ResetTo.OFFSET) -> ResetOffsets:
 
 
 def restore_offsets(world: World, topic: str = "orders", *, is_maintenance_run: bool = False) -> RestoreOffsets:
-    """Return an undo of whatever put there what stands there now; before, there was 7."""
+    """Return an undo of the change that stored the current offsets; before, the offset was 7."""
     standing = world.offsets.get((topic, 0))
     left = (None, None) if standing is None else (standing.offset, standing.committed_at_ms)
     offset = OffsetToRestore(topic, 0, 7, offset_after_change=left[0], changed_at_ms=left[1])
@@ -149,7 +149,7 @@ def remove_topic_offsets(world: World) -> RemoveTopicOffsets:
 
 
 def expire_offsets(world: World) -> ExpireOffsets:
-    """Return maintenance's look at everything that is stored."""
+    """Return the expiry of all stored offsets."""
     stored = tuple(world.offsets.values())
     candidates = tuple(ExpiryCandidate(one.topic, one.partition, one.commit_version) for one in stored)
     return ExpireOffsets(world.token(), candidates, stored, "change")
@@ -189,14 +189,14 @@ def _is_idle(world: World) -> bool:
 
 def _take_a_turn(world: World) -> None:
     for member_id in sorted(world.group.pending_member_ids):
-        world.ask(join(world, _like_the_others(world), member_id))
+        world.process(join(world, _like_the_others(world), member_id))
     for member_id in list(world.group.members):
         if member_id not in world.group.members or world.group.is_waiting(member_id):
             continue
         if world.group.state is PREPARING:
-            world.ask(join_again(world, member_id))
+            world.process(join_again(world, member_id))
         elif world.group.state in {COMPLETING, STABLE}:
-            world.ask(sync(world, member_id))
+            world.process(sync(world, member_id))
 
 
 def _like_the_others(world: World) -> Person:
@@ -223,39 +223,39 @@ def fall_silent(world: World) -> None:
 
 
 def visit(world: World, row: str, state: str) -> None:
-    """Bring the group into a state from nothing, with everybody in it that the table knows, and ask."""
+    """Create a group in a state, with all members of the table, and send the request."""
     _clear(world)
     if state == "Dead":
-        world.ask_dead_group(REQUESTS[row](world), row)
+        world.process_for_dead_group(REQUESTS[row](world), row)
         return
     if state != NF:
-        bring_to(world, state)
+        reach_state(world, state)
     assert state_of(world.group) == state
-    world.ask(REQUESTS[row](world), row)
+    world.process(REQUESTS[row](world), row)
 
 
-def bring_to(world: World, state: str) -> None:
+def reach_state(world: World, state: str) -> None:
     """Let three members, the last one static and the first one leading, and a pending member id be in a state."""
-    world.ask(commit(world, NO_MEMBER_ID, -1))
+    world.process(commit(world, NO_MEMBER_ID, -1))
     if state != EMPTY:
         for person in (Person(is_old=True), Person(is_old=True), Person(instance_id="S")):
-            world.ask(join(world, person))
+            world.process(join(world, person))
         settle(world)
-    world.ask(join(world, Person()))
+    world.process(join(world, Person()))
     if state in {PREPARING, COMPLETING}:
-        world.ask(join_again(world, _leader(world)))
+        world.process(join_again(world, _leader(world)))
     if state == COMPLETING:
-        world.ask(leave(world, *world.group.pending_member_ids))
+        world.process(leave(world, *world.group.pending_member_ids))
         for member_id in list(world.group.members)[1:]:
-            world.ask(join_again(world, member_id))
-        world.ask(join(world, Person()))
+            world.process(join_again(world, member_id))
+        world.process(join(world, Person()))
 
 
 def _clear(world: World) -> None:
     world.change_settings(SETTINGS)
     fall_silent(world)
     if world.group.exists:
-        world.ask(delete_group(world))
+        world.process(delete_group(world))
 
 
 def _leader(world: World) -> str:

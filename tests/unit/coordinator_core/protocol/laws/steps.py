@@ -39,7 +39,7 @@ UNKNOWN_ID = "unknown"
 
 @dataclass(slots=True)
 class Memory:
-    """What has happened in the group's present life."""
+    """History of the group's current lifetime."""
 
     generations: set[int] = field(default_factory=set)
     gone_ids: set[str] = field(default_factory=set)
@@ -59,7 +59,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Step:
-    """One decision, and everything that it was made on."""
+    """One decision, and its inputs."""
 
     before: Group
     request: Request
@@ -68,9 +68,9 @@ class Step:
     context: Context
     memory: Memory
     picture: Mapping[str, object]
-    """All of the group before, taken before it was asked."""
+    """A copy of the group before the decision."""
     row: str | None
-    """The row of the table, where the group alone cannot tell."""
+    """The row of the table, if the group does not determine it."""
 
     @property
     def after(self) -> Group:
@@ -102,7 +102,7 @@ class Step:
 
 
 def picture(group: Group) -> Mapping[str, object]:
-    """Return all of a group, sharing nothing with it that could change."""
+    """Return a deep copy of a group's fields."""
     return {name: copy(getattr(group, name)) for name in Group.FIELDS}
 
 
@@ -115,7 +115,7 @@ def group_records(records: Iterable[Record]) -> list[GroupRecord]:
 
 
 def learn(memory: Memory, step: Step) -> None:
-    """Let the memory take note of a step."""
+    """Record a step."""
     for reply in step.decision.replies:
         memory.waiting.pop(reply.token, None)
     for parked in (step.after.parked_joins, step.after.parked_syncs):
@@ -171,7 +171,7 @@ def _learn_replacement(memory: Memory, after: Group, record: MemberReplaced) -> 
         return
     memory.durable = memory.durable.fold([record])
     if after.must_rebalance:
-        # What everybody offers now is stored with it; otherwise joins of this phase are forgotten.
+        # Current protocols of members are stored with it; otherwise joins of this phase are lost.
         memory.durable.members = {member_id: after.members[member_id] for member_id in memory.durable.members}
 
 
@@ -182,13 +182,13 @@ def _phase_end_ms(record: RebalanceStarted, group: Group, step: Step) -> int:
 
 
 def limit_ms_of(group: Group, context: Context) -> int:
-    in_force_ms = context.settings.rebalance_timeout_ms
+    effective_ms = context.settings.rebalance_timeout_ms
     asked_ms = (member.rebalance_timeout_ms for member in group.members.values())
-    return max((one if in_force_ms is None else in_force_ms for one in asked_ms), default=0)
+    return max((one if effective_ms is None else effective_ms for one in asked_ms), default=0)
 
 
 def is_disjoint(request: Request) -> bool:
-    """Return whether a leader's sync gives every partition to one member at most."""
+    """Return whether a leader's sync assigns every partition to one member at most."""
     assert isinstance(request, SyncGroup)
     given = [partition for assignment in dict(request.assignments).values() for partition in partitions_in(assignment)]
     return len(given) == len(set(given))

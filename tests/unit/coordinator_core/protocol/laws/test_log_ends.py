@@ -29,7 +29,7 @@ def logs(draw: st.DrawFn) -> list[LogEnd]:
     instants=st.lists(st.integers(0, 10_000), min_size=2, unique=True).map(sorted),
     data=st.data(),
 )
-def test_of_a_log_that_grows_evenly_lag_is_exact(rate: int, instants: list[int], data: st.DataObject) -> None:
+def test_time_lag_of_an_evenly_growing_log_is_exact(rate: int, instants: list[int], data: st.DataObject) -> None:
     ends = [LogEnd(at_ms, rate * at_ms) for at_ms in instants]
     now_ms = data.draw(st.integers(instants[0], instants[-1]))
     read_ms = data.draw(st.integers(instants[0], now_ms))
@@ -50,7 +50,7 @@ def test_lag_grows_in_records_and_in_time(ends: list[LogEnd], offset: int, furth
 
 
 @given(ends=logs(), offset=st.integers(0, 30_000), now_ms=st.integers(0, 2 * 10**6))
-def test_lag_is_never_longer_than_the_log_is_known_and_nothing_once_caught_up(
+def test_time_lag_is_limited_by_known_history_and_0_once_caught_up(
     ends: list[LogEnd], offset: int, now_ms: int
 ) -> None:
     found = lag_at(ends, offset, now_ms)
@@ -64,15 +64,15 @@ def test_lag_is_never_longer_than_the_log_is_known_and_nothing_once_caught_up(
 
 
 @given(ends=logs(), offset=st.integers(0, 30_000), later_ms=st.integers(0, 10**6))
-def test_three_ends_say_as_much_as_all(ends: list[LogEnd], offset: int, later_ms: int) -> None:
-    """A store need not bring more than the last end at or before a position, the first one after it, and the last."""
+def test_relevant_log_ends_give_the_lag_of_all_log_ends(ends: list[LogEnd], offset: int, later_ms: int) -> None:
+    """A store needs only the last log end at or before an offset, the first one after it, and the last."""
     now_ms = ends[-1].at_ms + later_ms
 
     assert lag_at(relevant_log_ends(ends, offset), offset, now_ms) == lag_at(ends, offset, now_ms)
 
 
 @given(ends=logs(), shares=st.lists(st.booleans(), min_size=21, max_size=21), offset=st.integers(0, 30_000))
-def test_two_reporters_of_one_log_say_as_much_as_one(ends: list[LogEnd], shares: list[bool], offset: int) -> None:
+def test_two_reporters_of_one_log_give_the_same_lag_as_one(ends: list[LogEnd], shares: list[bool], offset: int) -> None:
     mine = [end for end, is_mine in zip(ends, shares, strict=False) if is_mine]
     theirs = [end for end, is_mine in zip(ends, shares, strict=False) if not is_mine]
     merged = monotonic_log_ends([*relevant_log_ends(mine, offset), *relevant_log_ends(theirs, offset)])
@@ -81,9 +81,7 @@ def test_two_reporters_of_one_log_say_as_much_as_one(ends: list[LogEnd], shares:
 
 
 @given(ends=logs(), offset=st.integers(0, 30_000), later_ms=st.integers(0, 10**6), max_age_ms=st.integers(0, 10**6))
-def test_an_end_that_is_stale_makes_every_lag_a_lower_bound(
-    ends: list[LogEnd], offset: int, later_ms: int, max_age_ms: int
-) -> None:
+def test_stale_log_end_makes_lag_a_lower_bound(ends: list[LogEnd], offset: int, later_ms: int, max_age_ms: int) -> None:
     now_ms = ends[-1].at_ms + later_ms
     fresh, found = lag_at(ends, offset, now_ms), log_ends.lag_at(ends, offset, now_ms, max_age_ms)
 
@@ -96,7 +94,7 @@ def test_an_end_that_is_stale_makes_every_lag_a_lower_bound(
 
 
 @given(ends=st.lists(st.builds(LogEnd, st.integers(0, 50), st.integers(0, 50))))
-def test_an_end_never_falls(ends: list[LogEnd]) -> None:
+def test_log_end_never_decreases(ends: list[LogEnd]) -> None:
     found = monotonic_log_ends(ends)
 
     assert found == sorted(found)

@@ -72,7 +72,7 @@ class World:
         self.offsets: dict[Partition, StoredOffset] = {}
         self._serial = count(1)
 
-    # -- decided, stored, said ------------------------------------------------------------------------
+    # -- decide, store, reply -------------------------------------------------------------------------
 
     def token(self) -> Token:
         """Return a new token."""
@@ -84,16 +84,16 @@ class World:
 
     @property
     def context(self) -> Context:
-        """Return what stands around the group."""
+        """Return the context of the group."""
         topic_metadata = {"orders": TopicMetadata(PARTITIONS, self._topics_version)}
         return Context(self.settings, topic_metadata, self._topics_version)
 
-    def ask(self, request: Request, row: str | None = None) -> Decision:
-        """Ask the group, hold the laws, and carry the decision out.
+    def process(self, request: Request, row: str | None = None) -> Decision:
+        """Decide a request, check the laws, and apply the decision.
 
         Args:
-            request: what is asked.
-            row: of the table, where the group alone cannot tell.
+            request: the request.
+            row: of the table, if the group does not determine it.
         """
         if isinstance(request, ExpireDeadline):
             self._timers.stop(GroupTimer("g", request.deadline))
@@ -105,8 +105,8 @@ class World:
             self.memory, self._announced_members = Memory(), ([], -1)
         return step.decision
 
-    def ask_dead_group(self, request: Request, row: str) -> None:
-        """Ask the group as if it had just died; nothing comes of it."""
+    def process_for_dead_group(self, request: Request, row: str) -> None:
+        """Decide a request for a group that has just died; the decision is discarded."""
         dead = Group("g").fold([GroupCreated(0), GroupDied(0, "deleted")])
         assert self._decide(dead, request, row).after is dead
 
@@ -235,7 +235,7 @@ class World:
     def _every_member_has_a_rebalance_row(self, rebalance: RebalanceRow, write: GroupWrite) -> None:
         """Members of the new generation joined it, and no wait is longer than the rebalance.
 
-        Of one that is abandoned, only those who went are known.
+        Of an abandoned rebalance, only removed members are known.
         """
         parts = [part for part in write.rebalance_members if part.rebalance_id == rebalance.rebalance_id]
         took_ms = rebalance.completed_at_ms - rebalance.started_at_ms
@@ -252,7 +252,7 @@ class World:
             self.now_ms = max(self.now_ms, due_ms)
             timer = self._timers.pop_due(self.now_ms)
             if timer is not None:
-                self.ask(ExpireDeadline(timer.deadline))
+                self.process(ExpireDeadline(timer.deadline))
         self.now_ms = end_ms
 
     def advance_to_the_next_deadline(self) -> None:
@@ -272,19 +272,19 @@ class World:
         if forgotten is not None:
             self._store(forgotten)
         self.memory.durable = self.group
-        self.ask(Resume())
+        self.process(Resume())
 
     def change_settings(self, settings: GroupSettings) -> None:
-        """Let an operator change what is in force."""
+        """Change settings as an operator."""
         self.settings = settings
-        self.ask(Reevaluate(is_rebalance_timeout_changed=True))
+        self.process(Reevaluate(is_rebalance_timeout_changed=True))
 
     def change_partitions(self) -> None:
         """Let the partitions of "orders" change."""
         self._topics_version += 1
-        self.ask(Reevaluate())
+        self.process(Reevaluate())
 
-    # -- what a leader brings ----------------------------------------------------------------------------------
+    # -- assignments of leaders --------------------------------------------------------------------------------
 
     def assignments(self, *, is_good: bool = True) -> tuple[tuple[str, bytes], ...]:
         """Return an assignment of "orders" to the members that the leader knows.

@@ -60,12 +60,12 @@ def test_partitions_of_unsubscribed_members_are_misplaced() -> None:
     assert (found.group.misplaced, found.group.score) == (2, 0)
 
 
-def test_idle_members_are_no_fault_where_there_are_too_few_partitions() -> None:
+def test_unavoidable_idle_members_do_not_lower_the_score() -> None:
     found = judge(*(member(name, "x", {"x": kept(number)}) for number, name in enumerate("ab")), member("c", "x"))
     assert (found.group.idle_members, found.group.score) == (1, 100)
 
 
-def test_a_topic_is_judged_as_everything_else_lies() -> None:
+def test_score_of_a_topic_depends_on_other_topics() -> None:
     """Each topic by itself is one-sided, and together they are even."""
     found = judge(member("a", "xy", {"x": kept(0, 1)}), member("b", "xy", {"y": kept(0, 1)}))
     assert (found.topics["x"].idle_members, found.topics["x"].score, found.group.score) == (1, 100, 100)
@@ -117,9 +117,7 @@ def test_group_without_partitions_scores_100() -> None:
 @pytest.mark.parametrize(
     ("partitions", "misplaced", "score"), [(0, 0, 100), (3, 0, 100), (1000, 1, 99), (3, 3, 0), (3, 4, 0)]
 )
-def test_the_score_falls_with_what_is_misplaced_and_100_means_nothing_is(
-    partitions: int, misplaced: int, score: int
-) -> None:
+def test_score_falls_with_misplaced_partitions(partitions: int, misplaced: int, score: int) -> None:
     assert score_of(partitions, misplaced) == score
 
 
@@ -135,7 +133,7 @@ GROUPS = st.tuples(
 
 
 def assigned_by(assignor: str, subscriptions: list[set[str]], counts: dict[str, int]) -> Audit:
-    """Audit what an assignor makes of a new group."""
+    """Audit an assignor's assignment of a new group."""
     members = [MemberSubscription(f"m{n}", None, tuple(sorted(topics))) for n, topics in enumerate(subscriptions)]
     shares = assign(assignor, counts, members)
     facts = [
@@ -151,7 +149,7 @@ def assigned_by(assignor: str, subscriptions: list[set[str]], counts: dict[str, 
 
 @settings(max_examples=200, deadline=None)
 @given(GROUPS)
-def test_the_sticky_assignor_s_work_is_best_where_all_subscribe_alike(
+def test_sticky_assignment_of_equal_subscriptions_scores_100(
     group: tuple[list[set[str]], dict[str, int]],
 ) -> None:
     subscriptions, counts = group

@@ -14,7 +14,7 @@ from coordinator_core.protocol.reports.fewest_moves import fewest_moves
 
 
 class Case(NamedTuple):
-    """A small group, and what its members held before."""
+    """A small group, and the previous assignment."""
 
     wanted: AssignmentProblem
     held: Shares
@@ -89,7 +89,7 @@ def test_every_partition_is_assigned_to_a_subscriber(case: Case) -> None:
 
 
 def test_a_chain_over_two_topics_is_found() -> None:
-    """The first can give to the second only, and the second to the third."""
+    """The first can pass partitions to the second only, and the second to the third."""
     wanted = AssignmentProblem({"x": 2, "y": 1}, {"x": [0, 1], "y": [1, 2]}, 3)
     assert best_spread(wanted, [{"x": 2}, {"y": 1}, {}]).loads == [1, 1, 1]
     assert fewest_moves(wanted, [{"x": 2}, {"y": 1}, {}]) == 2

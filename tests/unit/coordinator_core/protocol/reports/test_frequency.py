@@ -40,7 +40,7 @@ THRESHOLDS = Thresholds(grace_ms=60_000, churn_min_rebalances=3, churn_window_ms
         ([0, 10, 20, 121, 130, 131], (2, 6)),
     ],
 )
-def test_storms_that_share_a_rebalance_are_one(starts_ms: list[int], found: tuple[int, int]) -> None:
+def test_churn_periods_that_share_a_rebalance_are_merged(starts_ms: list[int], found: tuple[int, int]) -> None:
     assert churn_periods(starts_ms, THRESHOLDS) == found
 
 
@@ -78,14 +78,14 @@ POD = Consumer("m-1", "pod-1", "billing", "/10.0.0.1")
         (POD, replace(POD, member_id="m-2", instance_id="pod-2"), False),
     ],
 )
-def test_the_same_consumer_has_the_same_instance_or_the_same_client_and_host(
+def test_consumer_is_identified_by_instance_or_by_client_and_host(
     gone: Consumer, back: Consumer, is_same: bool
 ) -> None:
     assert is_same_consumer(gone, back) is is_same
 
 
 @pytest.mark.parametrize(("joined_at_ms", "is_back"), [(99, False), (100, True), (110, True), (111, False)])
-def test_both_ends_of_the_grace_belong_to_it(joined_at_ms: int, is_back: bool) -> None:
+def test_grace_includes_both_bounds(joined_at_ms: int, is_back: bool) -> None:
     assert is_back_within_grace(100, joined_at_ms, 10) is is_back
 
 
@@ -98,7 +98,7 @@ def test_client_joining_during_a_silence_is_the_successor(joined_at_ms: int, is_
     ("under_way_ms", "restarts", "is_lost"),
     [(None, 0, False), (999, 9, False), (1_000, 0, True), (None, 10, True)],
 )
-def test_a_group_does_not_settle_when_it_takes_too_long_or_falls_back_too_often(
+def test_group_is_churning_if_it_rebalances_too_long_or_too_often(
     under_way_ms: int | None, restarts: int, is_lost: bool
 ) -> None:
     assert is_churning(under_way_ms, restarts, THRESHOLDS) is is_lost
@@ -123,9 +123,9 @@ def test_a_percentile_is_one_of_the_lengths() -> None:
         ([Life(0, 900)], 0),
     ],
 )
-def test_a_group_lives_in_an_interval_from_its_creation_to_its_death(lives: list[Life], lived: int) -> None:
+def test_lifetime_in_an_interval_is_from_creation_to_death(lives: list[Life], lived: int) -> None:
     assert existed_ms(lives, 1_000, 1_100) == lived
 
 
-def test_share_is_of_the_life_and_not_of_the_interval() -> None:
+def test_share_is_of_the_lifetime_not_the_interval() -> None:
     assert (rebalancing_share(51, existed_ms([Life(1_028)], 1_000, 1_100)), rebalancing_share(0, 0)) == (51 / 72, 0.0)

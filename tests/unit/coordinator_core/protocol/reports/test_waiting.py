@@ -14,7 +14,7 @@ def ranked(*waits: Wait) -> list[tuple[str, int, int]]:
     return [(each.longest.member_id, each.member_count, each.waited_for_ms) for each in rank_waits(waits)]
 
 
-def test_the_member_ids_of_a_crash_loop_add_up_to_more_than_one_long_wait() -> None:
+def test_waits_of_member_ids_in_a_crash_loop_are_summed() -> None:
     crashes = [wait(f"clicks-3-{number}", 30_000 + number, "clicks-3") for number in range(3)]
     assert ranked(wait("clicks-2-a", 61_000, "clicks-2"), *crashes) == [
         ("clicks-3-2", 3, 90_003),
@@ -22,7 +22,7 @@ def test_the_member_ids_of_a_crash_loop_add_up_to_more_than_one_long_wait() -> N
     ]
 
 
-def test_an_instance_is_one_consumer_on_any_host_and_a_client_is_one_on_its_host() -> None:
+def test_instance_is_one_consumer_on_any_host_and_client_on_its_host() -> None:
     static = [wait("a", 10, "one", "h", instance="pod"), wait("b", 10, "two", "i", instance="pod")]
     dynamic = [wait("c", 15, host="h"), wait("d", 15, host="i"), wait("e", 6, host=None), wait("f", 6, host=None)]
     assert ranked(*static, *dynamic) == [("a", 2, 20), ("c", 1, 15), ("d", 1, 15), ("e", 2, 12)]

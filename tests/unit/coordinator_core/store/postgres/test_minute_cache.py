@@ -52,11 +52,11 @@ def test_minute_cache_is_empty_after_a_shard_was_lost(minute: MinuteCache) -> No
     assert KEY not in minute.known(commit(12), {1: 6})
 
 
-def test_another_shard_makes_no_difference(minute: MinuteCache) -> None:
+def test_loss_of_another_shard_keeps_the_cache(minute: MinuteCache) -> None:
     assert KEY in minute.known(commit(11), {2: 9})
 
 
-def test_what_is_remembered_is_bounded(minute: MinuteCache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minute_cache_is_bounded(minute: MinuteCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minute_cache, "REMEMBERED_MAX", 1)
     minute.add(commit(11, partition=1), EPOCHS)
     assert minute.known(commit(12), EPOCHS) == {("g", "orders", 1)}

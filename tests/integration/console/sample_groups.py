@@ -16,7 +16,7 @@ LONG_MS = 900_000
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
 
-class Stage:
+class SampleGroups:
     """Makes groups through the API, and more of them by SQL."""
 
     def __init__(self, client: Client, node: Node) -> None:
@@ -27,7 +27,7 @@ class Stage:
         self._parked: list[tuple[Member, Future[Answer]]] = []
 
     def close(self) -> None:
-        """Remove the members whose joins are parked, and end."""
+        """Remove the members whose joins are parked, and close the connection."""
         for member, _ in self._parked:
             member.group.post("leave", {"members": [{"member_id": member.member_id}]})
         wait([parked for _, parked in self._parked], PATIENCE_S)
@@ -37,12 +37,15 @@ class Stage:
         """Create a stable group of two members with lag."""
         group = self.client.group(fresh_id(name))
         first = group.join(**_long("payments-1"))
-        assert first.sync(_gives(first.member_id, range(partitions))).status == 200
+        assert first.sync(_assignment_of(first.member_id, range(partitions))).status == 200
         joining = self.client.later(group, "join", _long_body(group, "payments-2"))
-        first = self._again(first, "payments-1")
+        first = self._rejoin(first, "payments-1")
         second = group.member(joining.result(PATIENCE_S))
         half = partitions // 2
-        parts = (_gives(first.member_id, range(half)), _gives(second.member_id, range(half, partitions)))
+        parts = (
+            _assignment_of(first.member_id, range(half)),
+            _assignment_of(second.member_id, range(half, partitions)),
+        )
         assert first.sync(*parts).status == 200
         assert second.sync().status == 200
         first.commit(
@@ -58,7 +61,7 @@ class Stage:
         group = self.client.group(fresh_id("flapping"))
         for number in range(times):
             member = group.join(**_long("courier"), reason="the consumer is started")
-            assert member.sync(_gives(member.member_id, range(3))).status == 200
+            assert member.sync(_assignment_of(member.member_id, range(3))).status == 200
             if number < times - 1:
                 reason = "consumer poll timeout has expired"
                 group.post("leave", {"members": [{"member_id": member.member_id, "reason": reason}]})
@@ -68,7 +71,7 @@ class Stage:
         """Create a group that waits for its first member to rejoin."""
         group = self.client.group(fresh_id("stuck"))
         member = group.join(**_long("slowpoke"))
-        assert member.sync(_gives(member.member_id, range(4))).status == 200
+        assert member.sync(_assignment_of(member.member_id, range(4))).status == 200
         self._parked.append((member, self.client.later(group, "join", _long_body(group, "eager"))))
         while group.describe()["state"] != "PreparingRebalance":
             pass
@@ -95,20 +98,20 @@ class Stage:
             )
         return run_id
 
-    def crowd(self, number: int) -> None:
+    def insert_many(self, number: int) -> None:
         """Insert groups by SQL, each with four offsets, every tenth with rebalances in the last hour."""
         with self.rows.cursor() as cursor:
-            cursor.execute(_CROWD, {"number": number})
+            cursor.execute(_MANY_GROUPS, {"number": number})
 
-    def _again(self, member: Member, client_id: str) -> Member:
+    def _rejoin(self, member: Member, client_id: str) -> Member:
         """Rejoin once the group is rebalancing."""
-        while member.ask("heartbeat").status == 200:
+        while member.post("heartbeat").status == 200:
             pass
         answer = member.group.post("join", join_body(member_id=member.member_id, **_long(client_id)))
         return member.group.member(answer)
 
 
-_CROWD = """
+_MANY_GROUPS = """
 INSERT INTO groups (group_id, shard_id, state, state_since, state_before_join_phase, generation, protocol_type,
     member_count,
     topics_version, must_rebalance, created_at)
@@ -136,6 +139,6 @@ def _long_body(group: Group, client_id: str) -> Json:
     return join_body(member_id=group.handshake(**long), **long)
 
 
-def _gives(member_id: str, partitions: range) -> Json:
+def _assignment_of(member_id: str, partitions: range) -> Json:
     assignment = {"partitions": [{"topic": "orders", "partitions": list(partitions)}]}
     return {"member_id": member_id, "assignment": assignment}

@@ -1,4 +1,4 @@
-"""The promises that must hold after any faults, checked against the journals of agents."""
+"""Invariants that hold after any faults, checked against the journals of agents."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -6,37 +6,37 @@ from typing import NamedTuple
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.system.chaos.journal import CommitOffsetsResponse, Event, Held
+from tests.system.chaos.journal import CommitOffsetsResponse, Event, PartitionsAssigned
 
 
-class Promise(NamedTuple):
-    """A promise, how much was looked at, and where it was broken."""
+class Invariant(NamedTuple):
+    """An invariant, the number of checked items, and the violations."""
 
     name: str
-    looked_at: int
-    broken: list[str]
+    checked: int
+    violations: list[str]
 
 
-def judge(events: list[Event], connection: PsycopgConnection) -> list[Promise]:
-    """Check every promise.
+def check_invariants(events: list[Event], connection: PsycopgConnection) -> list[Invariant]:
+    """Check every invariant.
 
     Args:
         events: the journal of all agents, by time.
         connection: to the database as it is now.
     """
-    held = [event for event in events if isinstance(event, Held)]
+    assignments = [event for event in events if isinstance(event, PartitionsAssigned)]
     committed = [event for event in events if isinstance(event, CommitOffsetsResponse)]
     return [
         every_answered_commit_is_stored(committed, connection),
-        no_partition_has_two_owners_in_a_generation(held),
-        no_generation_is_given_twice(connection),
+        no_partition_has_two_owners_in_a_generation(assignments),
+        no_generation_is_used_twice(connection),
         no_partition_is_owned_twice_at_a_time(connection),
     ]
 
 
 def every_answered_commit_is_stored(
     committed: Iterable[CommitOffsetsResponse], connection: PsycopgConnection
-) -> Promise:
+) -> Invariant:
     """Offsets of a partition only grow, so the stored one is at least the greatest successful commit."""
     furthest: dict[tuple[str, int], int] = defaultdict(int)
     answered = 0
@@ -48,38 +48,38 @@ def every_answered_commit_is_stored(
     with connection.cursor() as cursor:
         cursor.execute("SELECT group_id, partition, committed_offset FROM offsets")
         stored = {(group_id, partition): offset for group_id, partition, offset in cursor.fetchall()}
-    broken = [
+    violations = [
         f"{group_id}/{partition}: {offset} was answered, {stored.get((group_id, partition))} is stored"
         for (group_id, partition), offset in furthest.items()
         if stored.get((group_id, partition), -1) < offset
     ]
-    return Promise("every answered commit is stored", answered, broken)
+    return Invariant("every answered commit is stored", answered, violations)
 
 
-def no_partition_has_two_owners_in_a_generation(held: Iterable[Held]) -> Promise:
+def no_partition_has_two_owners_in_a_generation(assignments: Iterable[PartitionsAssigned]) -> Invariant:
     """Within a generation, at most one agent was assigned a partition."""
     owners: dict[tuple[str, int, int], set[str]] = defaultdict(set)
-    for event in held:
+    for event in assignments:
         for partition in event.partitions:
             owners[event.group_id, event.generation, partition].add(event.member_id)
-    broken = [
+    violations = [
         f"{group_id}/{partition} in generation {generation}: {', '.join(sorted(members))}"
         for (group_id, generation, partition), members in owners.items()
         if len(members) > 1
     ]
-    return Promise("no partition has two owners in a generation", len(owners), broken)
+    return Invariant("no partition has two owners in a generation", len(owners), violations)
 
 
-def no_generation_is_given_twice(connection: PsycopgConnection) -> Promise:
-    """In one life of a group each number comes up once: as a generation that began, or as the group's running empty."""
+def no_generation_is_used_twice(connection: PsycopgConnection) -> Invariant:
+    """In one lifetime of a group each generation is started once, by members or by the group becoming Empty."""
     with connection.cursor() as cursor:
         cursor.execute(_GENERATIONS)
         found = cursor.fetchall()
-    broken = [f"{group_id}: generation {generation} began {times} times" for group_id, generation, times in found]
+    violations = [f"{group_id}: generation {generation} began {times} times" for group_id, generation, times in found]
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM group_transitions WHERE to_state = 'CompletingRebalance'")
-        (looked_at,) = cursor.fetchone() or (0,)
-    return Promise("no generation is given twice", looked_at, broken)
+        (checked,) = cursor.fetchone() or (0,)
+    return Invariant("no generation is used twice", checked, violations)
 
 
 _GENERATIONS = """
@@ -89,14 +89,14 @@ _GENERATIONS = """
 """
 
 
-def no_partition_is_owned_twice_at_a_time(connection: PsycopgConnection) -> Promise:
-    """The ledger's spans of one partition follow each other."""
+def no_partition_is_owned_twice_at_a_time(connection: PsycopgConnection) -> Invariant:
+    """Ownership intervals of one partition do not overlap."""
     with connection.cursor() as cursor:
         cursor.execute(_OVERLAPS)
-        broken = [str(row) for row in cursor.fetchall()]
+        violations = [str(row) for row in cursor.fetchall()]
         cursor.execute("SELECT count(*) FROM partition_ownership")
-        (looked_at,) = cursor.fetchone() or (0,)
-    return Promise("no partition is held twice at a time", looked_at, broken)
+        (checked,) = cursor.fetchone() or (0,)
+    return Invariant("no partition is owned twice at a time", checked, violations)
 
 
 _OVERLAPS = """
