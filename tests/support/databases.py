@@ -17,7 +17,7 @@ FORGETFUL = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
 }
-"""Server settings for a cluster that nobody will miss."""
+"""Server settings for a cluster that is deleted afterwards."""
 
 
 class Databases:

@@ -11,7 +11,7 @@ import psycopg2
 from tests.support.random_history import Past
 from tests.support.stored_history import group, insert, member, rebalance, rows, session
 
-REPORTED_GROUP = "told-of"
+REPORTED_GROUP = "reported"
 LOPSIDED = "lopsided"
 FLAPPING = "flapping-1"
 TOPIC = "parcels"

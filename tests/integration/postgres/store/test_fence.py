@@ -125,8 +125,7 @@ def test_new_incarnation_waits_for_a_write_under_the_fence(
     with in_background(lambda: owner.write(COMMIT), gate.open) as written:
         gate.wait_for("muster-writer")
         with in_background(lambda: other.start_incarnation(1, "ada", "restored"), gate.open) as started:
-            gate.wait_for("muster-leases")
-            assert not started.done()
+            wait_until_blocked(sql_connection, "muster-leases", call=started)
     assert (written.result(), started.result().number) == (WriteResult(), 2)
     assert owner.write(COMMIT) == LOST
 

@@ -43,7 +43,7 @@ def test_laws_hold_in_many_random_runs_that_reach_every_cell_of_the_table() -> N
         try:
             run_history(number, reached)
         except AssertionError as broken:
-            broken.add_note(f"told by run_history({number}, Counter())")
+            broken.add_note(f"reproduced by run_history({number}, Counter())")
             raise
     assert [cell for cell in CELLS if not reached[cell]] == []
 
