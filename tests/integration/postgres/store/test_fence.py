@@ -117,6 +117,19 @@ def test_write_under_an_older_epoch_of_the_same_writer_is_refused(
     assert owner.write(change) == LOST
 
 
+def test_acquiring_a_lease_waits_for_a_write_under_the_fence(
+    owner: Owner, other: PostgresStore, sql_connection: PsycopgConnection
+) -> None:
+    execute(sql_connection, EXPIRE)
+    gate = Gate(sql_connection)
+    gate.close()
+    with in_background(lambda: owner.write(COMMIT), gate.open) as written:
+        gate.wait_for("muster-writer")
+        with in_background(lambda: other.acquire_leases("node-2", [SHARD], TTL_MS), gate.open) as acquired:
+            wait_until_blocked(sql_connection, "muster-leases", call=acquired)
+    assert (written.result(), acquired.result()) == (WriteResult(), {SHARD: 2})
+
+
 def test_new_incarnation_waits_for_a_write_under_the_fence(
     owner: Owner, other: PostgresStore, sql_connection: PsycopgConnection
 ) -> None:
