@@ -5,9 +5,11 @@
 .PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check check format docs lock clean
 
 BIN := .venv/bin
-# A file of tests is run by one of two processes; which files come first is in tests/support/collection.py. A process
-# that dies ends the run: its replacement might wait for ever for tests that are already done.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Each file of tests is run by one of TEST_PROCESSES: three keep two cores busy, since tests wait a third of the time, and
+# need about 5 GB. Which files come first is in tests/support/collection.py. A process that dies ends the run: its
+# replacement might wait for ever for tests that are already done.
+TEST_PROCESSES ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # What scripts/install-tools.sh installs before the tests, when it is missing.
 TOOLS := chromium libatomic promtool
 MAKEFLAGS += --no-print-directory

@@ -1,7 +1,7 @@
 """A server with write batching and nothing else, as a comparison for commits.
 
-It decodes a body and queues its first offset; while one statement runs, others queue, and the next one stores them all.
-Answered offsets are durable. There are no members, leases or history.
+It decodes a body and queues its bytes; while one statement runs, others queue, and the next one appends them all as one
+row of a log. Answered commits are durable. There are no members, leases, tables of offsets or history.
 
 Run: python -m bench.bare_commits PORT DATABASE_URL
 """
@@ -22,34 +22,35 @@ from api.http.endpoints.offsets import CommitBody
 from api.http.limits import HttpLimits
 from api.http.server import HttpServer
 from bench.bare_server import ANSWER, HEADERS, body_of
-from bench.postgres_upserts import GIVEN, PREPARED, arrays_of
 from muster.node import bound_listener
 from muster.settings import psql_url
 
-AT: Final = "2030-01-01T00:00:00.123Z"
+LOG: Final = "CREATE TABLE IF NOT EXISTS bare_log (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, data bytea)"
+PREPARE: Final = "PREPARE append (bytea) AS INSERT INTO bare_log (data) VALUES ($1)"
 
-Row = tuple[str, ...]
-Waiting = tuple[Row, asyncio.Future[None]]
+Waiting = tuple[bytes, asyncio.Future[None]]
 
 
 class BareCommits:
-    """An ASGI application that stores offsets and returns a constant."""
+    """An ASGI application that stores bodies and returns a constant."""
 
     def __init__(self, database_url: str) -> None:
         self._connection = psycopg2.connect(psql_url(database_url))
         self._connection.autocommit = True
         self._cursor = self._connection.cursor()
-        self._cursor.execute(PREPARED[0])
+        self._cursor.execute(LOG)
+        self._cursor.execute(PREPARE)
         self._decoder = msgspec.json.Decoder(CommitBody)
         self._thread = ThreadPoolExecutor(1)
         self._queue: list[Waiting] = []
         self._is_writing = False
 
     async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
-        """Answer one request after its first offset is stored."""
+        """Answer one request after its body is stored."""
         if scope["method"] == "POST":
-            body = self._decoder.decode(await body_of(receive))
-            await self._stored(_row(body))
+            body = await body_of(receive)
+            self._decoder.decode(body)
+            await self._stored(body)
         send_in_one_write = cast("SingleWrite", (scope["extensions"] or {})[SINGLE_WRITE_EXTENSION])
         assert send_in_one_write(send, 200, HEADERS, ANSWER)
 
@@ -57,9 +58,9 @@ class BareCommits:
         """Stop the writer when the server stops."""
         self._connection.close()
 
-    def _stored(self, row: Row) -> asyncio.Future[None]:
+    def _stored(self, body: bytes) -> asyncio.Future[None]:
         stored = asyncio.get_running_loop().create_future()
-        self._queue.append((row, stored))
+        self._queue.append((body, stored))
         if not self._is_writing:
             self._write_queued()
         return stored
@@ -67,12 +68,11 @@ class BareCommits:
     def _write_queued(self) -> None:
         batch, self._queue = self._queue, []
         self._is_writing = True
-        written = asyncio.get_running_loop().run_in_executor(self._thread, self._write, [row for row, _ in batch])
+        written = asyncio.get_running_loop().run_in_executor(self._thread, self._write, [body for body, _ in batch])
         written.add_done_callback(lambda done: self._complete(batch, done))
 
-    def _write(self, rows: list[Row]) -> None:
-        of_keys = {(row[0], row[2], row[3]): row for row in rows}
-        self._cursor.execute(f"EXECUTE by_unnest ({GIVEN})", arrays_of(list(of_keys.values())))
+    def _write(self, bodies: list[bytes]) -> None:
+        self._cursor.execute("EXECUTE append (%s)", (psycopg2.Binary(b"".join(bodies)),))
 
     def _complete(self, batch: list[Waiting], written: asyncio.Future[None]) -> None:
         written.result()
@@ -81,12 +81,6 @@ class BareCommits:
             self._write_queued()
         for _, stored in batch:
             stored.set_result(None)
-
-
-def _row(body: CommitBody) -> Row:
-    first = body.offsets[0]
-    own = (first.topic, str(first.partition), str(first.offset), str(first.leader_epoch), first.metadata)
-    return (f"bare-{body.member_id}", "1", *own, "\\N", AT, "\\N", body.member_id)
 
 
 async def _serve(port: int, database_url: str) -> None:

@@ -34,10 +34,12 @@ from coordinator_core.protocol.requests import (
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import STABLE
 from coordinator_core.runtime.clock import SystemClock, SystemThreads
+from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.group_context import GroupContext
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.metadata_cache import MetadataCache
+from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
 from coordinator_core.runtime.quarantine import Quarantine
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard import Shard
@@ -227,13 +229,14 @@ def _shard() -> Shard:
         1,
         SHARD + 1,
         clock=clock,
-        writer=Writer(MemoryStore(), NODE, clock, threads, counters, max_batch_rows=1, prepare_ahead_rows=1),
+        writer=Writer(MemoryStore(), NODE, clock, threads, counters, max_batch_rows=1),
         metadata_cache=MetadataCache(GroupSettings(), frozenset()),
         counters=counters,
         rebalance_rate=RebalanceRate(),
         log_ends=LogEndReports(MemoryStore(), threads, lambda: LOG_END_MAX_AGE_MS),
         quarantine=Quarantine(lambda _: False),
         on_timer=lambda: None,
+        checkpoints=OffsetCheckpoints(MemoryStore(), NodeConfig(NODE, ""), clock, threads, counters, list),
         on_unload=lambda _: None,
     )
 

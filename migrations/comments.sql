@@ -40,7 +40,7 @@ COMMENT ON COLUMN members.protocol_metadata IS 'the metadata of each of them, as
 COMMENT ON COLUMN members.assignment_bytes IS 'the assignment, as the leader sent it';
 COMMENT ON COLUMN members.join_order IS 'position of the member in the order of joining';
 
-COMMENT ON TABLE offsets IS 'A committed offset.';
+COMMENT ON TABLE offsets IS 'A committed offset. A commit is answered when it is in `offset_log`, and is here with the next checkpoint of its shard (`MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`). The API returns it at once.';
 COMMENT ON COLUMN offsets.group_id IS 'the key, with `topic` and `partition`';
 COMMENT ON COLUMN offsets.shard_id IS 'the group''s shard';
 COMMENT ON COLUMN offsets.committed_offset IS 'the next offset to read';
@@ -54,6 +54,27 @@ COMMENT ON COLUMN offsets.commit_version IS 'identifies this commit: drawn at ev
 COMMENT ON COLUMN offsets.log_end_at IS 'when that log end offset was reported, if a reset or an undo wrote the offset; null: at `committed_at`';
 COMMENT ON COLUMN offsets.topic IS 'in the key';
 COMMENT ON COLUMN offsets.partition IS 'in the key';
+
+COMMENT ON TABLE offset_log IS 'Commits that were answered, a row for each batch. They follow into `offsets` with the next checkpoint of their shards, within `MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`; `muster offset-log dump` decodes them.';
+COMMENT ON COLUMN offset_log.seq IS 'the key: the position, which becomes the commit version of the offsets';
+COMMENT ON COLUMN offset_log.shard_ids IS 'the shards of the commits';
+COMMENT ON COLUMN offset_log.written_at IS 'when it was appended';
+COMMENT ON COLUMN offset_log.data IS 'the commits, as MessagePack';
+
+COMMENT ON TABLE shard_checkpoints IS 'How far the commits of each shard in `offset_log` have reached `offsets`.';
+COMMENT ON COLUMN shard_checkpoints.shard_id IS 'the key';
+COMMENT ON COLUMN shard_checkpoints.seq IS 'commits of the shard up to this position are in `offsets`';
+
+COMMENT ON TABLE quarantined_offsets IS 'Commits that were answered and that `offsets` rejected at a checkpoint, and rows of `offset_log` that cannot be decoded. Nothing stores them again by itself.';
+COMMENT ON COLUMN quarantined_offsets.quarantine_id IS 'the key';
+COMMENT ON COLUMN quarantined_offsets.quarantined_at IS 'when it was set aside';
+COMMENT ON COLUMN quarantined_offsets.seq IS 'its position in `offset_log`';
+COMMENT ON COLUMN quarantined_offsets.shard_id IS 'the shard; null, as the next three columns: the row could not be decoded';
+COMMENT ON COLUMN quarantined_offsets.group_id IS 'the group';
+COMMENT ON COLUMN quarantined_offsets.topic IS 'the topic';
+COMMENT ON COLUMN quarantined_offsets.partition IS 'the partition';
+COMMENT ON COLUMN quarantined_offsets.reason IS 'the error of the database, or of decoding';
+COMMENT ON COLUMN quarantined_offsets.data IS 'the commit as in `offset_log.data`; `muster offset-log dump --quarantined` decodes it';
 
 COMMENT ON TABLE log_end_offsets IS 'The log end offset of a partition, for all groups: the highest that a trusted reporter of any group has reported ([security.md](security.md#trusted-log-end-reporters)). Nodes store changes about once a second.';
 COMMENT ON COLUMN log_end_offsets.topic IS 'the key, with `partition`';
@@ -448,7 +469,7 @@ COMMENT ON TABLE timeout_advice_staging IS 'Rows that a job is writing, before o
 COMMENT ON COLUMN timeout_advice_staging.attempt_id IS 'the attempt that wrote the row';
 COMMENT ON COLUMN timeout_advice_staging.group_id IS 'this column and the next ones are as in `timeout_advice`';
 
-COMMENT ON VIEW dashboards.group_overview IS 'What is the state of each group, how far does it lag, and when and why did it last rebalance?';
+COMMENT ON VIEW dashboards.group_overview IS 'What is the state of each group, how far does it lag, and when and why did it last rebalance? Commits show up with the next checkpoint (`MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`).';
 COMMENT ON COLUMN dashboards.group_overview.partitions_committed IS 'partitions with a committed offset; null: none';
 COMMENT ON COLUMN dashboards.group_overview.lag_records IS 'sum of log end offset minus committed offset, where the log end is known, at most 2^63-1; null: no log end is known, or all that is known is that it is at least 0';
 COMMENT ON COLUMN dashboards.group_overview.last_committed_at IS 'when the group last committed';
@@ -461,7 +482,7 @@ COMMENT ON COLUMN dashboards.group_overview.node_id IS 'the node that serves the
 COMMENT ON COLUMN dashboards.group_overview.is_lag_lower_bound IS '`lag_records` is a lower bound, because a log end is stale, as in `partition_lag`';
 COMMENT ON COLUMN dashboards.group_overview.log_end_at IS 'when the log ends of its partitions were last reported: the oldest of these times';
 
-COMMENT ON VIEW dashboards.known_log_ends IS 'Where does the log of each committed partition end, as far as known, and when was that last reported? The higher of the log end in `log_end_offsets` and the group''s own in `offsets`; every lag that Muster shows is computed from it.';
+COMMENT ON VIEW dashboards.known_log_ends IS 'Where does the log of each committed partition end, as far as known, and when was that last reported? The higher of the log end in `log_end_offsets` and the group''s own in `offsets`; every lag that Muster shows is computed from it. Commits show up with the next checkpoint (`MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`).';
 COMMENT ON COLUMN dashboards.known_log_ends.member_id IS 'the member that committed';
 COMMENT ON COLUMN dashboards.known_log_ends.log_end_offset IS 'null: not known';
 COMMENT ON COLUMN dashboards.known_log_ends.log_end_at IS 'when that log end was last reported';
@@ -548,7 +569,7 @@ COMMENT ON COLUMN dashboards.recent_changes.change_id IS 'the id, with which an 
 COMMENT ON COLUMN dashboards.recent_changes.undone_by_actor IS 'the actor who undid it';
 COMMENT ON COLUMN dashboards.recent_changes.undone_reason IS 'the reason for undoing it';
 
-COMMENT ON VIEW dashboards.partition_lag IS 'How far does each partition of a group lag, in records and in seconds, and which member owns it? Seconds are counted from when the log passed the committed offset; between two reports of its end it is assumed to grow evenly, as in `coordinator_core.protocol.log_ends`. A log end that was not reported for `dashboards.log_end_max_age()` is stale: records and seconds are then lower bounds, and null where the bound is 0. That function returns the cluster''s setting `log_end_max_age_ms` ([settings.md](settings.md#of-the-cluster)). Name a group: for all groups at once this reads a lot of history.';
+COMMENT ON VIEW dashboards.partition_lag IS 'How far does each partition of a group lag, in records and in seconds, and which member owns it? Seconds are counted from when the log passed the committed offset; between two reports of its end it is assumed to grow evenly, as in `coordinator_core.protocol.log_ends`. A log end that was not reported for `dashboards.log_end_max_age()` is stale: records and seconds are then lower bounds, and null where the bound is 0. That function returns the cluster''s setting `log_end_max_age_ms` ([settings.md](settings.md#of-the-cluster)). Name a group: for all groups at once this reads a lot of history. Commits show up with the next checkpoint (`MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`).';
 COMMENT ON COLUMN dashboards.partition_lag.member_id IS 'the current owner; null: none';
 COMMENT ON COLUMN dashboards.partition_lag.log_end_offset IS 'as in `known_log_ends`';
 COMMENT ON COLUMN dashboards.partition_lag.lag_records IS 'null: no log end is known, or all that is known is that it is at least 0';
@@ -557,7 +578,7 @@ COMMENT ON COLUMN dashboards.partition_lag.is_lag_lower_bound IS 'the lag may be
 COMMENT ON COLUMN dashboards.partition_lag.log_end_at IS 'when that log end was last reported';
 COMMENT ON COLUMN dashboards.partition_lag.is_log_end_stale IS 'the log end was last reported longer ago than `dashboards.log_end_max_age()`';
 
-COMMENT ON VIEW dashboards.lag_history IS 'How far did each partition of a group lag, minute by minute? One row for each minute with a commit of the partition, its current committed offset, and one for each minute in which a trusted reporter reported its log end: a group that commits nothing has rows too. Deleted log ends are left out. Name a range of `at`.';
+COMMENT ON VIEW dashboards.lag_history IS 'How far did each partition of a group lag, minute by minute? One row for each minute with a commit of the partition, its current committed offset, and one for each minute in which a trusted reporter reported its log end: a group that commits nothing has rows too. Deleted log ends are left out. Name a range of `at`. Commits show up with the next checkpoint (`MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`).';
 COMMENT ON COLUMN dashboards.lag_history.at IS 'when the offset was committed, or the log end reported';
 COMMENT ON COLUMN dashboards.lag_history.log_end_offset IS 'as known at that time';
 COMMENT ON COLUMN dashboards.lag_history.lag_records IS 'null: no log end was known, or all that is known is that it is at least 0';

@@ -169,7 +169,7 @@ class NodeSettings(BaseSettings):
     """The maximum number of committed offsets that one lag history reads: partitions times steps, including as long a
     time before its range."""
     max_reads: int = Field(default=4, ge=1, le=1_000)
-    """The maximum number of concurrent queries, one database connection each. A node has five more connections."""
+    """The maximum number of concurrent queries, one database connection each. A node has six more connections."""
     read_timeout_ms: int = Field(default=10_000, ge=100, le=INT32_MAX)
     """How long one query may take."""
     max_queued_rows: int = Field(default=50_000, ge=1, le=INT32_MAX)
@@ -179,8 +179,14 @@ class NodeSettings(BaseSettings):
     syncs are refused with Retry-After."""
     max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)
     """The maximum number of rows of one write transaction. A larger decision is written alone."""
-    prepare_ahead_rows: int = Field(default=500, ge=1, le=INT32_MAX)
-    """How many rows must be queued before the next write transaction is prepared while one is in progress."""
+    offsets_checkpoint_interval_ms: int = Field(default=1_000, ge=1, le=600_000)
+    """How long a committed offset is in the offset log only. Then a checkpoint stores it in the table `offsets`, which
+    SQL, views, lists and metrics read."""
+    max_dirty_offsets: int = Field(default=50_000, ge=1, le=INT32_MAX)
+    """How many committed offsets may wait for a checkpoint before one begins at once. Beyond twice as many, commits are
+    refused with Retry-After."""
+    max_checkpoint_offsets: int = Field(default=10_000, ge=1, le=INT32_MAX)
+    """The maximum number of offsets of one transaction of a checkpoint. Those of one shard are stored together."""
     pause_ms: int = Field(default=500, ge=10, le=600_000)
     """How long a node's process must have been stopped for that time not to count as silence of its members."""
     awaited_members_after_ms: int = Field(default=5_000, ge=0, le=INT32_MAX)

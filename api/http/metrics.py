@@ -119,6 +119,7 @@ class Scrape:
         yield from _members(counts.sums)
         yield from _offsets(counts.sums)
         yield from _writes(counts)
+        yield from _checkpoints(counts)
         yield from _shards(counts)
         yield from _node(counts)
         if self._detail != "node":
@@ -256,6 +257,20 @@ def _writes(counts: NodeCounts) -> Iterator[Metric]:
             "Unix time at which the current database incarnation started.",
             started_s,
         )
+
+
+def _checkpoints(counts: NodeCounts) -> Iterator[Metric]:
+    sums = counts.sums
+    yield _histogram("muster_checkpoint_time_seconds", "Duration of a checkpoint transaction.", {(): sums.checkpoint_s})
+    yield _total("muster_checkpoints_failed", "Failed checkpoint transactions.", sums.checkpoints_failed)
+    yield _total("muster_offsets_checkpointed", "Offsets that checkpoints stored.", sums.offsets_checkpointed)
+    yield _total("muster_offsets_quarantined", "Offsets rejected at a checkpoint.", sums.offsets_quarantined)
+    yield _single_gauge("muster_dirty_offsets", "Committed offsets that wait for a checkpoint.", counts.dirty_offsets)
+    yield _single_gauge(
+        "muster_oldest_dirty_offset_seconds",
+        "Age of the oldest commit that is in the offset log only.",
+        counts.oldest_dirty_offset_s,
+    )
 
 
 def _shards(counts: NodeCounts) -> Iterator[Metric]:

@@ -34,8 +34,8 @@ class Threads(Protocol):
         """Run a write; one at a time, in order."""
         ...
 
-    def prepare(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Prepare a write while another write is under way."""
+    def checkpoint(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a checkpoint of offsets; one at a time, beside writes."""
         ...
 
     def lease(self, call: Callable[[], T]) -> asyncio.Future[T]:
@@ -52,11 +52,11 @@ class Threads(Protocol):
 
 
 class SystemThreads:
-    """Real threads: one that writes, one that prepares writes, one for leases, and `readers` that read."""
+    """Real threads: one that writes, one each for checkpoints and leases, and `readers` that read."""
 
     def __init__(self, readers: int) -> None:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="muster-writer")
-        self._preparer = ThreadPoolExecutor(1, thread_name_prefix="muster-preparer")
+        self._checkpointer = ThreadPoolExecutor(1, thread_name_prefix="muster-checkpointer")
         self._leases = ThreadPoolExecutor(1, thread_name_prefix="muster-leases")
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="muster-reader")
 
@@ -64,9 +64,9 @@ class SystemThreads:
         """Run a write on the writer's thread."""
         return asyncio.get_running_loop().run_in_executor(self._writer, call)
 
-    def prepare(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a call on the preparer's thread."""
-        return asyncio.get_running_loop().run_in_executor(self._preparer, call)
+    def checkpoint(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a call on the checkpointer's thread."""
+        return asyncio.get_running_loop().run_in_executor(self._checkpointer, call)
 
     def lease(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call on the leases' thread."""
@@ -78,5 +78,5 @@ class SystemThreads:
 
     def close(self) -> None:
         """Wait for running calls, and end the threads."""
-        for pool in (self._writer, self._preparer, self._leases, self._readers):
+        for pool in (self._writer, self._checkpointer, self._leases, self._readers):
             pool.shutdown(wait=True)

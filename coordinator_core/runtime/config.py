@@ -26,8 +26,12 @@ class NodeConfig:
     """Requests that may wait for an answer; past it, joins and syncs are refused with a retriable error."""
     max_batch_rows: int = 5_000
     """Rows in one transaction; a larger decision has a transaction of its own."""
-    prepare_ahead_rows: int = 500
-    """Rows that must wait before the next transaction is prepared while one is under way."""
+    offsets_checkpoint_interval_ms: int = 1_000
+    """How long a commit is in the offset log before a checkpoint stores it in the table `offsets`."""
+    max_dirty_offsets: int = 50_000
+    """Offsets that may wait for a checkpoint before one begins at once; past twice as many, commits are refused."""
+    max_checkpoint_offsets: int = 10_000
+    """Offsets in one transaction of a checkpoint; those of a shard are stored together."""
     pause_ms: int = 500
     """A longer pause of the event loop is added to the session deadlines of members."""
     awaited_members_after_ms: int = 5_000

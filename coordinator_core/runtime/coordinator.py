@@ -22,6 +22,7 @@ from coordinator_core.protocol.errors import (
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.loading import respond_while_loading
 from coordinator_core.protocol.requests import (
+    CommitOffsets,
     Heartbeat,
     JoinGroup,
     SyncGroup,
@@ -48,6 +49,7 @@ from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.member_sessions import SessionIntervalsLoop
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.metrics_snapshot import MetricsSnapshot
+from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
@@ -104,9 +106,9 @@ class Coordinator:
             config.node_id,
             *shared,
             max_batch_rows=config.max_batch_rows,
-            prepare_ahead_rows=config.prepare_ahead_rows,
         )
         self._ownership = ShardOwnership(store, config, *shared, self._make_shard, self._refresh)
+        self._checkpoints = OffsetCheckpoints(store, config, *shared, self._owned_shards)
         self._timer_loop = TimerLoop(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
         archive = ArchiveFiles(config.archive_uri or "", is_checked=config.archive_check)
         archiver = HistoryArchiver(store, self._threads, lambda: self._clock.now().node_ms, archive.has)
@@ -123,10 +125,12 @@ class Coordinator:
             quarantine=self._quarantine,
         )
         self.confirmations = Confirmations(store, self._read, self._metadata_cache, self._clock, config)
-        self.history = History(store, self._read)
+        self.history = History(store, self._read, self._store_own_offsets)
         self.tuning = Tuning(store, self._read, self._metadata_cache, lambda: self._clock.now().wall_ms, config)
         self.diagnosis = Diagnosis(store, self._read, self._metadata_cache, lambda: self._clock.now().wall_ms)
-        self.lag = GroupLag(store, self._read, self._metadata_cache, lambda: self._clock.now().wall_ms)
+        self.lag = GroupLag(
+            store, self._read, self._store_own_offsets, self._metadata_cache, lambda: self._clock.now().wall_ms
+        )
         self._readiness_check = ReadinessCheck(store, self._read, config.schema, lambda: self._ownership.failure)
         self._is_stopping = False
         self._metrics_snapshot = MetricsSnapshot(
@@ -158,6 +162,7 @@ class Coordinator:
             log_ends=self._log_ends,
             quarantine=self._quarantine,
             on_timer=self._timer_loop.wake,
+            checkpoints=self._checkpoints,
             on_unload=self._ownership.forget,
         )
 
@@ -180,6 +185,7 @@ class Coordinator:
         await self._create_history_partitions()
         await self._refresh()
         self._start_loop("writer", self._writer.run)
+        self._start_loop("checkpoints", self._checkpoints.run)
         await self._renew()
         self._start_loop("timers", self._timer_loop.run)
         self._start_loop("ownership", self._renewal_loop)
@@ -197,6 +203,7 @@ class Coordinator:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await log_errors("checkpoints", self._store_dirty_offsets)
         await self._ownership.release_all_shards()
         await log_errors("log_ends", self._log_ends.flush)
         try:
@@ -204,6 +211,10 @@ class Coordinator:
         except StoreError as error:
             log.warning("node_deregistration_failed", reason=str(error))
         await asyncio.to_thread(self._threads.close)
+
+    async def _store_dirty_offsets(self) -> None:
+        """Checkpoint every shard before it is released; what is not stored, its next owner reads from the log."""
+        await self._checkpoints.checkpoint(self._owned_shards())
 
     def _is_writer_behind(self) -> bool:
         return self._writer.queued_rows > self._config.max_batch_rows
@@ -310,6 +321,8 @@ class Coordinator:
             return completed_future(respond_while_loading(request, self._metadata_cache.context(group_id).settings))
         if not isinstance(request, Heartbeat) and self._is_write_queue_full():
             raise CoordinatorNotAvailable("too many writes are waiting for the database")
+        if isinstance(request, CommitOffsets) and self._checkpoints.is_full():
+            raise CoordinatorNotAvailable("too many committed offsets are waiting for a checkpoint (max_dirty_offsets)")
         if isinstance(request, JoinGroup | SyncGroup) and self._waiting_requests() >= self._config.max_waiting_requests:
             raise CoordinatorNotAvailable("too many requests are waiting for an answer (max_waiting_requests)")
         return shard.submit(group_id, request, now)
@@ -385,12 +398,32 @@ class Coordinator:
         return await self._read(partial(self._store.has_history, group_id))
 
     async def has_offsets(self, group_id: str) -> bool:
-        """Return whether a group has committed offsets, whether or not it exists; any node answers."""
+        """Return whether a group has committed offsets, whether or not it exists.
+
+        Raises:
+            NotCoordinator: another node owns the group.
+        """
+        await self._store_offsets(group_id)
         return await self._read(partial(self._store.has_offsets, group_id))
 
     async def fetch_offsets(self, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
-        """Return committed offsets, by topic and partition; any node answers."""
+        """Return committed offsets, by topic and partition.
+
+        Raises:
+            NotCoordinator: another node owns the group.
+        """
+        await self._store_offsets(group_id)
         return await self._read(partial(self._store.fetch_offsets, group_id, topics))
+
+    async def _store_offsets(self, group_id: str) -> None:
+        """Let the table have every commit of a group that was answered; its owner knows which ones it lacks."""
+        await self._checkpoints.store_group(self._loaded_shard(group_id), group_id)
+
+    async def _store_own_offsets(self, group_id: str) -> None:
+        """Like `_store_offsets`, if this node owns the group; else the table may lack the newest commits."""
+        shard = self._ownership.owned.get(self.shard_id_of(group_id))
+        if shard is not None:
+            await self._checkpoints.store_group(shard, group_id)
 
     async def list_groups(self, selected: GroupFilter) -> list[ListedGroup]:
         """Return a page of groups; any node answers."""
@@ -466,6 +499,8 @@ class Coordinator:
             incarnation=self._ownership.incarnation,
             active_timers=sum(len(shard.timers) for shard in shards),
             queued_rows=self._writer.queued_rows,
+            dirty_offsets=self._checkpoints.dirty_size,
+            oldest_dirty_offset_s=self._checkpoints.oldest_ms() / 1000,
             max_queued_rows=self._config.max_queued_rows,
             wall_ms=now.wall_ms,
         )

@@ -115,6 +115,12 @@ class Counters:
         self.batch_s = Distribution(QUICK_S)
         self.batch_rows = Distribution(ROWS)
         self.batches_failed = 0
+        self.checkpoint_s = Distribution(QUICK_S)
+        self.checkpoints_failed = 0
+        self.offsets_checkpointed = 0
+        """Offsets that checkpoints have stored in the table."""
+        self.offsets_quarantined = 0
+        """Offsets that the table rejected at a checkpoint."""
         self.renewals = 0
         self.renewals_failed = 0
         self.shards_acquired = 0
@@ -225,5 +231,9 @@ class NodeCounts:
     active_timers: int
     queued_rows: int
     max_queued_rows: int
+    dirty_offsets: int
+    """Committed offsets that wait for a checkpoint."""
+    oldest_dirty_offset_s: float
+    """The age of the oldest commit that is not in the table `offsets`; 0 if there is none."""
     wall_ms: int
     """The time of the snapshot, by the node's wall clock."""

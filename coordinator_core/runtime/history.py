@@ -1,6 +1,6 @@
 """History of groups, read from the database, so that any node answers."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -34,9 +34,10 @@ class History:
     Every method raises `GroupIdNotFound` if the group does not exist and has no history.
     """
 
-    def __init__(self, store: Store, read: StoreReader) -> None:
+    def __init__(self, store: Store, read: StoreReader, store_own_offsets: Callable[[str], Awaitable[None]]) -> None:
         self._store = store
         self._read = read
+        self._store_own_offsets = store_own_offsets
 
     async def rebalances(self, group_id: str, after: RebalanceCursor | None, limit: int) -> list[ListedRebalance]:
         """Return at most `limit` rebalances after a cursor: the one under way, then newest first."""
@@ -62,6 +63,7 @@ class History:
     async def as_of(self, moment: Moment) -> tuple[list[PartitionOwnership], list[OffsetAtTime]]:
         """Return the partition ownership and the committed offsets at a moment."""
         owned = await self._known(moment.group_id, await self._read(partial(self._store.ownership, moment)))
+        await self._store_own_offsets(moment.group_id)
         return owned, await self._read(partial(self._store.offsets_at, moment))
 
     async def _known(self, group_id: str, found: list[T]) -> list[T]:

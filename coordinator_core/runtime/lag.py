@@ -1,7 +1,7 @@
 """The lag of groups, computed from the database, so that any node answers in any state of the group."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -60,10 +60,16 @@ class GroupLag:
     """
 
     def __init__(
-        self, store: Store, read: StoreReader, metadata_cache: MetadataCache, wall_ms: Callable[[], int]
+        self,
+        store: Store,
+        read: StoreReader,
+        store_own_offsets: Callable[[str], Awaitable[None]],
+        metadata_cache: MetadataCache,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._read = read
+        self._store_own_offsets = store_own_offsets
         self._metadata_cache = metadata_cache
         self._wall_ms = wall_ms
 
@@ -73,6 +79,7 @@ class GroupLag:
 
     async def now(self, group_id: str, lookback_ms: int) -> list[PartitionLag]:
         """Return every partition of a group, by topic and number; ignores reports older than `lookback_ms`."""
+        await self._store_own_offsets(group_id)
         now_ms = self._wall_ms()
         found = await self._read(partial(self._store.group_offsets, group_id, now_ms - lookback_ms))
         if not found.partitions:
@@ -103,6 +110,7 @@ class GroupLag:
         Raises:
             InvalidRequest: there are more partitions than that.
         """
+        await self._store_own_offsets(group_id)
         lags = await self._read(partial(self._lag_history, group_id, points, max_points))
         if all(each.lag is None for each in lags):
             await self._check_group_exists(group_id)

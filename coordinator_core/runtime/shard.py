@@ -54,13 +54,14 @@ from coordinator_core.runtime.member_sessions import (
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
+from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
 from coordinator_core.runtime.writer import Entry, Writer
 from coordinator_core.store.awaited import awaited_members
 from coordinator_core.store.ledger import Ledger
 from coordinator_core.store.projection import group_row, load_group, project
 from coordinator_core.store.row_checks import UnreadableRow, check_shard
-from coordinator_core.store.rows import NO_EXTRA_ROWS, ExtraRows, GroupWrite, StoredGroup, UnreadableGroup
+from coordinator_core.store.rows import NO_EXTRA_ROWS, ExtraRows, GroupWrite, ShardLog, StoredGroup, UnreadableGroup
 
 log = structlog.get_logger("muster.runtime")
 
@@ -112,6 +113,7 @@ class Shard:
         log_ends: LogEndReports,
         quarantine: Quarantine,
         on_timer: Callable[[], None],
+        checkpoints: Checkpoints,
         on_unload: Callable[["Shard"], None],
     ) -> None:
         self.shard_id = shard_id
@@ -123,6 +125,7 @@ class Shard:
         self.is_unloaded = False
         self.is_loading = True
         self.groups: dict[str, GroupContext] = {}
+        self.offsets = ShardOffsets()
         self._rebalancing: set[str] = set()
         """Groups in PreparingRebalance or CompletingRebalance."""
         self.timers = Timers()
@@ -135,17 +138,19 @@ class Shard:
         self._log_ends = log_ends
         self._quarantine = quarantine
         self._on_timer = on_timer
+        self._checkpoints = checkpoints
         self._on_unload = on_unload
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
 
     # -- loading and unloading -----------------------------------------------------------------------
 
-    def load(self, stored: Iterable[StoredGroup | UnreadableGroup]) -> None:
+    def load(self, stored: Iterable[StoredGroup | UnreadableGroup], shard_log: ShardLog) -> None:
         """Load every group from its rows: sessions restart, and pending rebalances start.
 
         A group whose rows cannot be loaded is quarantined alone.
         """
         self._quarantine.begin_load(self.shard_id)
+        self._checkpoints.note_growth(self.offsets.load(shard_log, self._clock.now().node_ms))
         for one in stored:
             now = self._clock.now()
             try:
@@ -299,6 +304,8 @@ class Shard:
     async def locked(self, group_id: str) -> AsyncIterator[SubmitLocked]:
         """Lock a group while its offsets are read: queued writes are stored first, and its requests wait.
 
+        Its dirty offsets are checkpointed, so that the table has all of its offsets until the end of the block.
+
         Yields a function that submits a request to the locked group.
         """
         group_context = self._get_or_create(group_id)
@@ -310,6 +317,7 @@ class Shard:
         try:
             async with lock:
                 await group_context.wait_until_drained()
+                await self._checkpoints.store_group(self, group_id)
                 yield partial(self._submit_locked, group_id)
         finally:
             group_context.lock = None
@@ -387,7 +395,9 @@ class Shard:
         stored = partial(self._stored, group_context, pending, write)
         self._writer.enqueue(Entry(self, write, write.row_count, stored, self.fail))
 
-    def _stored(self, group_context: GroupContext, pending: PendingDecision, write: GroupWrite) -> None:
+    def _stored(
+        self, group_context: GroupContext, pending: PendingDecision, write: GroupWrite, log_position: int
+    ) -> None:
         group_context.mark_stored(pending)
         self._counters.observe_rows(write)
         if write.transitions:
@@ -395,6 +405,8 @@ class Shard:
         log_rebalances(write.rebalances)
         if not self.is_unloaded:
             now_ms = self._clock.now().node_ms
+            if write.is_logged:
+                self._checkpoints.note_growth(self.offsets.add(write.logged_commits, log_position, now_ms))
             self._complete(group_context, pending, now_ms)
             for dependent in pending.dependents:
                 self._complete(group_context, dependent, now_ms)

@@ -31,7 +31,7 @@ from coordinator_core.runtime.load_failures import LoadFailures
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.store.incarnations import ROLLED_BACK, is_rolled_back
 from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import Incarnation, LeaseRow, Renewal, StoredGroup, UnreadableGroup
+from coordinator_core.store.rows import Incarnation, LeaseRow, Renewal, ShardLog, StoredGroup, UnreadableGroup
 
 log = structlog.get_logger("muster.runtime")
 
@@ -301,6 +301,7 @@ class ShardOwnership:
             async with asyncio.timeout(ttl_s):
                 await self._refresh_settings()
                 stored = await self._threads.read(partial(self._store.load_shards, ids))
+                logs = await self._threads.read(partial(self._store.load_offset_log, ids))
         except TimeoutError:
             await self._release_failed_loads(
                 shards, f"its groups were not read within {ttl_s:g} s, the time of a lease"
@@ -314,16 +315,17 @@ class ShardOwnership:
             await self._release_failed_loads(shards, f"{type(error).__name__}: {error}")
             return
         for shard in shards:
-            await self._load_one(shard, [one for one in stored if one.shard_id == shard.shard_id])
+            of_shard = [one for one in stored if one.shard_id == shard.shard_id]
+            await self._load_one(shard, of_shard, logs[shard.shard_id])
         took_ms = self._clock.now().node_ms - began_ms
         self._counters.load_s.add(took_ms / 1000)
         log.info("shards_acquired", shards=sorted(ids), groups=len(stored), took_ms=took_ms)
 
-    async def _load_one(self, shard: Shard, stored: list[StoredGroup | UnreadableGroup]) -> None:
+    async def _load_one(self, shard: Shard, stored: list[StoredGroup | UnreadableGroup], shard_log: ShardLog) -> None:
         if shard.is_unloaded:
             return
         try:
-            shard.load(stored)
+            shard.load(stored, shard_log)
         except Exception as error:  # any error: the shard is released and retried
             log.exception("shard_load_crashed", shards=[shard.shard_id])
             await self._release_failed_loads([shard], f"{type(error).__name__}: {error}")

@@ -13,7 +13,7 @@ Errors: `StoreUnavailable` if nothing was stored and the same call may succeed l
 was lost during COMMIT.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from coordinator_core.protocol.log_ends import LogEnd
@@ -42,6 +42,7 @@ from coordinator_core.store.rows import (
     Batch,
     ChangeFilter,
     ChangeRow,
+    CheckpointResult,
     FetchedOffset,
     GroupFilter,
     Incarnation,
@@ -51,6 +52,8 @@ from coordinator_core.store.rows import (
     RecordedChange,
     Renewal,
     SettingOrigin,
+    ShardCheckpoint,
+    ShardLog,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -91,16 +94,25 @@ class Store(Protocol):
     def write(self, batch: Batch) -> WriteResult:
         """Store a batch in one transaction; return the shards and groups that were not stored.
 
+        Commits of members go to the offset log, and reach the table `offsets` with a checkpoint.
+
         The store itself repeats the transaction after a deadlock or serialization failure. After a data error it
         isolates the failing groups, and refuses only those.
         """
         ...
 
-    def prepare(self, batch: Batch) -> Callable[[], WriteResult]:
-        """Do the part of a write that needs no database; return the other part: `prepare(batch)()` is `write(batch)`.
+    # -- the offset log -------------------------------------------------------------------------------
 
-        It may run while another batch is written, and does not depend on the result of that write.
+    def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
+        """Store the dirty offsets of shards in the table `offsets`, in one transaction that checks the leases.
+
+        A stored offset with the same or a greater commit version stays. Rows of the log that no shard needs any more
+        are deleted.
         """
+        ...
+
+    def load_offset_log(self, shard_ids: Iterable[int]) -> dict[int, ShardLog]:
+        """Return the commits of each shard that no checkpoint has passed, after its lease was acquired."""
         ...
 
     # -- ownership ------------------------------------------------------------------------------------

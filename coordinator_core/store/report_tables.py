@@ -1,4 +1,4 @@
-"""SQLAlchemy definitions of the reports on assignments and rebalances, and of their staging tables.
+"""SQLAlchemy definitions of the reports on assignments, rebalances and expiry, and of their staging tables.
 
 A report has one row per group and data interval, which a second run of the interval replaces. The audit of assignments
 has a second table with one row per topic.
@@ -134,4 +134,34 @@ assignment_balance_topics, assignment_balance_topics_staging = _report(
 )
 rebalance_frequency_reports, rebalance_frequency_reports_staging = _report(
     "rebalance_frequency_reports", _frequency, times=("rebalancing_since",)
+)
+
+offset_expiry_forecasts = Table(
+    "offset_expiry_forecasts",
+    metadata,
+    Column("interval_start", At, nullable=False),
+    Column("interval_end", At, nullable=False),
+    Column("group_id", Name, nullable=False),
+    Column("shard_id", SmallInteger, nullable=False),
+    Column("run_id", UUID(as_uuid=False), nullable=False),
+    Column("as_of", At, nullable=False),
+    Column("within_a_day", BigInteger, nullable=False),
+    Column("within_a_week", BigInteger, nullable=False),
+    Column("next_expiry_at", At, nullable=False),
+    PrimaryKeyConstraint("interval_end", "interval_start", "group_id"),
+    times_check("offset_expiry_forecasts", "interval_start", "interval_end", "as_of", "next_expiry_at"),
+    Index("offset_expiry_forecasts_run_id", "run_id"),
+)
+
+offset_expiry_forecasts_staging = Table(
+    "offset_expiry_forecasts_staging",
+    metadata,
+    Column("attempt_id", UUID(as_uuid=False), nullable=False),
+    Column("group_id", Name, nullable=False),
+    Column("shard_id", SmallInteger, nullable=False),
+    Column("within_a_day", BigInteger, nullable=False),
+    Column("within_a_week", BigInteger, nullable=False),
+    Column("next_expiry_at", At, nullable=False),
+    Index("offset_expiry_forecasts_staging_attempt_id", "attempt_id"),
+    prefixes=["UNLOGGED"],
 )

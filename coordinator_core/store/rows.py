@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import SupportedProtocol
+from coordinator_core.store.dirty_offsets import DirtyOffsets, LoggedCommits
 from coordinator_core.store.runs import OutcomeRow
 
 Json = Any
@@ -317,6 +318,19 @@ class GroupWrite(NamedTuple):
         return sum([len(record.offsets) for record in self.committed])
 
     @property
+    def is_logged(self) -> bool:
+        """Return whether this has commits that go to the offset log: those of members and simple consumers.
+
+        Commits of operators and maintenance runs, which lock the group, are stored with their rows.
+        """
+        return bool(self.committed) and not self.changes and not self.outcomes
+
+    @property
+    def logged_commits(self) -> LoggedCommits:
+        """Return the commits as they are in the offset log."""
+        return LoggedCommits(self.shard_id, self.group_id, self.committed)
+
+    @property
     def is_only_commits(self) -> bool:
         """Return whether this has commits and nothing else."""
         return not any(self[_AFTER_NAMES:_COMMITTED]) and not any(self[_COMMITTED + 1 :])
@@ -355,6 +369,45 @@ class WriteResult:
     """Shards whose lease the node has lost; none of their writes are stored."""
     refused_groups: Mapping[str, str] = field(default_factory=dict)
     """Group → why the database rejected its data; none of this group's writes of the batch are stored."""
+    log_position: int = 0
+    """The position of the batch's commits in the offset log; 0: it has none that go there."""
+
+
+class ShardCheckpoint(NamedTuple):
+    """The dirty offsets of a shard, and how far they reach in the offset log."""
+
+    epoch: int
+    position: int
+    """Every commit of the shard up to this position is in the table, or among the dirty offsets."""
+    dirty: DirtyOffsets
+
+
+class ShardLog(NamedTuple):
+    """The commits of a shard that no checkpoint has passed."""
+
+    position: int
+    """The position of the last checkpoint."""
+    commits: list[tuple[int, LoggedCommits]]
+    """Each with its position, the oldest first."""
+
+
+class QuarantinedOffset(NamedTuple):
+    """A committed offset that is in `quarantined_offsets`, because the table `offsets` rejected it."""
+
+    group_id: str
+    topic: str
+    partition: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointResult:
+    """What a checkpoint did not store in the table; everything else was."""
+
+    lost_shards: frozenset[int] = frozenset()
+    """Shards whose lease the node has lost; none of their offsets are stored."""
+    quarantined: tuple[QuarantinedOffset, ...] = ()
+    """Offsets that the database rejected."""
 
 
 # -- ownership ----------------------------------------------------------------------------------------------

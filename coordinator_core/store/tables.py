@@ -18,6 +18,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -212,6 +213,44 @@ offsets = Table(
     _check("offsets_committed_at", _time("committed_at")),
     times_check("offsets", "expires_at", "log_end_at"),
     postgresql_with={"fillfactor": 70},
+)
+
+# Commits that were answered, a row for each batch; they follow into `offsets` with the next checkpoint of their shards.
+offset_log = Table(
+    "offset_log",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, server_default=text("nextval('commit_version')")),
+    Column("shard_ids", ARRAY(SmallInteger), nullable=False),
+    Column("written_at", At, nullable=False, server_default=text("clock_timestamp()")),
+    Column("data", LargeBinary, nullable=False),
+    postgresql_with={
+        "autovacuum_vacuum_scale_factor": 0,
+        "autovacuum_vacuum_threshold": 2000,
+        "autovacuum_vacuum_cost_delay": 0,
+    },
+)
+
+shard_checkpoints = Table(
+    "shard_checkpoints",
+    metadata,
+    Column("shard_id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, nullable=False, server_default=text("0")),
+    postgresql_with={"fillfactor": 50},
+)
+
+# What a checkpoint could not store in `offsets`, and rows of the offset log that cannot be decoded (without a group).
+quarantined_offsets = Table(
+    "quarantined_offsets",
+    metadata,
+    Column("quarantine_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("quarantined_at", At, nullable=False, server_default=text("clock_timestamp()")),
+    Column("seq", BigInteger, nullable=False),
+    Column("shard_id", SmallInteger, nullable=True),
+    Column("group_id", Name, nullable=True),
+    Column("topic", Name, nullable=True),
+    Column("partition", Integer, nullable=True),
+    Column("reason", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
 )
 
 # The highest log end of each partition that a trusted reporter has reported, and the time of its last report.
@@ -548,34 +587,4 @@ changes = Table(
     Column("undone_by_change_id", UUID(as_uuid=False), nullable=True),
     times_check("changes", "at", "undone_at"),
     Index("changes_group_id_at", "group_id", "at"),
-)
-
-# -- reports: one row per group and data interval, which a second run of the interval replaces -----------------
-
-offset_expiry_forecasts = Table(
-    "offset_expiry_forecasts",
-    metadata,
-    Column("interval_start", At, nullable=False),
-    Column("interval_end", At, nullable=False),
-    *_group_key(),
-    Column("run_id", UUID(as_uuid=False), nullable=False),
-    Column("as_of", At, nullable=False),
-    Column("within_a_day", BigInteger, nullable=False),
-    Column("within_a_week", BigInteger, nullable=False),
-    Column("next_expiry_at", At, nullable=False),
-    PrimaryKeyConstraint("interval_end", "interval_start", "group_id"),
-    times_check("offset_expiry_forecasts", "interval_start", "interval_end", "as_of", "next_expiry_at"),
-    Index("offset_expiry_forecasts_run_id", "run_id"),
-)
-
-offset_expiry_forecasts_staging = Table(
-    "offset_expiry_forecasts_staging",
-    metadata,
-    Column("attempt_id", UUID(as_uuid=False), nullable=False),
-    *_group_key(),
-    Column("within_a_day", BigInteger, nullable=False),
-    Column("within_a_week", BigInteger, nullable=False),
-    Column("next_expiry_at", At, nullable=False),
-    Index("offset_expiry_forecasts_staging_attempt_id", "attempt_id"),
-    prefixes=["UNLOGGED"],
 )

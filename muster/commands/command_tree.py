@@ -49,6 +49,7 @@ COMMANDS: Final = (
     Listed("database-restored", "platform", RUN, "Start a new incarnation of a restored database."),
     Listed("job", "platform", RUN, "Run a Spark job once, without Airflow."),
     Listed("doctor", "doctor", HELP, "Check the installation and report problems."),
+    Listed("offset-log", "offset_log", HELP, "Show the commits that wait for a checkpoint."),
     Listed("sql", "sql", HELP, "Run SQL on the database in use, or open psql."),
     Listed("token", "token", HELP, "Create a token for an agent, a viewer or an operator."),
     Listed("database-url", "platform", HELP, "Print the URL of the database in use, password included."),

@@ -27,6 +27,17 @@ FROM shard_leases
 LEFT JOIN nodes ON nodes.node_id = shard_leases.node_id AND nodes.expires_at > clock_timestamp()
     AND shard_leases.expires_at > clock_timestamp()
 """
+LONG_WAIT_S: Final = 30
+"""Commits that wait longer for a checkpoint are reported."""
+
+_WAITING_COMMITS: Final = """
+SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(written_at)), 0)::bigint
+FROM offset_log AS log
+WHERE EXISTS (
+    SELECT FROM unnest(log.shard_ids) AS given (shard_id) LEFT JOIN shard_checkpoints AS stored USING (shard_id)
+    WHERE coalesce(stored.seq, 0) < log.seq)
+"""
+
 _INCARNATION: Final = f"""
 SELECT number, to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), started_at > now() - interval '1 day',
     system_identifier IS NOT NULL, {IS_SAME_DATABASE}
@@ -87,6 +98,22 @@ def check_leases(connection: PsycopgConnection) -> CheckResult:
             "wait for one lease (MUSTER_LEASE_TTL_MS; 5 s if unset); if it lasts, see the nodes' logs and shard_leases",
         )
     return ok("leases", message)
+
+
+def check_offset_log(connection: PsycopgConnection) -> CheckResult:
+    """See how long commits have been waiting for a checkpoint, and whether any was rejected."""
+    rows, waiting_s = _row(connection, _WAITING_COMMITS)
+    (quarantined,) = _row(connection, "SELECT count(*) FROM quarantined_offsets")
+    message = f"{counted(rows, 'batch', 'batches')} of commits {'wait' if rows != 1 else 'waits'} for a checkpoint"
+    if quarantined:
+        message += f"; {counted(quarantined, 'row')} in quarantined_offsets"
+        advice = "muster offset-log dump --quarantined; docs/runbook.md, MusterOffsetsQuarantined"
+        return error("offset log", message, advice)
+    if waiting_s > LONG_WAIT_S:
+        message += f", the oldest since {waiting_s} s"
+        advice = "docs/runbook.md, MusterCheckpointsBehind; the rows of a shard wait until it has an owner"
+        return warning("offset log", message, advice)
+    return ok("offset log", message)
 
 
 def check_incarnation(connection: PsycopgConnection) -> CheckResult:

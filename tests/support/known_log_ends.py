@@ -4,6 +4,7 @@ from typing import Any
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from tests.support.offset_log import wait_for_checkpoint
 from tests.support.waiting import poll_until
 
 
@@ -20,7 +21,8 @@ def end_is(rows: PsycopgConnection, topic: str, end: int) -> None:
 
 
 def age(rows: PsycopgConnection, topic: str, by_s: int) -> None:
-    """Move all log ends of a topic into the past by a length of time."""
+    """Move all log ends of a topic into the past by a length of time, and committed offsets with them."""
+    wait_for_checkpoint(rows)
     past = {"by": by_s, "topic": topic}
     with rows.cursor() as cursor:
         for table, columns in (

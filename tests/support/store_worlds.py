@@ -1,12 +1,13 @@
 """A store with its surroundings: time that passes, jobs that propose, and stored history."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
 import psycopg2
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.store.dirty_offsets import dirty_offsets
 from coordinator_core.store.interface import Store
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.memory.groups import History, OffsetHistoryRow
@@ -16,11 +17,13 @@ from coordinator_core.store.rows import (
     ArchivedOffset,
     Batch,
     ChangeRow,
+    CheckpointResult,
     GroupWrite,
     MemberSessionRow,
     PartitionOwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
+    ShardCheckpoint,
     TransitionRow,
     WriteResult,
 )
@@ -60,10 +63,42 @@ class Owner:
         self.epochs = store.acquire_leases(NODE, range(store.shard_count()), TTL_MS)
 
     def write(self, *writes: GroupWrite) -> WriteResult:
-        return self.store.write(Batch(NODE, self.epochs, writes))
+        """Store writes, and checkpoint their commits, so that reads find them."""
+        written = self.append(*writes)
+        self.checkpoint()
+        return written
 
-    def prepare(self, *writes: GroupWrite) -> Callable[[], WriteResult]:
-        return self.store.prepare(Batch(NODE, self.epochs, writes))
+    def append(self, *writes: GroupWrite) -> WriteResult:
+        """Store writes, whose commits are only in the offset log; return the result without their position."""
+        return replace(self.store.write(Batch(NODE, self.epochs, writes)), log_position=0)
+
+    def checkpoint(self) -> CheckpointResult:
+        """Store all commits of the offset log in the table."""
+        logs = self.store.load_offset_log(self.epochs)
+        shards = {shard: checkpoint_of(self.store, shard, self.epochs[shard]) for shard in logs if logs[shard].commits}
+        return self.store.checkpoint(NODE, shards) if shards else CheckpointResult()
+
+
+def checkpoint_of(store: Store, shard_id: int, epoch: int) -> ShardCheckpoint:
+    """Return the checkpoint of all commits of a shard that are in the log."""
+    shard_log = store.load_offset_log([shard_id])[shard_id]
+    position = shard_log.commits[-1][0] if shard_log.commits else shard_log.position
+    return ShardCheckpoint(epoch, position, dirty_offsets(shard_log.commits))
+
+
+def checkpoint_log(store: Store) -> None:
+    """Store every commit of the offset log in the table, in the name of the nodes that own the shards."""
+    for lease in store.leases():
+        checkpoint = checkpoint_of(store, lease.shard_id, lease.epoch)
+        if lease.node_id is not None and checkpoint.dirty:
+            store.checkpoint(lease.node_id, {lease.shard_id: checkpoint})
+
+
+def has_commits(store: Store, group_id: str) -> bool:
+    """Return whether a group has offsets, in the table or in the offset log."""
+    logs = store.load_offset_log(range(store.shard_count())).values()
+    is_logged = any(logged.group_id == group_id for shard_log in logs for _, logged in shard_log.commits)
+    return is_logged or store.has_offsets(group_id)
 
 
 class MemoryWorld:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Trigger
-from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset
 from coordinator_core.protocol.states import DEAD, EMPTY
+from coordinator_core.store.dirty_offsets import Commit, DirtyOffsets, dirty_offsets, minute_ms
 from coordinator_core.store.incarnations import Jump
 from coordinator_core.store.memory.constraints import refusal
 from coordinator_core.store.rows import (
@@ -38,8 +39,6 @@ from coordinator_core.store.rows import (
 )
 from coordinator_core.store.runs import OutcomeRow
 
-MINUTE_MS = 60_000
-
 
 class Refused(Exception):
     """The group's writes cannot be stored."""
@@ -65,6 +64,11 @@ class StoredOffsetRow:
     record: CommittedOffset
     shard_id: int
     commit_version: int
+
+    @property
+    def minute_ms(self) -> int:
+        """Return the minute of the commit."""
+        return minute_ms(self.record.at_ms)
 
 
 @dataclass(slots=True)
@@ -147,6 +151,19 @@ class Groups:
         self._remember(news)
         return news
 
+    def draw_commit_version(self) -> int:
+        """Return a version that is greater than all before."""
+        self._commit_version += 1
+        return self._commit_version
+
+    def checkpoint(self, dirty: DirtyOffsets) -> History:
+        """Store dirty offsets; return their history rows."""
+        news = History()
+        for group_id, of_group in dirty.by_group().items():
+            _store_dirty(self._groups.setdefault(group_id, Group()), news, of_group)
+        self._remember(news)
+        return news
+
     def record_change(self, change: ChangeRow) -> None:
         """Add a change that is not part of a group's write."""
         self._keep_unique(History(changes=[change]))
@@ -189,13 +206,8 @@ class Groups:
             if stored_offset is not None and stored_offset.commit_version == removed.offset.commit_version:
                 del draft.offsets[removed.offset.topic, removed.offset.partition]
                 news.archived.append(_archived(group_write.group_id, stored_offset, removed))
-        for committed in group_write.committed_offsets:
-            key = (committed.topic, committed.partition)
-            before = draft.offsets.get(key)
-            if before is not None and before.record.at_ms // MINUTE_MS < committed.at_ms // MINUTE_MS:
-                news.offset_history.append(_past(group_write.group_id, before))
-            self._commit_version += 1
-            draft.offsets[key] = StoredOffsetRow(committed, group_write.shard_id, self._commit_version)
+        if group_write.committed and not group_write.is_logged:
+            _store_dirty(draft, news, dirty_offsets([(self.draw_commit_version(), group_write.logged_commits)]))
 
     def _keep_unique(self, news: History) -> None:
         keys: list[tuple[object, ...]] = [("changes", change.change_id) for change in news.changes]
@@ -386,6 +398,26 @@ def _copied(value: Json) -> Json:
 
 def _listed(row: GroupRow) -> ListedGroup:
     return ListedGroup(row.group_id, row.state, row.protocol_type, row.generation, row.member_count, None)
+
+
+def _store_dirty(draft: Group, news: History, dirty: DirtyOffsets) -> None:
+    """Store a group's offsets that are newer than the stored ones."""
+    for commit, offset in dirty.superseded:
+        news.offset_history.append(_past(commit.group_id, _offset_row(commit, offset)))
+    for commit, offset in dirty.commits.values():
+        key = (offset.topic, offset.partition)
+        before = draft.offsets.get(key)
+        if before is not None and before.commit_version >= commit.commit_version:
+            continue
+        if before is not None and before.minute_ms < commit.first_minute_ms:
+            news.offset_history.append(_past(commit.group_id, before))
+        draft.offsets[key] = _offset_row(commit, offset)
+
+
+def _offset_row(commit: Commit, offset: OffsetToCommit) -> StoredOffsetRow:
+    at_ms, member_id, expires_at_ms, _, log_end_at_ms = commit.record
+    committed = CommittedOffset(at_ms, *offset, expires_at_ms, member_id, log_end_at_ms)
+    return StoredOffsetRow(committed, commit.shard_id, commit.commit_version)
 
 
 def _past(group_id: str, stored_offset: StoredOffsetRow) -> OffsetHistoryRow:

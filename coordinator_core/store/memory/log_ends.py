@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.store.committed_offsets import PastLogEnd, TimeRange, last_of_each_step
+from coordinator_core.store.dirty_offsets import MINUTE_MS
 from coordinator_core.store.log_ends import NEVER_REPORTED_MS, LogEndReport
-from coordinator_core.store.memory.groups import MINUTE_MS
 
 TopicPartition = tuple[str, int]
 

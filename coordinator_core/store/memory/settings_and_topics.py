@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator_core.store.change_actions import ChangeAction
+from coordinator_core.store.dirty_offsets import logged_of_topic
 from coordinator_core.store.interface import NotUndoable
 from coordinator_core.store.log_ends import deleted_json
 from coordinator_core.store.memory.groups import Groups
 from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.memory.maintenance import Maintenance
+from coordinator_core.store.memory.offset_log import OffsetLog
 from coordinator_core.store.rows import ChangeRow, Json, SettingOrigin, StoredSettings, TopicRow, UndoneChange, Versions
 from coordinator_core.store.runs import TOPIC_DELETION, UNDO, CandidateRow
 from coordinator_core.store.undo import (
@@ -23,18 +25,20 @@ from coordinator_core.store.undo import (
 class SettingsAndTopics:
     """Topics and settings, and the runs that their changes start."""
 
-    def __init__(self, groups: Groups, maintenance: Maintenance, log_ends: LogEnds) -> None:
+    def __init__(self, groups: Groups, maintenance: Maintenance, log_ends: LogEnds, offset_log: OffsetLog) -> None:
         """Start empty.
 
         Args:
             groups: stores changes and offsets.
             maintenance: stores runs.
             log_ends: the log ends, which are deleted with their topic.
+            offset_log: the commits that are not in the table yet.
         """
         self.versions = Versions(0, 0, 0, 0)
         self._groups = groups
         self._maintenance = maintenance
         self._log_ends = log_ends
+        self._offset_log = offset_log
         self._topics: dict[str, TopicRow] = {}
         self._cluster_settings: dict[str, str] = {}
         self._group_settings: dict[str, dict[str, str]] = {}
@@ -86,10 +90,16 @@ class SettingsAndTopics:
         self.versions = self.versions._replace(
             topics=self.versions.topics + 1, log_end_deletions=self.versions.log_end_deletions + 1
         )
-        found = [one for one in self._groups.all_stored() if one[2].topic == topic]
+        stored = {
+            (group_id, one.partition): (shard, one.commit_version)
+            for group_id, shard, one in self._groups.all_stored()
+            if one.topic == topic
+        }
         candidates = [
-            CandidateRow(change.change_id, "", shard, group_id, topic, one.partition, one.commit_version)
-            for group_id, shard, one in found
+            CandidateRow(change.change_id, "", shard, group_id, topic, partition, commit_version)
+            for (group_id, partition), (shard, commit_version) in sorted(
+                {**stored, **logged_of_topic(self._offset_log.pending(), topic)}.items()
+            )
         ]
         count = self._maintenance.begin(TOPIC_DELETION, change, candidates, None)
         return self._record_change(

@@ -6,7 +6,6 @@ It is deterministic: its results depend only on its calls and on the clock.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -35,6 +34,7 @@ from coordinator_core.store.memory.groups import Groups, History, Refused
 from coordinator_core.store.memory.leases import Leases
 from coordinator_core.store.memory.log_ends import LogEnds
 from coordinator_core.store.memory.maintenance import Maintenance
+from coordinator_core.store.memory.offset_log import OffsetLog
 from coordinator_core.store.memory.overview import OverviewContext, overview
 from coordinator_core.store.memory.partitions import Partitions
 from coordinator_core.store.memory.reports import Reports
@@ -47,6 +47,7 @@ from coordinator_core.store.rows import (
     Batch,
     ChangeFilter,
     ChangeRow,
+    CheckpointResult,
     FetchedOffset,
     GroupFilter,
     GroupWrite,
@@ -58,6 +59,8 @@ from coordinator_core.store.rows import (
     RecordedChange,
     Renewal,
     SettingOrigin,
+    ShardCheckpoint,
+    ShardLog,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -96,7 +99,8 @@ class MemoryStore:
         self.identity = Identity(system_identifier=1, timeline=1, database_oid=1, table_oid=1)
         """The actual identity."""
         self._log_ends = LogEnds()
-        self._settings_and_topics = SettingsAndTopics(self._groups, self._maintenance, self._log_ends)
+        self._offset_log = OffsetLog(shards)
+        self._settings_and_topics = SettingsAndTopics(self._groups, self._maintenance, self._log_ends, self._offset_log)
 
     def close(self) -> None:
         """Do nothing."""
@@ -134,11 +138,32 @@ class MemoryStore:
             for group_write in batch.writes:
                 if group_write.shard_id in held:
                     by_group.setdefault(group_write.group_id, []).append(group_write)
-            return WriteResult(frozenset(shards - held), self._write_groups(by_group))
+            refused = self._write_groups(by_group)
+            kept = [write for write in batch.writes if write.shard_id in held and write.group_id not in refused]
+            return WriteResult(frozenset(shards - held), refused, self._append([one for one in kept if one.is_logged]))
 
-    def prepare(self, batch: Batch) -> Callable[[], WriteResult]:
-        """Return the write; no part of it can be prepared."""
-        return partial(self.write, batch)
+    def _append(self, writes: Sequence[GroupWrite]) -> int:
+        if not writes:
+            return 0
+        seq = self._groups.draw_commit_version()
+        self._offset_log.append(seq, [write.logged_commits for write in writes])
+        return seq
+
+    def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
+        """Store the dirty offsets of shards in the table."""
+        with self._lock:
+            held = self._leases.held(node_id, {shard_id: shard.epoch for shard_id, shard in shards.items()})
+            if self._incarnation.identity != self.identity:
+                held = frozenset()
+            for shard_id in sorted(held):
+                self._partitions.take(self._groups.checkpoint(shards[shard_id].dirty))
+                self._offset_log.checkpoint(shard_id, shards[shard_id].position)
+            return CheckpointResult(frozenset(shards) - held)
+
+    def load_offset_log(self, shard_ids: Iterable[int]) -> dict[int, ShardLog]:
+        """Return the commits of each shard that no checkpoint has passed."""
+        with self._lock:
+            return self._offset_log.load(shard_ids)
 
     def _write_groups(self, by_group: Mapping[str, list[GroupWrite]]) -> dict[str, str]:
         refused = {}

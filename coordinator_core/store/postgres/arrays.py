@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import ARRAY, Column, DateTime, LargeBinary, Text
 from sqlalchemy.dialects.postgresql import JSONB, UUID
@@ -18,15 +18,6 @@ from sqlalchemy.types import TypeEngine
 
 Writer = Callable[[Sequence[Any]], str]
 """Writes a column's values as an array literal."""
-
-
-class Bundle(NamedTuple):
-    """Rows with the same values in most columns."""
-
-    common: tuple[Any, ...]
-    """The common values, in the order of the common columns."""
-    own: Sequence[Sequence[Any]]
-    """The other columns, each with the values of all rows."""
 
 
 _POSTGRES = PGDialect_psycopg2()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped
@@ -65,37 +56,6 @@ class Arrays:
         given = ", ".join(map(_parameter, self.columns))
         # Every name in it comes from tables.py.
         return f"SELECT {wanted} FROM unnest({given}) AS given ({self.column_list})"  # noqa: S608
-
-
-class Bundles:
-    """Columns of bundles as the source of a statement: common values are sent once, others as one array per column.
-
-    `source` is a SELECT that returns every row with all columns under their names; `parameters` returns its parameters.
-    """
-
-    def __init__(self, common: Sequence[Column[Any]], own: Sequence[Column[Any]]) -> None:
-        self._common = Arrays(*common)
-        self._own = Arrays(*own)
-        self.source = self._select()
-
-    def parameters(self, bundles: Iterable[Bundle]) -> dict[str, str]:
-        """Return the parameters of `source` for at least one bundle."""
-        common, columns = zip(*bundles, strict=True)
-        arrays = [self._own.parameters_of_columns(each) for each in columns]
-        own = {column.name: text_array([each[column.name] for each in arrays]) for column in self._own.columns}
-        return self._common.parameters(common) | own
-
-    def _select(self) -> str:
-        common, own = self._common.columns, self._own.columns
-        wanted = [_reading(column, "bundle") for column in common] + [_reading(column, "own") for column in own]
-        given = [_parameter(column) for column in common] + [f"%({column.name})s::text[]" for column in own]
-        names = f"{self._common.column_list}, {self._own.column_list}"
-        arrays = ", ".join(f"bundle.{quoted(column.name)}::{_array_type(column.type)}" for column in own)
-        # Every name in it comes from tables.py.
-        return (
-            f"SELECT {', '.join(wanted)} FROM unnest({', '.join(given)}) AS bundle ({names})"  # noqa: S608
-            f" CROSS JOIN LATERAL unnest({arrays}) AS own ({self._own.column_list})"
-        )
 
 
 def array_literal(values: Iterable[int | bool | None]) -> str:

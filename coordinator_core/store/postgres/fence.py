@@ -83,20 +83,14 @@ class Fence:
             batch: the batch.
             server: the parameters of the known server.
         """
-        shards = sorted(shards_of(batch))
-        ours = {
-            "shards": array_literal(shards),
-            "epochs": array_literal([batch.epochs[shard] for shard in shards]),
-            "node_id": batch.node_id,
-            "writer_id": self.writer_id,
-        }
-        held = [shard for (shard,) in transaction.execute(_LEASE_CHECK, {**ours, **server})]
-        number = transaction.execute(_READ_FENCE, ours).scalar()
+        epochs = {shard: batch.epochs[shard] for shard in shards_of(batch)}
+        held = check_leases(transaction, self.writer_id, batch.node_id, epochs, server)
+        number = transaction.execute(_READ_FENCE, {"writer_id": self.writer_id}).scalar()
         if number != self._number:
             self._number = number
             self._checked.clear()
-        self._checked.update({shard: batch.epochs[shard] for shard in held})
-        return frozenset(held)
+        self._checked.update({shard: epochs[shard] for shard in held})
+        return held
 
     def forget(self, shard_ids: Iterable[int]) -> None:
         """Check the leases of these shards again before they are written to."""
@@ -106,6 +100,24 @@ class Fence:
     def add_writer(self, transaction: Transaction) -> None:
         """Add the writer's row, if it is missing."""
         transaction.execute(_ADD_WRITER, {"writer_id": self.writer_id})
+
+
+def check_leases(
+    transaction: Transaction, writer_id: int, node_id: str, epochs: Mapping[int, int], server: Mapping[str, Any]
+) -> frozenset[int]:
+    """Check and lock the leases of shards; return the shards whose leases are valid.
+
+    Args:
+        transaction: the transaction, which has locked nothing yet.
+        writer_id: the writer that acquired the leases.
+        node_id: the node.
+        epochs: shard → the epoch of its lease.
+        server: the parameters of the known server.
+    """
+    shards = sorted(epochs)
+    ours = {"shards": array_literal(shards), "epochs": array_literal([epochs[shard] for shard in shards])}
+    parameters = {**ours, "node_id": node_id, "writer_id": writer_id, **server}
+    return frozenset(shard for (shard,) in transaction.execute(_LEASE_CHECK, parameters))
 
 
 def raise_fences(transaction: Transaction, writer_ids: Iterable[int]) -> None:

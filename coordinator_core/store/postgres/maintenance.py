@@ -12,12 +12,14 @@ from sqlalchemy import func, insert, select, update
 
 from coordinator_core.protocol.requests import GroupSnapshot
 from coordinator_core.store.archive_tables import archive_candidates
+from coordinator_core.store.dirty_offsets import logged_of_topic
 from coordinator_core.store.history import ExpiryForecast
 from coordinator_core.store.interface import NotUndoable, RunNotFound
 from coordinator_core.store.partition_drop import HISTORY_ARCHIVE
 from coordinator_core.store.postgres.arrays import array_literal
 from coordinator_core.store.postgres.changes import change_exists, record_change
 from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.store.postgres.offset_log import read_offset_log
 from coordinator_core.store.postgres.timestamps import as_ms, from_ms
 from coordinator_core.store.rows import ChangeRow
 from coordinator_core.store.runs import (
@@ -196,6 +198,14 @@ SELECT %(run_id)s, group_id, shard_id, topic, partition, commit_version, committ
 FROM offsets WHERE topic = %(topic)s
 """
 
+_LOGGED_CANDIDATE = """
+INSERT INTO expiry_candidates AS candidate
+    (run_id, group_id, shard_id, topic, partition, commit_version, committed_at, reason)
+VALUES (%(run_id)s, %(group_id)s, %(shard_id)s, %(topic)s, %(partition)s, %(commit_version)s, now(), 'topic_deleted')
+ON CONFLICT (run_id, group_id, topic, partition)
+DO UPDATE SET commit_version = greatest(candidate.commit_version, excluded.commit_version)
+"""
+
 # Archived offsets have no commit version: applying compares the current offset with the result of the change.
 _UNDO_CANDIDATES = """
 INSERT INTO expiry_candidates
@@ -206,9 +216,16 @@ FROM archived_offsets WHERE change_id = %(undoes)s
 
 
 def begin_topic_deletion(transaction: Transaction, topic: str, change: ChangeRow) -> int:
-    """Start a run over all offsets of a topic; return their number."""
-    found = transaction.execute(_TOPIC_CANDIDATES, {"run_id": change.change_id, "topic": topic})
-    return _begin_run(transaction, TOPIC_DELETION, change, found.rowcount, None)
+    """Start a run over all offsets of a topic, also those that are only in the offset log; return their number."""
+    run = {"run_id": change.change_id, "topic": topic}
+    # The log first: a checkpoint in between moves commits to the table.
+    logged = logged_of_topic(read_offset_log(transaction), topic)
+    transaction.execute(_TOPIC_CANDIDATES, run)
+    for (group_id, partition), (shard_id, commit_version) in logged.items():
+        row = {"shard_id": shard_id, "group_id": group_id, "partition": partition, "commit_version": commit_version}
+        transaction.execute(_LOGGED_CANDIDATE, {**run, **row})
+    candidates = transaction.execute("SELECT count(*) FROM expiry_candidates WHERE run_id = %(run_id)s", run)
+    return _begin_run(transaction, TOPIC_DELETION, change, int(candidates.scalar_one()), None)
 
 
 def begin_undo_run(transaction: Transaction, undoes: str, change: ChangeRow) -> int:

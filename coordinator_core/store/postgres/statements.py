@@ -1,10 +1,9 @@
-"""Writes of a folded batch: one statement per table, with its rows as arrays.
+"""Writes of decisions: one statement per table, with its rows as arrays.
 
 Deletions come before insertions, so that one batch can delete a key and insert it again.
 """
 
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -14,22 +13,17 @@ from coordinator_core.store import tables
 from coordinator_core.store.postgres.arrays import Arrays
 from coordinator_core.store.postgres.commits import store_commits
 from coordinator_core.store.postgres.connections import Transaction
-from coordinator_core.store.postgres.folding import Folded, FoldedGroup, OffsetKey
+from coordinator_core.store.postgres.folding import Folded, FoldedGroup, fold
 from coordinator_core.store.postgres.upserts import Rows, insert, run, upsert
-from coordinator_core.store.rows import ChangeRow, MemberRow, UndoneChange
+from coordinator_core.store.rows import ChangeRow, GroupWrite, MemberRow, UndoneChange
 
 
-def store(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey] = frozenset()) -> None:
-    """Write a folded batch.
-
-    Args:
-        transaction: the transaction.
-        folded: the batch.
-        known: partitions whose stored offset is of the same minute, so that a commit does not add it to history.
-    """
+def store(transaction: Transaction, writes: Sequence[GroupWrite]) -> None:
+    """Write everything of decisions except commits that go to the offset log."""
+    folded = fold(writes, _commit_version(transaction, writes))
     _store_groups(transaction, folded.groups)
     _store_removals(transaction, folded)
-    store_commits(transaction, folded, known)
+    store_commits(transaction, folded.commits)
     insert(transaction, "group_transitions", _TRANSITIONS, map(_TRANSITIONS.values_of, folded.transitions))
     insert(transaction, "rebalances", _REBALANCES, map(_REBALANCES.values_of, folded.rebalances))
     insert(transaction, "partition_ownership", _OWNERSHIPS, map(_OWNERSHIPS.values_of, folded.ownerships))
@@ -44,6 +38,13 @@ def store(transaction: Transaction, folded: Folded, known: AbstractSet[OffsetKey
     run(transaction, _DECIDE_GROUPS, _OUTCOMES, (one for one in folded.outcomes.values() if one.is_of_group))
     insert_changes(transaction, folded.changes)
     mark_undone(transaction, folded.undone)
+
+
+def _commit_version(transaction: Transaction, writes: Iterable[GroupWrite]) -> int:
+    """Return the version of commits that are stored without the log; 0 if there are none."""
+    if all(write.is_logged or not write.committed for write in writes):
+        return 0
+    return int(transaction.execute("SELECT nextval('commit_version')").scalar_one())
 
 
 def insert_changes(transaction: Transaction, changes: Iterable[ChangeRow]) -> None:

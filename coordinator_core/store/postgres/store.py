@@ -1,6 +1,6 @@
 """`PostgresStore`, the `Store` on a Postgres database: assigns each call to a connection pool."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -36,6 +36,7 @@ from coordinator_core.store.postgres import (
     log_ends,
     maintenance,
     member_sessions,
+    offset_log,
     overview,
     partitions,
     reads,
@@ -50,13 +51,13 @@ from coordinator_core.store.postgres.connections import ConnectionPool, Limits
 from coordinator_core.store.postgres.fence import Fence
 from coordinator_core.store.postgres.identity import read_incarnation
 from coordinator_core.store.postgres.known_server import KnownServer
-from coordinator_core.store.postgres.minute_cache import MinuteCache
 from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
     ArchivedOffset,
     Batch,
     ChangeFilter,
     ChangeRow,
+    CheckpointResult,
     FetchedOffset,
     GroupFilter,
     Incarnation,
@@ -66,6 +67,8 @@ from coordinator_core.store.rows import (
     RecordedChange,
     Renewal,
     SettingOrigin,
+    ShardCheckpoint,
+    ShardLog,
     StoredGroup,
     StoredSettings,
     TopicRow,
@@ -88,7 +91,8 @@ CHANGES_AT_ONCE = 2
 class PostgresStore:
     """Stores everything in one Postgres database, which has the schema of this version.
 
-    It has two connections for the writer, one for leases, and small pools for administrative changes and for reads.
+    It has two connections for the writer, one each for checkpoints and leases, and small pools for administrative
+    changes and for reads.
     """
 
     def __init__(
@@ -118,7 +122,9 @@ class PostgresStore:
         patient = replace(bounded, statement_timeout_ms=read_timeout_ms)
         self._writer = ConnectionPool(url, "writer", 1, bounded, KEY_LOOKUPS_ONLY)
         self._commits = AutocommitConnection(url, "writer", bounded, KEY_LOOKUPS_ONLY)
-        self._minute = MinuteCache()
+        self._checkpoints = ConnectionPool(url, "checkpoints", 1, bounded, KEY_LOOKUPS_ONLY)
+        self._log_start = 0
+        """Where the next deletion of checkpointed rows of the offset log begins."""
         self._server = KnownServer()
         self._fence = Fence()
         self._leases = ConnectionPool(url, "leases", 1, bounded)
@@ -127,19 +133,26 @@ class PostgresStore:
 
     def close(self) -> None:
         """Close every connection."""
-        for pool in (self._writer, self._commits, self._leases, self._changes, self._readers):
+        for pool in (self._writer, self._commits, self._checkpoints, self._leases, self._changes, self._readers):
             pool.close()
 
     # -- writes -------------------------------------------------------------------------------------------
 
     def write(self, batch: Batch) -> WriteResult:
         """Store a batch in one transaction, or say which shards and groups of it are not stored."""
-        return self.prepare(batch)()
+        return writes.write(self._writer, self._commits, self._server, self._fence, batch)
 
-    def prepare(self, batch: Batch) -> Callable[[], WriteResult]:
-        """Turn a batch into what is sent, and return the call that sends it."""
-        prepared = writes.prepare(batch)
-        return partial(writes.write, self._writer, self._commits, self._server, self._fence, prepared, self._minute)
+    # -- the offset log -----------------------------------------------------------------------------------
+
+    def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
+        """Store the dirty offsets of shards in the table, and delete the rows of the log that are checkpointed."""
+        result = writes.checkpoint(self._checkpoints, self._server, self._fence, node_id, shards)
+        self._log_start = self._checkpoints.transact(partial(offset_log.trim, from_seq=self._log_start))
+        return result
+
+    def load_offset_log(self, shard_ids: Iterable[int]) -> dict[int, ShardLog]:
+        """Return the commits of each shard that no checkpoint has passed."""
+        return self._changes.transact(partial(offset_log.load_dirty_offsets, shard_ids=list(shard_ids)))
 
     # -- ownership ----------------------------------------------------------------------------------------
 

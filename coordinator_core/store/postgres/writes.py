@@ -1,10 +1,11 @@
-"""Writes of batches: one transaction checks the leases, runs one statement per table, and commits.
+"""Writes of batches: one transaction checks the fence, runs one statement per table, and commits.
 
 Rules:
 
 * The check of the fence comes first, and locks it until the transaction ends. If it fails, or a lease of the batch was
-  not checked under this fence, the leases are checked shard by shard in a transaction of their own with the rows.
-* A batch of commits only, the most frequent kind, is a single statement, which checks the fence too.
+  not checked under this fence, the leases are checked shard by shard, in a transaction of their own with the rows.
+* Commits of offsets go to the offset log, as the last statement. A batch of commits only, the most frequent kind, is a
+  single statement, which checks the fence too.
 * Writes to shards whose lease is lost are dropped; the others are stored.
 * If no lease of a batch matches, the server may have been restarted, or be another one. The incarnation is then
   compared in full, and the batch is written again if it is the same (`known_server`).
@@ -16,46 +17,22 @@ Rules:
   thousands of rows, a tenth slower in batches of tens, and leave dead rows that are not vacuumed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from coordinator_core.store.postgres import offset_log
 from coordinator_core.store.postgres.autocommit import AutocommitConnection
-from coordinator_core.store.postgres.commits import PreparedCommits, commit_in_one_statement, prepare_commits
 from coordinator_core.store.postgres.connections import ConnectionPool, Transaction
 from coordinator_core.store.postgres.failures import DataRefused
-from coordinator_core.store.postgres.fence import FENCE_CHECK, Fence, shards_of
-from coordinator_core.store.postgres.folding import Folded, fold, fold_commits
+from coordinator_core.store.postgres.fence import FENCE_CHECK, Fence, check_leases, shards_of
 from coordinator_core.store.postgres.known_server import KnownServer
-from coordinator_core.store.postgres.minute_cache import MinuteCache
 from coordinator_core.store.postgres.statements import store
-from coordinator_core.store.rows import Batch, GroupWrite, WriteResult
-
-
-class Prepared(NamedTuple):
-    """A batch, and its parameters as far as they do not depend on the database."""
-
-    batch: Batch
-    commits: PreparedCommits | None
-    """The parameters of the single statement; None: the batch has more than commits."""
-
-
-def prepare(batch: Batch) -> Prepared:
-    """Prepare a batch, without access to the database or to the results of earlier batches."""
-    if not all(group_write.is_only_commits for group_write in batch.writes):
-        return Prepared(batch, None)
-    folded = fold_commits(batch.writes)
-    is_one_statement = bool(folded.commits) and not folded.superseded and not folded.has_older_log_ends
-    return Prepared(batch, prepare_commits(batch, folded) if is_one_statement else None)
+from coordinator_core.store.rows import Batch, CheckpointResult, GroupWrite, ShardCheckpoint, WriteResult
 
 
 def write(
-    pool: ConnectionPool,
-    autocommit: AutocommitConnection,
-    server: KnownServer,
-    fence: Fence,
-    prepared: Prepared,
-    cache: MinuteCache,
+    pool: ConnectionPool, autocommit: AutocommitConnection, server: KnownServer, fence: Fence, batch: Batch
 ) -> WriteResult:
     """Store a batch; return the shards and groups that were not stored.
 
@@ -64,92 +41,109 @@ def write(
         autocommit: the connection for batches that are a single statement.
         server: the server on which the leases are valid.
         fence: the fence of this store.
-        prepared: the batch.
-        cache: the partitions that were stored in the current minute.
+        batch: the batch.
     """
-    batch = prepared.batch
-    checked = partial(_store_checked, server=server, fence=fence, batch=batch)
+    in_transaction = partial(_write_checked, server=server, fence=fence, batch=batch)
     try:
         if fence.covers(batch):
             proof = {**server.parameters(), **fence.parameters()}
-            written = _write_fenced(pool, autocommit, proof, prepared, cache)
-            if written is not None:
-                return written
-        written = pool.transact(partial(checked, store_writes=_store_whole))
+            position = _write_fenced(pool, autocommit, proof, batch.writes)
+            if position is not None:
+                return WriteResult(log_position=position)
+        written = pool.transact(in_transaction)
         is_lost = written.lost_shards == shards_of(batch)
         if is_lost and pool.transact(partial(server.recognize, node_id=batch.node_id)):
-            return pool.transact(partial(checked, store_writes=_store_whole))
+            return pool.transact(in_transaction)
         return written
     except DataRefused:
-        return pool.transact(partial(checked, store_writes=_store_in_halves))
+        return pool.transact(partial(in_transaction, is_in_halves=True))
 
 
 def _write_fenced(
-    pool: ConnectionPool,
-    autocommit: AutocommitConnection,
-    proof: Mapping[str, Any],
-    prepared: Prepared,
-    cache: MinuteCache,
-) -> WriteResult | None:
-    """Store a batch if the fence is still the one under which its leases were checked; else return None."""
-    batch, commits = prepared
-    if commits is None:
-        folded = pool.transact(partial(_store_fenced, proof=proof, batch=batch, cache=cache))
-    else:
-        known = cache.known(commits.folded, batch.epochs)
-        folded = commits.folded if commit_in_one_statement(autocommit, proof, commits, known) else None
-    if folded is None:
-        return None
-    cache.add(folded, batch.epochs)
-    return WriteResult()
+    pool: ConnectionPool, autocommit: AutocommitConnection, proof: Mapping[str, Any], writes: Sequence[GroupWrite]
+) -> int | None:
+    """Store writes if the fence is still the one under which their leases were checked.
+
+    Returns:
+        The position in the offset log, 0 without commits that go there; None: the fence is another one.
+    """
+    if all(group_write.is_only_commits for group_write in writes):
+        return offset_log.append_in_one_statement(autocommit, proof, writes)
+    return pool.transact(partial(_store_fenced, proof=proof, writes=writes))
 
 
-def _store_fenced(
-    transaction: Transaction, proof: Mapping[str, Any], batch: Batch, cache: MinuteCache
-) -> Folded | None:
+def _store_fenced(transaction: Transaction, proof: Mapping[str, Any], writes: Sequence[GroupWrite]) -> int | None:
     if transaction.execute(FENCE_CHECK, proof).first() is None:
         return None
-    folded = fold(batch.writes)
-    store(transaction, folded, cache.known(folded, batch.epochs))
-    return folded
+    store(transaction, writes)
+    return offset_log.append(transaction, writes)
 
 
-def _store_checked(
-    transaction: Transaction,
-    server: KnownServer,
-    fence: Fence,
-    batch: Batch,
-    store_writes: Callable[[Transaction, Sequence[GroupWrite]], dict[str, str]],
+def _write_checked(
+    transaction: Transaction, server: KnownServer, fence: Fence, batch: Batch, *, is_in_halves: bool = False
 ) -> WriteResult:
     """Check the lease of each shard, and store what belongs to valid ones."""
     held = fence.check_leases(transaction, batch, server.parameters())
-    refused = store_writes(transaction, [one for one in batch.writes if one.shard_id in held])
-    return WriteResult(lost_shards=shards_of(batch) - held, refused_groups=refused)
-
-
-def _store_whole(transaction: Transaction, writes: Sequence[GroupWrite]) -> dict[str, str]:
-    store(transaction, fold(writes))
-    return {}
+    writes = [group_write for group_write in batch.writes if group_write.shard_id in held]
+    refused: dict[str, str] = {}
+    if is_in_halves:
+        refused = _store_in_halves(transaction, writes)
+        writes = [group_write for group_write in writes if group_write.group_id not in refused]
+    else:
+        store(transaction, writes)
+    return WriteResult(shards_of(batch) - held, refused, offset_log.append(transaction, writes))
 
 
 def _store_in_halves(transaction: Transaction, writes: Sequence[GroupWrite]) -> dict[str, str]:
-    """Store what the database accepts; return group → why the database rejected its data."""
+    """Store what the database accepts; return group → why it rejected the group's data."""
     by_group: dict[str, list[GroupWrite]] = {}
     for group_write in writes:
         by_group.setdefault(group_write.group_id, []).append(group_write)
     refused: dict[str, str] = {}
-    _store_by_halves(transaction, list(by_group.values()), refused)
+    _store_groups_in_halves(transaction, list(by_group.values()), refused)
     return refused
 
 
-def _store_by_halves(transaction: Transaction, groups: Sequence[list[GroupWrite]], refused: dict[str, str]) -> None:
+def _store_groups_in_halves(
+    transaction: Transaction, groups: Sequence[list[GroupWrite]], refused: dict[str, str]
+) -> None:
+    writes = [group_write for group in groups for group_write in group]
     try:
         with transaction.savepoint():
-            store(transaction, fold(group_write for group in groups for group_write in group))
+            store(transaction, writes)
+            offset_log.check(writes)
     except DataRefused as refusal:
         if len(groups) == 1:
             refused[groups[0][0].group_id] = str(refusal)
             return
         middle = len(groups) // 2
-        _store_by_halves(transaction, groups[:middle], refused)
-        _store_by_halves(transaction, groups[middle:], refused)
+        _store_groups_in_halves(transaction, groups[:middle], refused)
+        _store_groups_in_halves(transaction, groups[middle:], refused)
+
+
+def checkpoint(
+    pool: ConnectionPool, server: KnownServer, fence: Fence, node_id: str, shards: Mapping[int, ShardCheckpoint]
+) -> CheckpointResult:
+    """Store the dirty offsets of shards in the table; return the shards that are lost, and what was quarantined."""
+    in_transaction = partial(_checkpoint, server=server, fence=fence, node_id=node_id, shards=shards)
+    try:
+        found = pool.transact(partial(in_transaction, store_offsets=offset_log.store_whole))
+        if found.lost_shards == shards.keys() and pool.transact(partial(server.recognize, node_id=node_id)):
+            return pool.transact(partial(in_transaction, store_offsets=offset_log.store_whole))
+        return found
+    except DataRefused:
+        return pool.transact(partial(in_transaction, store_offsets=offset_log.store_in_halves))
+
+
+def _checkpoint(
+    transaction: Transaction,
+    server: KnownServer,
+    fence: Fence,
+    node_id: str,
+    shards: Mapping[int, ShardCheckpoint],
+    store_offsets: offset_log.StoreOffsets,
+) -> CheckpointResult:
+    epochs = {shard_id: shard.epoch for shard_id, shard in shards.items()}
+    held = check_leases(transaction, fence.writer_id, node_id, epochs, server.parameters())
+    valid = {shard_id: shard for shard_id, shard in shards.items() if shard_id in held}
+    return CheckpointResult(frozenset(shards) - held, offset_log.store_checkpoint(transaction, valid, store_offsets))

@@ -44,6 +44,7 @@ def test_old_history_is_copied_and_its_drop_requested(
     assert node.seen[1].headers["X-Muster-Actor"] == "dag:history_archive"
 
 
+@pytest.mark.slow
 def test_history_retention_can_be_set_for_one_run(airflow: AirflowProcess) -> None:
     (dag,) = [dag for dag in airflow.describe()["dags"] if dag["dag_id"] == DAG]
     assert dag["catchup"] is False

@@ -204,6 +204,7 @@ def test_rejection_by_the_node_fails_the_run_with_its_detail(
     assert "an operator rejected this run" in alert["task_failed"]["text"]
 
 
+@pytest.mark.slow
 def test_run_rejected_while_waiting_fails(
     airflow: AirflowProcess, node: FakeNode, env_without_spark: dict[str, str]
 ) -> None:

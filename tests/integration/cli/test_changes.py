@@ -21,6 +21,7 @@ from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, fresh_id, position
 from tests.support.muster_command import Muster, Ran, commit, offsets_of
 from tests.support.nodes import Node, hanging_node, running_node
+from tests.support.offset_log import wait_for_checkpoint
 
 # -- config -------------------------------------------------------------------------------------------------
 
@@ -180,6 +181,7 @@ def run_id(rows: PsycopgConnection, client: Client) -> str:
     """Propose to expire an offset that was committed since, so that it will be kept."""
     group = client.group(fresh_id())
     commit(group, position(5))
+    wait_for_checkpoint(rows)
     run_id = str(uuid4())
     with rows.cursor() as cursor:
         cursor.execute(

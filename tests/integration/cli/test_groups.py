@@ -6,6 +6,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from tests.support.http_client import Client, Group, fresh_id, gives, join_body, position
 from tests.support.known_log_ends import age, run_sql
 from tests.support.muster_command import PATIENT, Muster, commit, offsets_of
+from tests.support.offset_log import wait_for_checkpoint
 from tests.support.waiting import poll_until
 
 ODD_IDS = ["a/b", "a b", "~tilde", "größe", ".", "..", "100%", "a?b#c", "[red]", "=cmd", "-dash"]
@@ -234,15 +235,18 @@ def test_ownership_is_returned_for_any_time(muster: Muster, group: Group) -> Non
     assert "Name one partition" in muster.refused(2, "groups", "owners", "g", "--topic", "orders:1,2")
 
 
-def test_overview_lists_groups_with_problems_first(muster: Muster, client: Client, topic: str) -> None:
+def test_overview_lists_groups_with_problems_first(
+    muster: Muster, client: Client, topic: str, rows: PsycopgConnection
+) -> None:
     prefix = fresh_id("glance")
     settled, unsettled = client.group(prefix + "-a"), client.group(prefix + "-b")
     commit(settled, position(5, topic=topic, log_end_offset=12))
     member = unsettled.join()
+    wait_for_checkpoint(rows)
 
-    rows = muster.ok("groups", "overview", "--search", prefix).rows
+    listed = muster.ok("groups", "overview", "--search", prefix).rows
 
-    assert [row[:2] for row in rows] == [[unsettled.group_id, "CompletingRebalance"], [settled.group_id, "Empty"]]
+    assert [row[:2] for row in listed] == [[unsettled.group_id, "CompletingRebalance"], [settled.group_id, "Empty"]]
     (lagging,) = muster.ok("groups", "overview", "--search", prefix, "--state", "empty", "--json").json["groups"]
     assert lagging["lag"] == 7
     assert muster.ok("groups", "overview", "--search", "nobody's").out == "No matching groups.\n"

@@ -176,6 +176,7 @@ def test_up_stops_all_its_processes(tmp_path: Path, runs: list[Run]) -> None:
     assert "✓ Stop" in run.output
 
 
+@pytest.mark.slow
 def test_children_of_a_killed_run_end_and_the_next_run_keeps_its_data(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, "up", "--no-airflow", "--no-demo")
     runs.append(run)
@@ -205,6 +206,7 @@ def test_serve_starts_and_stops_its_embedded_database(tmp_path: Path, runs: list
     assert are_gone(family)
 
 
+@pytest.mark.slow
 def test_three_nodes_share_shards_and_survive_the_loss_of_one(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(tmp_path, "up", "--no-airflow", "--no-demo", "--nodes", "3")
     runs.append(run)

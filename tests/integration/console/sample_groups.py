@@ -9,6 +9,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from muster.settings import psql_url
 from tests.support.http_client import Answer, Client, Group, Json, Member, fresh_id, join_body, position
 from tests.support.nodes import Node
+from tests.support.offset_log import wait_for_checkpoint
 from tests.support.waiting import PATIENCE_S
 
 LONG_MS = 900_000
@@ -82,6 +83,7 @@ class SampleGroups:
         group.post(
             "offsets", {**SIMPLE_CONSUMER, "offsets": [position(7, partition=number) for number in range(offsets)]}
         )
+        wait_for_checkpoint(self.rows)
         run_id = str(uuid4())
         with self.rows.cursor() as cursor:
             cursor.execute(

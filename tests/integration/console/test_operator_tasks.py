@@ -392,12 +392,15 @@ def test_offsets_are_reset_after_a_preview_and_restored_by_undo(
     shows: Callable[[str], Page], samples: SampleGroups
 ) -> None:
     group = samples.client.group("rewound")
-    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500, partition=number) for number in range(3)]})
+    group.post(
+        "offsets",
+        {**SIMPLE_CONSUMER, "offsets": [position(500, topic="bids", partition=number) for number in range(3)]},
+    )
     page = shows("groups/rewound")
     page.get_by_role("button", name="Reset offsets…").click()
     page.get_by_label("To", exact=True).select_option("shift")
     page.get_by_label("Number of records").fill("a lot")
-    page.get_by_label("Topic").fill("orders:0,2")
+    page.get_by_label("Topic").fill("bids:0,2")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("alert")).to_contain_text("as a whole number")
     page.get_by_label("Number of records").fill("-100")

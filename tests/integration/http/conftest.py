@@ -11,6 +11,7 @@ from muster.settings import psql_url
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, fresh_id, position
 from tests.support.nodes import Node, running_node
+from tests.support.offset_log import wait_for_checkpoint
 
 QUICK = {"group_initial_rebalance_delay_ms": 0}
 
@@ -56,6 +57,7 @@ def rows(node: Node) -> Iterator[PsycopgConnection]:
 def run_id(rows: PsycopgConnection, group: Group) -> str:
     """Give a proposal to expire one offset, which is not due."""
     group.post("offsets", {"generation": -1, "member_id": "", "offsets": [position(7)]})
+    wait_for_checkpoint(rows)
     run_id = str(uuid4())
     with rows.cursor() as cursor:
         cursor.execute(

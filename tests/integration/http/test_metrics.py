@@ -16,6 +16,7 @@ from muster.settings import psql_url
 from tests.integration.http.in_process import answer_of, http_server
 from tests.support.http_client import Client, Group, gives, join_body, position
 from tests.support.nodes import running_node
+from tests.support.offset_log import wait_for_checkpoint
 from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "metrics.md"
@@ -98,6 +99,8 @@ def test_group_events_are_counted(database_url: str, topic: str) -> None:
         member.post("heartbeat")
         member.post("heartbeat")
         group.post("heartbeat", {"generation": 9, "member_id": "nobody"})
+        with closing(psycopg2.connect(psql_url(database_url))) as connection:
+            wait_for_checkpoint(connection)
         found = scraped(client)
         group.post("leave", {"members": [{"member_id": member.member_id}]})
         after = scraped(client)

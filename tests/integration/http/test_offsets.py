@@ -3,6 +3,7 @@
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from tests.support.http_client import Client, Group, fresh_id, position
+from tests.support.offset_log import wait_for_checkpoint
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
@@ -25,8 +26,9 @@ def test_committed_offsets_are_fetched(group: Group, topic: str) -> None:
     }
 
 
-def test_an_answered_commit_is_in_the_table(group: Group, rows: PsycopgConnection) -> None:
+def test_an_answered_commit_is_in_the_table_after_a_checkpoint(group: Group, rows: PsycopgConnection) -> None:
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(41)]})
+    wait_for_checkpoint(rows)
 
     with rows.cursor() as cursor:
         cursor.execute("SELECT committed_offset FROM offsets WHERE group_id = %s", (group.group_id,))

@@ -16,6 +16,7 @@ from tests.integration.http.openapi import answer_fits
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, Json, fresh_id, position
 from tests.support.nodes import CLUSTER_SECRET, running_node
+from tests.support.offset_log import wait_for_checkpoint
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
@@ -26,9 +27,12 @@ def overview(client: Client, **query: str) -> Json:
     )
 
 
-def test_summary_includes_members_lag_and_rebalances(client: Client, group: Group, topic: str) -> None:
+def test_summary_includes_members_lag_and_rebalances(
+    client: Client, group: Group, topic: str, rows: PsycopgConnection
+) -> None:
     member = group.stable(topic)
     member.commit(position(5, topic=topic, log_end_offset=9))
+    wait_for_checkpoint(rows)
 
     found = overview(client, q=group.group_id)
     (glance,) = [each for each in found["groups"] if each["group_id"] == group.group_id]

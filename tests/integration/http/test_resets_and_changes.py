@@ -8,6 +8,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from tests.integration.http.openapi import answer_fits
 from tests.support.http_client import AS_JSON, OPERATOR, Client, Group, Json, fresh_id, position
+from tests.support.offset_log import wait_for_checkpoint
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
@@ -445,6 +446,7 @@ def test_deletion_of_an_unknown_topic_is_not_found(client: Client) -> None:
 def test_expiry_of_a_run_is_undone(client: Client, group: Group, rows: PsycopgConnection) -> None:
     client.ok("PUT", f"{group.path}/config", {"values": {"offsets_retention_minutes": 1}, "reason": "a test"})
     commit(group, position(7), position(8, partition=1))
+    wait_for_checkpoint(rows)
     run_id = str(uuid4())
     with rows.cursor() as cursor:
         cursor.execute(

@@ -16,6 +16,7 @@ from coordinator_core.store.postgres import history
 from coordinator_core.store.postgres.connections import Transaction
 from tests.support.http_client import Client, Group, gives, position
 from tests.support.nodes import running_node
+from tests.support.offset_log import wait_for_checkpoint
 from tests.support.store_rows import uuid_of
 
 DAY_MS = 86_400_000
@@ -75,6 +76,7 @@ def test_overview_view_agrees_with_the_api_on_the_newest_rebalance(
     group: Group, sql_connection: PsycopgConnection
 ) -> None:
     second = lived(group)
+    wait_for_checkpoint(sql_connection)
     (overview,) = run_sql(
         sql_connection,
         "SELECT last_rebalance_at, last_rebalance_trigger, last_rebalance_trigger_member_id,"

@@ -197,6 +197,7 @@ def test_an_audit_is_compared_with_the_one_before_and_a_re_run_replaces_it(
     assert sorted(scores) == [(at(1), 71, None, "first"), (at(2), 42, 71, "worse")]
 
 
+@pytest.mark.slow
 def test_long_stable_group_is_audited_alike_after_its_history_is_archived(
     spark: SparkSession, database: Database, connection: pg.connection, database_url: str, tmp_path: Path
 ) -> None:

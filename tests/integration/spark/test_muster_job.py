@@ -115,6 +115,7 @@ def test_run_that_exceeds_the_timeout_is_reported_and_continues(
     assert "muster runs show some-run" in refused.value.sentence
 
 
+@pytest.mark.slow
 def test_failed_job_reports_reason_and_log_file(
     settings: Settings, sql_connection: PsycopgConnection, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def test_report_of_a_groups_day_is_complete(spark: SparkSession, database: Datab
     assert table_rows(connection, f"{TABLE}_staging") == []
 
 
+@pytest.mark.slow
 def test_rebalance_over_midnight_counts_on_the_day_it_ended(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
@@ -121,6 +122,7 @@ def test_rebalance_over_midnight_counts_on_the_day_it_ended(
     assert (one["took_max_ms"], other["took_max_ms"], other["took_total_ms"]) == (None, 90_000, 90_000)
 
 
+@pytest.mark.slow
 def test_a_rebalance_that_ends_with_its_interval_counts_in_the_next_one_only(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
@@ -276,6 +278,7 @@ def test_silent_client_with_a_successor_had_crashed(
 # -- runs ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_second_run_replaces_only_its_interval(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
@@ -297,6 +300,7 @@ def test_dry_run_counts_and_changes_no_table(
     assert table_rows(connection, TABLE) == table_rows(connection, f"{TABLE}_staging") == []
 
 
+@pytest.mark.slow
 def test_reports_are_kept_for_report_days(spark: SparkSession, database: Database, connection: pg.connection) -> None:
     insert(connection, "rebalances", *(rebalance(at(24 * day + 1), group_id=f"day {day}") for day in range(3)))
     for day in range(3):

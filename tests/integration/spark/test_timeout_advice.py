@@ -56,6 +56,7 @@ UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 # -- rules ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None, phases=UNSHRUNK)
 @given(st.lists(st.integers(0, 20_000_000), min_size=30, max_size=60))
 def test_columns_count_a_length_in_the_same_step_as_the_pure_rule(spark: SparkSession, lengths_ms: list[int]) -> None:
@@ -73,6 +74,7 @@ def past() -> Past:
     return Past(NOW)
 
 
+@pytest.mark.slow
 def test_spark_counts_equal_those_of_the_coordinator(
     spark: SparkSession, database: Database, connection: pg.connection, postgres_store: PostgresStore, past: Past
 ) -> None:
@@ -97,6 +99,7 @@ def test_spark_counts_equal_those_of_the_coordinator(
         assert present == (advice.requested_session_ms, advice.requested_rebalance_ms)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timeouts_ms", [(30_000, 10_000), (10_000, 30_000)])
 def test_last_of_simultaneous_sessions_has_the_longest_timeout(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past, timeouts_ms: tuple[int, int]
@@ -124,6 +127,7 @@ def evidence_rows(spark: SparkSession, database: Database, connection: pg.connec
     return find_evidence(history, ARGUMENTS).collect()
 
 
+@pytest.mark.slow
 def test_effective_settings_fall_back_to_the_members_requests(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +265,7 @@ def test_every_kind_of_group_gets_the_advice_that_it_needs(
     assert [group_id for group_id, (*_, test) in found.items() if test is None] == ["stalling-2"]
 
 
+@pytest.mark.slow
 def test_advised_changes_outperform_both_fixed_values_in_the_back_test(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past
 ) -> None:
@@ -290,6 +295,7 @@ def everything(connection: pg.connection) -> list[tuple[Any, ...]]:
     return rows(connection, "SELECT * FROM timeout_advice ORDER BY group_id, interval_end, run_id")
 
 
+@pytest.mark.slow
 def test_second_run_reports_the_same(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
     report(JOB, spark, database, flapping, ARGUMENTS)
     before = everything(flapping)
@@ -298,6 +304,7 @@ def test_second_run_reports_the_same(spark: SparkSession, database: Database, fl
     assert everything(flapping) == before
 
 
+@pytest.mark.slow
 def test_past_interval_is_reported_as_of_its_time(
     spark: SparkSession, database: Database, connection: pg.connection, past: Past
 ) -> None:
@@ -314,12 +321,14 @@ def test_past_interval_is_reported_as_of_its_time(
     assert everything(connection) == before
 
 
+@pytest.mark.slow
 def test_the_role_for_jobs_is_enough(spark: SparkSession, as_jobs_role: Database, flapping: pg.connection) -> None:
     with closing(as_jobs_role.connect()) as connection:
         assert report(JOB, spark, as_jobs_role, connection, ARGUMENTS) == [1]
     assert len(everything(flapping)) == 1
 
 
+@pytest.mark.slow
 def test_dry_run_writes_no_rows(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
     dry = replace(ARGUMENTS, is_dry_run=True)
     counts = report(JOB, spark, database, flapping, dry)
@@ -337,12 +346,14 @@ def test_job_runs_without_airflow_and_prints_its_result(
     assert capsys.readouterr().out.splitlines()[-1].endswith("timeout_advice 1.")
 
 
+@pytest.mark.slow
 def test_database_without_history_is_reported_without_rows(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     assert report(JOB, spark, database, connection, ARGUMENTS) == [0]
 
 
+@pytest.mark.slow
 def test_row_has_every_field_of_the_rules(spark: SparkSession, database: Database, flapping: pg.connection) -> None:
     report(JOB, spark, database, flapping, ARGUMENTS)
     advice = rows(flapping, "SELECT row_to_json(timeout_advice) FROM timeout_advice")[0][0]

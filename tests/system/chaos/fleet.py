@@ -4,17 +4,20 @@ An agent starts at the committed offset of a partition, so the committed offsets
 """
 
 import argparse
+import json
 import logging
 import signal
 import sys
 import threading
 import time
+from http.client import HTTPException
 from pathlib import Path
 from random import Random
+from urllib.request import urlopen
 
 from agent import AgentError, ConsumerAgent
 from muster.demo_member import set_parent_death_signal
-from tests.system.chaos.journal import CommitOffsetsResponse, Journal, PartitionsAssigned
+from tests.system.chaos.journal import CommitOffsetsResponse, Journal, OffsetsFetched, PartitionsAssigned
 
 TOPIC = "chaos"
 POLL_INTERVAL_MS = 15_000
@@ -29,6 +32,7 @@ class Consumer:
 
     def __init__(self, name: str, options: argparse.Namespace, journal: Journal) -> None:
         self._name = name
+        self._urls = options.url
         self._group_id = group_id = f"chaos-{int(name.rpartition('-')[2]) // options.members}"
         self._journal = journal
         self._random = Random(name)
@@ -63,7 +67,18 @@ class Consumer:
             self._agent.commit(offsets)
             stored = {partition.partition: offset for partition, offset in offsets.items()}
             self._journal.write_event(CommitOffsetsResponse(time.monotonic(), self._name, self._group_id, stored))
+            self._fetch_from(self._random.choice(self._urls))
         self._agent.wait(timeout_s=STEP_S)
+
+    def _fetch_from(self, url: str) -> None:
+        """Fetch the group's offsets at a node, once."""
+        began_s = time.monotonic()
+        try:
+            with urlopen(f"{url}/v1/groups/{self._group_id}/offsets", timeout=ANSWER_TIMEOUT_MS / 1000) as response:
+                found = {one["partition"]: one["offset"] for one in json.load(response)["offsets"]}
+        except (OSError, HTTPException):
+            return
+        self._journal.write_event(OffsetsFetched(time.monotonic(), began_s, url, self._group_id, found))
 
     def _record_assignment(self) -> None:
         partitions = tuple(sorted(each.partition for each in self._agent.assignment()))

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.system.chaos.journal import CommitOffsetsResponse, Event, PartitionsAssigned
+from tests.support.offset_log import wait_for_checkpoint
+from tests.system.chaos.journal import CommitOffsetsResponse, Event, OffsetsFetched, PartitionsAssigned
 
 
 class Invariant(NamedTuple):
@@ -28,6 +29,8 @@ def check_invariants(events: list[Event], connection: PsycopgConnection) -> list
     committed = [event for event in events if isinstance(event, CommitOffsetsResponse)]
     return [
         every_answered_commit_is_stored(committed, connection),
+        every_answered_commit_is_fetched(events),
+        no_minute_has_two_offsets_of_a_partition(connection),
         no_partition_has_two_owners_in_a_generation(assignments),
         no_generation_is_used_twice(connection),
         no_partition_is_owned_twice_at_a_time(connection),
@@ -45,6 +48,7 @@ def every_answered_commit_is_stored(
             answered += 1
             key = (event.group_id, partition)
             furthest[key] = max(furthest[key], offset)
+    wait_for_checkpoint(connection)
     with connection.cursor() as cursor:
         cursor.execute("SELECT group_id, partition, committed_offset FROM offsets")
         stored = {(group_id, partition): offset for group_id, partition, offset in cursor.fetchall()}
@@ -54,6 +58,41 @@ def every_answered_commit_is_stored(
         if stored.get((group_id, partition), -1) < offset
     ]
     return Invariant("every answered commit is stored", answered, violations)
+
+
+def every_answered_commit_is_fetched(events: Iterable[Event]) -> Invariant:
+    """A fetch that begins after the response to a commit returns it, or a later one, at any node."""
+    moments = [(event.began_s if isinstance(event, OffsetsFetched) else event.at_s, event) for event in events]
+    furthest: dict[tuple[str, int], int] = {}
+    checked, violations = 0, []
+    for _, event in sorted(moments, key=lambda moment: moment[0]):
+        if isinstance(event, CommitOffsetsResponse):
+            for partition, offset in event.offsets.items():
+                key = (event.group_id, partition)
+                furthest[key] = max(offset, furthest.get(key, 0))
+        elif isinstance(event, OffsetsFetched):
+            for (group_id, partition), offset in furthest.items():
+                if group_id == event.group_id:
+                    checked += 1
+                    found = event.offsets.get(partition)
+                    if found is None or found < offset:
+                        answered = f"{group_id}/{partition}: {offset} was answered"
+                        violations.append(f"{answered}, {event.node} returns {found}")
+    return Invariant("every answered commit is fetched", checked, violations)
+
+
+def no_minute_has_two_offsets_of_a_partition(connection: PsycopgConnection) -> Invariant:
+    """History has the last committed offset of a partition in each minute, once."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM offset_history")
+        ((rows,),) = cursor.fetchall()
+        cursor.execute(
+            "SELECT group_id, topic, partition, date_trunc('minute', at), count(*) FROM offset_history"
+            " GROUP BY 1, 2, 3, 4 HAVING count(*) > 1"
+        )
+        found = cursor.fetchall()
+    violations = [f"{'/'.join(map(str, key))}: {times} times" for *key, times in found]
+    return Invariant("no minute has two offsets of a partition", rows, violations)
 
 
 def no_partition_has_two_owners_in_a_generation(assignments: Iterable[PartitionsAssigned]) -> Invariant:

@@ -27,7 +27,17 @@ class CommitOffsetsResponse(msgspec.Struct, frozen=True, tag=True):
     offsets: dict[int, int]
 
 
-Event = PartitionsAssigned | CommitOffsetsResponse
+class OffsetsFetched(msgspec.Struct, frozen=True, tag=True):
+    """A node, any of them, answered a fetch of a group's offsets with these, by partition."""
+
+    at_s: float
+    began_s: float
+    node: str
+    group_id: str
+    offsets: dict[int, int]
+
+
+Event = PartitionsAssigned | CommitOffsetsResponse | OffsetsFetched
 
 _reader: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 

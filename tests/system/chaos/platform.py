@@ -119,7 +119,6 @@ class Platform:
             "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS": str(self.size.session_timeout_ms),
             "MUSTER_CLUSTER_SECRET": CLUSTER_SECRET,
             # A few commits are enough for the next transaction to be prepared while one is under way.
-            "MUSTER_PREPARE_AHEAD_ROWS": "2",
         }
         argv = (sys.executable, "-m", "muster", "serve")
         return self._spec(f"node-{number}", argv, own)

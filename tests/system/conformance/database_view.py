@@ -10,6 +10,7 @@ from uuid import uuid4
 import psycopg2
 
 from muster.settings import psql_url
+from tests.support.offset_log import wait_for_checkpoint
 
 TRANSITIONS: Final = (
     "SELECT to_state FROM group_transitions WHERE group_id = %(group)s AND from_state IS NOT NULL"
@@ -55,14 +56,18 @@ class DatabaseView:
     def propose(self, groups: Sequence[str]) -> str:
         """Propose every offset of these groups for expiry, due or not, as the node judges them; return the run's id."""
         run_id = str(uuid4())
+        wait_for_checkpoint(self._connected())
         self._rows(RUN, (run_id,))
         self._rows(CANDIDATES, (run_id, list(groups)))
         return run_id
 
     def _rows(self, statement: str, values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 - as the driver takes them
+        with self._connected().cursor() as cursor:
+            cursor.execute(statement, values)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def _connected(self) -> Any:  # noqa: ANN401 - the driver has no types
         if self._connection is None:
             self._connection = psycopg2.connect(psql_url(self._url))
             self._connection.autocommit = True
-        with self._connection.cursor() as cursor:
-            cursor.execute(statement, values)
-            return list(cursor.fetchall()) if cursor.description else []
+        return self._connection

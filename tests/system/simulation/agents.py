@@ -289,14 +289,15 @@ class Agent:
         return {row.topic: row.partitions for row in rows}
 
     async def _fetch(self) -> Mapping[tuple[str, int], int]:
-        found: list[FetchedOffset] = await self._read(partial(_fetch_offsets, self.plan.group_id))
+        fetch = partial(_fetch_offsets, self.plan.group_id)
+        found: list[FetchedOffset] = await self._read(fetch, is_fetch=True)
         return {(one.topic, one.partition): one.offset for one in found}
 
-    async def _read(self, call: Callable[[Coordinator], Awaitable[Answer]]) -> Answer:
-        """Repeat a read until it is answered; any node will do."""
+    async def _read(self, call: Callable[[Coordinator], Awaitable[Answer]], *, is_fetch: bool = False) -> Answer:
+        """Repeat a read until it is answered."""
         while True:
             try:
-                return await self._send(Message(self.plan.name, self.plan.group_id, call=call))
+                return await self._send(Message(self.plan.name, self.plan.group_id, call=call, is_fetch=is_fetch))
             except AgentError:
                 await asyncio.sleep(BACKOFF_S)
                 if self.membership.state is MemberState.UNJOINED:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import Batch, ChangeRow, GroupWrite, WriteResult
+from coordinator_core.store.rows import Batch, ChangeRow, CheckpointResult, GroupWrite, ShardCheckpoint, WriteResult
 from coordinator_core.store.runs import CandidateRow, ForecastRow, RunRow
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.weather import Weather
@@ -74,6 +74,25 @@ class WatchedStore(MemoryStore):
         self._world.strike("write_landed_late", f"{len(batch.writes)} writes of {batch.node_id}")
         self._write(batch)
 
+    def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
+        """Store dirty offsets, now or (unknown to the caller) later."""
+        if self.lingers_for_s is not None:
+            ends_s, self.lingers_for_s = self._world.now_s + self.lingers_for_s, None
+            self._under_way.append((ends_s, frozenset(shards)))
+            self._world.schedule(ends_s, partial(self._checkpoint_late, node_id, shards))
+            raise OutcomeUnknown("the connection was lost while committing")
+        return self._checkpoint(node_id, shards)
+
+    def _checkpoint_late(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> None:
+        self._world.strike("checkpoint_landed_late", f"{len(shards)} shards of {node_id}")
+        self._checkpoint(node_id, shards)
+
+    def _checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
+        result = super().checkpoint(node_id, shards)
+        epochs = {shard_id: shard.epoch for shard_id, shard in shards.items() if shard_id not in result.lost_shards}
+        self._witness.checkpointed(node_id, epochs)
+        return result
+
     def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
         """Write a proposal, and note which commits it can have seen."""
         super().propose(run, candidates, forecasts)
@@ -124,6 +143,17 @@ class WatchedStore(MemoryStore):
         super().release(node_id, epochs)
         self._witness.released(node_id, epochs)
 
+    def offsets_of(self, group_id: str) -> dict[tuple[str, int], int]:
+        """Return the offsets of a group, from the table and from the log."""
+        offsets = {(one.topic, one.partition): one.offset for one in self.fetch_offsets(group_id)}
+        for shard_log in self.load_offset_log(self._leases.shards).values():
+            for _, logged in shard_log.commits:
+                if logged.group_id == group_id:
+                    offsets |= {
+                        (one.topic, one.partition): one.offset for record in logged.records for one in record.offsets
+                    }
+        return offsets
+
     def owner_of(self, shard_id: int) -> tuple[str | None, int]:
         """Return who owns a shard, and under which epoch."""
         lease = self._leases.shards[shard_id]
@@ -135,6 +165,9 @@ class Witness:
 
     def wrote(self, batch: Batch, written: WriteResult) -> None:
         """Take note of a batch."""
+
+    def checkpointed(self, node_id: str, epochs: Mapping[int, int]) -> None:
+        """Take note of the shards of a checkpoint, which was stored."""
 
     def took(self, node_id: str, epochs: Mapping[int, int], before: Mapping[int, str | None]) -> None:
         """Take note of shards that changed hands; `before` says whose they were."""
@@ -184,6 +217,7 @@ class Connections:
         self.in_trouble_at_s = -1.0
         """When a call last failed, or its answer was lost."""
         self._writer = Lane()
+        self._checkpoints = Lane()
         self._leases = Lane()
 
     # -- what the runtime calls ----------------------------------------------------------------------------
@@ -192,17 +226,9 @@ class Connections:
         """Run a write; one at a time, in order."""
         return self._submit("write", call, self._writer)
 
-    def prepare(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run what comes before a write, which takes its time and no database."""
-        self._world.strike("write_prepared_ahead", self._loop.name)
-        future: asyncio.Future[T] = self._loop.create_future()
-
-        def finish() -> None:
-            if not future.done():
-                future.set_result(call())
-
-        self._loop.call_later(self._weather.store_delay_s(), finish)
-        return future
+    def checkpoint(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a checkpoint; one at a time, beside writes."""
+        return self._submit("checkpoint", call, self._checkpoints)
 
     def lease(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call about leases."""
@@ -239,7 +265,7 @@ class Connections:
             world.after(0.05, partial(self._arrive, job))  # its thread stopped before it could send
         elif self.is_cut or self._weather.is_store_down:
             world.after(CALL_TIMEOUT_S, partial(self._answer, job, StoreUnavailable("no answer"), 0.0))
-        elif job.kind == "write":
+        elif job.kind in {"write", "checkpoint"}:
             self._arrive_write(job, chances)
         elif job.kind == "lease" and world.happens(chances["lease_answer_lost"]):
             world.strike("lease_answer_lost", self._loop.name)
@@ -251,13 +277,13 @@ class Connections:
         world, name = self._world, self._loop.name
         fault = self._weather.draw(chances, "write_")
         if fault is not None and fault != "write_refused":
-            world.strike(fault, name)
+            world.strike(fault.replace("write", job.kind), name)
         match fault:
             case "write_crash_before":
-                self._crash("before the store took a write")
+                self._crash(f"before the store took a {job.kind}")
             case "write_crash_after":
                 self._acquire(job)
-                self._crash("after the store took a write")
+                self._crash(f"after the store took a {job.kind}")
             case "write_unknown_not_taken":
                 self._answer(job, OutcomeUnknown("the connection was lost while committing"))
             case "write_unknown_taken":
@@ -269,7 +295,7 @@ class Connections:
                 self._answer(job, StoreUnavailable("statement timeout"), CALL_TIMEOUT_S)
             case "write_deadlocked":
                 world.after(world.between(0.2, 1.2), partial(self._acquire, job))  # found, undone, and done again
-            case "write_refused":
+            case "write_refused" if job.kind == "write":
                 self._store.refuses_one = True
                 self._acquire(job)
             case _:

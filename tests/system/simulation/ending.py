@@ -186,7 +186,7 @@ class Ending:
 
     def _offsets(self, group_id: str, past: Past) -> None:
         """What was answered NONE stands in the store, unless something newer does or people took it away."""
-        standing = {(one.topic, one.partition): one.offset for one in self._store.fetch_offsets(group_id)}
+        standing = self._store.offsets_of(group_id)
         if standing != {key: offset for key, (offset, _) in past.offsets.items()}:
             self._world.fail("CommittedOffsetsSurvive", "the store has other offsets than it took", group_id)
         for key, number in sorted(past.answered.items()):

@@ -23,8 +23,8 @@ from tests.system.simulation.weather import Weather
 from tests.system.simulation.world import World
 
 LEASE_TTL_MS = 5_000
-PREPARE_AHEAD_ROWS = 6
-"""So few that transactions are prepared ahead again and again; a join phase that ends has as many."""
+CHECKPOINT_INTERVAL_MS = 10_000
+"""So long that commits are dirty when their group is locked, or their shard gets another owner."""
 MAX_QUEUED_ROWS = 25
 """So few that a slow database fills the queue."""
 REQUEST_TIMEOUT_MS = 2_000
@@ -54,6 +54,8 @@ class Message:
     group_id: str
     request: Ask | None = None
     call: Callable[[Coordinator], Awaitable[Answer]] | None = None
+    is_fetch: bool = False
+    """Whether the call fetches the group's offsets."""
     max_wait_s: float = REQUEST_TIMEOUT_MS / 1000
 
 
@@ -70,6 +72,10 @@ class Listener(Protocol):
 
     def said(self, process: "Process", request: Ask, group_id: str, answer: Answer) -> None:
         """Take note of an answer to a member, in the moment in which it leaves."""
+        ...
+
+    def fetch_began(self, group_id: str) -> Callable[[Answer], None]:
+        """Take note that a fetch of offsets begins; return what takes note of its answer."""
         ...
 
 
@@ -102,8 +108,8 @@ class Process:
             node.url,
             lease_ttl_ms=LEASE_TTL_MS,
             defaults=SETTINGS,
-            prepare_ahead_rows=PREPARE_AHEAD_ROWS,
             max_queued_rows=MAX_QUEUED_ROWS,
+            offsets_checkpoint_interval_ms=CHECKPOINT_INTERVAL_MS,
         )
         self.coordinator = Coordinator(store, config, NodeClock(world, node, self.loop), self.connections)
         self._deadlines = Deadlines(REQUEST_TIMEOUT_MS)
@@ -157,7 +163,11 @@ class Process:
     async def _answer(self, message: Message, request: Ask | None) -> Answer:
         if request is None:
             assert message.call is not None
-            return await self._deadlines.wait(message.call(self.coordinator))
+            fetched = self._listener.fetch_began(message.group_id) if message.is_fetch else None
+            answer = await self._deadlines.wait(message.call(self.coordinator))
+            if fetched is not None:
+                fetched(answer)
+            return answer
         if not isinstance(request, LONG_POLLS):
             return await self._deadlines.wait(self._asked(message.group_id, request))
         async with asyncio.timeout(message.max_wait_s):

@@ -121,6 +121,14 @@ class Stored(Witness):
             self.owners[shard_id] = node_id, epoch
         self._world.note("", f"{node_id} owns " + " ".join(f"{each}@{epoch}" for each, epoch in epochs.items()))
 
+    def checkpointed(self, node_id: str, epochs: Mapping[int, int]) -> None:
+        """Check that only owners store offsets in the table."""
+        for shard_id, epoch in epochs.items():
+            owner = self.owners.get(shard_id)
+            if owner != (node_id, epoch):
+                detail = f"{node_id} checkpoints shard {shard_id} under epoch {epoch}, which is {owner}'s"
+                self._world.fail("OneWriterPerShard", detail)
+
     def wrote(self, batch: Batch, written: WriteResult) -> None:
         """Take note of a batch, and check everything that it stored."""
         for shard_id in sorted(written.lost_shards):

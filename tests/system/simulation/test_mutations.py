@@ -3,8 +3,9 @@
 A mutation replaces a function by a broken one, which is often the real one with an argument or a dependency changed.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -25,13 +26,25 @@ from coordinator_core.runtime.changes import ChangeRecorder
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.group_context import GroupContext, PendingDecision
 from coordinator_core.runtime.maintenance import Maintenance
-from coordinator_core.runtime.shard import Shard
+from coordinator_core.runtime.shard import Shard, SubmitLocked
+from coordinator_core.runtime.shard_offsets import ShardOffsets
 from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.timer_loop import TimerLoop
 from coordinator_core.runtime.timers import Timers
-from coordinator_core.runtime.writer import WriteBatch
 from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import NO_EXTRA_ROWS, Batch, ExtraRows, GroupWrite, Renewal, WriteResult
+from coordinator_core.store.rows import (
+    NO_EXTRA_ROWS,
+    Batch,
+    CheckpointResult,
+    ExtraRows,
+    GroupWrite,
+    Renewal,
+    ShardCheckpoint,
+    ShardLog,
+    StoredGroup,
+    UnreadableGroup,
+    WriteResult,
+)
 from tests.system.simulation.seeds import first_violation
 
 
@@ -62,7 +75,10 @@ _write = MemoryStore.write
 _shard_of = Coordinator._shard_of
 _enqueue = Shard._enqueue
 _unload = Shard.unload
-_write_behind = WriteBatch.write_behind
+_checkpoint = MemoryStore.checkpoint
+_load = Shard.load
+_take = ShardOffsets.take
+_locked = Shard.locked
 _extra_rows = ChangeRecorder.extra_rows
 _renew_at_store = ShardOwnership._renew_at_store
 
@@ -93,11 +109,30 @@ def unload_without_replies(shard: Shard, error: NotCoordinator) -> None:
     _unload(shard, error)
 
 
-def write_behind_incomplete(
-    batch: WriteBatch, before: WriteBatch, write: Callable[[], WriteResult]
-) -> WriteResult | None:
-    before.is_whole = True
-    return _write_behind(batch, before, write)
+def checkpoint_without_lease(
+    store: MemoryStore, node_id: str, shards: Mapping[int, ShardCheckpoint]
+) -> CheckpointResult:
+    with patch.object(store._leases, "held", lambda _, epochs: frozenset(epochs)):
+        return _checkpoint(store, node_id, shards)
+
+
+@asynccontextmanager
+async def locked_without_checkpoint(shard: Shard, group_id: str) -> AsyncIterator[SubmitLocked]:
+    checkpoints = shard._checkpoints
+    shard._checkpoints = SimpleNamespace(store_group=nothing_async, note_growth=checkpoints.note_growth)
+    try:
+        async with _locked(shard, group_id) as submit:
+            yield submit
+    finally:
+        shard._checkpoints = checkpoints
+
+
+def load_without_log(shard: Shard, stored: Iterable[StoredGroup | UnreadableGroup], shard_log: ShardLog) -> None:
+    _load(shard, stored, shard_log._replace(commits=[]))
+
+
+def take_beyond_the_log(offsets: ShardOffsets, epoch: int) -> ShardCheckpoint:
+    return _take(offsets, epoch)._replace(position=2**40)
 
 
 def extra_rows_of_undos_only(recorder: ChangeRecorder, before: Group, decision: Decision, now: Now) -> ExtraRows:
@@ -173,7 +208,11 @@ MUTATIONS: Mapping[str, Mutation] = {
         Admin, "_owned", nullcontext, frozenset({"SettingsReachOwners"})
     ),
     "settings are confirmed before they are applied": Mutation(
-        ShardOwnership, "_renew_at_store", renew_with_newest_settings, frozenset({"SettingsReachOwners"})
+        ShardOwnership,
+        "_renew_at_store",
+        renew_with_newest_settings,
+        frozenset({"SettingsReachOwners"}),
+        first_seed=94,
     ),
     "join phase without a limit": Mutation(
         expiry, "complete_join_phase", nothing, frozenset({"JoinPhasesEnd", "EveryWaitHasATimer"})
@@ -187,14 +226,23 @@ MUTATIONS: Mapping[str, Mutation] = {
     "timer loop waits for deadlines of doubtful leases": Mutation(
         TimerLoop, "_time_to_sleep_ms", time_to_sleep_with_doubtful_leases, frozenset({"NoBusyLoops"}), first_seed=3
     ),
-    # One seed in fifteen has a write behind one that another process spoils.
-    "write behind an incomplete write": Mutation(
-        WriteBatch,
-        "write_behind",
-        write_behind_incomplete,
-        frozenset({"TransitionsAreLegal", "RowsFollowTransitions", "OwnershipDoesNotOverlap"}),
-        first_seed=15,
-        seeds_max=50,
+    "checkpoint without a lease": Mutation(
+        MemoryStore, "checkpoint", checkpoint_without_lease, frozenset({"OneWriterPerShard"})
+    ),
+    "fetch without a checkpoint": Mutation(
+        Coordinator, "_store_offsets", nothing_async, frozenset({"AnsweredIsFetched"})
+    ),
+    "lock without a checkpoint": Mutation(
+        Shard, "locked", locked_without_checkpoint, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
+    ),
+    "load without the log": Mutation(
+        Shard, "load", load_without_log, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
+    ),
+    "checkpoint beyond the log": Mutation(
+        ShardOffsets, "take", take_beyond_the_log, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
+    ),
+    "failed checkpoint is forgotten": Mutation(
+        ShardOffsets, "put_back", ShardOffsets.complete, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
     ),
     "unloaded shard keeps requests waiting": Mutation(
         Shard, "unload", unload_without_replies, frozenset({"UnloadedShardsReply"}), first_seed=3

@@ -6,8 +6,9 @@ every stored write (`stored`), and the memory of a process after each turn of it
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from coordinator_core.protocol.consumer_protocol import partitions_of
@@ -45,7 +46,7 @@ from coordinator_core.runtime.shard import Shard
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.memory import compare
 from tests.system.simulation.node import Answer, Ask, Message, Process
-from tests.system.simulation.stored import Life, Stored
+from tests.system.simulation.stored import Life, Partition, Stored
 from tests.system.simulation.timed import untimed
 from tests.system.simulation.world import World
 
@@ -383,6 +384,27 @@ class Watch:
                 return
             key = offset.topic, offset.partition
             past.answered[key] = max(number, past.answered.get(key, 0))
+
+    def fetch_began(self, group_id: str) -> Callable[[Answer], None]:
+        """Take note of what was answered and removed before a fetch; return the check of its answer."""
+        past = self.stored.groups[group_id]
+        return partial(self._fetched, group_id, dict(past.answered), dict(past.removed))
+
+    def _fetched(
+        self, group_id: str, answered: Mapping[Partition, int], removed: Mapping[Partition, int], answer: Answer
+    ) -> None:
+        """Check that what was answered is what is fetched: every commit, and every removal, or a later one."""
+        assert isinstance(answer, list)
+        past = self.stored.groups[group_id]
+        found = {(one.topic, one.partition): past.commits.get((one.topic, one.partition, one.offset)) for one in answer}
+        for key in answered.keys() | found.keys():
+            number = found.get(key)
+            if number is None and key in found:
+                self._unstored(group_id, f"{key} is fetched as no commit has put it")
+            elif number is None and past.removed.get(key, 0) < answered[key]:
+                self._world.fail("AnsweredIsFetched", f"{key} was answered NONE, and is not fetched", group_id)
+            elif number is not None and number < max(answered.get(key, 0), removed.get(key, 0)):
+                self._world.fail("AnsweredIsFetched", f"{key} is fetched as it was before an answer", group_id)
 
     def _refused(self, group_id: str, lives: list[Life], request: Ask, answer: CoordinatorError) -> None:
         """Check that the state which an error reports is stored."""

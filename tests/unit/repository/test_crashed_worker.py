@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.repository import ROOT
 from tests.support.waiting import PATIENCE_S
 
@@ -17,6 +19,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_ends_the_run_with_the_name_of_its_test(tmp_path: Path) -> None:
     for name, content in FILES.items():
         (tmp_path / name).write_text(content)

@@ -1,4 +1,4 @@
-"""A gate in the database that blocks every commit of offsets in the middle of its transaction."""
+"""A gate in the database that blocks every transaction that changes a table, before it commits."""
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
@@ -13,23 +13,23 @@ BEGIN
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER gate BEFORE INSERT ON offsets FOR EACH STATEMENT EXECUTE FUNCTION wait_at_gate();
+CREATE TRIGGER gate AFTER {{event}} ON {{table}} FOR EACH STATEMENT EXECUTE FUNCTION wait_at_gate();
 """
 
 
 class Gate:
     """The gate, open at first; transactions that wait at it continue when it is opened."""
 
-    def __init__(self, connection: PsycopgConnection) -> None:
+    def __init__(self, connection: PsycopgConnection, table: str = "offset_log", event: str = "INSERT") -> None:
         self._connection = connection
-        self._execute(TRIGGER)
+        self._execute(TRIGGER.format(table=table, event=event))
 
     def close(self) -> None:
-        """Block commits of offsets."""
+        """Block changes of the table."""
         self._execute(f"SELECT pg_advisory_lock({LOCK})")
 
     def open(self) -> None:
-        """Let all commits continue; no effect if the gate is open."""
+        """Let all changes continue; no effect if the gate is open."""
         self._execute("SELECT pg_advisory_unlock_all()")
 
     def wait_for(self, application: str, how_many: int = 1) -> None:

@@ -34,7 +34,7 @@ def store(database_url: str) -> Iterator[PostgresStore]:
 def owner(store: PostgresStore) -> Owner:
     """Return an owner whose leases of two shards were checked."""
     owner = Owner(store)
-    assert owner.write(COMMIT, ELSEWHERE) == WriteResult()
+    assert owner.append(COMMIT, ELSEWHERE) == WriteResult()
     return owner
 
 
@@ -60,7 +60,7 @@ def execute(connection: PsycopgConnection, statement: str) -> int:
 @EVERY_WRITE
 def test_write_under_the_fence_locks_no_lease(owner: Owner, holder: PsycopgConnection, change: GroupWrite) -> None:
     execute(holder, "SELECT FROM shard_leases FOR UPDATE")
-    assert owner.write(change) == WriteResult()
+    assert owner.append(change) == WriteResult()
 
 
 @EVERY_WRITE
@@ -70,10 +70,10 @@ def test_acquired_shard_is_lost_and_the_others_are_written(
     execute(sql_connection, EXPIRE)
     other.acquire_leases("node-2", [SHARD], TTL_MS)
     execute(sql_connection, "DELETE FROM groups")
-    assert owner.write(change, ELSEWHERE) == LOST
+    assert owner.append(change, ELSEWHERE) == LOST
     assert [stored.group.group_id for stored in loaded(owner.store, [SHARD, SHARD + 1])] == ["other"]
-    assert owner.write(change) == LOST
-    assert owner.write(ELSEWHERE) == WriteResult()
+    assert owner.append(change) == LOST
+    assert owner.append(ELSEWHERE) == WriteResult()
 
 
 @EVERY_WRITE
@@ -82,8 +82,8 @@ def test_lost_shard_is_remembered_as_lost_when_other_shards_are_checked(
 ) -> None:
     execute(sql_connection, EXPIRE)
     other.acquire_leases("node-2", [SHARD], TTL_MS)
-    assert owner.write(ELSEWHERE) == WriteResult()
-    assert owner.write(change) == LOST
+    assert owner.append(ELSEWHERE) == WriteResult()
+    assert owner.append(change) == LOST
 
 
 @EVERY_WRITE
@@ -91,7 +91,7 @@ def test_write_that_waits_for_the_fence_finds_its_shard_lost(
     owner: Owner, holder: PsycopgConnection, sql_connection: PsycopgConnection, change: GroupWrite
 ) -> None:
     execute(holder, "SELECT FROM writers FOR UPDATE")
-    with in_background(lambda: owner.write(change), holder.commit) as written:
+    with in_background(lambda: owner.append(change), holder.commit) as written:
         wait_until_blocked(sql_connection, "muster-writer", call=written)
         execute(holder, "UPDATE writers SET fence = fence + 1")
         execute(holder, "UPDATE shard_leases SET epoch = epoch + 1")
@@ -103,7 +103,7 @@ def test_node_that_was_started_again_refuses_the_writes_of_its_former_process(
     owner: Owner, other: PostgresStore, change: GroupWrite
 ) -> None:
     assert other.acquire_leases(NODE, [SHARD], TTL_MS) == {SHARD: 2}
-    assert owner.write(change) == LOST
+    assert owner.append(change) == LOST
 
 
 @EVERY_WRITE
@@ -112,9 +112,9 @@ def test_write_under_an_older_epoch_of_the_same_writer_is_refused(
 ) -> None:
     before = dict(owner.epochs)
     owner.epochs = {**before, **store.acquire_leases(NODE, [SHARD], TTL_MS)}
-    assert owner.write(change) == WriteResult()
+    assert owner.append(change) == WriteResult()
     owner.epochs = before
-    assert owner.write(change) == LOST
+    assert owner.append(change) == LOST
 
 
 def test_acquiring_a_lease_waits_for_a_write_under_the_fence(
@@ -135,12 +135,12 @@ def test_new_incarnation_waits_for_a_write_under_the_fence(
 ) -> None:
     gate = Gate(sql_connection)
     gate.close()
-    with in_background(lambda: owner.write(COMMIT), gate.open) as written:
+    with in_background(lambda: owner.append(COMMIT), gate.open) as written:
         gate.wait_for("muster-writer")
         with in_background(lambda: other.start_incarnation(1, "ada", "restored"), gate.open) as started:
             wait_until_blocked(sql_connection, "muster-leases", call=started)
     assert (written.result(), started.result().number) == (WriteResult(), 2)
-    assert owner.write(COMMIT) == LOST
+    assert owner.append(COMMIT) == LOST
 
 
 def test_writers_without_leases_are_deleted_and_may_return(
@@ -152,8 +152,8 @@ def test_writers_without_leases_are_deleted_and_may_return(
     assert execute(sql_connection, "SELECT FROM writers") == 2
     other.delete_lost_nodes(0)
     assert execute(sql_connection, "SELECT FROM writers") == 1
-    assert owner.write(COMMIT) == LOST
+    assert owner.append(COMMIT) == LOST
     execute(sql_connection, EXPIRE)
     owner = Owner(store)
-    assert owner.write(COMMIT) == WriteResult()
+    assert owner.append(COMMIT) == WriteResult()
     assert execute(sql_connection, "SELECT FROM writers") == 2

@@ -14,7 +14,7 @@ from coordinator_core.store.postgres import PostgresStore, autocommit
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.rows import GroupWrite, WriteResult
 from tests.support.store_rows import change_row, committed, transition_row, write
-from tests.support.store_worlds import NODE, TTL_MS, Owner
+from tests.support.store_worlds import NODE, TTL_MS, Owner, has_commits
 
 COMMIT = write(committed=(committed(),))
 COMMIT_AND_MORE = write(committed=(committed(),), transitions=(transition_row(),))
@@ -60,11 +60,11 @@ def fail(sql: Sql, what: str, *, times: int = 1, at_commit: bool = False) -> Non
     )
     if at_commit:
         sql(
-            "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON offsets DEFERRABLE INITIALLY DEFERRED"
+            "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON offset_log DEFERRABLE INITIALLY DEFERRED"
             " FOR EACH ROW EXECUTE FUNCTION fail()"
         )
     else:
-        sql("CREATE TRIGGER fail AFTER INSERT ON offsets FOR EACH STATEMENT EXECUTE FUNCTION fail()")
+        sql("CREATE TRIGGER fail AFTER INSERT ON offset_log FOR EACH STATEMENT EXECUTE FUNCTION fail()")
 
 
 def raising(sqlstate: str) -> str:
@@ -83,8 +83,8 @@ def test_a_transaction_that_collides_is_repeated(
     owner: Owner, store: PostgresStore, sql: Sql, sqlstate: str, at_commit: bool, batch: GroupWrite
 ) -> None:
     fail(sql, raising(sqlstate), times=2, at_commit=at_commit)
-    assert owner.write(batch) == WriteResult()
-    assert store.has_offsets("orders")
+    assert owner.append(batch) == WriteResult()
+    assert has_commits(store, "orders")
 
 
 def test_transaction_with_repeated_conflicts_is_abandoned(
@@ -92,18 +92,18 @@ def test_transaction_with_repeated_conflicts_is_abandoned(
 ) -> None:
     fail(sql, raising("40P01"), times=1_000)
     with pytest.raises(StoreUnavailable, match="told to"):
-        owner.write(COMMIT)
+        owner.append(COMMIT)
     with sql_connection.cursor() as cursor:
         cursor.execute("SELECT last_value FROM attempts")
         assert cursor.fetchone() == (3,)
-    assert not store.has_offsets("orders")
+    assert not has_commits(store, "orders")
 
 
 def test_a_deadlock_among_halves_repeats_all_of_them(owner: Owner, store: PostgresStore, sql: Sql) -> None:
     fail(sql, raising("40P01"), times=1)
-    written = owner.write(COMMIT, write("bad", committed=(committed("\0"),)))
+    written = owner.append(COMMIT, write("bad", committed=(committed("\0"),)))
     assert set(written.refused_groups) == {"bad"}
-    assert store.has_offsets("orders")
+    assert has_commits(store, "orders")
 
 
 # -- nothing was stored ---------------------------------------------------------------------------------------
@@ -125,10 +125,10 @@ def test_a_failure_stores_nothing_and_the_next_write_goes_through(
 ) -> None:
     fail(sql, what)
     with pytest.raises(StoreUnavailable) as failure:
-        owner.write(batch)
+        owner.append(batch)
     assert not isinstance(failure.value, OutcomeUnknown)
-    assert not store.has_offsets("orders")
-    assert owner.write(batch) == WriteResult()
+    assert not has_commits(store, "orders")
+    assert owner.append(batch) == WriteResult()
 
 
 def test_a_connection_cut_before_the_end_of_a_transaction_stores_nothing(
@@ -136,10 +136,10 @@ def test_a_connection_cut_before_the_end_of_a_transaction_stores_nothing(
 ) -> None:
     fail(sql, DIE)
     with pytest.raises(StoreUnavailable) as failure:
-        owner.write(COMMIT_AND_MORE)
+        owner.append(COMMIT_AND_MORE)
     assert not isinstance(failure.value, OutcomeUnknown)
-    assert not store.has_offsets("orders")
-    assert owner.write(COMMIT_AND_MORE) == WriteResult()
+    assert not has_commits(store, "orders")
+    assert owner.append(COMMIT_AND_MORE) == WriteResult()
 
 
 def test_a_statement_that_takes_too_long_is_ended_by_the_server(database_url: str, sql: Sql) -> None:
@@ -147,8 +147,8 @@ def test_a_statement_that_takes_too_long_is_ended_by_the_server(database_url: st
     hasty = PostgresStore(database_url, lease_ttl_ms=2_000)
     owner = Owner(hasty)
     with pytest.raises(StoreUnavailable, match="statement timeout"):
-        owner.write(COMMIT)
-    assert owner.write(COMMIT) == WriteResult()
+        owner.append(COMMIT)
+    assert owner.append(COMMIT) == WriteResult()
     hasty.close()
 
 
@@ -160,11 +160,11 @@ def test_a_server_that_answers_read_only_is_unavailable_until_another_answers(
     cut_connections(sql)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="read-only"):
-            owner.write(COMMIT)
+            owner.append(COMMIT)
     with pytest.raises(StoreUnavailable, match="read-only"):
         store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS)
     sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
-    assert owner.write(COMMIT) == WriteResult()
+    assert owner.append(COMMIT) == WriteResult()
 
 
 def test_connection_refused_is_unavailable() -> None:
@@ -231,11 +231,11 @@ def test_connection_lost_while_idle_is_replaced(
     owner: Owner, store: PostgresStore, sql: Sql, batch: GroupWrite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(autocommit, "ALIVE_S", 0)  # Every moment is as good as a long time.
-    owner.write(batch)
-    store.has_offsets("orders")
+    owner.append(batch)
+    has_commits(store, "orders")
     cut_connections(sql)
-    assert owner.write(batch) == WriteResult()
-    assert store.has_offsets("orders")
+    assert owner.append(batch) == WriteResult()
+    assert has_commits(store, "orders")
     assert len(store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS).held) == 50
 
 
@@ -248,21 +248,21 @@ def test_a_connection_lost_while_committing_leaves_the_outcome_unknown(
 ) -> None:
     fail(sql, DIE, at_commit=True)
     with pytest.raises(OutcomeUnknown):
-        owner.write(batch)
-    assert owner.write(batch) == WriteResult()
+        owner.append(batch)
+    assert owner.append(batch) == WriteResult()
 
 
 def test_a_connection_lost_under_a_statement_that_is_a_transaction_leaves_the_outcome_unknown(
     owner: Owner, store: PostgresStore, sql: Sql
 ) -> None:
-    owner.write(COMMIT)  # The first write to a shard checks its lease, in a transaction of several statements.
+    owner.append(COMMIT)  # The first write to a shard checks its lease, in a transaction of several statements.
     fail(sql, DIE)
     with pytest.raises(OutcomeUnknown):
-        owner.write(COMMIT)
-    assert owner.write(COMMIT) == WriteResult()
+        owner.append(COMMIT)
+    assert owner.append(COMMIT) == WriteResult()
 
 
 def test_failed_commit_with_a_server_error_has_an_unknown_outcome(owner: Owner, sql: Sql) -> None:
     fail(sql, raising("53100"), at_commit=True)
     with pytest.raises(OutcomeUnknown):
-        owner.write(COMMIT_AND_MORE)
+        owner.append(COMMIT_AND_MORE)

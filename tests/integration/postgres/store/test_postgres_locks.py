@@ -14,7 +14,7 @@ from coordinator_core.store.tables import HISTORY_TABLES
 from muster.settings import psql_url
 from tests.integration.postgres.store.commit_gate import Gate
 from tests.support.store_rows import SHARD, change_row, committed, group_row, loaded, write
-from tests.support.store_worlds import NODE, TTL_MS, Owner
+from tests.support.store_worlds import NODE, TTL_MS, Owner, has_commits
 from tests.support.waiting import in_background
 
 OTHER = "node-2:8080"
@@ -63,15 +63,15 @@ def test_acquiring_a_lease_waits_for_a_write_in_progress(
 ) -> None:
     expire_leases(sql_connection)
     gate.close()
-    with in_background(lambda: owner.write(COMMIT), gate.open) as written:
+    with in_background(lambda: owner.append(COMMIT), gate.open) as written:
         gate.wait_for("muster-writer")
         with in_background(lambda: store.acquire_leases(OTHER, [SHARD], TTL_MS), gate.open) as taken:
             gate.wait_for("muster-leases")
             assert not taken.done()
     assert written.result() == WriteResult()
     assert taken.result() == {SHARD: 2}
-    assert store.has_offsets("orders")
-    assert owner.write(COMMIT) == WriteResult(lost_shards=frozenset({SHARD}))
+    assert has_commits(store, "orders")
+    assert owner.append(COMMIT) == WriteResult(lost_shards=frozenset({SHARD}))
 
 
 def test_acquiring_the_lease_of_another_writer_does_not_wait(
@@ -83,7 +83,7 @@ def test_acquiring_the_lease_of_another_writer_does_not_wait(
     owner = Owner(store)
     expire_leases(sql_connection)
     gate.close()
-    with in_background(lambda: owner.write(COMMIT), gate.open) as written:
+    with in_background(lambda: owner.append(COMMIT), gate.open) as written:
         gate.wait_for("muster-writer")
         assert store.acquire_leases(OTHER, [SHARD + 1], TTL_MS) == {SHARD + 1: 2}
         assert not written.done()
@@ -92,7 +92,7 @@ def test_acquiring_the_lease_of_another_writer_does_not_wait(
 
 def test_a_renewal_does_not_wait_for_a_write(owner: Owner, store: PostgresStore, gate: Gate) -> None:
     gate.close()
-    with in_background(lambda: owner.write(COMMIT), gate.open) as written:
+    with in_background(lambda: owner.append(COMMIT), gate.open) as written:
         gate.wait_for("muster-writer")
         assert len(store.renew(NODE, "http://node", "1.0", owner.epochs, TTL_MS).held) == 50
         assert not written.done()
@@ -101,7 +101,7 @@ def test_a_renewal_does_not_wait_for_a_write(owner: Owner, store: PostgresStore,
 
 def test_a_release_does_not_wait_but_the_next_owner_does(owner: Owner, store: PostgresStore, gate: Gate) -> None:
     gate.close()
-    with in_background(lambda: owner.write(COMMIT), gate.open) as written:
+    with in_background(lambda: owner.append(COMMIT), gate.open) as written:
         gate.wait_for("muster-writer")
         store.release(NODE, owner.epochs)
         with in_background(lambda: store.acquire_leases(OTHER, [SHARD], TTL_MS), gate.open) as taken:
@@ -113,12 +113,12 @@ def test_write_that_waits_for_a_new_owner_finds_its_shard_lost(
     owner: Owner, store: PostgresStore, gate: Gate, holder: PsycopgConnection
 ) -> None:
     lock_lease(holder)
-    with in_background(lambda: owner.write(COMMIT, OTHER_COMMIT), holder.commit) as written:
+    with in_background(lambda: owner.append(COMMIT, OTHER_COMMIT), holder.commit) as written:
         gate.wait_for("muster-writer")
         with holder.cursor() as cursor:
             cursor.execute("UPDATE shard_leases SET node_id = 'x', epoch = epoch + 1 WHERE shard_id = %s", (SHARD,))
     assert written.result() == WriteResult(lost_shards=frozenset({SHARD}))
-    assert not store.has_offsets("orders")
+    assert not has_commits(store, "orders")
     assert [stored.group.group_id for stored in loaded(store, [SHARD, SHARD + 1])] == ["other"]
 
 
@@ -139,11 +139,12 @@ def test_one_of_two_nodes_acquires_a_shard(
 def test_others_do_not_wait_for_a_write(owner: Owner, store: PostgresStore, gate: Gate) -> None:
     owner.write(COMMIT)
     gate.close()
-    with in_background(lambda: owner.write(write(committed=(committed(offset=99),))), gate.open) as written:
+    with in_background(lambda: owner.append(write(committed=(committed(offset=99),))), gate.open) as written:
         gate.wait_for("muster-writer")
         assert [row.offset for row in store.fetch_offsets("orders")] == [1]
         store.put_topic("clicks", 1, None, change_row())
         assert not written.done()
+    owner.checkpoint()
     assert [row.offset for row in store.fetch_offsets("orders")] == [99]
 
 
@@ -182,7 +183,7 @@ def test_acquiring_a_lease_times_out_within_half_the_lease(
     expire_leases(sql_connection)
     gate.close()
     hasty = PostgresStore(database_url, lease_ttl_ms=2_000)
-    with in_background(lambda: owner.write(COMMIT), gate.open):
+    with in_background(lambda: owner.append(COMMIT), gate.open):
         gate.wait_for("muster-writer")
         with pytest.raises(StoreUnavailable, match="lock timeout"):
             hasty.acquire_leases(OTHER, [SHARD], TTL_MS)

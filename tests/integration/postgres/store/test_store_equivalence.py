@@ -1,5 +1,6 @@
 """Property test: the same writes leave the same rows in Postgres and in memory."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -42,6 +43,7 @@ class Step:
     removals: list[tuple[int, bool]]
     """Partition, and whether the decision saw its current commit version."""
     has_died: bool
+    is_by_operator: bool
     is_bad: bool
 
 
@@ -54,6 +56,7 @@ STEPS = st.builds(
     commits=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 99), st.integers(-1, 3)), max_size=3),
     removals=st.lists(st.tuples(st.integers(0, 1), st.booleans()), max_size=2),
     has_died=st.booleans(),
+    is_by_operator=st.booleans(),
     is_bad=st.integers(0, 9).map(lambda roll: roll == 0),
 )
 BATCHES = st.lists(st.lists(STEPS, min_size=1, max_size=5), min_size=1, max_size=4)
@@ -85,17 +88,22 @@ def play(world: World, life: str, batches: list[list[Step]]) -> object:
     owner = Owner(world.store)
     refusals = []
     for number, steps in enumerate(batches):
-        writes = [translate(world.store, life, step, f"{life}{number}-{place}") for place, step in enumerate(steps)]
+        groups = Counter(step.group for step in steps)
+        writes = [
+            translate(world.store, life, step, f"{life}{number}-{place}", is_locked=groups[step.group] == 1)
+            for place, step in enumerate(steps)
+        ]
         refusals.append(set(owner.write(*writes).refused_groups))
     return refusals, seen(world.store, life), reported(world.history(), life)
 
 
-def translate(store: Store, life: str, step: Step, name: str) -> GroupWrite:
+def translate(store: Store, life: str, step: Step, name: str, *, is_locked: bool) -> GroupWrite:
+    """Return a write; one that removes offsets, or has a change, is the only one of its group in a batch."""
     group_id = life + step.group
     versions = {row.partition: row for row in store.stored_offsets(group_id)}
     removals = [
         removed(offset if is_seen else offset._replace(commit_version=-1), f"{name} {number}")
-        for number, (partition, is_seen) in enumerate(step.removals)
+        for number, (partition, is_seen) in enumerate(step.removals if is_locked else ())
         if (offset := versions.get(partition))
     ]
     return write(
@@ -114,7 +122,7 @@ def translate(store: Store, life: str, step: Step, name: str) -> GroupWrite:
         transitions=(
             transition_row(group_id, to_state="Dead" if step.has_died else "Empty", reason="\0" * step.is_bad),
         ),
-        changes=(change_row(name),),
+        changes=(change_row(name),) if is_locked and step.is_by_operator else (),
     )
 
 

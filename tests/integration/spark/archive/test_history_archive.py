@@ -66,6 +66,7 @@ def test_the_role_for_jobs_is_enough_to_copy(
     assert candidates(populated) == EXPECTED
 
 
+@pytest.mark.slow
 def test_second_run_reuses_copies_of_the_first(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
@@ -75,6 +76,7 @@ def test_second_run_reuses_copies_of_the_first(
     assert rows(populated, "SELECT count(DISTINCT path) FROM archive_candidates") == [(5,)]
 
 
+@pytest.mark.slow
 def test_damaged_copy_is_written_again(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_report_reads_no_more_of_the_archive_than_its_interval(
     assert [row.day for row in archived_copies(populated, "offset_history", OLDER, OLD)] == [OLDER]
 
 
+@pytest.mark.slow
 def test_day_with_a_late_row_is_kept_and_copied_again(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
 ) -> None:
@@ -190,6 +193,7 @@ def test_row_written_after_the_drop_is_archived_in_a_second_copy(
     assert in_postgres(populated, "group_transitions").row_count == 0
 
 
+@pytest.mark.slow
 def test_late_row_does_not_replace_one_that_another_run_dropped(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
 ) -> None:
@@ -246,6 +250,7 @@ STEPS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 def test_next_job_completes_one_killed_around_any_step(

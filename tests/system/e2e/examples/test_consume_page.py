@@ -112,6 +112,7 @@ def committed(node_url: str, group_id: str) -> dict[int, tuple[int, int]]:
     return {each["partition"]: (each["offset"], each["log_end_offset"]) for each in answer.get("offsets", [])}
 
 
+@pytest.mark.slow
 def test_commands_of_the_page_have_the_described_results(terminal: Terminal, reader_node: str) -> None:
     terminal.type("mkdir")
     terminal.type("for n in 0 1 2")

@@ -92,6 +92,7 @@ def readers(tmp_path: Path, reader_node: str) -> Iterator[Readers]:
         yield readers
 
 
+@pytest.mark.slow
 def test_killed_consumer_is_replaced_and_every_line_counts_once(readers: Readers) -> None:
     doomed = readers.consume("doomed")
     readers.wait_for("doomed", "owns orders-0 orders-1 orders-2 orders-3")

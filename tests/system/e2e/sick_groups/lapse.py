@@ -62,7 +62,7 @@ class InlineThreads:
     def write(self, call: Callable[[], T]) -> asyncio.Future[T]:
         return _done(call)
 
-    prepare = lease = read = write
+    checkpoint = lease = read = write
 
     def close(self) -> None:
         """Nothing runs."""

@@ -58,6 +58,7 @@ def large_group(story_node: str, ledger: PsycopgConnection) -> Iterator[StoryGro
     group.close()
 
 
+@pytest.mark.slow
 def test_hundred_agents_adopt_a_new_session_timeout_at_their_next_heartbeat(large_group: StoryGroup) -> None:
     generation, calls = large_group.described()["generation"], [consumer.counts() for consumer in large_group.running()]
     recorder = TimeoutRecorder(large_group.running())

@@ -12,6 +12,7 @@ def latest(group: StoryGroup) -> Rebalance:
     return group.rebalances()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("assignor", "reported"), [("range", (2, 1, 0)), ("cooperative-sticky", (2, 0, 0))])
 def test_crashed_consumer_is_evicted_when_its_session_expires(
     group: StoryGroup, assignor: str, reported: tuple[int, int, int]
@@ -60,6 +61,7 @@ def test_consumer_that_stops_polling_leaves_and_loses_its_partitions(group: Stor
     assert group.consumers["one"].counts() == (3, 2, 0)
 
 
+@pytest.mark.slow
 def test_static_consumer_that_stops_polling_stops_heartbeats_without_leaving(group: StoryGroup) -> None:
     group.configure(group_initial_rebalance_delay_ms=1_500)
     group.start("one")
@@ -185,6 +187,7 @@ def test_a_consumer_that_unsubscribes_leaves_at_once(group: StoryGroup) -> None:
     assert [each.trigger for each in group.rebalances()][1:] == ["member_left", "member_joined"]
 
 
+@pytest.mark.slow
 def test_new_member_resumes_at_offsets_committed_by_a_crashed_one(group: StoryGroup) -> None:
     group.configure(group_initial_rebalance_delay_ms=1_500)
     first = group.start("one")

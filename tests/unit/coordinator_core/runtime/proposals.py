@@ -8,6 +8,7 @@ from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.store.memory import MemoryStore
 from coordinator_core.store.runs import CandidateRow, RunRow
+from tests.support.store_worlds import checkpoint_log
 from tests.support.waiting import limited
 from tests.unit.coordinator_core.runtime.nodes import (
     a_change,
@@ -16,6 +17,7 @@ from tests.unit.coordinator_core.runtime.nodes import (
 
 def propose(store: MemoryStore, *group_ids: str, shard_id: int | None = None) -> str:
     """Propose to expire every offset of some groups, as a job would, under their shards or the given one."""
+    checkpoint_log(store)
     run_id = str(uuid4())
     run = RunRow(run_id, "offset_retention", 0, None, None, "proposed", dry_run=False, counts={})
     candidates = [

@@ -317,7 +317,7 @@ async def test_a_datetime_is_what_was_committed_then() -> None:
     store = MemoryStore()
     async with running(store) as node:
         await commit(node, "g", 5)
-        at_ms = store.stored_offsets("g")[0].committed_at_ms
+        at_ms = (await node.fetch_offsets("g", None))[0].committed_at_ms
         await until(lambda: wall_clock_ms() > at_ms, "time passes")
         await node.admin.reset_offsets("g", Reset(ResetTo.OFFSET, 9), a_change())
         await node.admin.reset_offsets("g", Reset(ResetTo.DATETIME, at_ms=at_ms), a_change())
@@ -375,7 +375,7 @@ async def test_a_new_commit_clears_the_expiry_of_what_was_restored() -> None:
         (restored,) = store.stored_offsets("g")
         assert restored.expires_at_ms == restored.committed_at_ms + GroupSettings().retention_ms
         await commit(node, "g", 6)
-        assert [one.expires_at_ms for one in store.stored_offsets("g")] == [None]
+        assert [one.expires_at_ms for one in await node.fetch_offsets("g", None)] == [None]
 
 
 async def test_deleted_group_is_restored_empty_with_its_offsets() -> None:

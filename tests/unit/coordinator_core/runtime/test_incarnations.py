@@ -85,7 +85,7 @@ async def test_members_rejoin_after_a_failover(go_back: GoBack) -> None:
             await remaining.commit(41)
         await settled(remaining)
         await remaining.commit(42)
-        assert [one.offset for one in store.fetch_offsets("g")] == [42]
+        assert [one.offset for one in await node.fetch_offsets("g", None)] == [42]
         assert store.history.rebalances[-1].trigger == "database_restored"
 
 

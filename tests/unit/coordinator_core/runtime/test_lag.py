@@ -83,6 +83,10 @@ class ManyPartitions:
         return []
 
 
+async def nothing_dirty(_group_id: str) -> None:
+    """Find every offset in the table."""
+
+
 async def beside(call: Callable[[], T]) -> T:
     return call()
 
@@ -90,7 +94,7 @@ async def beside(call: Callable[[], T]) -> T:
 @pytest.mark.parametrize("partition_count", [1, 500, 1_000])
 def test_resolution_decreases_with_many_partitions(partition_count: int) -> None:
     store = ManyPartitions(partition_count)
-    lag = GroupLag(cast(Store, store), beside, MetadataCache(GroupSettings(), frozenset()), lambda: 0)
+    lag = GroupLag(cast(Store, store), beside, nothing_dirty, MetadataCache(GroupSettings(), frozenset()), lambda: 0)
     day = SampleTimes(DAY_MS, 2 * DAY_MS, 12 * MINUTE_MS)
     lags = asyncio.run(lag.over_time("orders", day, 50_000))
     assert [each.lag and each.lag.records for each in lags] == [4 * partition_count] * len(day)
@@ -99,6 +103,8 @@ def test_resolution_decreases_with_many_partitions(partition_count: int) -> None
 
 
 def test_more_partitions_than_points_are_refused() -> None:
-    lag = GroupLag(cast(Store, ManyPartitions(100)), beside, MetadataCache(GroupSettings(), frozenset()), lambda: 0)
+    lag = GroupLag(
+        cast(Store, ManyPartitions(100)), beside, nothing_dirty, MetadataCache(GroupSettings(), frozenset()), lambda: 0
+    )
     with pytest.raises(InvalidRequest, match="more than 99 committed offsets"):
         asyncio.run(lag.over_time("orders", SampleTimes(DAY_MS, 2 * DAY_MS, MINUTE_MS), 99))

@@ -1,0 +1,183 @@
+"""Checkpoints: the dirty offsets of this node's shards are stored in the table `offsets`.
+
+Rules:
+
+* A commit is in the table at most `offsets_checkpoint_interval_ms` after its response, while the database keeps up.
+  Very many dirty offsets are stored at once; past twice their limit, commits are refused.
+* Whoever reads the table in order to answer or to decide waits for a checkpoint of the group's shard (`store_group`).
+* One checkpoint is under way at a time, in transactions of some thousand offsets.
+* A checkpoint that stored nothing is repeated. After one of unknown outcome, its shards are loaded again.
+
+Source: ARCHITECTURE.md "The offset log".
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+import structlog
+
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
+from coordinator_core.runtime.clock import Clock, Threads
+from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.shard import Shard
+from coordinator_core.store.interface import OutcomeUnknown, Store, StoreError
+from coordinator_core.store.rows import CheckpointResult
+
+log = structlog.get_logger("muster.runtime")
+
+RETRY_S: Final = 0.25
+"""How long the loop waits after a checkpoint that stored nothing."""
+
+
+class OffsetCheckpoints:
+    """The loop that stores dirty offsets, and the requests that wait for it."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: NodeConfig,
+        clock: Clock,
+        threads: Threads,
+        counters: Counters,
+        shards: Callable[[], Iterable[Shard]],
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._threads = threads
+        self._counters = counters
+        self._shards = shards
+        self._waiting: dict[Shard, asyncio.Future[None]] = {}
+        """Shard → future that completes with the next checkpoint that begins, if a request waits for it."""
+        self._wake = asyncio.Event()
+        self._is_failure_logged = False
+        self.dirty_size = 0
+        """How many dirty offsets there are, including those of the checkpoint under way; a long one counts more."""
+
+    def is_full(self) -> bool:
+        """Return whether commits must wait until dirty offsets are stored."""
+        return self.dirty_size >= 2 * self._config.max_dirty_offsets
+
+    def oldest_ms(self) -> int:
+        """Return the age of the oldest commit that is not in the table; 0 if there is none."""
+        now_ms = self._clock.now().node_ms
+        since_ms = [shard.offsets.since_ms for shard in self._shards()]
+        return now_ms - min((each for each in since_ms if each is not None), default=now_ms)
+
+    def note_growth(self, size: int) -> None:
+        """Count new dirty offsets; begin a checkpoint if there are too many."""
+        self.dirty_size += size
+        if self.dirty_size >= self._config.max_dirty_offsets:
+            self._wake.set()
+
+    async def store_group(self, shard: Shard, group_id: str) -> None:
+        """Return when the table has every commit of a group that was answered before this call.
+
+        Raises:
+            CoordinatorError: the database cannot be reached, or the shard was lost.
+        """
+        if shard.offsets.has(group_id):
+            self._wake.set()
+            waiting = self._waiting.setdefault(shard, asyncio.get_running_loop().create_future())
+            await asyncio.shield(waiting)
+
+    async def run(self) -> None:
+        """Checkpoint at every interval, and when requests or too many dirty offsets demand it, without end."""
+        due_ms = self._clock.now().node_ms
+        while True:
+            await self._wait_until(due_ms)
+            is_due = self._clock.now().node_ms >= due_ms or self.dirty_size >= self._config.max_dirty_offsets
+            if is_due:
+                due_ms = self._clock.now().node_ms + self._config.offsets_checkpoint_interval_ms
+            if not await self.checkpoint(list(self._shards()) if is_due else []):
+                await asyncio.sleep(RETRY_S)
+
+    async def _wait_until(self, node_ms: int) -> None:
+        """Wait for a time, or until `_wake` is set."""
+        try:
+            async with asyncio.timeout(max(0, node_ms - self._clock.now().node_ms) / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    async def checkpoint(self, shards: Iterable[Shard]) -> bool:
+        """Checkpoint these shards and those that requests wait for; return whether the database could be reached."""
+        waiting, self._waiting = self._waiting, {}
+        failures: dict[Shard, CoordinatorError] = {}
+        for some in self._in_transactions({*waiting, *shards}):
+            failures |= await self._checkpoint(some)
+        self.dirty_size = sum([shard.offsets.size for shard in self._shards()])
+        for shard, future in waiting.items():
+            failure = failures.get(shard)
+            if future.done():
+                continue
+            if failure is None and not shard.is_unloaded:
+                future.set_result(None)
+            else:
+                future.set_exception(failure or NotCoordinator("the shard was unloaded on this node"))
+                future.exception()  # Everybody who waits for it may have been cancelled.
+        return not failures
+
+    def _in_transactions(self, shards: Iterable[Shard]) -> Iterator[list[Shard]]:
+        """Yield the shards with dirty offsets in lists that fit one transaction each; a shard is never divided."""
+        some: list[Shard] = []
+        size = 0
+        for shard in sorted(shards, key=lambda shard: shard.shard_id):
+            if shard.is_unloaded or shard.offsets.is_under_way or not shard.offsets.size:
+                continue
+            if some and size + shard.offsets.size > self._config.max_checkpoint_offsets:
+                yield some
+                some, size = [], 0
+            some.append(shard)
+            size += shard.offsets.size
+        if some:
+            yield some
+
+    async def _checkpoint(self, shards: list[Shard]) -> dict[Shard, CoordinatorError]:
+        """Store the dirty offsets of shards in one transaction; return the shards that failed, each with its error."""
+        taken = {shard.shard_id: shard.offsets.take(shard.epoch) for shard in shards}
+        began_ms = self._clock.now().node_ms
+        try:
+            result = await self._threads.checkpoint(partial(self._store.checkpoint, self._config.node_id, taken))
+        except OutcomeUnknown as error:
+            return self._reload(shards, f"whether a checkpoint was stored is not known: {error}")
+        except StoreError as error:
+            for shard in shards:
+                shard.offsets.put_back()
+            return dict.fromkeys(shards, self._record_failure(error))
+        except Exception as error:  # any error: the log has all commits, so the shards can be loaded again
+            log.exception("checkpoint_crashed", shards=sorted(taken))
+            return self._reload(shards, f"a checkpoint failed: {type(error).__name__}: {error}")
+        self._is_failure_logged = False
+        self._counters.checkpoint_s.add((self._clock.now().node_ms - began_ms) / 1000)
+        return self._complete(shards, result)
+
+    def _complete(self, shards: list[Shard], result: CheckpointResult) -> dict[Shard, CoordinatorError]:
+        for offset in result.quarantined:
+            self._counters.offsets_quarantined += 1
+            log.error("offset_quarantined", **offset._asdict())
+        failures: dict[Shard, CoordinatorError] = {}
+        for shard in shards:
+            if shard.shard_id in result.lost_shards:
+                failures[shard] = NotCoordinator("the lease on the shard was lost")
+                shard.fail(failures[shard])
+            else:
+                self._counters.offsets_checkpointed += shard.offsets.complete()
+        return failures
+
+    def _reload(self, shards: list[Shard], detail: str) -> dict[Shard, CoordinatorError]:
+        """Unload shards, so that they are loaded again from the table and the log."""
+        for shard in shards:
+            shard.fail(CoordinatorNotAvailable(detail))
+        return dict.fromkeys(shards, CoordinatorNotAvailable(detail))
+
+    def _record_failure(self, error: StoreError) -> CoordinatorNotAvailable:
+        self._counters.checkpoints_failed += 1
+        if not self._is_failure_logged:
+            log.warning("checkpoint_failed", reason=str(error))
+        self._is_failure_logged = True
+        return CoordinatorNotAvailable(f"committed offsets cannot be stored in the table: {error}")

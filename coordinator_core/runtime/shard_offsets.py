@@ -1,0 +1,84 @@
+"""The dirty offsets of one shard: commits that are in the offset log, and not in the table `offsets` yet."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from coordinator_core.store.dirty_offsets import DirtyOffsets, LoggedCommits
+from coordinator_core.store.rows import ShardCheckpoint, ShardLog
+
+if TYPE_CHECKING:
+    from coordinator_core.runtime.shard import Shard
+
+
+class Checkpoints(Protocol):
+    """The part of `OffsetCheckpoints` that a shard needs."""
+
+    def note_growth(self, size: int) -> None:
+        """Count new dirty offsets."""
+        ...
+
+    async def store_group(self, shard: "Shard", group_id: str) -> None:
+        """Return when the table has every commit of a group that was answered before this call."""
+        ...
+
+
+class ShardOffsets:
+    """What the next checkpoint of a shard stores, and what the one under way is storing."""
+
+    def __init__(self) -> None:
+        self._dirty = DirtyOffsets()
+        self._position = 0
+        self._under_way: DirtyOffsets | None = None
+        self._since_ms: int | None = None
+        self._under_way_since_ms: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Return how many offsets are dirty; a long one counts more."""
+        return self._dirty.size + (0 if self._under_way is None else self._under_way.size)
+
+    @property
+    def is_under_way(self) -> bool:
+        """Return whether a checkpoint was taken that did not end, because it is running or was cancelled."""
+        return self._under_way is not None
+
+    @property
+    def since_ms(self) -> int | None:
+        """Return the node time of the oldest commit that is not in the table; None if there is none."""
+        return self._since_ms if self._under_way_since_ms is None else self._under_way_since_ms
+
+    def load(self, shard_log: ShardLog, node_ms: int) -> int:
+        """Add the commits that the former owner did not checkpoint; return by how much the size grew."""
+        self._position = shard_log.position
+        return sum([self.add(logged, position, node_ms) for position, logged in shard_log.commits])
+
+    def add(self, logged: LoggedCommits, position: int, node_ms: int) -> int:
+        """Add commits that are in the log; return by how much the size grew."""
+        if self._since_ms is None:
+            self._since_ms = node_ms
+        self._position = position
+        return self._dirty.add(logged, position)
+
+    def has(self, group_id: str) -> bool:
+        """Return whether the table lacks a commit of the group."""
+        return group_id in self._dirty.group_ids or (
+            self._under_way is not None and group_id in self._under_way.group_ids
+        )
+
+    def take(self, epoch: int) -> ShardCheckpoint:
+        """Begin a checkpoint with everything that is dirty; `complete` or `put_back` ends it."""
+        self._under_way, self._dirty = self._dirty, DirtyOffsets()
+        self._under_way_since_ms, self._since_ms = self._since_ms, None
+        return ShardCheckpoint(epoch, self._position, self._under_way)
+
+    def complete(self) -> int:
+        """End the checkpoint under way, which is stored; return its number of offsets."""
+        assert self._under_way is not None, "a checkpoint is under way"
+        taken, self._under_way, self._under_way_since_ms = self._under_way, None, None
+        return len(taken)
+
+    def put_back(self) -> None:
+        """End the checkpoint under way, of which nothing was stored."""
+        assert self._under_way is not None, "a checkpoint is under way"
+        self._under_way.add_newer(self._dirty)
+        self._dirty, self._under_way = self._under_way, None
+        self._since_ms, self._under_way_since_ms = self.since_ms, None

@@ -1,0 +1,148 @@
+"""Dirty offsets: commits that are in the offset log and not yet in the table `offsets`.
+
+Rules:
+
+* The last commit of each partition is kept; consumers that commit often replace their own commits here.
+* `offset_history` has the last committed offset of each minute when a later minute has a commit. So a commit that
+  replaces one of an earlier minute here keeps that one for history.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from coordinator_core.protocol.records import OffsetsCommitted
+from coordinator_core.protocol.requests import OffsetToCommit
+
+MINUTE_MS: Final = 60_000
+CHARS_PER_OFFSET: Final = 256
+"""The length of metadata that takes as much memory as an offset without any."""
+
+OffsetKey = tuple[str, str, int]
+"""Group, topic and partition."""
+
+
+class Commit(NamedTuple):
+    """The common values of the offsets of a commit."""
+
+    group_id: str
+    shard_id: int
+    commit_version: int
+    """The position in the offset log; a greater one is newer."""
+    first_minute_ms: int
+    """The minute of the first commit of the partition that is not in the table: an older stored one is history."""
+    record: OffsetsCommitted
+
+
+DirtyOffset = tuple[Commit, OffsetToCommit]
+"""The last offset of a partition, with its commit. A plain tuple, because there are very many."""
+
+
+class LoggedCommits(NamedTuple):
+    """The commits of one decision, as they are in the offset log."""
+
+    shard_id: int
+    group_id: str
+    records: tuple[OffsetsCommitted, ...]
+
+
+class DirtyOffsets:
+    """The dirty offsets of some groups."""
+
+    def __init__(self) -> None:
+        self.commits: dict[OffsetKey, DirtyOffset] = {}
+        self.superseded: list[DirtyOffset] = []
+        """Offsets that were replaced here, but were the last of their minutes."""
+        self.group_ids: set[str] = set()
+        self.minutes: set[int] = set()
+        """The minutes of all commits that were added."""
+        self.size = 0
+        """The number of offsets, where the metadata of one counts as another for each `CHARS_PER_OFFSET`."""
+
+    def __len__(self) -> int:
+        return len(self.commits) + len(self.superseded)
+
+    def all(self) -> list[DirtyOffset]:
+        """Return every offset, those for history first."""
+        return [*self.superseded, *self.commits.values()]
+
+    def by_group(self) -> dict[str, "DirtyOffsets"]:
+        """Return the offsets of each group."""
+        groups: dict[str, DirtyOffsets] = {}
+        for commit, offset in self.superseded:
+            groups.setdefault(commit.group_id, DirtyOffsets()).superseded.append((commit, offset))
+        for key, (commit, offset) in self.commits.items():
+            groups.setdefault(commit.group_id, DirtyOffsets()).commits[key] = (commit, offset)
+        return groups
+
+    def halves(self) -> tuple["DirtyOffsets", "DirtyOffsets"]:
+        """Return the offsets in two parts."""
+        first, second = DirtyOffsets(), DirtyOffsets()
+        middle = len(self) // 2
+        of_first = max(0, middle - len(self.superseded))
+        first.superseded, second.superseded = self.superseded[:middle], self.superseded[middle:]
+        items = list(self.commits.items())
+        first.commits, second.commits = dict(items[:of_first]), dict(items[of_first:])
+        return first, second
+
+    def add(self, logged: LoggedCommits, commit_version: int) -> int:
+        """Add commits, which are newer than all others of their group; return by how much the size grew."""
+        before = self.size
+        self.group_ids.add(logged.group_id)
+        for record in logged.records:
+            commit = Commit(logged.group_id, logged.shard_id, commit_version, minute_ms(record.at_ms), record)
+            self.minutes.add(commit.first_minute_ms)
+            self._add({(logged.group_id, one.topic, one.partition): (commit, one) for one in record.offsets})
+        return self.size - before
+
+    def add_newer(self, newer: "DirtyOffsets") -> None:
+        """Add the offsets of `newer`, all of which were committed after these."""
+        self.minutes |= newer.minutes
+        self._add(newer.commits)
+        self.superseded += newer.superseded
+        self.group_ids |= newer.group_ids
+        self.size += len(newer.superseded)
+
+    def _add(self, entries: dict[OffsetKey, DirtyOffset]) -> None:
+        before = len(self)
+        if len(self.minutes) > 1 and not self.commits.keys().isdisjoint(entries):
+            entries = dict(self._replacing(entries))
+        self.commits.update(entries)
+        if len(self) > before:
+            chars = sum([len(one.metadata) for _, one in entries.values()])
+            self.size += len(self) - before + chars // CHARS_PER_OFFSET
+
+    def _replacing(self, entries: dict[OffsetKey, DirtyOffset]) -> Iterator[tuple[OffsetKey, DirtyOffset]]:
+        """Yield the entries with the first minutes of those that they replace; keep replaced ones for history."""
+        for key, (commit, offset) in entries.items():
+            earlier = self.commits.get(key)
+            if earlier is None:
+                yield key, (commit, offset)
+                continue
+            before, _ = earlier
+            if minute_ms(before.record.at_ms) < commit.first_minute_ms:
+                self.superseded.append(earlier)
+            yield key, (commit._replace(first_minute_ms=before.first_minute_ms), offset)
+
+
+def dirty_offsets(logged: Iterable[tuple[int, LoggedCommits]]) -> DirtyOffsets:
+    """Return the dirty offsets of commits with their positions in the log, the oldest first."""
+    dirty = DirtyOffsets()
+    for commit_version, commits in logged:
+        dirty.add(commits, commit_version)
+    return dirty
+
+
+def logged_of_topic(logged: Iterable[tuple[int, LoggedCommits]], topic: str) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return (group, partition) → (shard, commit version) of a topic's commits, which are in the order of the log."""
+    return {
+        (commits.group_id, one.partition): (commits.shard_id, commit_version)
+        for commit_version, commits in logged
+        for record in commits.records
+        for one in record.offsets
+        if one.topic == topic
+    }
+
+
+def minute_ms(instant_ms: int) -> int:
+    """Return the start of the minute of a time."""
+    return instant_ms - instant_ms % MINUTE_MS

@@ -1,0 +1,236 @@
+"""Commits are answered when they are in the offset log; checkpoints store them in the table, in time or on demand."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordinator
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.store.interface import OutcomeUnknown, StoreUnavailable
+from coordinator_core.store.memory import MemoryStore
+from coordinator_core.store.rows import CheckpointResult, ShardCheckpoint
+from tests.support.waiting import PATIENCE_S
+from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
+
+pytestmark = pytest.mark.anyio
+
+NEVER_MS = 3_600_000
+
+
+class CheckpointStore(MemoryStore):
+    """A store whose checkpoints wait for `go`, and fail once with `failure`, before or after they have stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.go.set()
+        self.began = threading.Event()
+        self.failure: Exception | None = None
+        self.is_stored_before_failure = False
+        self.checkpoints: list[list[int]] = []
+
+    def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
+        self.began.set()
+        assert self.go.wait(PATIENCE_S), "the test never let the checkpoint go"
+        failure, self.failure = self.failure, None
+        if failure is not None and not self.is_stored_before_failure:
+            raise failure
+        result = super().checkpoint(node_id, shards)
+        self.checkpoints.append([len(shard.dirty) for shard in shards.values()])
+        if failure is not None:
+            raise failure
+        return result
+
+
+@pytest.fixture
+def store() -> CheckpointStore:
+    return CheckpointStore()
+
+
+def on_demand(**overrides: int) -> NodeConfig:
+    """Return the config of a node that makes no checkpoint before one is demanded."""
+    return replace(config(offsets_checkpoint_interval_ms=NEVER_MS), **overrides)  # type: ignore[arg-type]  # as in config
+
+
+async def fetched(node: Coordinator, group_id: str = "g") -> list[int]:
+    return [one.offset for one in await node.fetch_offsets(group_id, None)]
+
+
+async def commit(node: Coordinator, *offsets: int, group_id: str = "g") -> None:
+    """Commit offsets of partitions 0, 1, …, one request each."""
+    for partition, offset in enumerate(offsets):
+        await Member(node, group_id).commit(offset, partition=partition)
+
+
+async def committed_while_a_checkpoint_is_held(node: Coordinator, store: CheckpointStore) -> "asyncio.Task[list[int]]":
+    """Commit 1, begin a fetch whose checkpoint is held, and commit 2; return the fetch."""
+    await commit(node, 1)
+    store.go.clear()
+    store.began.clear()
+    fetch = asyncio.create_task(fetched(node))
+    await asyncio.to_thread(store.began.wait)
+    await commit(node, 2)
+    return fetch
+
+
+# -- when -----------------------------------------------------------------------------------------------------
+
+
+async def test_commit_is_in_the_table_after_the_interval_without_any_request(store: CheckpointStore) -> None:
+    async with running(store, config(offsets_checkpoint_interval_ms=20)) as node:
+        await commit(node, 7)
+        await until(lambda: node.counts().dirty_offsets == 0, "a checkpoint is made")
+        assert store.has_offsets("g")
+
+
+async def test_fetch_waits_for_a_checkpoint_and_for_no_interval(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        await until(lambda: node.counts().shards_active == 50, "shards are loaded")
+        await commit(node, 7, 8)
+        assert not store.has_offsets("g")
+        assert await fetched(node) == [7, 8]
+        assert await node.has_offsets("g")
+        assert store.checkpoints == [[2]]
+
+
+async def test_fetch_of_a_group_without_dirty_offsets_waits_for_no_checkpoint(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        await commit(node, 7)
+        await fetched(node)
+        store.go.clear()
+        assert await fetched(node) == [7]
+        store.go.set()
+
+
+async def test_fetch_during_a_checkpoint_waits_for_the_next_one_if_there_is_a_newer_commit(
+    store: CheckpointStore,
+) -> None:
+    async with running(store, on_demand()) as node:
+        before = await committed_while_a_checkpoint_is_held(node, store)
+        after = asyncio.create_task(fetched(node))
+        store.go.set()
+        assert (await before)[0] in {1, 2}
+        assert await after == [2]
+
+
+async def test_commits_do_not_wait_for_a_checkpoint(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        fetch = await committed_while_a_checkpoint_is_held(node, store)
+        assert not fetch.done()
+        store.go.set()
+        await fetch
+
+
+async def test_too_many_dirty_offsets_are_stored_before_the_interval_is_over(store: CheckpointStore) -> None:
+    async with running(store, on_demand(max_dirty_offsets=3)) as node:
+        await commit(node, 1, 2, 3)
+        await until(lambda: store.has_offsets("g"), "a checkpoint is made")
+
+
+async def test_far_too_many_dirty_offsets_make_commits_wait_and_nothing_else(store: CheckpointStore) -> None:
+    async with running(store, on_demand(max_dirty_offsets=2)) as node:
+        store.go.clear()
+        await commit(node, 1, 2, 3, 4)
+        with pytest.raises(CoordinatorNotAvailable, match="max_dirty_offsets"):
+            await commit(node, 5)
+        member = Member(node, "other")
+        await member.settle()
+        await member.heartbeat()
+        store.go.set()
+        assert await fetched(node) == [1, 2, 3, 4]
+        await commit(node, 5)
+        assert await fetched(node) == [5, 2, 3, 4]
+
+
+async def test_checkpoint_of_many_shards_is_divided_but_a_shard_is_not(store: CheckpointStore) -> None:
+    async with running(store, on_demand(max_checkpoint_offsets=3)) as node:
+        await until(lambda: node.counts().shards_active == 50, "shards are loaded")
+        groups = {shard_of(f"g{number}", 50): f"g{number}" for number in range(200)}
+        for shard in range(4):
+            await commit(node, *range(1 if shard else 5), group_id=groups[shard])
+    assert store.checkpoints == [[5], [1, 1, 1]]
+
+
+async def test_stopping_node_leaves_nothing_in_the_log(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        await commit(node, 7)
+    assert [one.offset for one in store.fetch_offsets("g")] == [7]
+    assert not store.load_offset_log(range(50))[shard_of("g", 50)].commits
+
+
+async def test_age_and_number_of_dirty_offsets_are_counted(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        assert (node.counts().dirty_offsets, node.counts().oldest_dirty_offset_s) == (0, 0)
+        await commit(node, 7, 8)
+        await until(lambda: node.counts().oldest_dirty_offset_s > 0, "time passes")
+        assert node.counts().dirty_offsets == 2
+        fetch = asyncio.create_task(fetched(node))
+        store.failure = StoreUnavailable("the disk is full")
+        with pytest.raises(CoordinatorNotAvailable, match="the disk is full"):
+            await fetch
+        assert node.counts().oldest_dirty_offset_s > 0
+        assert node.counts().dirty_offsets == 2
+        await fetched(node)
+        assert (node.counts().dirty_offsets, node.counts().oldest_dirty_offset_s) == (0, 0)
+
+
+# -- failures -------------------------------------------------------------------------------------------------
+
+
+async def test_checkpoint_that_stored_nothing_is_repeated(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        await commit(node, 7)
+        store.failure = StoreUnavailable("the disk is full")
+        with pytest.raises(CoordinatorNotAvailable, match="the disk is full"):
+            await fetched(node)
+        assert node.counts().sums.checkpoints_failed == 1
+        assert await fetched(node) == [7]
+        assert node.counts().sums.offsets_checkpointed == 1
+
+
+async def test_commits_during_a_checkpoint_that_failed_are_stored_with_it(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        fetch = await committed_while_a_checkpoint_is_held(node, store)
+        store.failure = StoreUnavailable("the disk is full")
+        store.go.set()
+        with pytest.raises(CoordinatorNotAvailable):
+            await fetch
+        assert await fetched(node) == [2]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("failure", [OutcomeUnknown("the connection was lost"), RuntimeError("a bug")], ids=repr)
+async def test_shards_are_loaded_again_after_a_checkpoint_of_unknown_outcome(
+    store: CheckpointStore, failure: Exception, is_stored: bool
+) -> None:
+    async with running(store, on_demand()) as node:
+        fetch = await committed_while_a_checkpoint_is_held(node, store)
+        store.failure, store.is_stored_before_failure = failure, is_stored
+        store.go.set()
+        with pytest.raises(CoordinatorNotAvailable, match=str(failure)):
+            await fetch
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    assert await fetched(node) == [2]
+                    break
+                except (NotCoordinator, CoordinatorNotAvailable):
+                    await asyncio.sleep(0.01)
+
+
+async def test_owner_that_lost_its_lease_answers_no_fetch(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        await commit(node, 7)
+        shard = shard_of("g", 50)
+        store.release("a", {shard: store.leases()[shard].epoch})
+        store.acquire_leases("b", [shard], 60_000)
+        with pytest.raises(NotCoordinator):
+            await fetched(node)
+        assert not store.has_offsets("g")
+        with pytest.raises(CoordinatorNotAvailable):
+            await fetched(node)
