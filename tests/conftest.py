@@ -18,7 +18,7 @@ from coordinator_core.store.postgres import PostgresStore
 from muster.embedded_postgres import EmbeddedPostgres
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.collection import mark_by_fixtures, put_longest_first
-from tests.support.databases import FORGETFUL, Databases
+from tests.support.databases import FORGETFUL, Databases, cluster_directory
 from tests.support.nodes import running_node
 
 if TYPE_CHECKING:
@@ -46,7 +46,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    with EmbeddedPostgres(tmp_path_factory.mktemp("cluster"), max_connections=100, options=FORGETFUL) as postgres:
+    with (
+        cluster_directory(tmp_path_factory.mktemp("cluster")) as directory,
+        EmbeddedPostgres(directory, max_connections=100, options=FORGETFUL) as postgres,
+    ):
         databases = Databases(postgres)
         yield databases
         databases.close()

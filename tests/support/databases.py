@@ -1,6 +1,12 @@
 """Databases for tests: clones of one migrated template in a temporary cluster."""
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
 import psycopg2
 from psycopg2 import sql
@@ -18,6 +24,21 @@ FORGETFUL = {
     "max_wal_senders": "0",
 }
 """Server settings for a cluster that is deleted afterwards."""
+
+
+IN_MEMORY: Final = Path("/dev/shm")
+FREE_BYTES_MIN: Final = 2 * 2**30
+"""What a cluster in memory needs beside those of other test processes."""
+
+
+@contextmanager
+def cluster_directory(otherwise: Path) -> Iterator[Path]:
+    """Return a directory for a temporary cluster: in memory if there is space, where cloning is three times as fast."""
+    if not IN_MEMORY.is_dir() or shutil.disk_usage(IN_MEMORY).free < FREE_BYTES_MIN:
+        yield otherwise
+        return
+    with TemporaryDirectory(prefix="muster-tests-", dir=IN_MEMORY) as name:
+        yield Path(name)
 
 
 class Databases:

@@ -10,6 +10,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from tests.support.http_client import Client, Group, fresh_id, gives, join_body, position
 from tests.support.nodes import running_node
+from tests.support.offset_log import wait_for_checkpoint
 from tests.support.waiting import PATIENCE_S
 
 Json = Any
@@ -282,11 +283,12 @@ def test_group_without_rebalances_has_an_empty_history(group: Group) -> None:
     assert [each["member_id"] for each in listed(group, "ownership")["offsets"]] == [""]
 
 
-def test_history_is_equal_on_every_node(database_url: str) -> None:
+def test_history_is_equal_on_every_node(database_url: str, sql_connection: PsycopgConnection) -> None:
     with running_node(database_url, group_initial_rebalance_delay_ms=0) as one, closing(Client(one.url)) as client:
         group = client.group("g")
         group.stable().commit(position(5))
         with running_node(database_url) as two, closing(Client(two.url)) as elsewhere:
+            wait_for_checkpoint(sql_connection)
             for what in ("rebalances", "transitions", "ownership"):
                 assert listed(elsewhere.group("g"), what) == listed(group, what)
 
