@@ -1,6 +1,7 @@
 """A server without a coordinator: the node's uvicorn, decoding a body and returning a constant.
 
-`/heartbeat` and `/offsets` decode the same bodies as a node; `/asgi` ignores the request.
+`/heartbeat` and `/offsets` decode the same bodies as a node; `/bytes/N` reads the body and returns N bytes; `/asgi`
+ignores the request.
 
 Run: python -m bench.bare_server PORT
 """
@@ -24,6 +25,7 @@ from muster.node import bound_listener
 
 ANSWER: Final = msgspec.json.encode(HeartbeatResponseBody(session_timeout_ms=45_000, heartbeat_interval_ms=3_000))
 HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", str(len(ANSWER)).encode())]
+BYTES: Final = b"/bytes/"
 DECODERS: Final[Mapping[bytes, msgspec.json.Decoder[Any]]] = {
     b"/heartbeat": msgspec.json.Decoder(HeartbeatRequestBody),
     b"/offsets": msgspec.json.Decoder(CommitBody),
@@ -36,10 +38,15 @@ class Bare:
     async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         decoder = DECODERS.get(scope["raw_path"])
+        headers, answer = HEADERS, ANSWER
         if decoder is not None:
             decoder.decode(await body_of(receive))
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await send({"type": "http.response.body", "body": ANSWER, "more_body": False})
+        elif scope["raw_path"].startswith(BYTES):
+            await body_of(receive)
+            answer = bytes(int(scope["raw_path"].removeprefix(BYTES)))
+            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer, "more_body": False})
 
 
 async def body_of(receive: Receive) -> bytes:

@@ -19,6 +19,7 @@ SHOWN: Final = {
     "node_cpu_us": "node CPU {} µs",
     "postgres_cpu_us": "Postgres CPU {} µs",
     "bare_cpu_us": "bare CPU {} µs",
+    "whole_ms": "with Postgres {} ms",
     "kafka_p50_ms": "Kafka p50 {} ms",
     "kafka_p99_ms": "Kafka p99 {} ms",
     "kafka_cpu_us": "Kafka CPU {} µs",

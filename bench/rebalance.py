@@ -1,7 +1,8 @@
-"""Time rebalances of small and large groups; the target is linear growth.
+"""Time rebalances of small and large groups.
 
-All members but one have rejoined and wait. The time runs from the last member's join until the last sync response. The
-ceiling is as many concurrent round trips to a bare route.
+All members but one have rejoined and wait. The time runs from the last member's join until the last sync response,
+without the processor time of Postgres. The ceiling is the same requests to a bare server, all at once, which
+answers with as many bytes. Growth is compared with linear, and a member of another group sends heartbeats meanwhile.
 
 Run: python -m bench.rebalance [FILE]
 """
@@ -11,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import NamedTuple, Self
 from uuid import uuid4
 
 import msgspec
@@ -22,13 +23,18 @@ from bench.channel import Channel
 from bench.cpu_time import Pids
 from bench.figures import Figure, Json, middle, run_benchmark
 from bench.group_members import join_body
+from bench.heartbeat_probe import HeartbeatProbe, heartbeat_probe
 from bench.http_load import HEAD_END, is_answered, post
-from bench.timed_rebalances import Rebalance, form_group, median_rebalance, time_rebalance
+from bench.timed_rebalances import Rebalance, form_group, time_rebalance
 
 PARKED = 'muster_parked_requests{request="JoinGroup"}'
 POLL_S = 0.05
 WINDOW_MS = 500
+THOUSAND = 1_000
+WANTED = 1.5
+"""The target from a thousand members on."""
 WANTED_GROWTH = 1.3
+WANTED_HEARTBEAT_MS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +45,43 @@ class Size:
     rounds: int = 3
 
 
+class Exchange(NamedTuple):
+    """A request that a member has sent, and how many bytes its response had."""
+
+    body: bytes
+    response_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One rebalance, and the same requests to the bare server after it."""
+
+    rebalance: Rebalance
+    members: int
+    bare_ms: float
+    heartbeat_ms: float
+    """The slowest heartbeat of another group meanwhile."""
+
+    @property
+    def own_ms(self) -> float:
+        """The time without the processor time of Postgres, which short rebalances do not have."""
+        postgres_us = self.rebalance.details().get("postgres_cpu_us", 0.0)
+        return self.rebalance.took_ms - self.members * postgres_us / 1_000
+
+
 def measure(place: Place, size: Size) -> list[Figure]:
     """Return the benchmark's figures."""
-    with node(place, group_initial_rebalance_delay_ms=WINDOW_MS) as muster, bare_server(place) as bare:
-        took_ms: dict[int, float] = {}
-        figures = []
+    figures = []
+    took_ms: dict[int, float] = {}
+    with (
+        node(place, group_initial_rebalance_delay_ms=WINDOW_MS) as muster,
+        bare_server(place) as bare,
+        heartbeat_probe(muster.url) as probe,
+    ):
         for count in size.members:
-            timed = uvloop.run(_rebalances(muster.url, count, size.rounds, place.pids(muster)))
-            took_ms[count] = timed.took_ms
-            bare_ms = uvloop.run(_round_trips_ms(bare.url, count, size.rounds))
-            what = f"rebalance of {count:,} members"
-            beside = ("bare round trips", bare_ms)
-            figures.append(Figure(what, timed.took_ms, "ms", *beside, better="less", details=timed.details()))
+            rounds = uvloop.run(_rounds(muster.url, bare.url, count, size.rounds, place.pids(muster), probe))
+            figures += _figures(count, rounds)
+            took_ms[count] = middle([one.rebalance.took_ms for one in rounds])
     for small, large in zip(size.members, size.members[1:], strict=False):
         growth, linear = took_ms[large] / took_ms[small], large / small
         what = f"growth from {small:,} to {large:,} members"
@@ -58,13 +89,39 @@ def measure(place: Place, size: Size) -> list[Figure]:
     return figures
 
 
-async def _rebalances(url: str, count: int, rounds: int, pids: Pids) -> Rebalance:
+def _figures(count: int, rounds: Sequence[Round]) -> list[Figure]:
+    chosen = sorted(rounds, key=lambda one: one.own_ms / one.bare_ms)[len(rounds) // 2]
+    what = f"rebalance of {count:,} members"
+    beside = ("the same bytes, bare", chosen.bare_ms)
+    details = {**chosen.rebalance.details(), "whole_ms": chosen.rebalance.took_ms}
+    heartbeat_ms = max(one.heartbeat_ms for one in rounds)
+    limit = ("the limit", WANTED_HEARTBEAT_MS)
+    wanted = WANTED if count >= THOUSAND else None
+    return [
+        Figure(what, chosen.own_ms, "ms", *beside, wanted=wanted, better="less", details=details),
+        Figure(f"slowest heartbeat beside it ({count:,})", heartbeat_ms, "ms", *limit, wanted=1.0, better="less"),
+    ]
+
+
+async def _rounds(url: str, bare_url: str, count: int, rounds: int, pids: Pids, probe: HeartbeatProbe) -> list[Round]:
     path = f"/v1/groups/rebalance-{count}-{uuid4().hex[:8]}"
     members = await form_group([await HttpMember.connected(url, path) for _ in range(count)])
-    timed = [await time_rebalance(members, partial(until_parked, url), pids) for _ in range(rounds)]
-    for member in members:
+    bare = [await HttpMember.connected(bare_url, "") for _ in range(count)]
+    found = []
+    for _ in range(rounds):
+        rebalance = await time_rebalance(members, partial(_until_parked_and_probed, url, probe), pids)
+        heartbeat_ms = await asyncio.to_thread(probe.worst_ms)
+        bare_ms = await _round_trips_ms(bare, [member.exchanges for member in members])
+        found.append(Round(rebalance, count, bare_ms, heartbeat_ms))
+    for member in [*members, *bare]:
         member.close()
-    return median_rebalance(timed)
+    return found
+
+
+async def _until_parked_and_probed(url: str, probe: HeartbeatProbe, count: int) -> None:
+    """Return when that many joins wait, and forget the heartbeats before."""
+    await until_parked(url, count)
+    await asyncio.to_thread(probe.worst_ms)
 
 
 async def until_parked(url: str, count: int) -> None:
@@ -73,18 +130,17 @@ async def until_parked(url: str, count: int) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def _round_trips_ms(url: str, count: int, rounds: int) -> float:
-    """Return how long the bare route takes to answer all members twice."""
-    members = [await HttpMember.connected(url, "/asgi") for _ in range(count)]
-    took_ms = []
-    for _ in range(rounds):
-        began_s = time.perf_counter()
-        for _ in range(2):
-            await asyncio.gather(*(member.ask("/asgi", {}) for member in members))
-        took_ms.append((time.perf_counter() - began_s) * 1_000)
-    for member in members:
-        member.close()
-    return middle(took_ms)
+async def _round_trips_ms(bare: "Sequence[HttpMember]", exchanges: Sequence[Sequence[Exchange]]) -> float:
+    """Return how long the bare server takes to answer the last join and the last sync of all members."""
+    began_s = time.perf_counter()
+    for place in (-2, -1):
+        await asyncio.gather(
+            *(
+                member.send(f"/bytes/{of_member[place].response_bytes}", of_member[place].body)
+                for member, of_member in zip(bare, exchanges, strict=True)
+            )
+        )
+    return (time.perf_counter() - began_s) * 1_000
 
 
 class HttpMember:
@@ -94,6 +150,7 @@ class HttpMember:
         self.member_id = ""
         self.leader_id = ""
         self.generation = -1
+        self.exchanges: list[Exchange] = []
         self._channel = channel
         self._path = path
 
@@ -116,9 +173,16 @@ class HttpMember:
 
     async def ask(self, path: str, body: object) -> Json:
         """Send one request and return the response's JSON."""
-        response = await self._channel.ask(post(path, msgspec.json.encode(body)))
-        decoded: Json = msgspec.json.decode(response.partition(HEAD_END)[2])
+        encoded = msgspec.json.encode(body)
+        response = await self.send(path, encoded)
+        self.exchanges.append(Exchange(encoded, len(response)))
+        decoded: Json = msgspec.json.decode(response)
         return decoded
+
+    async def send(self, path: str, body: bytes) -> bytes:
+        """Send one request and return the response's body."""
+        response = await self._channel.ask(post(path, body))
+        return response.partition(HEAD_END)[2]
 
     def close(self) -> None:
         """Close the connection."""

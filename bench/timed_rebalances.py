@@ -5,7 +5,7 @@ All members but one have rejoined and wait. Each member has its own connection.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -72,12 +72,6 @@ async def time_rebalance(members: Sequence[GroupMember], until_waiting: UntilWai
     took_s = time.perf_counter() - began_s
     assert len({member.generation for member in members}) == 1, "all members are in one generation"
     return Rebalance(took_s * 1_000, meter.us_per_request(len(members)))
-
-
-def median_rebalance(rebalances: Iterable[Rebalance]) -> Rebalance:
-    """Return the rebalance with the median time."""
-    ranked = sorted(rebalances, key=lambda rebalance: rebalance.took_ms)
-    return ranked[len(ranked) // 2]
 
 
 async def _sync_all(members: Sequence[GroupMember]) -> None:

@@ -41,6 +41,8 @@ class FastPathEndpoint:
             authorize(context, self.access_rule)
         if context.scope["query_string"]:
             raise InvalidRequest("this request has no query parameters")
+        if self.is_long_poll:
+            await context.server.long_poll_turns.wait()
         answer = await self.function(context, group_id, read_json(context.body, self.body_kind))
         return HttpResponse(200, JSON, json_bytes(answer))
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, TypeAlias, TypeVar
 from uuid import UUID, uuid4
@@ -21,6 +21,7 @@ from api.http.limits import ACTOR_MAX_CHARS, REQUEST_ID_MAX_CHARS, HttpLimits
 from api.http.metrics import Metrics
 from api.http.problems import LongPollTimedOut
 from api.http.tokens import ALL_TOPICS, Identity, Role, Tokens
+from api.http.turns import LongPollTurns
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.responses import Answer
 from coordinator_core.runtime.changes import Change
@@ -53,6 +54,7 @@ class ServerContext:
     body_budget: BodyBudget
     tokens: Tokens | None = None
     """None: every request is allowed."""
+    long_poll_turns: LongPollTurns = field(default_factory=LongPollTurns)
 
 
 class RequestContext:

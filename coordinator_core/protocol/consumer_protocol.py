@@ -9,14 +9,20 @@ Source: Kafka's ``ConsumerProtocolSubscription.json`` (versions 0-3) and ``Consu
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 CONSUMER = "consumer"
 SUBSCRIPTION_VERSION = 1
 ASSIGNMENT_VERSION = 0
+SHORT = 1_024
+REMEMBERED = 4_096
+"""A rebalance reads the same bytes several times, so the results of as many short ones are remembered."""
 _OWNED_SINCE = 1
 _GENERATION_SINCE = 2
 _RACK_SINCE = 3
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
 
 
 class Unreadable(ValueError):
@@ -106,6 +112,10 @@ def topics_of(metadata: bytes) -> frozenset[str] | None:
 
     Source: Kafka's ``ClassicGroup.computeSubscribedTopics``.
     """
+    return _topics_of_short(metadata) if len(metadata) <= SHORT else _topics_of(metadata)
+
+
+def _topics_of(metadata: bytes) -> frozenset[str] | None:
     try:
         _, topics, _ = _read_first_fields(_Reader(metadata))
     except Unreadable:
@@ -115,10 +125,18 @@ def topics_of(metadata: bytes) -> frozenset[str] | None:
 
 def partitions_of(assignment: bytes) -> tuple[TopicPartitions, ...] | None:
     """Return the partitions of an assignment, or None if it cannot be read."""
+    return _partitions_of_short(assignment) if len(assignment) <= SHORT else _partitions_of(assignment)
+
+
+def _partitions_of(assignment: bytes) -> tuple[TopicPartitions, ...] | None:
     try:
         return read_assignment(assignment).partitions
     except Unreadable:
         return None
+
+
+_topics_of_short = lru_cache(REMEMBERED)(_topics_of)
+_partitions_of_short = lru_cache(REMEMBERED)(_partitions_of)
 
 
 # -- bytes ----------------------------------------------------------------------------------------
@@ -140,10 +158,18 @@ class _Reader:
         return taken
 
     def int16(self) -> int:
-        return int(struct.unpack(">h", self._take(2))[0])
+        return self._number(_INT16)
 
     def int32(self) -> int:
-        return int(struct.unpack(">i", self._take(4))[0])
+        return self._number(_INT32)
+
+    def _number(self, form: struct.Struct) -> int:
+        try:
+            (value,) = form.unpack_from(self._data, self._at)
+        except struct.error:
+            raise Unreadable(f"{form.size} bytes wanted at {self._at} of {len(self._data)}") from None
+        self._at += form.size
+        return int(value)
 
     def count(self) -> int:
         """Read an array's length; null counts as empty, and more items than remaining bytes are invalid."""
@@ -195,11 +221,11 @@ def _write_partitions(partitions: tuple[TopicPartitions, ...]) -> bytes:
 
 
 def _int16(value: int) -> bytes:
-    return struct.pack(">h", value)
+    return _INT16.pack(value)
 
 
 def _int32(value: int) -> bytes:
-    return struct.pack(">i", value)
+    return _INT32.pack(value)
 
 
 def _string(value: str) -> bytes:

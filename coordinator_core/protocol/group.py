@@ -3,8 +3,8 @@
 `apply` is total: it cannot fail, and reads only the group and the record. `decide` has already checked that the
 record is legal, so nothing is checked here again.
 
-A copy shares its containers with the original until one of the two changes them (`_own`): a group may have thousands
-of members, and most decisions change one entry. Members are values.
+A group may have thousands of members, and most decisions change one entry. So a copy shares its containers with the
+original until one of the two changes them (`_own`), and who waits is in persistent maps. Members are values.
 
 Source: protocol.md sections 1 and 2.
 """
@@ -12,6 +12,8 @@ Source: protocol.md sections 1 and 2.
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import ClassVar, Self, assert_never
+
+from rpds import HashTrieMap, HashTrieSet
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.member import Member
@@ -78,10 +80,7 @@ class Group:
         {
             "members",
             "supported_protocols",
-            "parked_joins",
-            "parked_syncs",
             "pending_member_ids",
-            "pending_syncs",
             "static_members",
         }
     )
@@ -102,9 +101,10 @@ class Group:
         """Member id → member, oldest first."""
         self.static_members: dict[str, str] = {}
         self.pending_member_ids: set[str] = set()
-        self.parked_joins: dict[str, Token] = {}
-        self.parked_syncs: dict[str, Token] = {}
-        self.pending_syncs: set[str] = set()
+        self.parked_joins: HashTrieMap[str, Token] = HashTrieMap()
+        """Member id → its parked join. Persistent, as are the next two: thousands of members change them one by one."""
+        self.parked_syncs: HashTrieMap[str, Token] = HashTrieMap()
+        self.pending_syncs: HashTrieSet[str] = HashTrieSet()
         self.supported_protocols: dict[str, int] = {}
         """Protocol name → how many members support it."""
         self.metadata_bytes = 0
@@ -160,10 +160,14 @@ class Group:
             group._put(member)
         group.leader_id = leader_id if leader_id in group.members else None
         if state is COMPLETING:
-            group.pending_syncs = set(group.members)
+            group.pending_syncs = HashTrieSet(group.members)
         return group
 
     # -- queries ----------------------------------------------------------------------------------
+
+    def oldest_first(self, parked: "HashTrieMap[str, Token]") -> list[tuple[str, Token]]:
+        """Return parked requests in the order of their members."""
+        return [(member_id, parked[member_id]) for member_id in self.members if member_id in parked]
 
     @property
     def exists(self) -> bool:
@@ -226,11 +230,9 @@ class Group:
         """Apply one record to the group in place. Total: every record can be applied."""
         match record:
             case JoinParked():
-                self._own("parked_joins")
-                self.parked_joins[record.member_id] = record.token
+                self.parked_joins = self.parked_joins.insert(record.member_id, record.token)
             case SyncParked():
-                self._own("parked_syncs")
-                self.parked_syncs[record.member_id] = record.token
+                self.parked_syncs = self.parked_syncs.insert(record.member_id, record.token)
                 self._sync_received(record.member_id)
             case SyncReceived():
                 self._sync_received(record.member_id)
@@ -269,8 +271,7 @@ class Group:
                 assert_never(record)
 
     def _sync_received(self, member_id: str) -> None:
-        self._own("pending_syncs")
-        self.pending_syncs.discard(member_id)
+        self.pending_syncs = self.pending_syncs.discard(member_id)
 
     def _enter(self, state: GroupState, at_ms: int) -> None:
         self.state = state
@@ -291,15 +292,15 @@ class Group:
 
     def _member_updated(self, record: MemberUpdated) -> None:
         known = self.members[record.member_id]
-        self._count_supported_protocols(known, -1)
-        self._put(
-            replace(
-                known,
-                session_timeout_ms=record.session_timeout_ms,
-                rebalance_timeout_ms=record.rebalance_timeout_ms,
-                protocols=record.protocols,
-            )
+        updated = replace(
+            known,
+            session_timeout_ms=record.session_timeout_ms,
+            rebalance_timeout_ms=record.rebalance_timeout_ms,
+            protocols=record.protocols,
         )
+        if updated != known:
+            self._count_supported_protocols(known, -1)
+            self._put(updated)
 
     def _member_removed(self, record: MemberRemoved) -> None:
         self._own("members")
@@ -308,12 +309,9 @@ class Group:
         if member.group_instance_id is not None:
             self._own("static_members")
             self.static_members.pop(member.group_instance_id, None)
-        self._own("parked_joins")
-        self.parked_joins.pop(record.member_id, None)
-        self._own("parked_syncs")
-        self.parked_syncs.pop(record.member_id, None)
-        self._own("pending_syncs")
-        self.pending_syncs.discard(record.member_id)
+        self.parked_joins = self.parked_joins.discard(record.member_id)
+        self.parked_syncs = self.parked_syncs.discard(record.member_id)
+        self.pending_syncs = self.pending_syncs.discard(record.member_id)
         self.must_rebalance |= member.in_generation
         if self.leader_id == record.member_id:
             self.leader_id = next(iter(self.members), None)
@@ -329,21 +327,17 @@ class Group:
             # A leader that has not assigned yet knows the old id; the member must support the protocol.
             is_unfit = self.state_before_join_phase is COMPLETING or not member.supports(self.protocol_name)
             self.must_rebalance |= is_unfit
-        self._own("parked_joins")
-        self.parked_joins.pop(old_id, None)
-        self._own("parked_syncs")
-        self.parked_syncs.pop(old_id, None)
+        self.parked_joins = self.parked_joins.discard(old_id)
+        self.parked_syncs = self.parked_syncs.discard(old_id)
         if old_id in self.pending_syncs:
-            self._own("pending_syncs")
-            self.pending_syncs.discard(old_id)
-            self.pending_syncs.add(member.member_id)
+            self.pending_syncs = self.pending_syncs.remove(old_id).insert(member.member_id)
         if self.leader_id == old_id:
             self.leader_id = member.member_id
 
     def _rebalance_started(self, record: RebalanceStarted) -> None:
         self._enter(PREPARING, record.at_ms)
-        self.parked_syncs = {}
-        self.pending_syncs = set()
+        self.parked_syncs = HashTrieMap()
+        self.pending_syncs = HashTrieSet()
         self.trigger = record.trigger
         self.must_rebalance |= record.trigger in ASSIGNMENT_INVALIDATING_TRIGGERS
         self._set_phase_timeout(record.node_ms, record.timeout_ms)
@@ -360,15 +354,15 @@ class Group:
         self.topics_version = record.topics_version
         self.must_rebalance = False
         self._set_phase_timeout(record.node_ms, record.timeout_ms)
-        self.parked_joins = {}
-        self.pending_syncs = set(self.members)
+        self.parked_joins = HashTrieMap()
+        self.pending_syncs = HashTrieSet(self.members)
         self._own("members")
         for member in list(self.members.values()):
             self.members[member.member_id] = replace(member, assignment=b"", is_new=False, in_generation=True)
 
     def _assignment_accepted(self, record: AssignmentAccepted) -> None:
         self._enter(STABLE, record.at_ms)
-        self.parked_syncs = {}
+        self.parked_syncs = HashTrieMap()
         self._own("members")
         for member_id, assignment in record.assignments:
             self.members[member_id] = replace(self.members[member_id], assignment=assignment)

@@ -61,7 +61,7 @@ def start_rebalance(draft: Draft, trigger: Trigger, member_id: str | None = None
 
 
 def _reject_parked_syncs(draft: Draft) -> None:
-    for member_id, token in draft.group.parked_syncs.items():
+    for member_id, token in draft.group.oldest_first(draft.group.parked_syncs):
         draft.reply(token, RebalanceInProgress("the group is rebalancing"))
         restart_session(draft, member_id)
 
@@ -129,7 +129,7 @@ def _extend_for_absent_static_members(draft: Draft) -> None:
 
 
 def _start_generation(draft: Draft) -> None:
-    joins = dict(draft.group.parked_joins)
+    joins = draft.group.oldest_first(draft.group.parked_joins)
     protocol_name = select_protocol(draft.group)
     draft.emit(
         GenerationStarted(
@@ -147,13 +147,13 @@ def _start_generation(draft: Draft) -> None:
     draft.start(DeadlineKind.SYNC, effective_rebalance_timeout_ms(draft.group, draft.context))
     for member_id in draft.group.members:
         restart_session(draft, member_id)
-    for member_id, token in joins.items():
+    for member_id, token in joins:
         draft.reply(token, join_response(draft.group, draft.context, member_id), member_id)
 
 
 def _elect_leader(group: Group) -> str:
     """Return the current leader if it rejoined, else the oldest member that did."""
-    if group.leader_id in group.parked_joins:
+    if group.leader_id is not None and group.leader_id in group.parked_joins:
         return group.leader_id
     return next(member_id for member_id in group.members if member_id in group.parked_joins)
 

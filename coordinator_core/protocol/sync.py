@@ -79,7 +79,7 @@ def _accept_assignment(draft: Draft, request: SyncGroup) -> None:
     _check_assignment_sizes(request, draft.context.settings)
     given = dict(request.assignments)
     members = draft.group.members
-    waiting = {**draft.group.parked_syncs, request.member_id: request.token}
+    waiting = draft.group.oldest_first(draft.group.parked_syncs.insert(request.member_id, request.token))
     superseded = draft.group.parked_syncs.get(request.member_id)
     if superseded is not None:
         draft.reply(superseded, RebalanceInProgress("a newer sync of this member took its place"))
@@ -92,7 +92,7 @@ def _accept_assignment(draft: Draft, request: SyncGroup) -> None:
         )
     )
     _record_sync(draft, request.member_id)
-    for member_id, token in waiting.items():
+    for member_id, token in waiting:
         _answer(draft, member_id, token)
     rebalance_if_topics_changed(draft)
 

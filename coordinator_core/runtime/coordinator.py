@@ -323,15 +323,13 @@ class Coordinator:
             raise CoordinatorNotAvailable("too many writes are waiting for the database")
         if isinstance(request, CommitOffsets) and self._checkpoints.is_full():
             raise CoordinatorNotAvailable("too many committed offsets are waiting for a checkpoint (max_dirty_offsets)")
-        if isinstance(request, JoinGroup | SyncGroup) and self._waiting_requests() >= self._config.max_waiting_requests:
+        is_full = self._counters.waiting_requests >= self._config.max_waiting_requests
+        if is_full and isinstance(request, JoinGroup | SyncGroup):
             raise CoordinatorNotAvailable("too many requests are waiting for an answer (max_waiting_requests)")
         return shard.submit(group_id, request, now)
 
     def _is_write_queue_full(self) -> bool:
         return self._writer.queued_rows > self._config.max_queued_rows
-
-    def _waiting_requests(self) -> int:
-        return sum(shard.waiting_requests for shard in self._ownership.owned.values())
 
     def _shard_of(self, group_id: str, now: Now) -> Shard:
         """Return the shard of a group; raises CoordinatorError unless this node's lease on it is valid."""

@@ -112,6 +112,8 @@ class Counters:
         self.offsets_committed = 0
         self.offsets_removed: Counter[str] = Counter()
         """Cause → offsets that went to the archive."""
+        self.waiting_requests = 0
+        """Requests without a response: parked joins and syncs, and writes under way."""
         self.batch_s = Distribution(QUICK_S)
         self.batch_rows = Distribution(ROWS)
         self.batches_failed = 0

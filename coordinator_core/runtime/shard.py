@@ -11,7 +11,7 @@ retriable error, and the shard is loaded again from the database under a new epo
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
@@ -66,6 +66,8 @@ from coordinator_core.store.rows import NO_EXTRA_ROWS, ExtraRows, GroupWrite, Sh
 log = structlog.get_logger("muster.runtime")
 
 SHARD_RELOADING: Final = "the group's shard is being loaded again"
+REPLIES_AT_ONCE: Final = 200
+"""Sending so many responses takes some ten milliseconds; heartbeats of other groups come between two lots."""
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
@@ -179,7 +181,7 @@ class Shard:
         else:
             loaded = self._load_group(stored, now)
         self._quarantine.release(group_id)
-        answer = self._waiting[token] = asyncio.get_running_loop().create_future()
+        answer = self._wait(token)
         decision = loaded.decision._replace(replies=(Reply(token, EmptyResponse()),))
         extra_rows = extra_rows_of(loaded.group_context.group, decision, now)
         self._add_group(loaded._replace(decision=decision), extra_rows, now)
@@ -252,15 +254,11 @@ class Shard:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(error)
+        self._counters.waiting_requests -= len(self._waiting)
         self._waiting.clear()
         self._on_unload(self)
 
     # -- requests --------------------------------------------------------------------------------------
-
-    @property
-    def waiting_requests(self) -> int:
-        """How many requests have no response yet: parked joins and syncs, and writes under way."""
-        return len(self._waiting)
 
     def submit(self, group_id: str, request: MemberRequest, now: Now) -> asyncio.Future[Answer]:
         """Decide a request, at once unless its group is locked, and return its response.
@@ -296,7 +294,7 @@ class Shard:
     ) -> asyncio.Future[Answer]:
         if self.is_unloaded:
             raise NotCoordinator("the shard was unloaded on this node")
-        answer = self._waiting[token] = asyncio.get_running_loop().create_future()
+        answer = self._wait(token)
         self.perform(group_id, request, extra_rows_of, now)
         return answer
 
@@ -439,13 +437,28 @@ class Shard:
         if decided.records:
             self._counters.observe(decided.records)
             log_member_events(group_id, decided.records)
-        for token, answer, _ in decided.replies:
+        self._reply(decided.replies)
+
+    def _reply(self, replies: Sequence[Reply]) -> None:
+        """Complete the futures of some requests, and of the others after the event loop has read its sockets."""
+        for token, answer, _ in replies[:REPLIES_AT_ONCE]:
             self._resolve(token, answer)
+        if len(replies) > REPLIES_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._reply, replies[REPLIES_AT_ONCE:])
+
+    def _wait(self, token: Token) -> asyncio.Future[Answer]:
+        """Return the future of a request, which `_resolve` completes."""
+        future = self._waiting[token] = asyncio.get_running_loop().create_future()
+        self._counters.waiting_requests += 1
+        return future
 
     def _resolve(self, token: Token, answer: Answer | CoordinatorError) -> None:
         """Complete the future of a request, unless the caller has cancelled it."""
         future = self._waiting.pop(token, None)
-        if future is None or future.done():
+        if future is None:
+            return
+        self._counters.waiting_requests -= 1
+        if future.done():
             return
         if isinstance(answer, CoordinatorError):
             future.set_exception(answer)

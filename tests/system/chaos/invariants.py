@@ -84,15 +84,15 @@ def every_answered_commit_is_fetched(events: Iterable[Event]) -> Invariant:
 def no_minute_has_two_offsets_of_a_partition(connection: PsycopgConnection) -> Invariant:
     """History has the last committed offset of a partition in each minute, once."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM offset_history")
-        ((rows,),) = cursor.fetchall()
+        cursor.execute("SELECT count(*) FROM offsets")
+        ((partitions,),) = cursor.fetchall()
         cursor.execute(
             "SELECT group_id, topic, partition, date_trunc('minute', at), count(*) FROM offset_history"
             " GROUP BY 1, 2, 3, 4 HAVING count(*) > 1"
         )
         found = cursor.fetchall()
     violations = [f"{'/'.join(map(str, key))}: {times} times" for *key, times in found]
-    return Invariant("no minute has two offsets of a partition", rows, violations)
+    return Invariant("no minute has two offsets of a partition", partitions, violations)
 
 
 def no_partition_has_two_owners_in_a_generation(assignments: Iterable[PartitionsAssigned]) -> Invariant:

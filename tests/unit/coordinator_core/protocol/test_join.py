@@ -288,13 +288,13 @@ def test_new_timeouts_and_protocols_of_a_parked_join_are_stored() -> None:
 def test_repeated_join_replaces_the_parked_one() -> None:
     decision = decided(preparing(joined=["b"]), join("b"))
     assert replies_of(decision) == ["b.join REBALANCE_IN_PROGRESS"]
-    assert decision.group.parked_joins == {"b": 1}
+    assert dict(decision.group.parked_joins) == {"b": 1}
 
 
 def test_last_missing_member_ends_the_join_phase() -> None:
     decision = decided(preparing(joined=["a", "s"]), join("b"))
     assert summary_of(decision) == (
-        "CompletingRebalance 8; a.join JoinGroupResponse, s.join JoinGroupResponse, JoinGroupResponse; "
+        "CompletingRebalance 8; a.join JoinGroupResponse, JoinGroupResponse, s.join JoinGroupResponse; "
         "MemberUpdated JoinParked GenerationStarted; "
         "join=off sync=60000 session:a=10000 session:b=10000 session:s=10000"
     )

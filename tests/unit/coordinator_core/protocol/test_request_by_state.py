@@ -174,8 +174,8 @@ IN_THE_GROUP: list[tuple[str, Request, dict[str, str]]] = [
             "NF": NO_GROUP,
             "Empty": UNKNOWN_MEMBER,
             "Preparing": "PreparingRebalance 7; REBALANCE_IN_PROGRESS; nothing; no timer",
-            "Completing": "Stable 7; b.sync SyncGroupResponse, SyncGroupResponse; AssignmentAccepted SyncReceived; "
-            "session:b=10000 session:a=10000",
+            "Completing": "Stable 7; SyncGroupResponse, b.sync SyncGroupResponse; AssignmentAccepted SyncReceived; "
+            "session:a=10000 session:b=10000",
             "Stable": "Stable 7; SyncGroupResponse; nothing; session:a=10000",
             "Dead": GONE,
         },
