@@ -4,7 +4,7 @@ Rules:
 
 * A commit is in the table at most `offsets_checkpoint_interval_ms` after its response, while the database keeps up.
   Very many dirty offsets are stored at once; past twice their limit, commits are refused.
-* Whoever reads the table in order to answer or to decide waits for a checkpoint of the group's shard (`store_group`).
+* A read of the table that answers or decides waits for a checkpoint of the group's shard (`store_group`).
 * One checkpoint is under way at a time, in transactions of some thousand offsets.
 * A checkpoint that stored nothing is repeated. After one of unknown outcome, its shards are loaded again.
 

@@ -157,7 +157,7 @@ def test_static_member_without_a_common_assignor_is_rejected(group: StoryGroup) 
     pod = group.start("pod", group_instance_id="pod", assignors=["range"])
     group.wait_for_shares(3, generation=1)
     pod.close()
-    conflicting = group.start("stranger", group_instance_id="pod", assignors=["roundrobin"])
+    conflicting = group.start("other", group_instance_id="pod", assignors=["roundrobin"])
     group.wait_for(lambda: conflicting.error is not None)
 
     assert conflicting.error is not None
