@@ -34,10 +34,13 @@ PROBE_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 
 SINGLE_WRITE_EXTENSION: Final = "muster.single_write"
 """The ASGI extension that sends a whole response in one write, or returns False and does nothing."""
+IS_CONNECTED_EXTENSION: Final = "muster.is_connected"
+"""The ASGI extension that returns whether the client has not closed its connection, as far as the server has read."""
 
 E = TypeVar("E", bound=CoordinatorError)
 Headers = list[tuple[bytes, bytes]]
 SingleWrite = Callable[[Send, int, Headers, bytes], bool]
+IsConnected = Callable[[Send], bool]
 
 
 class AsgiApp:
@@ -76,7 +79,7 @@ class AsgiApp:
         began_at_s = time.perf_counter()
         context = RequestContext(self._server, scope)
         try:
-            response = await self._respond(context, receive)
+            response = await self._respond(context, receive, send)
         except ClientDisconnected:
             return
         except asyncio.CancelledError:
@@ -104,7 +107,7 @@ class AsgiApp:
         if send_in_one_write is None or not send_in_one_write(send, response.status, headers, response.body):
             await _send(response, headers, send)
 
-    async def _respond(self, context: RequestContext, receive: Receive) -> HttpResponse:
+    async def _respond(self, context: RequestContext, receive: Receive, send: Send) -> HttpResponse:
         self._server.hosts.check(context.scope, context.headers)
         if self._is_closing and context.scope["raw_path"] not in PROBE_PATHS:
             raise CoordinatorNotAvailable(STOPPING)
@@ -126,6 +129,7 @@ class AsgiApp:
                     return await fast_path.answer(context, path.group_id)
             return self._idempotency_cache.find(context) or await self._with_litestar(context)
         except NotCoordinator as error:
+            await _check_connected(context, send)
             return await self._forwarder.forward(context, _without_frames(error))
 
     async def _with_litestar(self, context: RequestContext) -> HttpResponse:
@@ -142,6 +146,23 @@ class AsgiApp:
             if owner is not None:
                 headers.append((b"x-muster-coordinator", owner.encode()))
         return headers
+
+
+async def _check_connected(context: RequestContext, send: Send) -> None:
+    """Check that the client still waits for the response.
+
+    Forwarded later, a request that has waited in the socket of a paused node would replace what the client has sent to
+    other nodes since: an older commit a newer one.
+
+    Raises:
+        ClientDisconnected: the client has closed its connection.
+    """
+    extensions: Mapping[str, Any] = context.scope.get("extensions") or {}
+    is_connected: IsConnected | None = extensions.get(IS_CONNECTED_EXTENSION)
+    if is_connected is not None:
+        await asyncio.sleep(0)  # the event loop reads what has arrived behind the request
+        if not is_connected(send):
+            raise ClientDisconnected
 
 
 def _without_frames(error: E) -> E:

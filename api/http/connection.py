@@ -23,7 +23,7 @@ from litestar.types import HTTPScope, Receive, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from api.http.asgi import PROBE_PATHS, SINGLE_WRITE_EXTENSION, Headers
+from api.http.asgi import IS_CONNECTED_EXTENSION, PROBE_PATHS, SINGLE_WRITE_EXTENSION, Headers
 from api.http.connection_gate import ConnectionGate
 from api.http.hosts import HOST
 from api.http.limits import HEAD_MAX_BYTES, HEALTH_HEAD_TIMEOUT_MS, HttpLimits
@@ -85,9 +85,23 @@ class _SingleWriteSender:
 
 send_in_one_write: Final = _SingleWriteSender()
 
-# ASGI specifies a dictionary for each extension; this one is private to `asgi` and the server. It holds no request:
+
+def is_connected(send: Send) -> bool:
+    """Return whether the client has not closed its connection, as far as the server has read.
+
+    Args:
+        send: the ASGI callable that uvicorn passed for this request.
+    """
+    cycle: RequestResponseCycle = send.__self__  # type: ignore[attr-defined]  # uvicorn gives a method of the request
+    return not cycle.transport.is_closing()
+
+
+# ASGI specifies a dictionary for each extension; these are private to `asgi` and the server. They hold no request:
 # a request that its own scope refers to would be a cycle, which only the garbage collector frees.
-EXTENSIONS: Final = cast("dict[str, dict[object, object]]", {SINGLE_WRITE_EXTENSION: send_in_one_write})
+EXTENSIONS: Final = cast(
+    "dict[str, dict[object, object]]",
+    {SINGLE_WRITE_EXTENSION: send_in_one_write, IS_CONNECTED_EXTENSION: is_connected},
+)
 
 
 class HttpConnection(HttpToolsProtocol):

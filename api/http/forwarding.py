@@ -1,7 +1,8 @@
 """Forwarding: sends a request for a group of another node to that node, over persistent connections.
 
 * A request is forwarded only if the runtime refused it with NotCoordinator before any change, so that nothing is done
-  twice, and only once. With `X-Muster-Forward: false` the client gets the refusal with the owner's address instead.
+  twice, only once, and only while the client still waits. With `X-Muster-Forward: false` the client gets the refusal
+  with the owner's address instead.
 * Long polls have a connection pool of their own, so that other requests never wait for them. A long poll ends when the
   epoch of the shard changes, since the owner can no longer answer it, and when this node stops. Other requests end
   after the request timeout.

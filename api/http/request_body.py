@@ -27,7 +27,7 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 class ClientDisconnected(Exception):
-    """The client disconnected before its request was complete."""
+    """The client closed its connection before its request was complete, or before it was forwarded."""
 
 
 async def read_body(

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -26,6 +27,23 @@ class Node:
 
     url: str
     settings: Settings
+    loop: asyncio.AbstractEventLoop
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the node do nothing during the block: its event loop is blocked, and its sockets fill."""
+        paused, resumed = threading.Event(), threading.Event()
+
+        def pause() -> None:
+            paused.set()
+            resumed.wait(PATIENCE_S)
+
+        self.loop.call_soon_threadsafe(pause)
+        assert paused.wait(PATIENCE_S)
+        try:
+            yield
+        finally:
+            resumed.set()
 
 
 @contextlib.contextmanager
@@ -39,8 +57,9 @@ def running_node(database_url: str, **options: int | str) -> Iterator[Node]:
     with bound_listener("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
         settings = Settings(database_url=database_url, http_port=port, **options)  # type: ignore[arg-type]  # validated there
-        with _serving(settings, listener):
-            yield Node(settings.node_url, settings)
+        loop = uvloop.new_event_loop()
+        with _serving(settings, listener, loop):
+            yield Node(settings.node_url, settings, loop)
 
 
 @contextlib.contextmanager
@@ -75,11 +94,10 @@ def requests_in_memory() -> int:
 
 
 @contextlib.contextmanager
-def _serving(settings: Settings, listener: socket.socket) -> Iterator[None]:
+def _serving(settings: Settings, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Run the node in a thread; an error of its own comes out here."""
     started: Future[None] = Future()
     stopping = asyncio.Event()
-    loop = uvloop.new_event_loop()
 
     def run() -> None:
         with closing(open_store(settings)) as store, asyncio.Runner(loop_factory=lambda: loop) as runner:

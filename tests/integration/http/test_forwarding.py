@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -17,8 +18,8 @@ from muster.settings import psql_url
 from tests.integration.http.forward_signatures import forward_headers
 from tests.integration.http.node_pair import OPTIONS, Pair
 from tests.support.databases import Databases
-from tests.support.http_client import AS_JSON, Answer, Client, Group, Json, fresh_id, join_body, position
-from tests.support.nodes import CLUSTER_SECRET, requests_in_memory, running_node, without_collector
+from tests.support.http_client import AS_JSON, Answer, Client, Group, Json, Member, fresh_id, join_body, position
+from tests.support.nodes import CLUSTER_SECRET, Node, requests_in_memory, running_node, without_collector
 from tests.support.waiting import PATIENCE_S, poll_until
 
 DIRECT = {"X-Muster-Forward": "false"}
@@ -225,6 +226,26 @@ def test_a_long_poll_ends_when_the_groups_shard_moves(lone: Lone, silent_address
     lone.move(group, silent_address)
 
     assert (waiting.result().status, waiting.result().code) == (421, "NOT_COORDINATOR")
+
+
+def test_commit_of_a_client_that_gave_up_is_not_forwarded(pair: Pair) -> None:
+    member = pair.clients[1].group(pair.owned_by(1)).stable()
+    with pair.nodes[0].paused():
+        send_and_hang_up(pair.nodes[0], member, position(41))
+        assert member.commit(position(42)).status == 200
+    # On one node, a request that arrives later is answered later.
+    assert pair.clients[0].group(member.group.group_id).describe()["state"] == "Stable"
+
+    fetched = member.group.client.ok("GET", f"{member.group.path}/offsets")["offsets"]
+    assert [one["offset"] for one in fetched] == [42]
+
+
+def send_and_hang_up(node: Node, member: Member, *offsets: Json) -> None:
+    """Send a commit, and close the connection without waiting for the response."""
+    connection = http.client.HTTPConnection(urlsplit(node.url).netloc, timeout=PATIENCE_S)
+    body = {"generation": member.generation, "member_id": member.member_id, "offsets": list(offsets)}
+    connection.request("POST", f"{member.group.path}/offsets", json.dumps(body), {"Content-Type": "application/json"})
+    connection.close()
 
 
 # -- a stopping node with forwarded requests -----------------------------------------------------------------
