@@ -18,9 +18,8 @@ from urllib.parse import urljoin
 import psycopg2
 import urllib3
 
-from bench.cpu_time import Pids
+from bench.cpu_time import Pids, postmaster_pid
 from muster.embedded_postgres import EmbeddedPostgres
-from muster.process_table import find_process
 from muster.processes import Child, ChildSpec, stop_children
 from muster.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
@@ -58,13 +57,8 @@ class Place:
 
     def pids(self, *nodes: Server) -> Pids:
         """Return the processes whose processor time a request to nodes takes."""
-        return {"node": [each.child.pid for each in nodes], "postgres": [self._postmaster_pid()]}
-
-    def _postmaster_pid(self) -> int:
         with closing(psycopg2.connect(psql_url(self.database_url))) as connection:
-            backend = find_process(connection.info.backend_pid)
-        assert backend is not None, "Postgres runs on this machine"
-        return backend.parent_pid
+            return {"node": [each.child.pid for each in nodes], "postgres": [postmaster_pid(connection)]}
 
 
 @contextmanager

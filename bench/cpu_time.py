@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
 from muster.process_table import PROC, all_processes, descendants_of, find_process
 
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -23,8 +25,12 @@ class CpuMeter:
         self._began_s = self._read_s()
 
     def us_per_request(self, requests: float) -> dict[str, float]:
-        """Return the microseconds of processor time a request since the creation, by name."""
+        """Return the microseconds of processor time a request (or a row) since the creation, by name."""
         return {name: (now_s - self._began_s[name]) * 1e6 / requests for name, now_s in self._read_s().items()}
+
+    def details(self, requests: float) -> dict[str, float]:
+        """Return the microseconds a request as details of a figure."""
+        return {f"{name}_cpu_us": used_us for name, used_us in self.us_per_request(requests).items()}
 
     def _read_s(self) -> dict[str, float]:
         return {name: sum(map(cpu_time_s, pids)) for name, pids in self._pids.items()}
@@ -36,6 +42,13 @@ def cpu_time_s(pid: int) -> float:
     assert root is not None, f"process {pid} has ended"
     family = descendants_of(root.key, all_processes())
     return sum(_ticks(each) for each in (pid, *(key.pid for key in family))) / TICKS_PER_S
+
+
+def postmaster_pid(connection: PsycopgConnection) -> int:
+    """Return the process id of a Postgres on this machine, of which each backend is a child."""
+    backend = find_process(connection.info.backend_pid)
+    assert backend is not None, "Postgres runs on this machine"
+    return backend.parent_pid
 
 
 def ticks_in(stat: str) -> int:

@@ -19,12 +19,13 @@ SHOWN: Final = {
     "node_cpu_us": "node CPU {} µs",
     "postgres_cpu_us": "Postgres CPU {} µs",
     "bare_cpu_us": "bare CPU {} µs",
+    "spark_cpu_us": "Spark CPU {} µs",
     "whole_ms": "with Postgres {} ms",
     "kafka_p50_ms": "Kafka p50 {} ms",
     "kafka_p99_ms": "Kafka p99 {} ms",
     "kafka_cpu_us": "Kafka CPU {} µs",
 }
-"""Details printed behind a figure, and their format. `CPU` is processor time a request."""
+"""Details printed behind a figure, and their format. `CPU` is processor time a request, or a row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ Run: python -m bench.job_rounds DATABASE_URL ARCHIVE ROUNDS JOB
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from uuid import uuid4
 import psycopg2.extensions as pg
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+from bench.cpu_time import CpuMeter, postmaster_pid
 from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.arguments import JobArguments, read_arguments
 from spark_jobs.database import Database, parse_url
@@ -61,6 +63,10 @@ class JobRounds:
     """The driver's."""
     executor_heap_mb: float
     """The largest of the executors; 0 if there is only the driver."""
+    spark_cpu_us: float
+    """Processor time of this process and its JVM, a row."""
+    postgres_cpu_us: float
+    """Processor time of Postgres, a row."""
 
 
 def measure(database_url: str, archive: str, rounds: int, job: str) -> JobRounds:
@@ -79,12 +85,19 @@ def measure(database_url: str, archive: str, rounds: int, job: str) -> JobRounds
             run()
         rows = sum(frame.count() for frame in reads)
         table = [_all_offsets(spark, database, connection)] if job == "offset_retention" else []
-        taken = [
-            (_timed(run), _timed(lambda: _read_bare(reads)), _timed(lambda: _read_bare(table))) for _ in range(rounds)
-        ]
+        pids = {"spark": [os.getpid()], "postgres": [postmaster_pid(connection)]}
+        taken: list[tuple[float, float, float]] = []
+        used_us: list[tuple[float, float]] = []
+        for _ in range(rounds):
+            meter = CpuMeter(pids)
+            job_s = _timed(run)
+            used = meter.us_per_request(max(1, rows))
+            used_us.append((used["spark"], used["postgres"]))
+            taken.append((job_s, _timed(lambda: _read_bare(reads)), _timed(lambda: _read_bare(table))))
         used_mb = _heap_mb(spark), _resident_mb(spark), _executor_heap_mb(spark)
     job_s, read_s, table_s = (median(each) for each in zip(*taken, strict=True))
-    return JobRounds(job_s, read_s, rows, table_s if table else 0.0, *used_mb)
+    spark_us, postgres_us = (median(each) for each in zip(*used_us, strict=True))
+    return JobRounds(job_s, read_s, rows, table_s if table else 0.0, *used_mb, spark_us, postgres_us)
 
 
 def _all_offsets(spark: SparkSession, database: Database, connection: pg.connection) -> DataFrame:

@@ -54,6 +54,8 @@ class Measured:
     heap_mb: float
     resident_mb: float
     executor_heap_mb: float
+    spark_cpu_us: float
+    postgres_cpu_us: float
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
@@ -105,6 +107,8 @@ def _figures(what: str, measured: Measured, wanted: float | None) -> list[Figure
         "rows_read": measured.rows,
         "rows_a_second": measured.rows / measured.job_s,
         "resident_mb": measured.resident_mb,
+        "spark_cpu_us": measured.spark_cpu_us,
+        "postgres_cpu_us": measured.postgres_cpu_us,
     }
     beside = f"a bare read of {measured.rows:,} rows"
     whole = Figure(f"{what}, against all of them", measured.job_s, "s", "a bare read of all offsets", measured.table_s)

@@ -10,9 +10,10 @@ Run: python -m bench.ledger [FILE]
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.bench_servers import Place, durable_place
+from bench.cpu_time import CpuMeter
 from bench.figures import Figure, middle, run_benchmark
 from bench.stable_groups import NODE, OFFER
 from coordinator_core.protocol.consumer_protocol import Assignment, TopicPartitions, write_assignment
@@ -143,32 +144,40 @@ def measure(place: Place, size: Size) -> list[Figure]:
         epochs = store.acquire_leases(NODE, [SHARD], LEASE_MS)
         store.create_history_partitions(days_ahead=1)
 
-        def write_ms(writes: list[GroupWrite]) -> float:
+        def write(writes: list[GroupWrite]) -> Took:
             """Write each decision in its own transaction, as without concurrent requests."""
-            began_s = perf_counter()
+            meter, began_s = CpuMeter(place.pids()), perf_counter()
             for one in writes:
                 assert not store.write(Batch(NODE, epochs, (one,))).refused_groups
-            return (perf_counter() - began_s) * 1_000
+            took_ms = (perf_counter() - began_s) * 1_000
+            return Took(took_ms, meter.us_per_request(1)["postgres"])
 
         figures = [
-            _rebalances(write_ms, size, members, moves=moves) for members in size.members for moves in (False, True)
+            _rebalances(write, size, members, moves=moves) for members in size.members for moves in (False, True)
         ]
-        return [*figures, *_commits(write_ms, size), _heartbeats(size)]
+        return [*figures, *_commits(write, size), _heartbeats(size)]
     finally:
         store.close()
 
 
-WriteMs = Callable[[list[GroupWrite]], float]
+class Took(NamedTuple):
+    """What writing some decisions took."""
+
+    ms: float
+    postgres_cpu_us: float = 0.0
 
 
-def _rebalances(write_ms: WriteMs, size: Size, members: int, *, moves: bool) -> Figure:
+Write = Callable[[list[GroupWrite]], Took]
+
+
+def _rebalances(write: Write, size: Size, members: int, *, moves: bool) -> Figure:
     kept, plain = (
         SimulatedGroup(f"{name}-{members}-{moves}", members, size.partitions_a_member) for name in ("kept", "plain")
     )
-    write_ms(kept.began())
-    write_ms(_stripped(plain.began()))
+    write(kept.began())
+    write(_stripped(plain.began()))
     pairs = [
-        (write_ms(kept.rebalanced(moves=moves)), write_ms(_stripped(plain.rebalanced(moves=moves))))
+        (write(kept.rebalanced(moves=moves)), write(_stripped(plain.rebalanced(moves=moves))))
         for _ in range(size.rounds)
     ]
     what = f"rebalance of {members:,} members, {'all' if moves else 'no'} partitions move"
@@ -182,13 +191,13 @@ def _stripped(writes: list[GroupWrite]) -> list[GroupWrite]:
     ]
 
 
-def _commits(write_ms: WriteMs, size: Size) -> list[Figure]:
+def _commits(write: Write, size: Size) -> list[Figure]:
     """Measure commits within one minute, and commits that each start another minute."""
     figures = []
     kinds = (("a commit within a minute", 0, WANTED_COMMIT), ("a commit that ends a minute", MINUTE_MS, None))
     for what, step_ms, wanted in kinds:
         pairs = [
-            (write_ms(_commit("kept", number, step_ms, size)), write_ms(_commit("plain", number, 0, size)))
+            (write(_commit("kept", number, step_ms, size)), write(_commit("plain", number, 0, size)))
             for number in range(size.rounds)
         ]
         figures.append(_figure(f"{what}, {size.commits} partitions", "ms", pairs, wanted))
@@ -206,7 +215,8 @@ def _heartbeats(size: Size) -> Figure:
     played = SimulatedGroup("beats", 1_000, size.partitions_a_member)
     played.began()
     pairs = [
-        (_beats_us(played, size, measured=True), _beats_us(played, size, measured=False)) for _ in range(size.rounds)
+        (Took(_beats_us(played, size, measured=True)), Took(_beats_us(played, size, measured=False)))
+        for _ in range(size.rounds)
     ]
     return _figure("a heartbeat in its shard", "us", pairs, WANTED_HEARTBEAT)
 
@@ -241,9 +251,11 @@ def _shard() -> Shard:
     )
 
 
-def _figure(what: str, unit: str, pairs: list[tuple[float, float]], wanted: float | None) -> Figure:
-    kept, plain = (middle(each[place] for each in pairs) for place in (0, 1))
-    return Figure(what, kept, unit, "without history", plain, wanted=wanted, better="less")
+def _figure(what: str, unit: str, pairs: list[tuple[Took, Took]], wanted: float | None) -> Figure:
+    kept, plain = (middle(each[place].ms for each in pairs) for place in (0, 1))
+    used_us = sum(took.postgres_cpu_us for took, _ in pairs) / len(pairs)
+    details = {"postgres_cpu_us": used_us} if used_us else {}
+    return Figure(what, kept, unit, "without history", plain, wanted=wanted, better="less", details=details)
 
 
 def _all() -> list[Figure]:

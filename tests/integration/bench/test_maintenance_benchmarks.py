@@ -30,6 +30,7 @@ def test_jobs_benchmark_reports_figures(database_url: str, tmp_path: Path, capsy
         "offset_retention, a million of 400 offsets",
     ]
     assert all(figure.value > 0 for figure in figures)
+    assert all(figures[at].details["spark_cpu_us"] > 0 for at in (1, 4))
     progress = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
     of_offsets = ["generating 200 offsets", "offset_retention", "offset_retention"]
     assert progress == [*of_offsets, *of_offsets, "generating 2 days of history of 3 groups"]

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -50,6 +51,16 @@ class CheckpointStore(MemoryStore):
 @pytest.fixture
 def store() -> CheckpointStore:
     return CheckpointStore()
+
+
+@contextmanager
+def checkpoints_held(store: CheckpointStore) -> Iterator[None]:
+    """Let checkpoints begin and not end until the end of the block, which a failure ends too."""
+    store.go.clear()
+    try:
+        yield
+    finally:
+        store.go.set()
 
 
 def on_demand(**overrides: int) -> NodeConfig:
@@ -134,14 +145,13 @@ async def test_too_many_dirty_offsets_are_stored_before_the_interval_is_over(sto
 
 async def test_far_too_many_dirty_offsets_make_commits_wait_and_nothing_else(store: CheckpointStore) -> None:
     async with running(store, on_demand(max_dirty_offsets=2)) as node:
-        store.go.clear()
-        await commit(node, 1, 2, 3, 4)
-        with pytest.raises(CoordinatorNotAvailable, match="max_dirty_offsets"):
-            await commit(node, 5)
-        member = Member(node, "other")
-        await member.settle()
-        await member.heartbeat()
-        store.go.set()
+        with checkpoints_held(store):
+            await commit(node, 1, 2, 3, 4)
+            with pytest.raises(CoordinatorNotAvailable, match="max_dirty_offsets"):
+                await commit(node, 5)
+            member = Member(node, "other")
+            await member.settle()
+            await member.heartbeat()
         assert await fetched(node) == [1, 2, 3, 4]
         await commit(node, 5)
         assert await fetched(node) == [5, 2, 3, 4]
