@@ -51,7 +51,7 @@ def measure(place: Place, size: Size) -> list[Figure]:
 
 
 def _round(place: Place, size: Size, members: list[Member], partitions: int, muster: Server, bare: Server) -> Round:
-    bodies = [[_body(one, partitions, number) for number in range(DIFFERENT_BODIES)] for one in members]
+    bodies = [[offsets_body(one, partitions, number) for number in range(DIFFERENT_BODIES)] for one in members]
     bare_load = _bare_load(place, bare, bodies, size.round_s)
     asked = [
         (one.url, [post(f"{one.path}/offsets", each) for each in some])
@@ -72,7 +72,8 @@ def _bare_load(place: Place, server: Server, bodies: list[list[bytes]], round_s:
     return put_load(asked, round_s, pids)
 
 
-def _body(member: Member, partitions: int, number: int) -> bytes:
+def offsets_body(member: Member, partitions: int, number: int) -> bytes:
+    """Return the body of a member's commit of some partitions; a greater number commits greater offsets."""
     offsets = [
         {"topic": "orders", "partition": each, "offset": number * 1_000 + each, "metadata": "m"}
         for each in range(partitions)

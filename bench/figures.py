@@ -21,6 +21,7 @@ SHOWN: Final = {
     "bare_cpu_us": "bare CPU {} µs",
     "spark_cpu_us": "Spark CPU {} µs",
     "whole_ms": "with Postgres {} ms",
+    "idle_ms": "{} ms on an idle node",
     "kafka_p50_ms": "Kafka p50 {} ms",
     "kafka_p99_ms": "Kafka p99 {} ms",
     "kafka_cpu_us": "Kafka CPU {} µs",

@@ -59,16 +59,24 @@ async def form_group(members: Sequence[M]) -> list[M]:
 
 
 async def time_rebalance(members: Sequence[GroupMember], until_waiting: UntilWaiting, pids: Pids) -> Rebalance:
-    """Let all members join and sync, the leader first, and return the time since the last join."""
+    """Let all members join, and sync when their join is answered, and return the time since the last join.
+
+    The first member is the leader.
+    """
+    member_ids = [member.member_id for member in members]
+
+    async def rejoin(member: GroupMember, assigned: Sequence[str] = ()) -> None:
+        await member.join()
+        await member.sync(assigned)
+
     leader, *others = members
-    waiting = [asyncio.create_task(leader.join())]
+    waiting = [asyncio.create_task(rejoin(leader, member_ids))]
     await until_waiting(1)
-    waiting += [asyncio.create_task(member.join()) for member in others[:-1]]
+    waiting += [asyncio.create_task(rejoin(member)) for member in others[:-1]]
     await until_waiting(len(others))
     meter = CpuMeter(pids)
     began_s = time.perf_counter()
-    await asyncio.gather(*waiting, others[-1].join())
-    await _sync_all(members)
+    await asyncio.gather(*waiting, rejoin(others[-1]))
     took_s = time.perf_counter() - began_s
     assert len({member.generation for member in members}) == 1, "all members are in one generation"
     return Rebalance(took_s * 1_000, meter.us_per_request(len(members)))

@@ -10,7 +10,6 @@ Source: protocol.md sections 1 and 2.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import ClassVar, Self, assert_never
 
 from rpds import HashTrieMap, HashTrieSet
@@ -39,7 +38,7 @@ from coordinator_core.protocol.records import (
     Trigger,
 )
 from coordinator_core.protocol.requests import Token, metadata_bytes
-from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
+from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState, is_legal
 
 ASSIGNMENT_INVALIDATING_TRIGGERS = frozenset({Trigger.PARTITIONS_CHANGED, Trigger.ADMIN, Trigger.DATABASE_RESTORED})
 """Triggers after which the stored assignment no longer fits: the rebalance is due even if the node is lost."""
@@ -148,7 +147,7 @@ class Group:
         """
         group = cls(group_id)
         group.created_at_ms = created_at_ms
-        group._enter(state, state_since_ms)
+        group._begin_in(state, state_since_ms)
         group.generation = generation
         group.protocol_type = protocol_type
         group.protocol_name = protocol_name
@@ -227,7 +226,7 @@ class Group:
         return twin
 
     def apply(self, record: GroupRecord) -> None:
-        """Apply one record to the group in place. Total: every record can be applied."""
+        """Apply one record to the group in place; every transition of its state is in the table of states.py."""
         match record:
             case JoinParked():
                 self.parked_joins = self.parked_joins.insert(record.member_id, record.token)
@@ -262,7 +261,7 @@ class Group:
                 self._assignment_accepted(record)
             case GroupCreated():
                 self.created_at_ms = record.at_ms
-                self._enter(EMPTY, record.at_ms)
+                self._begin_in(EMPTY, record.at_ms)
             case GroupEmptied():
                 self._group_emptied(record)
             case GroupDied():
@@ -274,6 +273,11 @@ class Group:
         self.pending_syncs = self.pending_syncs.discard(member_id)
 
     def _enter(self, state: GroupState, at_ms: int) -> None:
+        """Change the state; a transition that the table does not have is a broken invariant."""
+        assert is_legal(self.state, state), f"{self.group_id}: {self.state} → {state} is no legal transition"
+        self._begin_in(state, at_ms)
+
+    def _begin_in(self, state: GroupState, at_ms: int) -> None:
         self.state = state
         self.state_since_ms = at_ms
         if state is not PREPARING:
@@ -292,8 +296,7 @@ class Group:
 
     def _member_updated(self, record: MemberUpdated) -> None:
         known = self.members[record.member_id]
-        updated = replace(
-            known,
+        updated = known._replace(
             session_timeout_ms=record.session_timeout_ms,
             rebalance_timeout_ms=record.rebalance_timeout_ms,
             protocols=record.protocols,
@@ -358,14 +361,14 @@ class Group:
         self.pending_syncs = HashTrieSet(self.members)
         self._own("members")
         for member in list(self.members.values()):
-            self.members[member.member_id] = replace(member, assignment=b"", is_new=False, in_generation=True)
+            self.members[member.member_id] = member._replace(assignment=b"", is_new=False, in_generation=True)
 
     def _assignment_accepted(self, record: AssignmentAccepted) -> None:
         self._enter(STABLE, record.at_ms)
         self.parked_syncs = HashTrieMap()
         self._own("members")
         for member_id, assignment in record.assignments:
-            self.members[member_id] = replace(self.members[member_id], assignment=assignment)
+            self.members[member_id] = self.members[member_id]._replace(assignment=assignment)
 
     def _group_emptied(self, record: GroupEmptied) -> None:
         self._enter(EMPTY, record.at_ms)

@@ -1,12 +1,11 @@
 """Members of a group, as immutable values."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator_core.protocol.requests import SupportedProtocol
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One member of a group. Source: protocol.md section 1."""
 
     member_id: str

@@ -16,8 +16,7 @@ class JoinGroupResponseMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(NamedTuple):
     """The member's generation. `members` is empty except for the leader; the three times are the effective ones."""
 
     generation: int
@@ -32,8 +31,7 @@ class JoinGroupResponse:
     rebalance_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(NamedTuple):
     """The member's own assignment."""
 
     protocol_type: str

@@ -66,8 +66,8 @@ from coordinator_core.store.rows import NO_EXTRA_ROWS, ExtraRows, GroupWrite, Sh
 log = structlog.get_logger("muster.runtime")
 
 SHARD_RELOADING: Final = "the group's shard is being loaded again"
-REPLIES_AT_ONCE: Final = 200
-"""Sending so many responses takes some ten milliseconds; heartbeats of other groups come between two lots."""
+REPLIES_AT_ONCE: Final = 100
+"""Sending so many responses takes some milliseconds; heartbeats of other groups come between two lots."""
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
@@ -375,6 +375,7 @@ class Shard:
             group_context.last_pending.dependents.append(decision)
         else:
             self._complete(group_context, decision, now_ms)
+            self._reply(decision.replies)
         if before.state is not decision.group.state:
             self._track_rebalancing(decision.group)
             _log_transition(before, decision)
@@ -405,12 +406,14 @@ class Shard:
             now_ms = self._clock.now().node_ms
             if write.is_logged:
                 self._checkpoints.note_growth(self.offsets.add(write.logged_commits, log_position, now_ms))
-            self._complete(group_context, pending, now_ms)
-            for dependent in pending.dependents:
-                self._complete(group_context, dependent, now_ms)
+            decided: list[Decision | PendingDecision] = [pending, *pending.dependents]
+            for each in decided:
+                self._complete(group_context, each, now_ms)
+            self._reply([reply for each in decided for reply in each.replies])
         self._forget_if_absent(group_context)
 
     def _complete(self, group_context: GroupContext, decided: Decision | PendingDecision, now_ms: int) -> None:
+        """Start the timers of a decision whose rows are stored, count its records, and log them."""
         group_id = group_context.group.group_id
         is_sooner = False
         sessions = group_context.ledger.sessions
@@ -437,7 +440,6 @@ class Shard:
         if decided.records:
             self._counters.observe(decided.records)
             log_member_events(group_id, decided.records)
-        self._reply(decided.replies)
 
     def _reply(self, replies: Sequence[Reply]) -> None:
         """Complete the futures of some requests, and of the others after the event loop has read its sockets."""

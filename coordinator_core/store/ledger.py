@@ -299,10 +299,6 @@ class Ledger:
 
     # -- ownership ----------------------------------------------------------------------------------------
 
-    def assigned_since_ms(self, member_id: str) -> int | None:
-        """Return when the member's assignment last changed; None while it owns no partition."""
-        return max((owned.since_ms for owned in self.ownership.get(member_id, ())), default=None)
-
     def _assignment_accepted(self, record: AssignmentAccepted) -> None:
         given = {member_id: self._read(assignment) for member_id, assignment in record.assignments}
         moved = self._count_moved(given)

@@ -4,7 +4,8 @@
 ids, parked requests, timers, and a join phase in progress.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of, topics_of
 from coordinator_core.protocol.group import Group
@@ -90,7 +91,7 @@ def _whole(
         shard_id=ledger.shard_id,
         group=None if is_deleted else group_row(group, ledger),
         is_group_deleted=is_deleted,
-        members={} if is_deleted else _member_rows(group, stored, ledger),
+        members={} if is_deleted else MemberRows(group, _changed_members(group, stored), ledger),
         committed=committed,
         removed=removed,
         transitions=tuple(history.transitions),
@@ -135,9 +136,66 @@ def _trigger_of(group: Group, ledger: Ledger) -> str | None:
     return group.trigger if group.must_rebalance else None
 
 
-def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dict[str, MemberRow | None]:
-    """Return the rows of members that these records changed; only members of a stored generation have one."""
-    # A dictionary, not a set, for a deterministic order of rows.
+class MemberRows(Mapping[str, MemberRow | None]):
+    """The rows of the members that a decision changed; only members of a stored generation have one.
+
+    They are made when they are first read, by the thread that writes: thousands would hold up the event loop.
+    """
+
+    def __init__(self, group: Group, changed: Iterable[str], ledger: Ledger) -> None:
+        """Keep what the rows show.
+
+        Args:
+            group: the group after the decision, which nobody changes any more.
+            changed: the members.
+            ledger: the group's ledger after the decision; it goes on to change.
+        """
+        self._group = group
+        self._shard_id = ledger.shard_id
+        self._ownership = {member_id: ledger.ownership.get(member_id, ()) for member_id in changed}
+
+    def __len__(self) -> int:
+        return len(self._ownership)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ownership)
+
+    def __getitem__(self, member_id: str) -> MemberRow | None:
+        return self._rows[member_id]
+
+    @cached_property
+    def _rows(self) -> dict[str, MemberRow | None]:
+        rows: dict[str, MemberRow | None] = dict.fromkeys(self._ownership)
+        for join_order, member in enumerate(self._group.members.values()):
+            if member.member_id in rows and member.in_generation:
+                rows[member.member_id] = self._row(member, join_order)
+        return rows
+
+    def _row(self, member: Member, join_order: int) -> MemberRow:
+        group, ownership = self._group, self._ownership[member.member_id]
+        is_consumer = group.protocol_type == CONSUMER
+        return MemberRow(
+            group_id=group.group_id,
+            shard_id=self._shard_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            session_timeout_ms=member.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            protocols=member.protocols,
+            assignment=member.assignment,
+            subscription_json=_subscription_json(member.metadata_for(group.protocol_name)) if is_consumer else None,
+            assignment_json=_assignment_json(member.assignment) if is_consumer else None,
+            assigned_since_ms=max((owned.since_ms for owned in ownership), default=None),
+            ownership=ownership_to_json(ownership),
+            joined_at_ms=member.joined_at_ms,
+            join_order=join_order,
+        )
+
+
+def _changed_members(group: Group, records: Iterable[Record]) -> Iterable[str]:
+    """Return the members whose rows these records change, in a deterministic order."""
     touched: dict[str, None] = {}
     for record in records:
         match record:
@@ -156,33 +214,7 @@ def _member_rows(group: Group, records: Iterable[Record], ledger: Ledger) -> dic
                 pass
             case _:
                 _unstored: VolatileRecord = record  # mypy checks that no other record is left.
-    rows: dict[str, MemberRow | None] = {**touched}
-    for join_order, member in enumerate(group.members.values()):
-        if member.member_id in touched and member.in_generation:
-            rows[member.member_id] = _member_row(group, member, join_order, ledger)
-    return rows
-
-
-def _member_row(group: Group, member: Member, join_order: int, ledger: Ledger) -> MemberRow:
-    is_consumer = group.protocol_type == CONSUMER
-    return MemberRow(
-        group_id=group.group_id,
-        shard_id=ledger.shard_id,
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        protocols=member.protocols,
-        assignment=member.assignment,
-        subscription_json=_subscription_json(member.metadata_for(group.protocol_name)) if is_consumer else None,
-        assignment_json=_assignment_json(member.assignment) if is_consumer else None,
-        assigned_since_ms=ledger.assigned_since_ms(member.member_id),
-        ownership=ownership_to_json(ledger.ownership.get(member.member_id, ())),
-        joined_at_ms=member.joined_at_ms,
-        join_order=join_order,
-    )
+    return touched
 
 
 def _subscription_json(metadata: bytes) -> Json:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import commits, groups, heartbeats, rebalance, recovery, scale
+from bench import bloat, commits, groups, heartbeats, rebalance, recovery, scale
 from bench.__main__ import LONG, NAMES
 from bench.bench_servers import Place
 from bench.figures import Figure, report, table
@@ -25,6 +25,9 @@ MEASURES: dict[str, Callable[[Place], Sequence[Figure]]] = {
     "rebalance": partial(rebalance.measure, size=rebalance.Size(members=(2, 4), rounds=1)),
     "groups": partial(groups.measure, size=groups.Size(groups=20, round_s=0.2)),
     "recovery": partial(recovery.measure, size=recovery.Size(groups=6, offsets=(100,), lease_ttl_ms=1_000)),
+    "bloat": partial(
+        bloat.measure, size=bloat.Size(connections=4, partitions=3, step_s=0.2, steps=3, snapshot_steps=1)
+    ),
     "scale": partial(scale.measure, size=scale.Size(connections=4, rounds=1, round_s=0.2)),
 }
 

@@ -1,7 +1,5 @@
 """A group is the fold of its records, and folding leaves the original group unchanged."""
 
-from dataclasses import replace
-
 import pytest
 
 from coordinator_core.protocol.decision import Draft
@@ -122,5 +120,5 @@ def test_never_seen_group_does_not_exist_and_a_dead_one_did() -> None:
 
 def test_member_has_metadata_by_protocol() -> None:
     both = (offers("x", topics=("a",))[0], offers("y", topics=("b",))[0])
-    one = replace(member("a"), protocols=both)
+    one = member("a")._replace(protocols=both)
     assert (one.metadata_for("y"), one.metadata_for("z"), one.metadata_for(None)) == (both[1].metadata, b"", b"")

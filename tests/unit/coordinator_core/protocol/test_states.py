@@ -88,16 +88,26 @@ def test_rebalance_starts_only_in_states_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "state"),
+    ("group", "record", "state"),
     [
-        (RebalanceStarted(5, 0, Trigger.ADMIN, None, None, None, None), GroupState.PREPARING_REBALANCE),
-        (GenerationStarted(5, 0, None, 8, "range", "a", frozenset(), 0), GroupState.COMPLETING_REBALANCE),
-        (AssignmentAccepted(5, 1, ()), GroupState.STABLE),
-        (GroupEmptied(5, 8), GroupState.EMPTY),
-        (GroupDied(5, "deleted"), GroupState.DEAD),
+        (stable(), RebalanceStarted(5, 0, Trigger.ADMIN, None, None, None, None), GroupState.PREPARING_REBALANCE),
+        (
+            preparing(joined=["a"]),
+            GenerationStarted(5, 0, None, 8, "range", "a", frozenset(), 0),
+            GroupState.COMPLETING_REBALANCE,
+        ),
+        (completing(), AssignmentAccepted(5, 1, ()), GroupState.STABLE),
+        (preparing(A), GroupEmptied(5, 8), GroupState.EMPTY),
+        (empty(), GroupDied(5, "deleted"), GroupState.DEAD),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_the_state_and_its_time_change_together(record: GroupRecord, state: GroupState) -> None:
-    group = stable().fold([record])
-    assert (group.state, group.state_since_ms) == (state, 5)
+def test_the_state_and_its_time_change_together(group: Group, record: GroupRecord, state: GroupState) -> None:
+    after = group.fold([record])
+    assert (after.state, after.state_since_ms) == (state, 5)
+
+
+@pytest.mark.parametrize("record", [AssignmentAccepted(5, 1, ()), GroupEmptied(5, 8)])
+def test_record_of_an_illegal_transition_breaks_an_invariant(record: GroupRecord) -> None:
+    with pytest.raises(AssertionError, match=r"Stable → .* is no legal transition"):
+        stable().fold([record])

@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, RebalanceInProgress, RetryError
 from coordinator_core.protocol.hashing import shard_of
-from coordinator_core.protocol.requests import Deadline, DeadlineKind
+from coordinator_core.protocol.requests import Deadline, DeadlineKind, Heartbeat
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.shard import REPLIES_AT_ONCE
 from coordinator_core.runtime.timers import GroupTimer
 from coordinator_core.store.interface import OutcomeUnknown, StoreUnavailable
+from tests.support.waiting import limited
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, a_change, config, running, state_of, until
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +58,28 @@ async def test_heartbeat_waits_for_the_write_that_it_depends_on(store: HeldStore
         assert not heartbeat.done()
         store.go.set()
         await asyncio.gather(sync, heartbeat)
+
+
+async def test_replies_that_wait_for_one_write_are_sent_some_at_a_time(store: HeldStore) -> None:
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.join()
+        store.go.clear()
+        store.is_writing.clear()
+        sync = asyncio.create_task(member.sync((member.member_id, b"")))
+        await asyncio.to_thread(store.is_writing.wait)
+        beats = [
+            node.submit("g", Heartbeat(node.new_token(), member.generation, member.member_id))
+            for _ in range(2 * REPLIES_AT_ONCE)
+        ]
+        store.go.set()
+        answered = [0]
+        async with limited("every heartbeat is answered"):
+            while answered[-1] < len(beats):
+                await asyncio.sleep(0)
+                answered.append(sum(beat.done() for beat in beats))
+        await sync
+        assert max(after - before for before, after in pairwise(answered)) <= REPLIES_AT_ONCE
 
 
 async def test_a_commit_under_way_blocks_no_heartbeat(store: HeldStore) -> None:

@@ -246,12 +246,6 @@ def test_assignments_of_other_protocol_types_are_not_looked_into() -> None:
     assert driver.ledger.member_count == 1
 
 
-def test_a_member_s_assignment_is_as_old_as_its_youngest_span() -> None:
-    driver = first_generation(a=assigned(0), b=b"").started().generation(2).accepted(a=assigned(0, 1), b=b"")
-    assert driver.ledger.assigned_since_ms("a") == 70
-    assert driver.ledger.assigned_since_ms("b") is None
-
-
 # -- transitions ------------------------------------------------------------------------------------------
 
 

@@ -20,8 +20,8 @@ from coordinator_core.protocol.requests import (
     SupportedProtocol,
 )
 from coordinator_core.protocol.settings import Context, GroupSettings
-from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import load_group, project
+from coordinator_core.store.ledger import Ledger, OpenOwnership
+from coordinator_core.store.projection import MemberRows, load_group, project
 from coordinator_core.store.rows import ExtraRows, GroupRow, GroupWrite, MemberRow, StoredGroup
 from coordinator_core.store.runs import OutcomeRow
 from tests.unit.coordinator_core.protocol.groups import (
@@ -168,6 +168,24 @@ def test_member_row_has_subscription_and_assignment() -> None:
     assert row.assigned_since_ms == NOW.wall_ms
     assert [span["partitions"] for span in row.ownership] == [[1]]
     assert row.join_order == 1
+
+
+def test_member_s_assignment_is_as_old_as_its_newest_partition() -> None:
+    old, new = (OpenOwnership("orders", (partition,), since_ms, 1, "r") for partition, since_ms in ((0, 60), (1, 70)))
+    node = Node().settle(*USUAL)
+    node.ledger.ownership["b"] = (new, old)
+    row = MemberRows(node.group, ["b"], node.ledger)["b"]
+    assert row is not None
+    assert row.assigned_since_ms == 70
+
+
+def test_rows_of_a_write_are_those_of_its_decision_however_late_they_are_read() -> None:
+    node = Node().settle(*USUAL)
+    stored = dict(node.members)
+    rows = MemberRows(node.group, ["a", "b"], node.ledger)
+    node.ask(leave("b"))
+    assert "b" not in node.members
+    assert rows == {"a": stored["a"], "b": stored["b"]}
 
 
 def test_unreadable_metadata_has_no_json() -> None:

@@ -4,7 +4,6 @@ Source: tables.md, `rebalance_members`.
 """
 
 import json
-from dataclasses import replace
 
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.records import (
@@ -33,7 +32,7 @@ IntervalKey = tuple[str, int | None, int | None, int, str]
 
 
 def new(name: str, instance: str | None = None) -> Member:
-    return replace(member(name, instance), client_id=f"client {name}", joined_at_ms=0)
+    return member(name, instance)._replace(client_id=f"client {name}", joined_at_ms=0)
 
 
 def ledger_of(*names: str, instance: str | None = None) -> Ledger:
