@@ -16,7 +16,7 @@ from random import Random
 from time import process_time
 
 from bench.figures import Figure, report
-from coordinator_core.protocol.assignors import ASSIGNORS, Assignment, MemberSubscription, TopicPartition, assign
+from coordinator_core.assignors import ASSIGNORS, Assignment, MemberSubscription, TopicPartition, assign
 
 MEMBERS = 1_000
 TOPICS = 100

@@ -10,7 +10,12 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PACKAGES: Final = ("spark_jobs", "coordinator_core/protocol")
+PACKAGES: Final = (
+    "spark_jobs",
+    "coordinator_core/analytics",
+    "coordinator_core/assignors",
+    "coordinator_core/protocol",
+)
 SINGLE_FILES: Final = ("coordinator_core/__init__.py",)
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can store."""

@@ -10,7 +10,7 @@ Rules:
 
 from datetime import datetime, timedelta
 
-from coordinator_core.protocol.reports.frequency import EVICTION_REASONS
+from coordinator_core.analytics.frequency import EVICTION_REASONS
 from coordinator_core.protocol.retention import CONSUMER
 from coordinator_core.protocol.states import DEAD, STABLE
 from spark_jobs.history import Relation, TablePeriod, instant

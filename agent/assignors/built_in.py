@@ -1,6 +1,6 @@
 """The built-in assignors: range, roundrobin, sticky and cooperative-sticky.
 
-The algorithms are in `coordinator_core.protocol.assignors`, the one part of the core that the agent imports. This
+The algorithms are in `coordinator_core.assignors`, the one part of the core that the agent imports. This
 module adds how a member sends its previous assignment to the leader.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 from agent.assignors.claims import Claim, generation_data, owned_claim, remembered_claim, remembered_data
 from agent.assignors.model import Assign, Assignment, Assignor, Member
 from agent.partitions import TopicPartition
-from coordinator_core.protocol import assignors as kafkas
+from coordinator_core import assignors as kafkas
 
 
 def _assign(name: str, claim_of: Callable[[Member], Claim]) -> Assign:

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
+from coordinator_core.analytics.eviction_cause import EvictionCause
 from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.records import RemovalReason, Trigger
-from coordinator_core.protocol.reports.eviction_cause import EvictionCause
 from coordinator_core.runtime.history import StoreReader
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.views import EffectiveSetting

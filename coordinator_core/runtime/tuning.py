@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from coordinator_core.protocol.advice.advise import advise
-from coordinator_core.protocol.advice.evidence import Evidence
-from coordinator_core.protocol.advice.policy import GRACE_MS, Advice, Bounds, CurrentTimeouts, Policy
-from coordinator_core.protocol.advice.recommend import Recommendation
-from coordinator_core.protocol.advice.what_if import RejoinWhatIf, SessionWhatIf, what_if_rejoin, what_if_session
+from coordinator_core.analytics.advice.advise import advise
+from coordinator_core.analytics.advice.evidence import Evidence
+from coordinator_core.analytics.advice.policy import GRACE_MS, Advice, Bounds, CurrentTimeouts, Policy
+from coordinator_core.analytics.advice.recommend import Recommendation
+from coordinator_core.analytics.advice.what_if import RejoinWhatIf, SessionWhatIf, what_if_rejoin, what_if_session
 from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.setting_rules import SettingValue, check_consistency, check_settings
 from coordinator_core.protocol.settings import GroupSettings

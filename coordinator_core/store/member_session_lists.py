@@ -8,7 +8,7 @@ If it joined again while the old member was silent, before the eviction, the old
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from coordinator_core.protocol.reports.eviction_cause import EvictionCause, eviction_cause
+from coordinator_core.analytics.eviction_cause import EvictionCause, eviction_cause
 from coordinator_core.store.history import END_OF_TIME_MS
 from coordinator_core.store.rows import MemberSessionRow
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from coordinator_core.protocol.advice.evidence import (
+from coordinator_core.analytics.advice.evidence import (
     BY_MEMBERS,
     COMPLETED,
     Day,
@@ -19,11 +19,11 @@ from coordinator_core.protocol.advice.evidence import (
     merged,
     rejoins_of,
 )
-from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, Advice, CurrentAssignment, is_live
-from coordinator_core.protocol.advice.recommend import Recommendation
-from coordinator_core.protocol.advice.startup import count_startups
-from coordinator_core.protocol.advice.steps import BEYOND, counted, place_of
-from coordinator_core.protocol.advice.what_if import Eviction
+from coordinator_core.analytics.advice.policy import LATE_GRACE_MS, Advice, CurrentAssignment, is_live
+from coordinator_core.analytics.advice.recommend import Recommendation
+from coordinator_core.analytics.advice.startup import count_startups
+from coordinator_core.analytics.advice.steps import BEYOND, counted, place_of
+from coordinator_core.analytics.advice.what_if import Eviction
 from coordinator_core.store.rows import Json
 
 DAY_MS: Final = 86_400_000

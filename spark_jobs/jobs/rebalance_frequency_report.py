@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
 
-from coordinator_core.protocol.reports.frequency import Thresholds
+from coordinator_core.analytics.frequency import Thresholds
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.publish import ReportTable

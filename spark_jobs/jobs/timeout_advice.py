@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame
 
-from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, Policy
+from coordinator_core.analytics.advice.policy import LATE_GRACE_MS, Policy
 from coordinator_core.protocol.setting_rules import RULES
 from coordinator_core.protocol.settings import GroupSettings
 from spark_jobs.errors import JobError

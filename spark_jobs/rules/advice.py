@@ -1,6 +1,6 @@
 """Advice rules as Spark column expressions: steps, days, histograms and identities.
 
-Source: coordinator_core/protocol/advice/steps.py, to which a property test compares this module.
+Source: coordinator_core/analytics/advice/steps.py, to which a property test compares this module.
 """
 
 from functools import reduce
@@ -9,8 +9,8 @@ from operator import add
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS
-from coordinator_core.protocol.advice.steps import STEP_RANGES_MS
+from coordinator_core.analytics.advice.evidence import GAP_BOUNDS_MS
+from coordinator_core.analytics.advice.steps import STEP_RANGES_MS
 
 DAY_MS = 86_400_000
 

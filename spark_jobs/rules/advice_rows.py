@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from coordinator_core.protocol.advice.advise import advise
-from coordinator_core.protocol.advice.evidence import (
+from coordinator_core.analytics.advice.advise import advise
+from coordinator_core.analytics.advice.evidence import (
     NO_STEPS,
     Day,
     Evidence,
@@ -16,8 +16,8 @@ from coordinator_core.protocol.advice.evidence import (
     merged,
     rejoins_of,
 )
-from coordinator_core.protocol.advice.policy import Advice, Bounds, CurrentAssignment, CurrentTimeouts, Policy
-from coordinator_core.protocol.advice.steps import BEYOND
+from coordinator_core.analytics.advice.policy import Advice, Bounds, CurrentAssignment, CurrentTimeouts, Policy
+from coordinator_core.analytics.advice.steps import BEYOND
 
 NAMES: Final = ("session", "rebalance", "initial_delay")
 """Prefixes of the advice columns."""

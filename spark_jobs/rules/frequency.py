@@ -2,7 +2,7 @@
 
 Instants are milliseconds (`long`) here.
 
-Source: coordinator_core/protocol/reports/frequency.py, to which a property test compares this module.
+Source: coordinator_core/analytics/frequency.py, to which a property test compares this module.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, Window, WindowSpec
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.reports.frequency import HIGH, MEDIAN, Thresholds
+from coordinator_core.analytics.frequency import HIGH, MEDIAN, Thresholds
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.reports.balance import (
+from coordinator_core.analytics.balance import (
     AuditedGroup,
     AuditedMember,
     Partition,

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.reports.frequency import Thresholds
+from coordinator_core.analytics.frequency import Thresholds
 from spark_jobs.rules import frequency as rules
 from spark_jobs.rules.advice import identity_of
 from spark_jobs.rules.frequency import ConsumerColumns
@@ -217,7 +217,7 @@ def _consumer(alias: str) -> ConsumerColumns:
 def longest_waits(waits: DataFrame) -> DataFrame:
     """Return the consumer that each group awaited longest in total, whatever its member ids.
 
-    Source: coordinator_core/protocol/reports/waiting.py, to which a property test compares this.
+    Source: coordinator_core/analytics/waiting.py, to which a property test compares this.
     """
     who = ("group_instance_id", "client_id", "client_host")
     consumer = identity_of(*map(sf.col, who)).alias("consumer")

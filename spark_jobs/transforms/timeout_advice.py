@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.advice.evidence import BY_MEMBERS, COMPLETED
-from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Policy
-from coordinator_core.protocol.advice.startup import STARTUP_MS
-from coordinator_core.protocol.advice.steps import BEYOND
+from coordinator_core.analytics.advice.evidence import BY_MEMBERS, COMPLETED
+from coordinator_core.analytics.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Policy
+from coordinator_core.analytics.advice.startup import STARTUP_MS
+from coordinator_core.analytics.advice.steps import BEYOND
 from spark_jobs.rules.advice import day_of, identity_of, place_of, summed_gaps
 from spark_jobs.rules.advice_rows import (
     ADVICE_SCHEMA,

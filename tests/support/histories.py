@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS, Day
-from coordinator_core.protocol.advice.policy import GRACE_MS
-from coordinator_core.protocol.advice.steps import counted
+from coordinator_core.analytics.advice.evidence import GAP_BOUNDS_MS, Day
+from coordinator_core.analytics.advice.policy import GRACE_MS
+from coordinator_core.analytics.advice.steps import counted
 
 FIRST_DAY = 20_400
 HEARTBEAT_MS = 3_000

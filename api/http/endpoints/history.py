@@ -19,8 +19,8 @@ from api.http.fields import GroupId, PageLimit, PartitionParam
 from api.http.limits import TOPIC_MAX_CHARS
 from api.http.request_context import CurrentRequest
 from api.http.times import epoch_ms, instant, instant_or_none, parse_instant
+from coordinator_core.analytics.waiting import Wait, rank_waits
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.reports.waiting import Wait, rank_waits
 from coordinator_core.store.history import (
     END_OF_TIME_MS,
     ListedRebalance,

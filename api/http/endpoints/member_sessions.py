@@ -17,8 +17,8 @@ from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, PageLimit
 from api.http.request_context import CurrentRequest
 from api.http.times import instant, instant_or_none, parse_instant_ms
+from coordinator_core.analytics.eviction_cause import EvictionCause
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.reports.eviction_cause import EvictionCause
 from coordinator_core.store.history import END_OF_TIME_MS
 from coordinator_core.store.member_session_lists import ListedMemberSession, MemberSessionCursor, MemberSessionFilter
 

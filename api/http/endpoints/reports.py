@@ -17,7 +17,7 @@ from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit
 from api.http.limits import GROUP_ID_MAX_CHARS
 from api.http.request_context import CurrentRequest, RequestContext
-from coordinator_core.protocol.advice.policy import Confidence, Verdict
+from coordinator_core.analytics.advice.policy import Confidence, Verdict
 from coordinator_core.store.reports import Report, ReportFilter, ReportKind
 
 TAGS: Final = ["Operators: reports"]

@@ -14,9 +14,9 @@ from api.http.fast_path import REQUEST
 from api.http.fields import INT64_MAX, GroupId
 from api.http.request_context import CurrentRequest
 from api.http.times import instant, instant_or_none
-from coordinator_core.protocol.advice.cost import Cost
-from coordinator_core.protocol.advice.policy import Advice, Confidence, Verdict
-from coordinator_core.protocol.advice.what_if import Eviction, RejoinWhatIf, SessionWhatIf
+from coordinator_core.analytics.advice.cost import Cost
+from coordinator_core.analytics.advice.policy import Advice, Confidence, Verdict
+from coordinator_core.analytics.advice.what_if import Eviction, RejoinWhatIf, SessionWhatIf
 from coordinator_core.runtime.tuning import TimeoutsToTry, TuningView
 
 TAGS: Final = ["Operators: tuning"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from coordinator_core.protocol.reports.frequency import EVICTION_REASONS, is_successor
+from coordinator_core.analytics.frequency import EVICTION_REASONS, is_successor
 from coordinator_core.store.rows import MemberRow, MemberSessionRow
 
 

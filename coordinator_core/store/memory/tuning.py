@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from coordinator_core.protocol.advice.evidence import NO_GAPS, Day
-from coordinator_core.protocol.advice.policy import CurrentAssignment
-from coordinator_core.protocol.advice.what_if import Eviction
+from coordinator_core.analytics.advice.evidence import NO_GAPS, Day
+from coordinator_core.analytics.advice.policy import CurrentAssignment
+from coordinator_core.analytics.advice.what_if import Eviction
 from coordinator_core.store.memory.groups import Group, History
 from coordinator_core.store.memory.reconnects import reconnect_of
 from coordinator_core.store.rows import MemberRow, MemberSessionRow, RebalanceMemberRow, RebalanceRow

@@ -7,7 +7,7 @@ are read. A client that joined again while its old member was silent, before the
 from dataclasses import replace
 from typing import Any, Final
 
-from coordinator_core.protocol.reports.frequency import EVICTION_REASONS
+from coordinator_core.analytics.frequency import EVICTION_REASONS
 from coordinator_core.store.member_session_lists import (
     ONGOING,
     RECONNECT_WINDOW_MS,

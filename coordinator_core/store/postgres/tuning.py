@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from sqlalchemy import Row, RowMapping, select
 
-from coordinator_core.protocol.advice.evidence import GAP_BOUNDS_MS, Day
-from coordinator_core.protocol.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Advice, CurrentAssignment
-from coordinator_core.protocol.advice.recommend import Recommendation
-from coordinator_core.protocol.advice.what_if import Eviction
+from coordinator_core.analytics.advice.evidence import GAP_BOUNDS_MS, Day
+from coordinator_core.analytics.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Advice, CurrentAssignment
+from coordinator_core.analytics.advice.recommend import Recommendation
+from coordinator_core.analytics.advice.what_if import Eviction
 from coordinator_core.store.advice_tables import ADVISED, timeout_advice
 from coordinator_core.store.postgres.connections import Transaction
 from coordinator_core.store.postgres.timestamps import as_ms

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.reports.frequency import (
+from coordinator_core.analytics.frequency import (
     HIGH,
     MEDIAN,
     Consumer,
@@ -22,7 +22,7 @@ from coordinator_core.protocol.reports.frequency import (
     percentile,
     rebalancing_share,
 )
-from coordinator_core.protocol.reports.waiting import Wait, rank_waits
+from coordinator_core.analytics.waiting import Wait, rank_waits
 from spark_jobs.rules import frequency as rules
 from spark_jobs.rules.frequency import ConsumerColumns
 from spark_jobs.transforms.rebalance_frequency import WAIT_COLUMNS, longest_waits

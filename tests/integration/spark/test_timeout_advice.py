@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.advice.advise import advise
-from coordinator_core.protocol.advice.policy import FIXED_MS, GRACE_MS, Bounds, CurrentTimeouts, Policy
-from coordinator_core.protocol.advice.steps import STEPS_MS, place_of
+from coordinator_core.analytics.advice.advise import advise
+from coordinator_core.analytics.advice.policy import FIXED_MS, GRACE_MS, Bounds, CurrentTimeouts, Policy
+from coordinator_core.analytics.advice.steps import STEPS_MS, place_of
 from coordinator_core.store.postgres import PostgresStore
 from coordinator_core.store.tuning import TuningQuery
 from muster.jobs import run_job

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from coordinator_core.protocol.assignors import NO_GENERATION, Assignment, MemberSubscription, TopicPartition, assign
+from coordinator_core.assignors import NO_GENERATION, Assignment, MemberSubscription, TopicPartition, assign
 
 Json = Any
 

@@ -12,7 +12,7 @@ from functools import partial
 from agent import errors
 from agent.errors import AgentError, Problem
 from agent.membership import MemberIdentity, Membership, MemberState, Reaction, RequestType
-from coordinator_core.protocol.assignors import ASSIGNORS, MemberSubscription
+from coordinator_core.assignors import ASSIGNORS, MemberSubscription
 from coordinator_core.protocol.consumer_protocol import (
     CONSUMER,
     Assignment,

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.protocol.advice.evidence import Evidence, Rebalances, Rejoins, Startups, merged
-from coordinator_core.protocol.advice.policy import CurrentAssignment
-from coordinator_core.protocol.advice.steps import BEYOND, counted, place_of
+from coordinator_core.analytics.advice.evidence import Evidence, Rebalances, Rejoins, Startups, merged
+from coordinator_core.analytics.advice.policy import CurrentAssignment
+from coordinator_core.analytics.advice.steps import BEYOND, counted, place_of
 from coordinator_core.store.interface import Store
 from coordinator_core.store.rows import MemberSessionRow, RebalanceRow
 from coordinator_core.store.tuning import DAY_MS, TuningQuery
