@@ -299,7 +299,7 @@ def test_timeout_is_changed_with_a_reason_and_undone(
 
 def test_node_that_has_not_confirmed_the_settings_is_listed(context: BrowserContext, databases: Databases) -> None:
     url = databases.create()
-    with running_node(url) as node, closing(Client(node.url)) as client:
+    with running_node(url, request_timeout_ms=30_000) as node, closing(Client(node.url)) as client:
         with hanging_node(url) as hanging:
             client.ok("PUT", "/v1/config", {"values": {"group_max_size": 7}, "reason": "a test"})
             page = context.new_page()

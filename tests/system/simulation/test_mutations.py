@@ -102,6 +102,7 @@ def shard_with_wrong_owner(node: Coordinator, group_id: str, now: Now) -> Shard:
 def enqueue_and_reply(shard: Shard, group_context: GroupContext, write: GroupWrite, pending: PendingDecision) -> None:
     _enqueue(shard, group_context, write, pending)
     shard._complete(group_context, pending, shard._clock.now().node_ms)
+    shard._reply(pending.replies)
 
 
 def unload_without_replies(shard: Shard, error: NotCoordinator) -> None:
@@ -201,9 +202,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "node serves while its lease is in doubt": Mutation(
         Coordinator, "_shard_of", shard_of_doubtful_lease, frozenset({"OneDeciderPerShard"}), first_seed=3
     ),
-    "reply before the write": Mutation(
-        Shard, "_enqueue", enqueue_and_reply, frozenset({"StoredBeforeReply"}), first_seed=3
-    ),
+    "reply before the write": Mutation(Shard, "_enqueue", enqueue_and_reply, frozenset({"StoredBeforeReply"})),
     "settings of a group are changed by any node": Mutation(
         Admin, "_owned", nullcontext, frozenset({"SettingsReachOwners"})
     ),
@@ -212,13 +211,13 @@ MUTATIONS: Mapping[str, Mutation] = {
         "_renew_at_store",
         renew_with_newest_settings,
         frozenset({"SettingsReachOwners"}),
-        first_seed=94,
+        first_seed=107,
     ),
     "join phase without a limit": Mutation(
         expiry, "complete_join_phase", nothing, frozenset({"JoinPhasesEnd", "EveryWaitHasATimer"})
     ),
     "pause counts as silence": Mutation(
-        Timers, "delay_members", nothing, frozenset({"PausesEvictNoMember"}), first_seed=3
+        Timers, "delay_members", nothing, frozenset({"PausesEvictNoMember"}), first_seed=6
     ),
     "doubt about the lease counts as silence": Mutation(
         Timers, "delay_all", nothing, frozenset({"PausesEvictNoMember"}), first_seed=3
@@ -233,7 +232,11 @@ MUTATIONS: Mapping[str, Mutation] = {
         Coordinator, "_store_offsets", nothing_async, frozenset({"AnsweredIsFetched"})
     ),
     "lock without a checkpoint": Mutation(
-        Shard, "locked", locked_without_checkpoint, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
+        Shard,
+        "locked",
+        locked_without_checkpoint,
+        frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"}),
+        first_seed=4,
     ),
     "load without the log": Mutation(
         Shard, "load", load_without_log, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
@@ -242,7 +245,11 @@ MUTATIONS: Mapping[str, Mutation] = {
         ShardOffsets, "take", take_beyond_the_log, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
     ),
     "failed checkpoint is forgotten": Mutation(
-        ShardOffsets, "put_back", ShardOffsets.complete, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
+        ShardOffsets,
+        "put_back",
+        ShardOffsets.complete,
+        frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"}),
+        first_seed=4,
     ),
     "unloaded shard keeps requests waiting": Mutation(
         Shard, "unload", unload_without_replies, frozenset({"UnloadedShardsReply"}), first_seed=3
@@ -280,7 +287,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "operation without its change": Mutation(
         ChangeRecorder, "extra_rows", extra_rows_of_undos_only, frozenset({"ChangesAreRecorded"})
     ),
-    "run that never ends": Mutation(Maintenance, "_finish_runs", nothing_async, frozenset({"RunsEnd"})),
+    "run that never ends": Mutation(Maintenance, "_finish_runs", nothing_async, frozenset({"RunsEnd"}), first_seed=4),
     "stopped node keeps its leases": Mutation(
         ShardOwnership, "_release_leases", nothing_async, frozenset({"StoppedNodesReleaseShards"})
     ),
