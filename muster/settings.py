@@ -7,7 +7,7 @@ The docstrings of the fields are the text of docs/settings.md (`make docs`).
 import ipaddress
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from coordinator_core.protocol.setting_rules import find_conflict
 from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.runtime.config import NodeConfig
 from muster.data_dir import DEFAULT_DATA_DIR
 from muster.errors import USAGE_EXIT_CODE, UserError
 
@@ -22,6 +23,10 @@ ENVIRONMENT_PREFIX = "MUSTER_"
 INT32_MAX = 2_147_483_647
 POSTGRES_SCHEME = "postgresql+psycopg2://"
 DEFAULT_SHARDS = 50
+GROUP: Final = GroupSettings()
+"""Where the defaults of group settings are."""
+NODE: Final = NodeConfig(node_id="", url="")
+"""Where the defaults of a node's limits are."""
 OTHER_DATABASE_CONNECTIONS = 5
 """Connections of a node to the database beside those of its reads."""
 CLUSTER_SECRET_MIN_BYTES = 32
@@ -44,33 +49,33 @@ class GroupDefaults(BaseSettings):
     rebalance_timeout_ms: Annotated[int, Field(ge=1_000, le=INT32_MAX)] | None = None
     """How long members have to join again, and then to sync. None: the longest timeout that a member requests. A change
     counts from the start of the current phase. A stored value below the minimum counts as the minimum."""
-    group_min_session_timeout_ms: TimeoutMs = 6_000
+    group_min_session_timeout_ms: TimeoutMs = GROUP.group_min_session_timeout_ms
     """The shortest session timeout that a member may request."""
-    group_max_session_timeout_ms: TimeoutMs = 1_800_000
+    group_max_session_timeout_ms: TimeoutMs = GROUP.group_max_session_timeout_ms
     """The longest session timeout that a member may request."""
-    group_initial_rebalance_delay_ms: int = Field(default=3_000, ge=0, le=INT32_MAX)
+    group_initial_rebalance_delay_ms: int = Field(default=GROUP.group_initial_rebalance_delay_ms, ge=0, le=INT32_MAX)
     """How long the first rebalance of an Empty group waits for more members."""
-    group_max_size: int = Field(default=10_000, ge=1, le=INT32_MAX)
+    group_max_size: int = Field(default=GROUP.group_max_size, ge=1, le=INT32_MAX)
     """The maximum number of members of a group. Kafka has no limit by default."""
-    group_max_pending_members: int = Field(default=10_000, ge=1, le=INT32_MAX)
+    group_max_pending_members: int = Field(default=GROUP.group_max_pending_members, ge=1, le=INT32_MAX)
     """The maximum number of pending members of a group: member ids that were returned and have not joined yet. Another
     one is refused with GROUP_MAX_SIZE_REACHED."""
-    group_metadata_max_bytes: int = Field(default=16_777_216, ge=1, le=INT32_MAX)
+    group_metadata_max_bytes: int = Field(default=GROUP.group_metadata_max_bytes, ge=1, le=INT32_MAX)
     """The maximum size of the metadata of all members of a group, which the leader's answer contains. A join beyond it
     is refused with GROUP_MAX_SIZE_REACHED."""
-    member_metadata_max_bytes: int = Field(default=262_144, ge=1, le=INT32_MAX)
+    member_metadata_max_bytes: int = Field(default=GROUP.member_metadata_max_bytes, ge=1, le=INT32_MAX)
     """The maximum size of one member's metadata, over all protocols that it supports. A sticky assignor's metadata has
     four bytes for each partition that the member owns."""
-    member_assignment_max_bytes: int = Field(default=1_048_576, ge=1, le=INT32_MAX)
+    member_assignment_max_bytes: int = Field(default=GROUP.member_assignment_max_bytes, ge=1, le=INT32_MAX)
     """The maximum size of one member's assignment: about 250,000 partitions."""
-    group_new_member_join_timeout_ms: TimeoutMs = 300_000
+    group_new_member_join_timeout_ms: TimeoutMs = GROUP.group_new_member_join_timeout_ms
     """How long a new member may wait for the answer to its first join."""
     group_sync_timeout_scope: Literal["all", "dynamic"] = "all"
     """Which members are evicted when they do not sync in time: `all`, or only `dynamic` ones. Static members that are
     spared are checked again after another timeout."""
-    offsets_retention_minutes: int = Field(default=10_080, ge=-1, le=INT32_MAX)
+    offsets_retention_minutes: int = Field(default=GROUP.offsets_retention_minutes, ge=-1, le=INT32_MAX)
     """How long offsets are kept after their group became Empty, or after their last commit. -1: forever."""
-    offset_metadata_max_bytes: int = Field(default=4_096, ge=0, le=INT32_MAX)
+    offset_metadata_max_bytes: int = Field(default=GROUP.offset_metadata_max_bytes, ge=0, le=INT32_MAX)
     """The maximum length of the metadata of a committed offset, in characters. The name is Kafka's."""
 
     @model_validator(mode="after")
@@ -120,7 +125,7 @@ class NodeSettings(BaseSettings):
     addresses, or `*.` and a name for all names below it ([security.md](security.md#browsers))."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """The number of shards of a new database. An existing database keeps its own number."""
-    lease_ttl_ms: int = Field(default=5_000, ge=300, le=600_000)
+    lease_ttl_ms: int = Field(default=NODE.lease_ttl_ms, ge=300, le=600_000)
     """How long a node owns its shards without renewing its leases."""
     forward: bool = True
     """Whether a node forwards requests for groups that another node owns."""
@@ -168,51 +173,52 @@ class NodeSettings(BaseSettings):
     max_lag_positions: int = Field(default=50_000, ge=1, le=10_000_000)
     """The maximum number of committed offsets that one lag history reads: partitions times steps, including as long a
     time before its range."""
-    max_reads: int = Field(default=4, ge=1, le=1_000)
+    max_reads: int = Field(default=NODE.max_reads, ge=1, le=1_000)
     """The maximum number of concurrent queries, one database connection each. A node has six more connections."""
     read_timeout_ms: int = Field(default=10_000, ge=100, le=INT32_MAX)
     """How long one query may take."""
-    max_queued_rows: int = Field(default=50_000, ge=1, le=INT32_MAX)
+    max_queued_rows: int = Field(default=NODE.max_queued_rows, ge=1, le=INT32_MAX)
     """The maximum number of rows in the write queue. Beyond it, requests that write are refused with Retry-After."""
-    max_waiting_requests: int = Field(default=20_000, ge=1, le=INT32_MAX)
+    max_waiting_requests: int = Field(default=NODE.max_waiting_requests, ge=1, le=INT32_MAX)
     """The maximum number of requests that wait for an answer, most of them parked joins and syncs. Beyond it, joins and
     syncs are refused with Retry-After."""
-    max_batch_rows: int = Field(default=5_000, ge=1, le=INT32_MAX)
+    max_batch_rows: int = Field(default=NODE.max_batch_rows, ge=1, le=INT32_MAX)
     """The maximum number of rows of one write transaction. A larger decision is written alone."""
-    offsets_checkpoint_interval_ms: int = Field(default=1_000, ge=1, le=600_000)
+    offsets_checkpoint_interval_ms: int = Field(default=NODE.offsets_checkpoint_interval_ms, ge=1, le=600_000)
     """How long a committed offset is in the offset log only. Then a checkpoint stores it in the table `offsets`, which
     SQL, views, lists and metrics read."""
-    max_dirty_offsets: int = Field(default=50_000, ge=1, le=INT32_MAX)
+    max_dirty_offsets: int = Field(default=NODE.max_dirty_offsets, ge=1, le=INT32_MAX)
     """How many committed offsets may wait for a checkpoint before one begins at once. Beyond twice as many, commits are
-    refused with Retry-After."""
-    max_checkpoint_offsets: int = Field(default=10_000, ge=1, le=INT32_MAX)
+    refused with Retry-After. A partition counts once in each of two checkpoints, so this should exceed the number of
+    partitions that a node's groups commit. An offset takes some 300 bytes."""
+    max_checkpoint_offsets: int = Field(default=NODE.max_checkpoint_offsets, ge=1, le=INT32_MAX)
     """The maximum number of offsets of one transaction of a checkpoint. Those of one shard are stored together."""
-    pause_ms: int = Field(default=500, ge=10, le=600_000)
+    pause_ms: int = Field(default=NODE.pause_ms, ge=10, le=600_000)
     """How long a node's process must have been stopped for that time not to count as silence of its members."""
-    awaited_members_after_ms: int = Field(default=5_000, ge=0, le=INT32_MAX)
+    awaited_members_after_ms: int = Field(default=NODE.awaited_members_after_ms, ge=0, le=INT32_MAX)
     """How long a rebalance lasts before the members that it waits for are stored (`groups.awaited_members`,
     [tables.md](tables.md)). 0: at the first check, within a second."""
-    history_days_ahead: int = Field(default=7, ge=1, le=365)
+    history_days_ahead: int = Field(default=NODE.history_days_ahead, ge=1, le=365)
     """How many days in advance the partitions of history tables are created."""
-    lost_nodes_kept_hours: int = Field(default=24, ge=1, le=8_760)
+    lost_nodes_kept_hours: int = Field(default=NODE.lost_nodes_kept_hours, ge=1, le=8_760)
     """How long the row of a lost node is kept."""
-    tuning_window_days: int = Field(default=7, ge=1, le=60)
+    tuning_window_days: int = Field(default=NODE.tuning_window_days, ge=1, le=60)
     """How many days of history timeout advice on demand and what-if read ([tuning.md](tuning.md))."""
-    tuning_max_rows: int = Field(default=500_000, ge=100, le=10_000_000)
+    tuning_max_rows: int = Field(default=NODE.tuning_max_rows, ge=100, le=10_000_000)
     """The maximum number of rows of member sessions of one group that they read, the newest first, and as many rejoins.
     Where there are more, the window is shorter."""
-    tuning_max_evictions: int = Field(default=1_000, ge=1, le=100_000)
+    tuning_max_evictions: int = Field(default=NODE.tuning_max_evictions, ge=1, le=100_000)
     """The maximum number of evictions that they examine one by one, the newest first. Where there are more, the window
     is shorter."""
-    tuning_advice_max_age_hours: int = Field(default=48, ge=0, le=8_760)
+    tuning_advice_max_age_hours: int = Field(default=NODE.tuning_advice_max_age_hours, ge=0, le=8_760)
     """The maximum age of a report that is returned instead of advice computed on demand."""
     archive_uri: str | None = None
     """The directory that `history_archive` copies to, as this node sees it. None: `archive` in the data directory."""
     archive_check: bool = True
     """Whether a day of history is dropped only after this node has found its copy."""
-    maintenance_chunk: int = Field(default=500, ge=1, le=100_000)
+    maintenance_chunk: int = Field(default=NODE.maintenance_chunk, ge=1, le=100_000)
     """How many candidates of a maintenance run are evaluated in one step."""
-    maintenance_groups: int = Field(default=4, ge=1, le=1_000)
+    maintenance_groups: int = Field(default=NODE.maintenance_groups, ge=1, le=1_000)
     """How many groups of a maintenance run are evaluated concurrently. More of them end a run sooner and slow
     heartbeats down meanwhile."""
 

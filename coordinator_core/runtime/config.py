@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.store.rows import LEASE_TTL_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class NodeConfig:
     version: str = "0"
     schema: str = ""
     """The revision of the database's schema that the program was written for: four digits; "" takes any."""
-    lease_ttl_ms: int = 5_000
+    lease_ttl_ms: int = LEASE_TTL_MS
     defaults: GroupSettings = field(default_factory=GroupSettings)
     """Settings below those of the cluster and the group: the environment's, or the defaults."""
     environment_keys: frozenset[str] = frozenset()
@@ -28,7 +29,7 @@ class NodeConfig:
     """Rows in one transaction; a larger decision has a transaction of its own."""
     offsets_checkpoint_interval_ms: int = 1_000
     """How long a commit is in the offset log before a checkpoint stores it in the table `offsets`."""
-    max_dirty_offsets: int = 50_000
+    max_dirty_offsets: int = 200_000
     """Offsets that may wait for a checkpoint before one begins at once; past twice as many, commits are refused."""
     max_checkpoint_offsets: int = 10_000
     """Offsets in one transaction of a checkpoint; those of a shard are stored together."""

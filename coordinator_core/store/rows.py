@@ -412,6 +412,9 @@ class CheckpointResult:
 
 # -- ownership ----------------------------------------------------------------------------------------------
 
+LEASE_TTL_MS: Final = 5_000
+"""How long a lease lasts by default."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:

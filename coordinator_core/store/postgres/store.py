@@ -53,6 +53,7 @@ from coordinator_core.store.postgres.identity import read_incarnation
 from coordinator_core.store.postgres.known_server import KnownServer
 from coordinator_core.store.reports import Report, ReportFilter
 from coordinator_core.store.rows import (
+    LEASE_TTL_MS,
     ArchivedOffset,
     Batch,
     ChangeFilter,
@@ -99,7 +100,7 @@ class PostgresStore:
         self,
         url: str,
         *,
-        lease_ttl_ms: int = 5_000,
+        lease_ttl_ms: int = LEASE_TTL_MS,
         read_timeout_ms: int = 10_000,
         connect_timeout_s: int = 2,
         readers: int = 4,
