@@ -6,7 +6,7 @@
 
 BIN := .venv/bin
 # Each file of tests is run by one of TEST_PROCESSES: three keep two cores busy, since tests wait a third of the time, and
-# need about 7 GB; a fourth needs 3 GB more and saves no time. Which files come first is in tests/support/collection.py. A process that dies ends the run: its
+# need about 5 GB. Which files come first is in tests/support/collection.py. A process that dies ends the run: its
 # replacement might wait for ever for tests that are already done.
 TEST_PROCESSES ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart 0

@@ -163,7 +163,8 @@ def measure(place: Place, size: Size) -> list[Figure]:
 class Took(NamedTuple):
     """What writing some decisions took."""
 
-    ms: float
+    time: float
+    """In the figure's unit."""
     postgres_cpu_us: float = 0.0
 
 
@@ -252,7 +253,7 @@ def _shard() -> Shard:
 
 
 def _figure(what: str, unit: str, pairs: list[tuple[Took, Took]], wanted: float | None) -> Figure:
-    kept, plain = (middle(each[place].ms for each in pairs) for place in (0, 1))
+    kept, plain = (middle(each[place].time for each in pairs) for place in (0, 1))
     used_us = sum(took.postgres_cpu_us for took, _ in pairs) / len(pairs)
     details = {"postgres_cpu_us": used_us} if used_us else {}
     return Figure(what, kept, unit, "without history", plain, wanted=wanted, better="less", details=details)

@@ -28,7 +28,7 @@ class LongPollTurns:
         await turn
 
     def _next_turn(self) -> None:
-        """Let the longest waiting begin; new ones begin at once only if nobody waits."""
+        """Let the longest waiting begin; new ones begin at once only if none waits."""
         self._begun = 0
         while self._waiting and self._begun < LONG_POLLS_AT_ONCE:
             turn = self._waiting.popleft()

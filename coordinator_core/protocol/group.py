@@ -1,7 +1,7 @@
 """The state of one group, as the fold of its records.
 
-`apply` is total: it cannot fail, and reads only the group and the record. `decide` has already checked that the
-record is legal, so nothing is checked here again.
+`apply` reads only the group and the record. It looks up each change of the state in the table of legal transitions;
+`decide` has checked everything else.
 
 A group may have thousands of members, and most decisions change one entry. So a copy shares its containers with the
 original until one of the two changes them (`_own`), and who waits is in persistent maps. Members are values.

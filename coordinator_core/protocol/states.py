@@ -26,7 +26,7 @@ class GroupState(StrEnum):
     """The join phase: members rejoin, and wait for the others. No trigger starts another one.
 
     * all members have joined, or the phase timed out → CompletingRebalance (`GenerationStarted`)
-    * nobody is left → Empty (`GroupEmptied`)
+    * no member is left → Empty (`GroupEmptied`)
     """
 
     COMPLETING_REBALANCE = "CompletingRebalance"

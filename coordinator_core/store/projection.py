@@ -146,7 +146,7 @@ class MemberRows(Mapping[str, MemberRow | None]):
         """Keep what the rows show.
 
         Args:
-            group: the group after the decision, which nobody changes any more.
+            group: the group after the decision, which does not change any more.
             changed: the members.
             ledger: the group's ledger after the decision; it goes on to change.
         """

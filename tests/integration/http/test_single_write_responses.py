@@ -133,6 +133,17 @@ class WholeAnswers:
         """Do nothing."""
 
 
+class LateAnswers(WholeAnswers):
+    """The same, whose second response takes longer than the keep-alive time."""
+
+    def __init__(self, wait_s: float) -> None:
+        self._waits_s = iter((0.0, wait_s))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        await asyncio.sleep(next(self._waits_s))
+        await super().__call__(scope, receive, send)
+
+
 async def _garbage_of(requests: int) -> int:
     """Return how many objects a number of requests leave to the garbage collector."""
     with bound_listener("127.0.0.1", 0) as listener:
@@ -158,12 +169,10 @@ async def _garbage_of(requests: int) -> int:
             await server.stop()
 
 
-async def _idle_time_s(keep_alive_s: int) -> float:
+async def _idle_time_s(keep_alive_s: int, app: WholeAnswers) -> float:
     """Send two requests half of the keep-alive time apart; return when the node closes the connection after that."""
     with bound_listener("127.0.0.1", 0) as listener:
-        server = HttpServer(
-            cast("AsgiApp", WholeAnswers()), listener, HttpLimits(keep_alive_s=keep_alive_s), ConnectionCounts()
-        )
+        server = HttpServer(cast("AsgiApp", app), listener, HttpLimits(keep_alive_s=keep_alive_s), ConnectionCounts())
         await server.start()
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         try:
@@ -182,7 +191,11 @@ async def _idle_time_s(keep_alive_s: int) -> float:
 
 
 def test_connection_is_closed_when_it_was_idle_for_the_keep_alive_time() -> None:
-    assert asyncio.run(_idle_time_s(keep_alive_s=1)) > 0.9
+    assert asyncio.run(_idle_time_s(1, WholeAnswers())) > 0.9
+
+
+def test_request_that_takes_longer_than_the_keep_alive_time_is_answered() -> None:
+    assert asyncio.run(_idle_time_s(1, LateAnswers(1.2))) > 0.9
 
 
 def test_answered_request_leaves_no_reference_cycle() -> None:

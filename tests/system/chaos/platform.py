@@ -118,7 +118,6 @@ class Platform:
             "MUSTER_LEASE_TTL_MS": str(self.size.lease_ttl_ms),
             "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS": str(self.size.session_timeout_ms),
             "MUSTER_CLUSTER_SECRET": CLUSTER_SECRET,
-            # A few commits are enough for the next transaction to be prepared while one is under way.
         }
         argv = (sys.executable, "-m", "muster", "serve")
         return self._spec(f"node-{number}", argv, own)

@@ -25,6 +25,17 @@ def store() -> HeldStore:
     return HeldStore()
 
 
+async def member_with_held_sync(node: Coordinator, store: HeldStore) -> tuple[Member, asyncio.Task[object]]:
+    """Return the leader of a group of one, and its sync, which the store holds."""
+    member = Member(node, "g")
+    await member.join()
+    store.go.clear()
+    store.is_writing.clear()
+    sync: asyncio.Task[object] = asyncio.create_task(member.sync((member.member_id, b"")))
+    await asyncio.to_thread(store.is_writing.wait)
+    return member, sync
+
+
 async def test_a_join_is_answered_when_its_generation_is_stored(store: HeldStore) -> None:
     async with running(store) as node:
         store.go.clear()
@@ -46,12 +57,7 @@ async def test_heartbeat_of_a_stable_group_completes_at_once(store: HeldStore) -
 
 async def test_heartbeat_waits_for_the_write_that_it_depends_on(store: HeldStore) -> None:
     async with running(store) as node:
-        member = Member(node, "g")
-        await member.join()
-        store.go.clear()
-        store.is_writing.clear()
-        sync = asyncio.create_task(member.sync((member.member_id, b"")))
-        await asyncio.to_thread(store.is_writing.wait)
+        member, sync = await member_with_held_sync(node, store)
         heartbeat = asyncio.create_task(member.heartbeat())
         await asyncio.sleep(0)
         assert not sync.done()
@@ -62,12 +68,7 @@ async def test_heartbeat_waits_for_the_write_that_it_depends_on(store: HeldStore
 
 async def test_replies_that_wait_for_one_write_are_sent_some_at_a_time(store: HeldStore) -> None:
     async with running(store) as node:
-        member = Member(node, "g")
-        await member.join()
-        store.go.clear()
-        store.is_writing.clear()
-        sync = asyncio.create_task(member.sync((member.member_id, b"")))
-        await asyncio.to_thread(store.is_writing.wait)
+        member, sync = await member_with_held_sync(node, store)
         beats = [
             node.submit("g", Heartbeat(node.new_token(), member.generation, member.member_id))
             for _ in range(2 * REPLIES_AT_ONCE)
